@@ -1,0 +1,69 @@
+# `make` lists the targets. Everything bootstraps itself from a plain python3 (3.11 or newer):
+# a virtual environment in .venv, filled from the hashed locks in requirements/.
+
+# Set in some environments; it would make every start compile every module again.
+unexport PYTHONDONTWRITEBYTECODE PYTHONPATH PYTHONHOME VIRTUAL_ENV
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= python3
+export PYTHON
+ARGS ?=
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check check-format check-lint check-types check-layers check-shape bench format lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo '  ARGS="..." is passed on, e.g. make run ARGS="chat -q hello", make test ARGS="-k store -x"'
+
+run: $(VENV)/.run ## run the product
+	@$(BIN)/hermes $(ARGS)
+
+test: $(VENV)/.dev ## run the tests
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+# Separate targets, so that `make -k check` reports everything that is wrong.
+check: check-format check-lint check-types check-layers check-shape ## format, lint, types, layers, shape
+check-format: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+check-lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+check-types: $(VENV)/.dev
+	$(BIN)/mypy
+check-layers: $(VENV)/.dev
+	$(BIN)/lint-imports
+check-shape: $(VENV)/.dev
+	$(BIN)/python scripts/shape_check.py
+
+format: $(VENV)/.dev ## format the code and fix what can be fixed
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev ## compare with the original and with the floor (see docs/benchmarks.md)
+	$(BIN)/python -m bench $(ARGS)
+
+COMPILE = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --custom-compile-command "make lock"
+
+lock: $(VENV)/.build ## renew the hashed locks
+	$(COMPILE) pyproject.toml --output-file requirements/run.txt
+	$(COMPILE) pyproject.toml --all-extras --group dev --output-file requirements/dev.txt
+	$(COMPILE) --group build --output-file requirements/build.txt
+
+clean: ## remove the environment and every generated file
+	rm -rf $(VENV) .bench .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.build: requirements/build.txt scripts/bootstrap.sh
+	@sh scripts/bootstrap.sh $(VENV)
+	@touch $@
+
+$(VENV)/.run: requirements/run.txt pyproject.toml scripts/install.sh $(VENV)/.build
+	@sh scripts/install.sh $(VENV) requirements/run.txt
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt pyproject.toml scripts/install.sh $(VENV)/.build
+	@sh scripts/install.sh $(VENV) requirements/dev.txt
+	@touch $@ $(VENV)/.run
