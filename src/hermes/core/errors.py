@@ -1,0 +1,116 @@
+"""The closed failure taxonomy: classified once (llm/classify), acted on once (agent/recovery)."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from msgspec import Struct
+
+
+class Kind(Enum):
+    """What went wrong, fine enough to decide what to do. The value names it in logs and events."""
+
+    AUTH = "auth"
+    FORBIDDEN = "forbidden"
+    BILLING = "billing"
+    RATE_LIMITED = "rate_limited"
+    OVERLOADED = "overloaded"
+    SERVER = "server_error"
+    CONFLICT = "conflict"
+    NETWORK = "network"
+    STALLED = "stalled"
+    TLS = "tls"
+    REDIRECT = "redirect"
+    NOT_API = "not_api"
+    CONTEXT_OVERFLOW = "context_overflow"
+    PAYLOAD_TOO_LARGE = "payload_too_large"
+    OUTPUT_CAP = "output_cap"
+    PARAMETER = "parameter"
+    STREAM_UNSUPPORTED = "stream_unsupported"
+    MEDIA_REJECTED = "media_rejected"
+    REPLAY_REJECTED = "replay_rejected"
+    MESSAGE_ORDER = "message_order"
+    MODEL_NOT_FOUND = "model_not_found"
+    WRONG_PATH = "wrong_path"
+    CONTENT_POLICY = "content_policy"
+    BAD_REQUEST = "bad_request"
+    BAD_UNICODE = "bad_unicode"
+    NO_TERMINAL = "no_terminal"
+    TRUNCATED_CALL = "truncated_call"
+    EMPTY = "empty"
+    ANSWER_TOO_LARGE = "answer_too_large"
+    UNKNOWN = "unknown"
+
+
+CODES: dict[Kind, str] = {
+    Kind.AUTH: "auth",
+    Kind.FORBIDDEN: "auth",
+    Kind.BILLING: "billing",
+    Kind.RATE_LIMITED: "rate_limited",
+    Kind.OVERLOADED: "overloaded",
+    Kind.SERVER: "server_error",
+    Kind.CONFLICT: "server_error",
+    Kind.NETWORK: "network",
+    Kind.STALLED: "stalled",
+    Kind.TLS: "tls",
+    Kind.REDIRECT: "network",
+    Kind.NOT_API: "network",
+    Kind.CONTEXT_OVERFLOW: "context_overflow",
+    Kind.PAYLOAD_TOO_LARGE: "payload_too_large",
+    Kind.OUTPUT_CAP: "bad_request",
+    Kind.PARAMETER: "bad_request",
+    Kind.STREAM_UNSUPPORTED: "bad_request",
+    Kind.MEDIA_REJECTED: "bad_request",
+    Kind.REPLAY_REJECTED: "bad_request",
+    Kind.MESSAGE_ORDER: "bad_request",
+    Kind.MODEL_NOT_FOUND: "model_not_found",
+    Kind.WRONG_PATH: "model_not_found",
+    Kind.CONTENT_POLICY: "content_policy",
+    Kind.BAD_REQUEST: "bad_request",
+    Kind.BAD_UNICODE: "bad_request",
+    Kind.NO_TERMINAL: "server_error",
+    Kind.TRUNCATED_CALL: "output_truncated",
+    Kind.EMPTY: "empty_response",
+    Kind.ANSWER_TOO_LARGE: "output_truncated",
+    Kind.UNKNOWN: "internal",
+}
+"""Kind -> the public error code (loop.md). Codes of turn endings that are not provider
+failures (thinking_exhausted, max_turns, tool_loop, ...) are named where they are decided."""
+
+
+class Failure(Struct, frozen=True):
+    """One classified failure. `message` is the provider's own words, redacted and bounded."""
+
+    kind: Kind
+    message: str
+    status: int | None = None
+    code: str = ""
+    """The provider's own code or type, as it came."""
+    retry_after: float | None = None
+    """Seconds the provider asked us to wait."""
+    limit: int | None = None
+    """Context or output limit in tokens, when the provider stated it."""
+    param: str = ""
+    """Name of the request parameter the provider rejected."""
+
+
+class HermesError(Exception):
+    """Base of every error we raise on purpose."""
+
+
+class ProviderError(HermesError):
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class ToolError(HermesError):
+    """The message is for the model; it will see it and adapt."""
+
+
+class ConfigError(HermesError):
+    """Bad configuration or usage: one sentence for the operator; nothing was changed."""
+
+
+class StoreError(HermesError):
+    """The store could not read or write: one sentence, saying whether anything was lost."""

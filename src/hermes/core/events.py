@@ -1,0 +1,112 @@
+"""What flows out: provider-level StreamEvents and turn-level TurnEvents."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from hermes.core.message import Message, Target, ToolCall, ToolReturn, Usage
+
+
+class TextDelta(Struct, frozen=True):
+    """Visible text, in order. All text that arrived in one network read is one delta."""
+
+    text: str
+
+
+class ThinkingDelta(Struct, frozen=True):
+    text: str
+
+
+class CallBegan(Struct, frozen=True):
+    """The model has started to write a tool call."""
+
+    name: str
+
+
+StreamEvent: TypeAlias = TextDelta | ThinkingDelta | CallBegan
+
+
+class StepStart(Struct, frozen=True):
+    n: int
+
+
+class Recorded(Struct, frozen=True):
+    """A message became part of the durable history."""
+
+    message: Message
+
+
+class ToolStarted(Struct, frozen=True):
+    call: ToolCall
+
+
+class ToolProgress(Struct, frozen=True):
+    call_id: str
+    text: str
+
+
+class ToolDone(Struct, frozen=True):
+    result: ToolReturn
+    duration: float
+
+
+class Recovering(Struct, frozen=True):
+    kind: str
+    action: str
+    wait: float = 0.0
+
+
+class Notice(Struct, frozen=True):
+    code: str
+    text: str
+
+
+class Approval(Struct, frozen=True):
+    """A question only a person may answer, through `Session.answer`."""
+
+    id: str
+    call: ToolCall
+    summary: str
+
+
+class TurnResult(Struct, frozen=True):
+    """How a turn ended. `error` is one sentence for a person, at most 300 characters."""
+
+    completed: bool = False
+    partial: bool = False
+    failed: bool = False
+    interrupted: bool = False
+    text: str = ""
+    reasoning: str = ""
+    error: str = ""
+    error_code: str = ""
+    messages: tuple[Message, ...] = ()
+    """What this turn added to the history, the user's message first."""
+    model_calls: int = 0
+    usage: Usage = Usage()
+    pending_steer: str = ""
+    """Guidance nobody consumed; the next user message."""
+    target: Target | None = None
+    """Who answered last."""
+
+
+class TurnEnd(Struct, frozen=True):
+    result: TurnResult
+
+
+TurnEvent: TypeAlias = (
+    StepStart
+    | TextDelta
+    | ThinkingDelta
+    | CallBegan
+    | Recorded
+    | ToolStarted
+    | ToolProgress
+    | ToolDone
+    | Recovering
+    | Notice
+    | Approval
+    | TurnEnd
+)

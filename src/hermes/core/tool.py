@@ -1,0 +1,126 @@
+"""The seam between the loop and any tool: a function with typed parameters, found by its module."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from hermes.core.errors import ToolError
+from hermes.core.message import Media, Text, ToolCall
+from hermes.core.provider import ToolSpec
+
+Risk: TypeAlias = Literal["read", "write", "exec", "network"]
+P = TypeVar("P", bound=Struct)
+
+
+class ToolResult(Struct, frozen=True):
+    """Three audiences, three fields."""
+
+    content: str | tuple[Text | Media, ...]
+    """For the model."""
+    display: str = ""
+    """For the human; empty means: show the content."""
+    data: Any = None
+    """For logs, tests and user interfaces."""
+    error: bool = False
+
+
+class Approver(Protocol):
+    async def __call__(self, call: ToolCall, risk: Risk, summary: str) -> bool: ...
+
+
+class ToolContext(Struct, frozen=True):
+    """Everything a tool may touch. Narrow on purpose: no agent, no session object."""
+
+    session_id: str
+    cwd: Path
+    call: ToolCall
+    approve: Approver
+    progress: Callable[[str], None]
+    child_env: dict[str, str]
+    """The whole environment of a child process: no secret is in it."""
+    spill: Path
+    """Folder (0700) for outputs too large to show."""
+    terminal_timeout: float = 180.0
+
+
+class Tool(Struct, Generic[P], frozen=True, dict=True):
+    """One tool. `exclusive` tools run alone; `key` names what a call writes to, so that calls
+    with equal keys run one after the other."""
+
+    name: str
+    description: str
+    params: type[P]
+    run: Callable[[P, ToolContext], Awaitable[ToolResult | str]]
+    toolset: str = "core"
+    risk: Risk = "read"
+    exclusive: bool = False
+    key: Callable[[P, Path], str | None] | None = None
+
+    @cached_property
+    def spec(self) -> ToolSpec:
+        return ToolSpec(self.name, self.description, schema_of(self.params))
+
+    def parse(self, args: dict[str, Any]) -> P:
+        """Typed parameters, or a ToolError that says what to change."""
+        try:
+            return msgspec.convert(args, self.params, strict=False)
+        except msgspec.ValidationError as error:
+            raise ToolError(f"Invalid arguments for {self.name}: {error}") from None
+
+
+def schema_of(params: type[Struct]) -> dict[str, Any]:
+    """A flat JSON Schema without titles: small on the wire, accepted by every provider."""
+    (root,), defs = msgspec.json.schema_components([params])
+    name = root["$ref"].rsplit("/", 1)[1]
+    return _plain(defs[name], defs)
+
+
+def _plain(node: Any, defs: dict[str, Any]) -> Any:
+    if isinstance(node, list):
+        return [_plain(item, defs) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        return _plain(defs[node["$ref"].rsplit("/", 1)[1]], defs)
+    if "anyOf" in node:
+        options = [o for o in node["anyOf"] if o != {"type": "null"}]
+        rest = {k: v for k, v in node.items() if k not in ("anyOf", "default")}
+        if len(options) == 1:
+            return _plain({**options[0], **rest}, defs)
+    out: dict[str, Any] = {}
+    for key, value in node.items():
+        if key == "title" or (key == "default" and value is None):
+            continue
+        if key == "properties":
+            out[key] = {k: _plain(v, defs) for k, v in value.items()}
+        else:
+            out[key] = _plain(value, defs)
+    return out
+
+
+def tool(
+    description: str,
+    *,
+    name: str = "",
+    toolset: str = "core",
+    risk: Risk = "read",
+    exclusive: bool = False,
+    key: Callable[[Any, Path], str | None] | None = None,
+) -> Callable[[Callable[[P, ToolContext], Awaitable[ToolResult | str]]], Tool[P]]:
+    """Make a Tool of `async def name(p: Params, ctx: ToolContext)`."""
+
+    def wrap(fn: Callable[[P, ToolContext], Awaitable[ToolResult | str]]) -> Tool[P]:
+        params = fn.__annotations__["p"]
+        if isinstance(params, str):
+            params = fn.__globals__[params]
+        return Tool(
+            name or fn.__name__, description, params, fn, toolset, risk, exclusive, key
+        )
+
+    return wrap

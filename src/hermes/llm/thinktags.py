@@ -1,0 +1,130 @@
+"""Reasoning tags in visible text: the same filter for the live stream and the stored message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+NAMES = ("think", "thinking", "reasoning", "thought", "reasoning_scratchpad")
+_OPEN = re.compile(r"<(" + "|".join(NAMES) + r")>", re.I)
+_LONGEST = max(map(len, NAMES)) + 3
+_QUOTES = ("`", '"', "'")
+
+Piece = tuple[bool, str]
+"""(is reasoning, text)"""
+
+
+class ThinkFilter:
+    """Closed pairs are reasoning anywhere; an unclosed tag only at the start of the text or of a
+    line. A tag in the middle of a line is held back until its pair closes or the text ends; one
+    right behind a quote or back-tick is prose. Every way of cutting the text gives one result."""
+
+    __slots__ = ("_blank", "_closer", "_held", "_last", "_line_start", "_sure", "_tail", "_trim")
+
+    def __init__(self) -> None:
+        self._tail = ""
+        """Not yet decided: a possible tag cut at a chunk boundary."""
+        self._closer = ""
+        """Lower-case closing tag we wait for; empty outside reasoning."""
+        self._held: list[str] = []
+        """Since an opening tag in mid-line: text or reasoning, depending on what follows."""
+        self._sure = False
+        self._line_start = True
+        self._last = ""
+        self._blank = True
+        self._trim = False
+        """Leading white space behind a reasoning block that opened the answer is not text."""
+
+    @property
+    def idle(self) -> bool:
+        return not self._tail and not self._closer and not self._trim
+
+    def note(self, text: str) -> None:
+        """Text without `<` that went past the filter."""
+        line = text.rpartition("\n")
+        self._line_start = (not line[2].strip()) if line[1] else self._line_start and not text.strip()
+        self._last = text[-1]
+        self._blank = self._blank and not text.strip()
+
+    def feed(self, text: str) -> list[Piece]:
+        out: list[Piece] = []
+        text, self._tail = self._tail + text, ""
+        while text:
+            text = self._inside(text, out) if self._closer else self._outside(text, out)
+        return out
+
+    def close(self) -> list[Piece]:
+        out: list[Piece] = []
+        rest, self._tail = self._tail, ""
+        if self._closer and self._sure:
+            _add(out, True, rest)
+        else:
+            self._pass("".join(self._held) + rest, out)
+        self._closer, self._held = "", []
+        return out
+
+    def _outside(self, text: str, out: list[Piece]) -> str:
+        match = _OPEN.search(text)
+        if match is None:
+            cut = _undecided(text, _may_open)
+            self._tail = text[cut:]
+            self._pass(text[:cut], out)
+            return ""
+        self._pass(text[: match.start()], out)
+        if self._last in _QUOTES:
+            self._pass(match.group(), out)
+        else:
+            self._closer = f"</{match.group(1).lower()}>"
+            self._sure = self._line_start
+            self._held = [] if self._sure else [match.group()]
+        return text[match.end() :]
+
+    def _inside(self, text: str, out: list[Piece]) -> str:
+        at = text.lower().find(self._closer)
+        if at < 0:
+            cut = _undecided(text, lambda tail: self._closer.startswith(tail.lower()))
+            self._tail = text[cut:]
+            self._reason(text[:cut], out)
+            return ""
+        self._reason(text[:at], out)
+        if not self._sure:
+            held = "".join(self._held)
+            _add(out, True, held[held.index(">") + 1 :])
+        end = at + len(self._closer)
+        self._closer, self._held = "", []
+        self._trim = self._blank
+        return text[end:]
+
+    def _reason(self, text: str, out: list[Piece]) -> None:
+        if self._sure:
+            _add(out, True, text)
+        elif text:
+            self._held.append(text)
+
+    def _pass(self, text: str, out: list[Piece]) -> None:
+        if self._trim:
+            text = text.lstrip()
+            self._trim = not text
+        if text:
+            self.note(text)
+            _add(out, False, text)
+
+
+def _may_open(tail: str) -> bool:
+    low = tail.lower()
+    return any(f"<{name}>".startswith(low) for name in NAMES)
+
+
+def _undecided(text: str, possible: Callable[[str], bool]) -> int:
+    """Where a tag may have begun that the next chunk could complete."""
+    at = text.rfind("<", max(0, len(text) - _LONGEST))
+    return at if at >= 0 and possible(text[at:]) else len(text)
+
+
+def _add(out: list[Piece], thinking: bool, text: str) -> None:
+    if not text:
+        return
+    if out and out[-1][0] is thinking:
+        out[-1] = (thinking, out[-1][1] + text)
+    else:
+        out.append((thinking, text))

@@ -1,0 +1,61 @@
+"""Wire protocols, one sans-IO module each: an Encoder and a Decoder behind the same two shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+from hermes.core.message import Message, Target
+from hermes.core.provider import Settings, ToolSpec
+from hermes.llm.assemble import Answer
+from hermes.llm.profile import Quirks
+
+
+class Encoder(Protocol):
+    """Serialises one transcript for one target. `push` gets each closed group of the view once
+    (see llm/view for what a group looks like) and keeps its bytes; `body` joins them."""
+
+    def push(self, group: Message) -> None: ...
+
+    def body(
+        self,
+        pending: Sequence[Message],
+        *,
+        system: str,
+        tools: Sequence[ToolSpec],
+        settings: Settings,
+        stream: bool,
+    ) -> bytes: ...
+
+
+class Decoder(Protocol):
+    """Fills an Answer. `feed` takes the raw body of a stream in pieces of any size, `close` its
+    end; `whole` takes a complete non-streamed body instead. Raises ProviderError for an error
+    the provider sent in band. Sets `answer.stop`; a stream that broke off gets `died`."""
+
+    activity: int
+    """Data events decoded so far (comments do not count): what the stall watchdog looks at."""
+
+    def feed(self, data: bytes) -> None: ...
+    def close(self) -> None: ...
+    def whole(self, body: bytes) -> None: ...
+
+
+class Wire(Protocol):
+    """What a module of this package provides."""
+
+    STREAM_TYPE: str
+    """Content type of its streams."""
+    Encoder: Callable[[Target, Quirks], Encoder]
+    Decoder: Callable[[Answer, Quirks], Decoder]
+
+    def url(self, base_url: str, model: str, *, stream: bool) -> str: ...
+    def error(self, body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
+        """(code, message, param) of a parsed error body; empty strings when it says nothing."""
+        ...
+
+
+def load(name: str) -> Wire:
+    """The module is imported when its wire is first used."""
+    return cast(Wire, import_module(f"hermes.llm.wire.{name}"))
