@@ -1,0 +1,344 @@
+"""make bench: one table, measured in one run. See docs/benchmarks.md."""
+
+import argparse
+import json
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench import peers
+from bench.measure import median, process
+
+GROUPS = ("cold", "session", "turn", "stream", "tools", "store", "search")
+IN_PROCESS = GROUPS[1:]
+PEERS = ("original", "ours", "floor")
+
+
+@dataclass(frozen=True)
+class Row:
+    group: str
+    metric: str
+    title: str
+    unit: str = "ms"
+    faster: float = 0
+    """Target: at least this many times less than the original."""
+    stretch: float = 0
+    of_floor: float = 0
+    """Target: at most this many times the floor."""
+    at_most: float = 0
+    """Target: at most this, in the row's unit."""
+
+
+ROWS = (
+    Row("cold", "version_cpu", "hermes --version, CPU", faster=8),
+    Row("cold", "help_cpu", "hermes --help, CPU", faster=8),
+    Row("cold", "version_modules", "  modules imported", "n"),
+    Row("cold", "version_instructions", "  instructions", "M"),
+    Row("cold", "first", "one-shot: start to first request", faster=8, stretch=14),
+    Row("cold", "oneshot_wall", "one-shot in all, wall", faster=8),
+    Row("cold", "oneshot_cpu", "one-shot in all, CPU", faster=8),
+    Row("cold", "oneshot_rss", "one-shot, peak memory", "MB", at_most=50),
+    Row("cold", "oneshot_modules", "  modules imported", "n"),
+    Row("cold", "oneshot_instructions", "  instructions", "M"),
+    Row("cold", "oneshot_body", "  request body for 'hi'", "B", at_most=12 * 1024),
+    Row("session", "session_cpu", "another session, CPU", faster=300),
+    Row("session", "session_kb", "another session, memory", "kB", at_most=15),
+    Row("turn", "turn_cpu", "warm text turn, durable, CPU", faster=25),
+    Row("stream", "stream", "1,000 chunks, coalesced, CPU", faster=25, of_floor=1.5),
+    Row("stream", "stream_each", "1,000 chunks, one by one, CPU", of_floor=1.5),
+    Row("tools", "tools_20", "tool step, turn of 20, CPU", faster=50),
+    Row("tools", "tools_400", "tool step, turn of 400, CPU", faster=50),
+    Row("tools", "tools_growth", "step 400 compared with step 20", "x", at_most=1.3),
+    Row("store", "append_cpu", "append a message, CPU", faster=3),
+    Row("store", "append_wall", "  the same, wall"),
+    Row("store", "resume_cpu", "resume 10,000 messages, CPU", faster=3),
+    Row("search", "search", "search 100,000, four queries, CPU", of_floor=1.5),
+    Row("search", "search_rare", "  of these the rarest word", of_floor=1.5),
+)
+
+
+@dataclass
+class Results:
+    values: dict[str, dict[str, list[float]]] = field(
+        default_factory=lambda: {peer: defaultdict(list) for peer in PEERS}
+    )
+    failures: list[str] = field(default_factory=list)
+
+    def add(self, peer: str, metric: str, *values: float) -> None:
+        self.values[peer][metric] += values
+
+    def get(self, peer: str, metric: str) -> float | None:
+        found = self.values[peer].get(metric)
+        return median(found) if found else None
+
+
+def verdict(row: Row, results: Results) -> tuple[str, str, str, str]:
+    """Ratio to the original, ratio to the floor, the target, and whether it is met."""
+    theirs, ours, floor = (results.get(peer, row.metric) for peer in PEERS)
+    # The original reads one by one as it reads in blocks: one target, one figure to beat.
+    times = theirs / ours if theirs and ours else None
+    of_floor = ours / floor if floor and ours else None
+    targets, met = [], []
+    if row.faster:
+        stretch = f" ({row.stretch:g})" if row.stretch else ""
+        targets.append(f">={row.faster:g}x{stretch}")
+        met.append(None if times is None else times >= row.faster)
+    if row.of_floor:
+        targets.append(f"<={row.of_floor:g}x floor")
+        met.append(None if of_floor is None else of_floor <= row.of_floor)
+    if row.at_most:
+        targets.append(f"<={row.at_most:g} {row.unit}")
+        met.append(None if ours is None else ours <= row.at_most)
+    if not targets:
+        mark = ""
+    elif False in met:
+        mark = "MISS"
+    else:
+        mark = "?" if None in met else "ok"
+    return (
+        f"{times:.1f}x" if times else "",
+        f"{of_floor:.2f}x" if of_floor else "",
+        ", ".join(targets),
+        mark,
+    )
+
+
+def number(value: float | None, unit: str) -> str:
+    if value is None:
+        return "-"
+    if unit in ("n", "B", "M"):
+        return f"{value:,.0f}"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def table(results: Results, groups: list[str]) -> str:
+    head = ("what", "unit", *PEERS, "original/ours", "ours/floor", "target", "")
+    lines = [head]
+    for row in ROWS:
+        numbers = [results.get(peer, row.metric) for peer in PEERS]
+        if row.group in groups and any(n is not None for n in numbers):
+            cells = (number(n, row.unit) for n in numbers)
+            lines.append((row.title, row.unit, *cells, *verdict(row, results)))
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    out = []
+    for line in lines:
+        cells = [
+            cell.ljust(width) if i < 2 or i > 6 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        out.append("  ".join(cells).rstrip())
+    out.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(out)
+
+
+@contextmanager
+def provider() -> Iterator[str]:
+    child = subprocess.Popen(
+        [sys.executable, str(peers.ROOT / "bench" / "provider.py")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdin and child.stdout
+    try:
+        yield f"http://127.0.0.1:{child.stdout.readline().split()[1]}/v1"
+    finally:
+        child.stdin.close()
+        child.wait()
+        child.stdout.close()
+
+
+class Bench:
+    def __init__(self, options: argparse.Namespace, url: str, homes: dict[str, peers.Home]) -> None:
+        self.options = options
+        self.url = url
+        self.homes = homes
+        self.results = Results()
+
+    def attempt(self, what: str, run: Callable[[], None]) -> None:
+        try:
+            run()
+        except Exception as error:  # one broken program must not hide the others' figures
+            self.results.failures.append(f"{what}: {error}")
+
+    # cold start: whole processes, in turn, so that noise hits all alike
+
+    def commands(self) -> dict[str, dict[str, list[str]]]:
+        theirs = str(peers.ORIGINAL / "bin" / "hermes")
+        ours = str(Path(sys.executable).parent / "hermes")
+        floor = [sys.executable, "-m", "bench.floor", self.url]
+        return {
+            "original": {
+                "version": [theirs, "--version"],
+                "help": [theirs, "--help"],
+                "oneshot": [theirs, "chat", "-Q", "-q", "hi"],
+            },
+            "ours": {
+                "version": [ours, "--version"],
+                "help": [ours, "--help"],
+                "oneshot": [ours, "chat", "-q", "hi"],
+            },
+            "floor": {
+                "version": [sys.executable, "-c", "pass"],
+                "help": [sys.executable, "-c", "pass"],
+                "oneshot": floor,
+            },
+        }
+
+    def environment(self, peer: str) -> dict[str, str]:
+        env = self.homes[peer].env
+        return env | {"PYTHONPATH": str(peers.ROOT)} if peer == "floor" else env
+
+    def cold(self) -> None:
+        broken: set[tuple[str, str]] = set()
+        commands = self.commands()
+        for round_number in range(-1, self.options.rounds):
+            for peer in self.homes:
+                for what, command in commands[peer].items():
+                    if (peer, what) not in broken:
+                        self.cold_once(peer, what, command, round_number, broken)
+        for peer in self.homes:
+            for what in ("version", "oneshot"):
+                if (peer, what) not in broken:
+                    self.attempt(peer, lambda p=peer, w=what: self.modules(p, w))
+                    if self.options.callgrind:
+                        self.attempt(peer, lambda p=peer, w=what: self.instructions(p, w))
+
+    def cold_once(
+        self, peer: str, what: str, command: list[str], round_number: int, broken: set
+    ) -> None:
+        url = self.url if what == "oneshot" else ""
+        # The interpreter alone is quick: repeat short commands to get a steady median.
+        for _ in range(1 if url or round_number < 0 else 3):
+            try:
+                got = process(command, self.environment(peer), self.homes[peer].cwd, url)
+            except RuntimeError as error:
+                self.results.failures.append(f"{peer} {what}: {error}")
+                broken.add((peer, what))
+                return
+            if round_number < 0:  # fills the page cache and writes byte code
+                return
+            self.results.add(peer, f"{what}_cpu", got["cpu_ms"])
+            if url:
+                self.results.add(peer, "oneshot_wall", got["wall_ms"])
+                self.results.add(peer, "oneshot_rss", got["rss_mb"])
+                self.results.add(peer, "oneshot_body", got["body_bytes"])
+                self.results.add(peer, "first", got["first_ms"])
+
+    def run(self, peer: str, command: list[str], **env: str) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            command,
+            env=self.environment(peer) | env,
+            cwd=self.homes[peer].cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)}: {done.stderr[-3000:]}")
+        return done
+
+    def modules(self, peer: str, what: str) -> None:
+        done = self.run(peer, self.commands()[peer][what], PYTHONPROFILEIMPORTTIME="1")
+        count = sum(line.startswith("import time:") for line in done.stderr.splitlines()) - 1
+        self.results.add(peer, f"{what}_modules", count)
+
+    def instructions(self, peer: str, what: str) -> None:
+        command = self.commands()[peer][what]
+        if not command[0].endswith("python"):
+            command = [str(self.homes[peer].bin / "python"), *command]
+        valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
+        done = self.run(peer, [*valgrind, *command], PYTHONHASHSEED="0")
+        found = re.search(r"Collected : (\d+)", done.stderr)
+        if found:
+            self.results.add(peer, f"{what}_instructions", int(found.group(1)) / 1e6)
+
+    # everything else: inside one warm process of each program
+
+    def probe(self, peer: str, group: str) -> None:
+        python = str(self.homes[peer].bin / "python")
+        module = f"bench.{peer}"
+        done = self.run(peer, [python, "-m", module, self.url, group], PYTHONPATH=str(peers.ROOT))
+        for line in done.stdout.splitlines():
+            if line.startswith('{"metric"'):
+                record = json.loads(line)
+                name, _, metric = record["metric"].rpartition(":")
+                self.results.add(name or peer, metric, *record["values"])
+
+    def measure(self, groups: list[str]) -> None:
+        for group in groups:
+            print(f"measuring {group} …", file=sys.stderr, flush=True)
+            if group == "cold":
+                self.cold()
+                continue
+            # The floor runs inside our process, interleaved with ours.
+            for peer in ("original", "ours"):
+                if peer in self.homes and not (peer == "original" and group == "search"):
+                    self.attempt(f"{peer} {group}", lambda p=peer, g=group: self.probe(p, g))
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make bench ARGS=…", description=__doc__)
+    parser.add_argument("--only", default=",".join(GROUPS), help=f"of {','.join(GROUPS)}")
+    parser.add_argument("--rounds", type=int, default=7, help="of every cold start (7)")
+    parser.add_argument("--json", action="store_true", help="medians and all values, as JSON")
+    parser.add_argument("--callgrind", action="store_true", help="count instructions (minutes)")
+    parser.add_argument("--no-original", action="store_true", help="only ours and the floor")
+    found = parser.parse_args()
+    found.groups = [g for g in GROUPS if g in found.only.split(",")]
+    if unknown := set(found.only.split(",")) - set(GROUPS):
+        parser.error(f"unknown group {', '.join(unknown)}; there are {', '.join(GROUPS)}")
+    if found.callgrind and not shutil.which("valgrind"):
+        parser.error("--callgrind needs valgrind")
+    return found
+
+
+def main() -> int:
+    given = options()
+    if not given.no_original:
+        peers.install_original()
+    isolated = peers.isolate()
+    with provider() as url:
+        homes = {"ours": peers.our_home(url), "floor": peers.our_home(url)}
+        if not given.no_original:
+            homes = {"original": peers.original_home(url), **homes}
+        try:
+            bench = Bench(given, url, homes)
+            bench.measure(given.groups)
+        finally:
+            for home in homes.values():
+                home.remove()
+    results = bench.results
+    if given.json:
+        rows = {
+            row.metric: {
+                "title": row.title.strip(),
+                "unit": row.unit,
+                **{peer: results.get(peer, row.metric) for peer in PEERS},
+                "verdict": verdict(row, results)[3],
+                "values": {peer: results.values[peer].get(row.metric, []) for peer in PEERS},
+            }
+            for row in ROWS
+            if row.group in given.groups
+        }
+        print(json.dumps({"rows": rows, "failures": results.failures}, indent=1))
+    else:
+        where = "loopback only" if isolated else "network not isolated"
+        print(f"\nPython {platform.python_version()}, {platform.machine()}, {where}; medians\n")
+        print(table(results, given.groups))
+        for failure in results.failures:
+            print(f"\nfailed: {failure}")
+    missed = any(verdict(row, results)[3] == "MISS" for row in ROWS)
+    return 1 if missed or results.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,199 @@
+"""A scripted OpenAI-compatible provider on loopback: the model's name says what it answers.
+
+    python bench/provider.py        prints "ready PORT" and serves until its standard input ends
+
+    text             one short text
+    stream-N         N content chunks, written in large blocks
+    stream-N-each    N content chunks, each in a write of its own and far enough apart that the
+                     client reads them one by one
+    tools-N          N tool calls, one per request, then a short text
+
+It keeps no conversation: call ids carry the step's number, and the greatest one in a request says
+how far the conversation is. GET /stats: arrival of the first chat request since POST /reset (on the
+monotonic clock, which is comparable between processes), their number, the size of the last body.
+"""
+
+import asyncio
+import json
+import re
+import sys
+import time
+from typing import Any
+
+ID = re.compile(rb"benchcall_(\d+)")
+# Tools that cost nothing, best first; {i} changes with every step, so that no loop guard wakes.
+CHEAP: dict[str, dict[str, Any]] = {
+    "bench_noop": {"i": "{i}"},
+    "todo": {"todos": [{"id": "1", "content": "step {i}", "status": "pending"}]},
+    "read_file": {"path": "/etc/hostname", "offset": 1, "limit": 1},
+}
+EACH_GAP = 150e-6
+USAGE = {"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105}
+
+
+class Stats:
+    first_ns = 0
+    chats = 0
+    body_bytes = 0
+
+    def reset(self) -> None:
+        self.first_ns = self.chats = self.body_bytes = 0
+
+
+def event(delta: dict[str, Any], finish: str | None = None, **extra: Any) -> bytes:
+    chunk = {
+        "id": "chatcmpl-bench",
+        "object": "chat.completion.chunk",
+        "created": 1700000000,
+        "model": "bench",
+        "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
+        **extra,
+    }
+    return b"data: %b\n\n" % json.dumps(chunk, separators=(",", ":")).encode()
+
+
+END = b"data: [DONE]\n\n"
+
+
+def script(model: str, body: bytes, wanted: dict[str, Any]) -> list[bytes]:
+    """The answer as a list of server-sent events."""
+    name, _, rest = model.rpartition("/")[2].partition("-")
+    count = int(m.group()) if (m := re.match(r"\d+", rest)) else 1
+    if name == "tools":
+        step = max((int(n) for n in ID.findall(body)), default=0) + 1
+        if step <= count:
+            return [*tool_call(step, wanted), END]
+        count = 1
+    first = event({"role": "assistant", "content": ""})
+    text = [event({"content": "abcd"})] * count
+    return [first, *text, event({}, "stop", usage=USAGE), END]
+
+
+def tool_call(step: int, wanted: dict[str, Any]) -> list[bytes]:
+    offered = {t["function"]["name"] for t in wanted.get("tools") or ()}
+    name = next((n for n in CHEAP if n in offered), "bench_noop")
+    arguments = json.dumps(CHEAP[name]).replace("{i}", str(step))
+    call = {"index": 0, "id": f"benchcall_{step}", "type": "function"}
+    return [
+        event({"role": "assistant", "content": None}),
+        event({"tool_calls": [{**call, "function": {"name": name, "arguments": ""}}]}),
+        event({"tool_calls": [{"index": 0, "function": {"arguments": arguments}}]}),
+        event({}, "tool_calls", usage=USAGE),
+    ]
+
+
+def whole(events: list[bytes]) -> dict[str, Any]:
+    """The same answer for a request without `stream`."""
+    message: dict[str, Any] = {"role": "assistant", "content": ""}
+    finish = "stop"
+    for raw in events[:-1]:
+        choice = json.loads(raw[6:])["choices"][0]
+        message["content"] += choice["delta"].get("content") or ""
+        finish = choice["finish_reason"] or finish
+        for part in choice["delta"].get("tool_calls") or ():
+            calls = message.setdefault("tool_calls", [])
+            if "id" in part:
+                calls.append({**part, "function": dict(part["function"])})
+            else:
+                calls[-1]["function"]["arguments"] += part["function"]["arguments"]
+    return {
+        "id": "chatcmpl-bench",
+        "object": "chat.completion",
+        "created": 1700000000,
+        "model": "bench",
+        "choices": [{"index": 0, "message": message, "finish_reason": finish}],
+        "usage": USAGE,
+    }
+
+
+class Connection(asyncio.Protocol):
+    """HTTP/1.1 with keep-alive, no pipelining: clients wait for the answer."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, stats: Stats) -> None:
+        self.stats = stats
+        self.buffer = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        arrived = time.monotonic_ns()
+        self.buffer += data
+        head_end = self.buffer.find(b"\r\n\r\n")
+        if head_end < 0:
+            return
+        head = bytes(self.buffer[:head_end])
+        length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+        end = head_end + 4 + (int(length.group(1)) if length else 0)
+        if len(self.buffer) < end:
+            return
+        body = bytes(self.buffer[head_end + 4 : end])
+        del self.buffer[:end]
+        self.answer(head.split(b" ", 2)[1].decode(), body, arrived)
+
+    def answer(self, path: str, body: bytes, arrived: int) -> None:
+        stats = self.stats
+        if path == "/stats":
+            return self.reply(
+                {
+                    "first_ns": stats.first_ns,
+                    "chats": stats.chats,
+                    "body_bytes": stats.body_bytes,
+                }
+            )
+        if path == "/reset":
+            stats.reset()
+            return self.reply({})
+        if path.endswith("/models"):
+            return self.reply({"object": "list", "data": [{"id": "text", "object": "model"}]})
+        if not path.endswith("/chat/completions"):
+            return self.reply({"error": {"message": "not found"}}, b"404 Not Found")
+        stats.first_ns = stats.first_ns or arrived
+        stats.chats += 1
+        stats.body_bytes = len(body)
+        wanted = json.loads(body)
+        events = script(wanted["model"], body, wanted)
+        if not wanted.get("stream"):
+            return self.reply(whole(events))
+        return self.stream(events, each=wanted["model"].endswith("-each"))
+
+    def reply(self, value: Any, status: bytes = b"200 OK") -> None:
+        body = json.dumps(value).encode()
+        self.transport.write(
+            b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+            % (status, len(body), body)
+        )
+
+    def stream(self, events: list[bytes], *, each: bool) -> None:
+        write = self.transport.write
+        head = (
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n"
+        )
+        chunks = [b"%x\r\n%b\r\n" % (len(e), e) for e in events]
+        chunks.append(b"0\r\n\r\n")
+        if not each:
+            write(head + b"".join(chunks))
+            return
+        write(head)
+        for chunk in chunks:
+            # Busy waiting on purpose: timers of the event loop are too coarse.
+            until = time.perf_counter() + EACH_GAP
+            write(chunk)
+            while time.perf_counter() < until:
+                pass
+
+
+async def main() -> None:
+    stats = Stats()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Connection(stats), "127.0.0.1", 0)
+    print("ready", server.sockets[0].getsockname()[1], flush=True)
+    await loop.run_in_executor(None, sys.stdin.read)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
