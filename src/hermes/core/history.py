@@ -5,21 +5,33 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from hermes.core.message import Message
+from hermes.core.message import Message, ToolCall
 
 
 class History:
     """Messages are only ever added. `views` holds what encoders derived from them so far, keyed
     by target and quirks, so that each message is made legal and serialised once per target."""
 
-    __slots__ = ("messages", "views")
+    __slots__ = ("_call_ids", "messages", "views")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self.messages: list[Message] = list(messages)
         self.views: dict[Hashable, Any] = {}
+        self._call_ids: set[str] | None = None
 
     def append(self, message: Message) -> None:
         self.messages.append(message)
+        if self._call_ids is not None:
+            self._call_ids.update(c.id for c in message.calls)
+
+    @property
+    def call_ids(self) -> set[str]:
+        """Ids of all tool calls so far."""
+        if self._call_ids is None:
+            self._call_ids = {
+                p.id for m in self.messages for p in m.parts if isinstance(p, ToolCall)
+            }
+        return self._call_ids
 
     def __len__(self) -> int:
         return len(self.messages)

@@ -26,6 +26,8 @@ class Settings(Struct, frozen=True):
     temperature: float | None = None
     effort: Effort | None = None
     stop: tuple[str, ...] = ()
+    tool_choice: Literal["auto", "none"] = "auto"
+    """none: tools may not be called; they are left out where the wire allows it."""
 
 
 class Request(Struct, frozen=True):

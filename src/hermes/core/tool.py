@@ -61,6 +61,8 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
     risk: Risk = "read"
     exclusive: bool = False
     key: Callable[[P, Path], str | None] | None = None
+    timeout: float = 600.0
+    """Seconds after which a call is stopped and answered with an error."""
 
     @cached_property
     def spec(self) -> ToolSpec:
@@ -112,6 +114,7 @@ def tool(
     risk: Risk = "read",
     exclusive: bool = False,
     key: Callable[[Any, Path], str | None] | None = None,
+    timeout: float = 600.0,
 ) -> Callable[[Callable[[P, ToolContext], Awaitable[ToolResult | str]]], Tool[P]]:
     """Make a Tool of `async def name(p: Params, ctx: ToolContext)`."""
 
@@ -120,7 +123,7 @@ def tool(
         if isinstance(params, str):
             params = fn.__globals__[params]
         return Tool(
-            name or fn.__name__, description, params, fn, toolset, risk, exclusive, key
+            name or fn.__name__, description, params, fn, toolset, risk, exclusive, key, timeout
         )
 
     return wrap

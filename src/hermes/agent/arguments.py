@@ -1,0 +1,217 @@
+"""Turns a tool call's raw arguments into an object: strictly, else by repairs with one reading."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import orjson
+
+from hermes.core.errors import ToolError
+
+_EMPTY = frozenset({"", "None", "null", '""'})
+_WORDS = {"True": "true", "False": "false", "None": "null"}
+_OPENER = {"}": "{", "]": "["}
+_CLOSER = {"{": "}", "[": "]"}
+_TYPES = {list: "an array", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+_MAX_LENGTH = 2_000_000
+_MAX_TOKENS = 200_000
+_MAX_DEPTH = 512
+_MAX_REPAIRS = 32
+"""Brackets added or dropped; past it the text is garbage, not a slip."""
+
+_TOKEN = re.compile(
+    r"""[ \t\r\n]++ | [][{},:] | "(?:[^"\\]++|\\.)*+" | '(?:[^'\\]++|\\.)*+'
+      | [^]["'{},:\s][^]["{},:\s]*+ | [^"'] """,
+    re.VERBOSE | re.DOTALL,
+)
+_CONTROLS = {code: f"\\u{code:04x}" for code in range(0x20)}
+_ESCAPED_CONTROL = re.compile(r"(?<!\\)(?:\\\\)*+\\[\x00-\x1f]")
+_PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_LONE = r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+_IN_JSON = re.compile(rf"{_PAIR}|{_LONE}|\\.", re.DOTALL)
+_IN_PYTHON = re.compile(
+    rf'{_PAIR}|{_LONE}|\\x[0-9a-fA-F]{{2}}|\\U[0-9a-fA-F]{{8}}|\\.|"', re.DOTALL
+)
+
+_CUT = "they end before the object is closed (cut off?)"
+_TOO_LONG = "they are not valid JSON and too long to repair"
+
+
+class BadArguments(ToolError):
+    """No single reading of the arguments exists; nothing was executed."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"Invalid tool arguments: {why}. Nothing was executed. "
+            "Call again with one complete, valid JSON object."
+        )
+
+
+def parse(raw: str) -> dict[str, Any]:
+    """The arguments object; raises only BadArguments."""
+    text = raw.strip()
+    if text in _EMPTY:
+        return {}
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        value = _repair(text, error)
+    if isinstance(value, dict):
+        return value
+    raise BadArguments(f"expected an object, got {_TYPES.get(type(value), 'null')}")
+
+
+def truncated(raw: str) -> bool:
+    """Whether the text breaks off inside its outermost object (or array): never to be executed."""
+    text = raw.strip()
+    if text[:1] not in ("{", "["):
+        return False
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return _Scan(text).fault == _CUT
+    return False
+
+
+def _repair(text: str, error: orjson.JSONDecodeError) -> Any:
+    scan = _Scan(_whole_characters(text))
+    if scan.fault:
+        raise BadArguments(scan.fault)
+    try:
+        return orjson.loads("".join(scan.out))
+    except orjson.JSONDecodeError:
+        near = text[max(0, error.pos - 20) : error.pos + 20]
+        raise BadArguments(f"{error.msg} at character {error.pos}, near {near!r}") from None
+
+
+def _whole_characters(text: str) -> str:
+    """Surrogate halves joined where they pair up, replaced where they do not."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+class _Frame:
+    __slots__ = ("doubtful", "opener", "wide")
+
+    def __init__(self, opener: str) -> None:
+        self.opener = opener
+        self.wide = False
+        """It has more than one element."""
+        self.doubtful = False
+        """A wide child of its own kind: a bracket missing here could belong to either."""
+
+
+class _Scan:
+    """One pass over the text. `out` is JSON to be parsed strictly; `fault` says why it must not."""
+
+    def __init__(self, text: str) -> None:
+        self.out: list[str] = []
+        self.fault = ""
+        self._stack: list[_Frame] = []
+        self._closed = False
+        self._repairs = 0
+        if len(text) > _MAX_LENGTH:
+            self.fault = _TOO_LONG
+            return
+        at = 0
+        for _ in range(_MAX_TOKENS):
+            token = _TOKEN.match(text, at)
+            if token is None:  # the end, or a string without an end
+                self.fault = self.fault or ("" if self._closed else _CUT)
+                return
+            self._take(token[0])
+            if self.fault:
+                return
+            at = token.end()
+        self.fault = _TOO_LONG
+
+    def _take(self, token: str) -> None:
+        first = token[0]
+        if first in " \t\r\n":
+            return
+        if self._closed:
+            self._after(first)
+        elif first in "{[":
+            self._open(first)
+        elif not self._stack:
+            self.fault = "they are not a JSON object"
+        elif first in "}]":
+            self._close(first)
+        elif first in "\"'":
+            self.out.append(_string(token))
+        else:
+            if first == ",":
+                self._stack[-1].wide = True
+            self.out.append(_WORDS.get(token, token))
+
+    def _open(self, bracket: str) -> None:
+        self._stack.append(_Frame(bracket))
+        self.out.append(bracket)
+        if len(self._stack) > _MAX_DEPTH:
+            self.fault = "they are nested too deeply"
+
+    def _close(self, bracket: str) -> None:
+        if not any(frame.opener == _OPENER[bracket] for frame in self._stack):
+            self.fault = f"a {bracket!r} closes nothing"
+            return
+        while self._stack[-1].opener != _OPENER[bracket]:
+            if self._stack[-1].doubtful:
+                self.fault = f"it is unclear where a {self._stack[-1].opener!r} should be closed"
+                return
+            self._repaired()
+            self._shut()
+        self._shut()
+        self._closed = not self._stack
+
+    def _shut(self) -> None:
+        frame = self._stack.pop()
+        if self.out[-1] == ",":
+            self.out.pop()
+            if self.out[-1] in "{[,:":
+                self.fault = "a comma follows nothing"
+        self.out.append(_CLOSER[frame.opener])
+        if self._stack and self._stack[-1].opener == frame.opener and frame.wide:
+            self._stack[-1].doubtful = True
+
+    def _after(self, first: str) -> None:
+        """What may follow the object: a few closing brackets too many."""
+        if first in "}]":
+            self._repaired()
+        elif first in "{[":
+            self.fault = "they hold more than one object; make one call for each"
+        else:
+            self.fault = "there is text after the object"
+
+    def _repaired(self) -> None:
+        self._repairs += 1
+        if self._repairs > _MAX_REPAIRS:
+            self.fault = "their brackets do not match"
+
+
+def _string(token: str) -> str:
+    """A JSON string for a JSON or Python string literal. An escape neither knows is left as it is,
+    for the strict parser to refuse: who writes `\\$` may mean one character or two."""
+    inner = token[1:-1]
+    if not _ESCAPED_CONTROL.search(inner):
+        inner = inner.translate(_CONTROLS)
+    if token[0] == "'":
+        inner = _IN_PYTHON.sub(_python_part, inner)
+    elif r"\ud" in inner or r"\uD" in inner:
+        inner = _IN_JSON.sub(_json_part, inner)
+    return f'"{inner}"'
+
+
+def _json_part(found: re.Match[str]) -> str:
+    part = found[0]
+    return r"\ufffd" if len(part) == 6 else part
+
+
+def _python_part(found: re.Match[str]) -> str:
+    part = found[0]
+    if part == '"':
+        return r"\""
+    if part == r"\'":
+        return "'"
+    if part[1] in "xU" and len(part) > 2 and (code := int(part[2:], 16)) < 0x110000:
+        return orjson.dumps(_whole_characters(chr(code))).decode()[1:-1]
+    return _json_part(found)

@@ -1,0 +1,180 @@
+"""Run one assistant message's tool calls: validate, approve, order, bound, record."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct, structs
+
+from hermes.agent.arguments import BadArguments, parse
+from hermes.agent.bounds import content_of
+from hermes.agent.deps import Agent, Turn
+from hermes.agent.guard import Guard
+from hermes.core.errors import HermesError, ToolError
+from hermes.core.events import ToolDone, ToolProgress, ToolStarted
+from hermes.core.message import Message, Text, ToolCall, ToolReturn
+from hermes.core.tool import Tool, ToolContext
+
+log = logging.getLogger(__name__)
+
+SKIPPED = "skipped: interrupted by the user"
+INTERRUPTED = "interrupted by the user while it was running; its outcome is unknown"
+
+
+class _Plan(Struct, frozen=True):
+    """A call that was understood: the tool, its typed parameters, what it writes to."""
+
+    call: ToolCall
+    tool: Tool[Any]
+    params: Any
+    key: str | None
+
+
+class Batch:
+    """One message's calls. Each result is recorded when it is known; equal calls run once."""
+
+    def __init__(self, agent: Agent, turn: Turn, guard: Guard) -> None:
+        self._agent = agent
+        self._turn = turn
+        self._guard = guard
+        self._open: dict[str, ToolCall] = {}
+        self._started: set[str] = set()
+        self._twins: dict[str, list[ToolCall]] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._unknown = self._bad = self._ran = False
+
+    async def run(self, calls: Sequence[ToolCall]) -> None:
+        self._open = {c.id: c for c in calls}
+        try:
+            for group in _groups(await self._plan(calls)):
+                if len(group) == 1:
+                    await self._one(group[0])
+                else:
+                    await self._together(group)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._close_interrupted())
+            raise
+        self._guard.step(ran=self._ran, unknown=self._unknown, bad=self._bad)
+
+    async def _together(self, group: list[_Plan]) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for plan in group:
+                    tasks.create_task(self._one(plan))
+        except* HermesError as errors:
+            # Only the store can fail here (a tool's failure is a result); one error is enough.
+            raise errors.exceptions[0] from None
+
+    async def _plan(self, calls: Sequence[ToolCall]) -> list[_Plan]:
+        """What can be run. What cannot is answered here, with words the model can act on."""
+        plans: list[_Plan] = []
+        first: dict[tuple[str, str], str] = {}
+        for call in calls:
+            twin = first.setdefault((call.name, call.args), call.id)
+            if twin != call.id and twin in self._open:
+                self._twins.setdefault(twin, []).append(call)
+                continue
+            try:
+                plans.append(self._understand(call))
+            except ToolError as error:
+                self._turn.emit(ToolStarted(call))
+                await self._finish(call, (Text(str(error)),), error=True, began=None)
+        return plans
+
+    def _understand(self, call: ToolCall) -> _Plan:
+        tool = self._agent.tools.get(call.name)
+        if tool is None:
+            self._unknown = True
+            names = ", ".join(sorted(self._agent.tools)) or "none"
+            raise ToolError(f"There is no tool {call.name!r}. Available tools: {names}.")
+        try:
+            args = parse(call.args)
+        except BadArguments:
+            self._bad = True
+            raise
+        params = tool.parse(args)
+        self._guard.refuse(call)
+        cwd = self._turn.context(call).cwd
+        return _Plan(call, tool, params, tool.key(params, cwd) if tool.key else None)
+
+    async def _one(self, plan: _Plan) -> None:
+        lock = self._locks.setdefault(plan.key, asyncio.Lock()) if plan.key else None
+        if lock is None:
+            await self._execute(plan)
+        else:
+            async with lock:
+                await self._execute(plan)
+
+    async def _execute(self, plan: _Plan) -> None:
+        call = plan.call
+        self._started.add(call.id)
+        self._turn.emit(ToolStarted(call))
+        began = time.monotonic()
+        context = structs.replace(self._turn.context(call), progress=self._progress(call))
+        content, error = await self._guarded(plan, context)
+        self._ran = True
+        result = await self._finish(call, content, error=error, began=began)
+        self._guard.note(call, result)
+        for twin in self._twins.get(call.id, ()):
+            self._turn.emit(ToolStarted(twin))
+            await self._finish(twin, content, error=error, began=began)
+
+    def _progress(self, call: ToolCall) -> Any:
+        return lambda text: self._turn.emit(ToolProgress(call.id, text))
+
+    async def _guarded(self, plan: _Plan, context: ToolContext) -> tuple[tuple[Any, ...], bool]:
+        """The one place that catches everything: a tool's failure is a result, never the end."""
+        tool = plan.tool
+        try:
+            if not await context.approve(plan.call, tool.risk, plan.key or plan.call.args):
+                return (Text(_DENIED),), True
+            async with asyncio.timeout(tool.timeout):
+                result = await tool.run(plan.params, context)
+            return content_of(result, context, self._agent.limits.result_chars)
+        except ToolError as error:
+            return (Text(str(error)),), True
+        except TimeoutError:
+            return (Text(f"Timed out after {tool.timeout:g} s and was stopped."),), True
+        except Exception as error:  # noqa: BLE001
+            log.exception("tool %s crashed", tool.name)
+            return (Text(f"The tool failed unexpectedly: {type(error).__name__}: {error}"),), True
+
+    async def _finish(
+        self, call: ToolCall, content: tuple[Any, ...], *, error: bool, began: float | None
+    ) -> ToolReturn:
+        result = ToolReturn(call.id, call.name, content, error)
+        self._open.pop(call.id, None)
+        await self._turn.append(Message("tool", (result,)))
+        duration = time.monotonic() - began if began is not None else 0.0
+        self._turn.emit(ToolDone(result, duration))
+        return result
+
+    async def _close_interrupted(self) -> None:
+        """What was running or waiting when the user interrupted gets its result all the same."""
+        for call in list(self._open.values()):
+            text = INTERRUPTED if call.id in self._started else SKIPPED
+            await self._finish(call, (Text(text),), error=True, began=None)
+
+
+_DENIED = (
+    "Not run: this needs the user's approval and nobody approved it. Do not try to get around "
+    "that; say what you wanted to run and why."
+)
+
+
+def _groups(plans: Sequence[_Plan]) -> list[list[_Plan]]:
+    """Neighbouring calls that may run together share a group; exclusive ones run alone."""
+    groups: list[list[_Plan]] = []
+    shared = False
+    for plan in plans:
+        together = not plan.tool.exclusive
+        if together and shared:
+            groups[-1].append(plan)
+        else:
+            groups.append([plan])
+        shared = together
+    return groups

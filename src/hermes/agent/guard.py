@@ -1,0 +1,50 @@
+"""Loops the model cannot see itself in: the same call with the same result, again and again."""
+
+from __future__ import annotations
+
+from hermes.core.errors import ToolError
+from hermes.core.message import ToolCall, ToolReturn
+
+WARN_AT = 3
+STOP_AT = 5
+MAX_BAD_STEPS = 3
+
+
+class Guard:
+    """Counts, per turn, how often a call came back with one and the same result, and how many
+    steps in a row had nothing but calls that could not be run."""
+
+    __slots__ = ("_counts", "bad_arguments", "looping", "unknown")
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str], tuple[int, int]] = {}
+        self.looping = ""
+        """Name of the tool whose repetition ends the turn."""
+        self.unknown = 0
+        self.bad_arguments = 0
+
+    def refuse(self, call: ToolCall) -> None:
+        """Raises ToolError when this call has shown the same result often enough."""
+        key = (call.name, call.args)
+        count, seen = self._counts.get(key, (0, 0))
+        if count < WARN_AT:
+            return
+        self._counts[key] = (count + 1, seen)
+        if count + 1 >= STOP_AT:
+            self.looping = call.name
+        raise ToolError(
+            f"Refused: this exact call gave the same result {WARN_AT} times. Repeating it cannot "
+            "help. Change strategy: other arguments, another tool, or tell the user what blocks "
+            "you."
+        )
+
+    def note(self, call: ToolCall, result: ToolReturn) -> None:
+        key = (call.name, call.args)
+        count, seen = self._counts.get(key, (0, 0))
+        mark = hash((result.content, result.error))
+        self._counts[key] = (count + 1 if mark == seen or not count else 1, mark)
+
+    def step(self, *, ran: bool, unknown: bool, bad: bool) -> None:
+        """After each batch: what kind of calls it had."""
+        self.unknown = self.unknown + 1 if unknown and not ran else 0
+        self.bad_arguments = self.bad_arguments + 1 if bad and not ran else 0

@@ -1,0 +1,152 @@
+"""The agent loop: sample, execute, steer, repeat."""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec import structs
+
+from hermes.agent.deps import Agent, Turn
+from hermes.agent.executor import Batch
+from hermes.agent.guard import MAX_BAD_STEPS, STOP_AT, Guard
+from hermes.agent.recovery import Attempt
+from hermes.agent.report import bounded
+from hermes.agent.step import Stopped, normalise, sample
+from hermes.core.errors import StoreError
+from hermes.core.events import StepStart, TurnEnd, TurnResult
+from hermes.core.message import Message, ToolCall, user
+from hermes.core.store import State
+
+LAST_CALL = (
+    "[The limit of {n} model calls for this turn is reached; no tool will be run any more. Say "
+    "what was done, what is left and how to go on.]"
+)
+PARTIAL = frozenset({"output_truncated", "max_turns", "tool_loop", "unknown_tools"})
+"""Endings that are partial even when there is no text to show."""
+
+
+async def run_turn(agent: Agent, turn: Turn, prompt: Message) -> TurnResult:
+    """Drive one user prompt to its end. Cancel the task to interrupt: it still returns."""
+    try:
+        await turn.append(prompt, "running")
+        result = await _steps(agent, turn)
+    except Stopped as stop:
+        result = await _stopped(turn, stop)
+    except StoreError as error:
+        result = _result(turn, failed=True, error=bounded(str(error)), error_code="internal")
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None:
+            task.uncancel()
+        await turn.settle("interrupted")
+        result = _result(turn, interrupted=True, error="Interrupted.", error_code="interrupted")
+    turn.emit(TurnEnd(result))
+    return result
+
+
+async def _steps(agent: Agent, turn: Turn) -> TurnResult:
+    guard = Guard()
+    names = list(agent.tools)
+    n = 0
+    while turn.calls < agent.limits.max_calls:
+        n += 1
+        turn.emit(StepStart(n))
+        await _guide(turn)
+        message = await sample(agent, turn, Attempt(agent.settings))
+        if message.stop == "paused" and not message.calls:
+            await turn.append(message)
+            continue
+        calls = message.calls
+        if not calls:
+            await turn.append(message, "idle")
+            return _result(turn, completed=True)
+        message = normalise(message, names, turn.history.call_ids, len(turn.history))
+        await turn.append(message)
+        await Batch(agent, turn, guard).run(message.calls)
+        _check(guard, calls)
+        await _guide(turn)
+    await _last_call(agent, turn)
+    raise AssertionError("unreachable")
+
+
+async def _guide(turn: Turn) -> None:
+    """Guidance given mid-run goes behind the last tool result; without one it waits."""
+    messages = turn.history.messages
+    carried = messages[-1].role == "tool" or messages[-1].kind == "steer"
+    if carried and (text := turn.steer()):
+        await turn.append(user(text, kind="steer"))
+
+
+def _check(guard: Guard, calls: tuple[ToolCall, ...]) -> None:
+    if guard.looping:
+        raise Stopped(
+            "tool_loop",
+            f"Stopped: the model repeated the same call to {guard.looping} {STOP_AT} times with "
+            "the same result. Everything done so far is kept. Tell it what to do differently.",
+        )
+    if guard.unknown >= MAX_BAD_STEPS:
+        raise Stopped(
+            "unknown_tools",
+            f"Stopped: the model asked {MAX_BAD_STEPS} times in a row for tools that do not exist "
+            f"(last: {calls[-1].name}). Everything so far is kept. Try again or another model.",
+        )
+    if guard.bad_arguments >= MAX_BAD_STEPS:
+        raise Stopped(
+            "tool_loop",
+            f"Stopped: the model wrote unusable arguments for {calls[-1].name} {MAX_BAD_STEPS} "
+            "times in a row. Everything so far is kept. Try again or another model.",
+        )
+
+
+async def _last_call(agent: Agent, turn: Turn) -> None:
+    """The budget of model calls is used up: one more without tools, then the turn is partial."""
+    limit = agent.limits.max_calls
+    attempt = Attempt(structs.replace(agent.settings, tool_choice="none"))
+    attempt.tail = (user(LAST_CALL.format(n=limit)),)
+    error = (
+        f"Stopped after {limit} model calls (max_turns). Everything done is kept. "
+        "Say 'continue' to go on, or raise agent.max_turns."
+    )
+    try:
+        message = await sample(agent, turn, attempt)
+    except Stopped as stop:
+        raise Stopped("max_turns", error, stop.message) from stop
+    text = tuple(p for p in message.parts if not isinstance(p, ToolCall))
+    raise Stopped("max_turns", error, structs.replace(message, parts=text, stop="end"))
+
+
+async def _stopped(turn: Turn, stop: Stopped) -> TurnResult:
+    text = stop.message.text if stop.message is not None else ""
+    partial = stop.code in PARTIAL or bool(text.strip())
+    state: State = "partial" if partial else "failed"
+    if stop.message is not None and stop.message.parts:
+        await turn.append(stop.message, state)
+    else:
+        await turn.settle(state)
+    return _result(
+        turn,
+        partial=partial,
+        failed=not partial,
+        error=bounded(stop.error),
+        error_code=stop.code,
+    )
+
+
+def _result(turn: Turn, **ending: object) -> TurnResult:
+    assistant = [m for m in turn.added if m.role == "assistant"]
+    text = assistant[-1].text if assistant else ""
+    if not text.strip() and ending.get("completed") is not True:
+        text = next((m.text for m in reversed(assistant) if m.text.strip()), "")
+    pending = "" if ending.get("interrupted") else turn.steer()
+    return TurnResult(
+        text=text,
+        reasoning="\n".join(m.thinking for m in assistant if m.thinking),
+        messages=tuple(turn.added),
+        model_calls=turn.calls,
+        usage=turn.usage,
+        pending_steer=pending,
+        target=turn.target,
+        **ending,  # type: ignore[arg-type]
+    )
+
+

@@ -1,0 +1,306 @@
+"""Failure -> ladder of rungs. The whole recovery policy of the product is the POLICY table."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from msgspec import Struct, structs
+
+from hermes.agent.deps import Agent, Endpoint, Turn
+from hermes.core.errors import Failure, Kind
+from hermes.core.events import Notice, Recovering
+from hermes.core.message import Media, Message, ToolReturn, user
+from hermes.core.provider import Request, Settings
+from hermes.llm.profile import Quirks
+
+MAX_WAIT = 60.0
+MAX_RETRY_AFTER = 120.0
+NUDGE = (
+    "[Your last answer was empty. Answer now: say what you found or did, or call a tool.]"
+)
+
+
+class Attempt:
+    """One try at one step: what the next request differs in from the plain one. Rungs change it;
+    the history stays as it is."""
+
+    __slots__ = ("fresh", "overrides", "settings", "tail", "used")
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.tail: tuple[Message, ...] = ()
+        self.overrides: dict[str, Any] = {}
+        """Quirks for this step only; what is worth remembering goes to the turn's lessons."""
+        self.fresh = False
+        self.used: Counter[str] = Counter()
+
+    def request(self, agent: Agent, turn: Turn) -> Request:
+        learned = turn.lessons(agent.providers[turn.active].target)
+        settings = self.settings
+        cap = learned.max_output
+        if cap is not None and (settings.max_output is None or settings.max_output > cap):
+            settings = structs.replace(settings, max_output=cap)
+        quirks = {**learned.quirks, **self.overrides} if self.overrides else learned.quirks
+        return Request(
+            turn.system, turn.history, agent.specs, settings, self.tail, quirks, self.fresh
+        )
+
+
+class Fault(Struct, frozen=True):
+    """A failure with everything a rung may look at."""
+
+    failure: Failure
+    attempt: Attempt
+    agent: Agent
+    turn: Turn
+
+    @property
+    def provider(self) -> Endpoint:
+        return self.agent.providers[self.turn.active]
+
+
+Fix = Callable[[Fault], Awaitable[bool]]
+"""True: try again. False: does not apply here, next rung."""
+
+
+class Rung(Struct, frozen=True):
+    name: str
+    fix: Fix
+    limit: int = 1
+    """How often per step and provider; 0: as often as `Limits.tries` allows."""
+
+
+# -- waiting ---------------------------------------------------------------------------------
+
+
+async def _backoff(f: Fault) -> bool:
+    base = min(2.0 ** f.attempt.used["backoff"], MAX_WAIT)
+    wait = f.failure.retry_after
+    if wait is None or wait < 0:
+        wait = base * random.uniform(0.5, 1.0)
+    return await _wait(f, "backoff", min(wait, MAX_RETRY_AFTER))
+
+
+async def _retry_after(f: Fault) -> bool:
+    wait = f.failure.retry_after
+    if wait is None or wait < 0:
+        wait = 2.0 ** f.attempt.used["wait"] * random.uniform(0.5, 1.0)
+    if wait > MAX_RETRY_AFTER:
+        return False
+    f.provider.hold(wait)
+    return await _wait(f, "wait", wait)
+
+
+async def _wait(f: Fault, action: str, seconds: float) -> bool:
+    f.turn.emit(Recovering(f.failure.kind.value, action, seconds))
+    await f.turn.sleep(seconds)
+    return True
+
+
+async def _again(f: Fault) -> bool:
+    return True
+
+
+async def _new_connection(f: Fault) -> bool:
+    f.attempt.fresh = True
+    return True
+
+
+# -- somebody else ---------------------------------------------------------------------------
+
+
+async def _rotate(f: Fault) -> bool:
+    return f.provider.rotate(f.failure)
+
+
+async def _fallback(f: Fault) -> bool:
+    turn, providers = f.turn, f.agent.providers
+    if turn.active + 1 >= len(providers):
+        return False
+    before, turn.active = providers[turn.active].target, turn.active + 1
+    after = providers[turn.active].target
+    f.attempt.used.clear()
+    f.attempt.overrides.clear()
+    f.attempt.fresh = False
+    turn.emit(
+        Notice(
+            "fallback",
+            f"{before.provider}:{before.model} failed ({f.failure.kind.value}); "
+            f"using {after.provider}:{after.model} for the rest of this turn.",
+        )
+    )
+    return True
+
+
+# -- asking for less -------------------------------------------------------------------------
+
+
+def learn(**quirks: Any) -> Fix:
+    """The endpoint rejected a feature: stop using it there, remember that, retry."""
+
+    async def fix(f: Fault) -> bool:
+        known = f.turn.lessons(f.provider.target).quirks
+        if all(known.get(k) == v for k, v in quirks.items()):
+            return False
+        known.update(quirks)
+        return True
+
+    return fix
+
+
+def _once(**quirks: Any) -> Fix:
+    """The same for this step only."""
+
+    async def fix(f: Fault) -> bool:
+        if all(f.attempt.overrides.get(k) == v for k, v in quirks.items()):
+            return False
+        f.attempt.overrides.update(quirks)
+        return True
+
+    return fix
+
+
+PARAMETERS: Mapping[str, dict[str, Any]] = {
+    "stream": {"stream": False},
+    "stream_options": {"usage_in_stream": False},
+    "tools": {"tools": False},
+    "reasoning": {"effort": "omit"},
+    "reasoning_effort": {"effort": "omit"},
+    "thinkingConfig": {"effort": "omit"},
+    "image": {"media": False},
+    "images": {"media": False},
+    "image_url": {"media": False},
+    "tool_image": {"media_in_tool_result": False},
+    "developer": {"system_role": "system"},
+    "schema": {"schema": "no_formats"},
+    "call_id": {"call_id": "alnum9"},
+    "missing": {"thinking_field": "reasoning_content"},
+}
+"""Rejected parameter -> the quirk that avoids it. Any other is simply not sent again."""
+
+
+async def _drop_parameter(f: Fault) -> bool:
+    name = f.failure.param
+    if not name:
+        return False
+    known = f.turn.lessons(f.provider.target).quirks
+    if name in ("max_tokens", "max_completion_tokens"):
+        other = "max_completion_tokens" if name == "max_tokens" else "max_tokens"
+        if known.get("max_tokens_field") != other:
+            return await learn(max_tokens_field=other)(f)
+    if name in PARAMETERS and not all(known.get(k) == v for k, v in PARAMETERS[name].items()):
+        return await learn(**PARAMETERS[name])(f)
+    dropped: tuple[str, ...] = known.get("drop", ())
+    if name in dropped:
+        return False
+    known["drop"] = (*dropped, name)
+    return True
+
+
+async def _smaller_output(f: Fault) -> bool:
+    learned = f.turn.lessons(f.provider.target)
+    current = learned.max_output or f.attempt.settings.max_output or 16384
+    limit = f.failure.limit if f.failure.limit and f.failure.limit < current else current // 2
+    if limit < 256:
+        return False
+    learned.max_output = limit
+    return True
+
+
+async def _larger_output(f: Fault) -> bool:
+    current = f.attempt.settings.max_output or 8192
+    f.attempt.settings = structs.replace(f.attempt.settings, max_output=current * 2)
+    return True
+
+
+async def _without_images(f: Fault) -> bool:
+    if not any(_has_media(m) for m in f.turn.history.messages):
+        return False
+    return await _once(media=False)(f)
+
+
+def _has_media(message: Message) -> bool:
+    return any(
+        isinstance(p, Media)
+        or (isinstance(p, ToolReturn) and any(isinstance(c, Media) for c in p.content))
+        for p in message.parts
+    )
+
+
+async def _nudge(f: Fault) -> bool:
+    f.attempt.tail = (*f.attempt.tail, user(NUDGE))
+    return True
+
+
+BACKOFF = Rung("backoff", _backoff, 0)
+WAIT = Rung("wait", _retry_after, 2)
+AGAIN = Rung("retry", _again)
+NEW_CONNECTION = Rung("new_connection", _new_connection)
+ROTATE = Rung("next_credential", _rotate, 16)
+FALLBACK = Rung("fallback", _fallback, 16)
+DROP_PARAMETER = Rung("drop_parameter", _drop_parameter, 6)
+SMALLER_OUTPUT = Rung("smaller_output", _smaller_output, 3)
+LARGER_OUTPUT = Rung("larger_output", _larger_output)
+NO_STREAM = Rung("no_stream", learn(stream=False))
+NO_TOOL_IMAGES = Rung("no_tool_images", learn(media_in_tool_result=False))
+NO_IMAGES = Rung("no_images", learn(media=False))
+SHED_IMAGES = Rung("without_images", _without_images)
+DROP_THINKING = Rung("drop_thinking", learn(thinking_replay="drop"))
+FLATTEN = Rung("repair_history", _once(flatten=True))
+NUDGE_RUNG = Rung("nudge", _nudge)
+
+_FLAKY = (BACKOFF, NEW_CONNECTION, FALLBACK)
+
+POLICY: Mapping[Kind, tuple[Rung, ...]] = {
+    Kind.AUTH: (ROTATE, FALLBACK),
+    Kind.FORBIDDEN: (ROTATE, FALLBACK),
+    Kind.BILLING: (ROTATE, FALLBACK),
+    Kind.RATE_LIMITED: (WAIT, ROTATE, FALLBACK),
+    Kind.OVERLOADED: _FLAKY,
+    Kind.SERVER: _FLAKY,
+    Kind.NETWORK: _FLAKY,
+    Kind.STALLED: _FLAKY,
+    Kind.NO_TERMINAL: _FLAKY,
+    Kind.CONFLICT: (AGAIN, FALLBACK),
+    Kind.TLS: (),
+    Kind.REDIRECT: (FALLBACK,),
+    Kind.NOT_API: (FALLBACK,),
+    Kind.CONTEXT_OVERFLOW: (FALLBACK,),
+    Kind.PAYLOAD_TOO_LARGE: (SHED_IMAGES, FALLBACK),
+    Kind.OUTPUT_CAP: (SMALLER_OUTPUT, FALLBACK),
+    Kind.PARAMETER: (DROP_PARAMETER, FALLBACK),
+    Kind.STREAM_UNSUPPORTED: (NO_STREAM, FALLBACK),
+    Kind.MEDIA_REJECTED: (NO_TOOL_IMAGES, NO_IMAGES, FALLBACK),
+    Kind.REPLAY_REJECTED: (DROP_THINKING, FALLBACK),
+    Kind.MESSAGE_ORDER: (FLATTEN, FALLBACK),
+    Kind.MODEL_NOT_FOUND: (FALLBACK,),
+    Kind.WRONG_PATH: (FALLBACK,),
+    Kind.CONTENT_POLICY: (FALLBACK,),
+    Kind.BAD_REQUEST: (),
+    Kind.BAD_UNICODE: (),
+    Kind.TRUNCATED_CALL: (LARGER_OUTPUT,),
+    Kind.EMPTY: (NUDGE_RUNG, AGAIN, FALLBACK),
+    Kind.ANSWER_TOO_LARGE: (),
+    Kind.UNKNOWN: (AGAIN, FALLBACK),
+}
+"""Every kind has a row (a test says so); an empty one means: say it at once."""
+
+QUIRKS = frozenset(Quirks.__struct_fields__)
+
+
+async def recover(fault: Fault) -> bool:
+    """Change the attempt for another try; False when the ladder for this failure is used up."""
+    used = fault.attempt.used
+    for rung in POLICY[fault.failure.kind]:
+        limit = rung.limit or max(0, fault.agent.limits.tries - 1)
+        if used[rung.name] >= limit:
+            continue
+        if await rung.fix(fault):
+            used[rung.name] += 1
+            if rung not in (BACKOFF, WAIT):
+                fault.turn.emit(Recovering(fault.failure.kind.value, rung.name))
+            return True
+    return False

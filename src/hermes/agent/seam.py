@@ -1,0 +1,45 @@
+"""Joining a continuation to what it continues, without repeating words."""
+
+from __future__ import annotations
+
+WINDOW = 200
+SHORTEST = 10
+"""A shorter repetition may be meant (lists, refrains)."""
+
+
+def overlap(before: str, after: str) -> int:
+    """How many characters at the start of `after` repeat the end of `before`."""
+    for size in range(min(len(before), len(after), WINDOW), SHORTEST - 1, -1):
+        if before.endswith(after[:size]):
+            return size
+    return 0
+
+
+def strip_overlap(before: str, after: str) -> str:
+    return after[overlap(before, after) :]
+
+
+class Seam:
+    """The live form: holds the first characters back while they may be a repetition."""
+
+    __slots__ = ("_before", "_held", "_open")
+
+    def __init__(self, before: str) -> None:
+        self._before = before[-WINDOW:]
+        self._held = ""
+        self._open = True
+
+    def feed(self, text: str) -> str:
+        if not self._open:
+            return text
+        self._held += text
+        if len(self._held) < WINDOW and self._held in self._before:
+            return ""
+        return self.close()
+
+    def close(self) -> str:
+        if not self._open:
+            return ""
+        self._open = False
+        held, self._held = self._held, ""
+        return strip_overlap(self._before, held)

@@ -1,0 +1,283 @@
+"""One step of a turn: a model call with its retries and continuations, to one usable message."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+from msgspec import structs
+
+from hermes.agent.arguments import truncated
+from hermes.agent.deps import Agent, Turn
+from hermes.agent.names import resolve
+from hermes.agent.recovery import Attempt, Fault, recover
+from hermes.agent.report import THINKING_EXHAUSTED, TRUNCATED, near_models, sentence
+from hermes.agent.seam import Seam, strip_overlap
+from hermes.core.errors import CODES, Failure, Kind, ProviderError
+from hermes.core.events import StreamEvent, TextDelta
+from hermes.core.message import Message, Part, Stop, Text, Thinking, ToolCall, user
+from hermes.llm.assemble import Answer
+
+CONTINUE = (
+    "[Your answer was cut off. Continue exactly where it stopped, without repeating anything "
+    "and without comment.]"
+)
+REWRITE_CALL = (
+    "[Your tool call was cut off by the output limit and was not run. Write the complete call "
+    "again; split large content into several smaller calls.]"
+)
+CALL_LOST = "[The connection broke while you wrote a tool call; it was not run. Go on from there.]"
+MAX_CONTINUES = 3
+
+
+class Stopped(Exception):
+    """The turn ends here, short of a complete answer. `message` is what there is of one."""
+
+    def __init__(self, code: str, error: str, message: Message | None = None) -> None:
+        super().__init__(error)
+        self.code = code
+        self.error = error
+        self.message = message
+
+
+class _Step:
+    """State of one step across its calls."""
+
+    __slots__ = ("attempt", "continues", "died", "pieces", "thoughts")
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+        self.pieces: list[str] = []
+        """Visible text of earlier, cut-off calls of this step."""
+        self.thoughts: list[Part] = []
+        self.continues = 0
+        self.died = 0
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+async def sample(agent: Agent, turn: Turn, attempt: Attempt) -> Message:
+    """A usable assistant message, not yet recorded. Raises Stopped when there is none to be had;
+    on cancellation what was streamed is recorded first."""
+    step = _Step(attempt)
+    while True:
+        answer = Answer()
+        failure = await _call(agent, turn, step, answer)
+        message = answer.message(agent.providers[turn.active].target)
+        turn.usage += answer.usage
+        if failure is None or not answer.empty:
+            turn.calls += 1
+            turn.target = message.origin
+        if failure is None:
+            failure = _anomaly(message, answer)
+        if failure is None or failure.kind is Kind.TRUNCATED_CALL or _delivered(answer):
+            done = await _settle(agent, turn, step, message, failure)
+            if done is not None:
+                return done
+            continue
+        if not await recover(Fault(failure, step.attempt, agent, turn)):
+            raise await _give_up(agent, turn, step, failure)
+
+
+async def _call(agent: Agent, turn: Turn, step: _Step, answer: Answer) -> Failure | None:
+    """One request. Events go out as they come; in a continuation, without what it repeats."""
+    seam = Seam(step.text) if step.pieces else None
+    provider = agent.providers[turn.active]
+    request = step.attempt.request(agent, turn)
+    emit = turn.emit
+    try:
+        # aclosing: leaving the block for any reason, cancellation included, closes the socket.
+        async with aclosing(provider.stream(request, answer)) as batches:
+            async for events in batches:
+                for event in events if seam is None else _joined(seam, events):
+                    emit(event)
+    except ProviderError as error:
+        _flush(turn, answer, seam)
+        return error.failure
+    except asyncio.CancelledError:
+        _flush(turn, answer, seam)
+        await asyncio.shield(_keep_partial(agent, turn, step, answer))
+        raise
+    if seam is not None and (rest := seam.close()):
+        emit(TextDelta(rest))
+    return None
+
+
+def _flush(turn: Turn, answer: Answer, seam: Seam | None) -> None:
+    """What had arrived when the stream ended early is shown too."""
+    for event in answer.finish() if seam is None else _joined(seam, answer.finish()):
+        turn.emit(event)
+    if seam is not None and (rest := seam.close()):
+        turn.emit(TextDelta(rest))
+
+
+def _joined(seam: Seam, events: list[StreamEvent]) -> list[StreamEvent]:
+    out: list[StreamEvent] = []
+    for event in events:
+        if not isinstance(event, TextDelta):
+            out.append(event)
+        elif text := seam.feed(event.text):
+            out.append(TextDelta(text))
+    return out
+
+
+async def _keep_partial(agent: Agent, turn: Turn, step: _Step, answer: Answer) -> None:
+    message = answer.message(agent.providers[turn.active].target)
+    turn.usage += answer.usage
+    if not answer.empty:
+        turn.calls += 1
+        turn.target = message.origin
+    kept = _whole(step, message, stop="aborted", calls=False)
+    if any(isinstance(p, Text | Thinking) for p in kept.parts):
+        await turn.append(kept, "interrupted")
+
+
+def _delivered(answer: Answer) -> bool:
+    """Whether a person has seen text of it, or a tool call had begun: then it is not retried
+    as if nothing had happened."""
+    return answer.shown or bool(answer.begun_calls)
+
+
+def _anomaly(message: Message, answer: Answer) -> Failure | None:
+    """A 200 that is not an answer is a failure too, and takes the same table."""
+    if answer.stop == "died":
+        return Failure(Kind.NETWORK, "the stream ended before the answer was complete")
+    calls = message.calls
+    if calls:
+        if any(truncated(c.args) for c in calls):
+            return Failure(Kind.TRUNCATED_CALL, TRUNCATED)
+        return None
+    if answer.stop == "paused" or message.text.strip():
+        return None
+    if answer.stop == "filtered":
+        return Failure(Kind.CONTENT_POLICY, answer.detail or "the answer was withheld")
+    if answer.stop == "length":
+        return None
+    return Failure(Kind.EMPTY, "no text and no tool call")
+
+
+async def _settle(
+    agent: Agent, turn: Turn, step: _Step, message: Message, failure: Failure | None
+) -> Message | None:
+    """Decide what an answer with content is: the step's message, or a piece of it."""
+    if failure is not None and failure.kind is Kind.TRUNCATED_CALL:
+        return await _truncated_call(agent, turn, step, message, failure)
+    if failure is not None:
+        return await _died(agent, turn, step, message, failure)
+    if message.calls or message.stop not in ("length", "filtered"):
+        return _whole(step, message)
+    if message.stop == "filtered":
+        raise Stopped(
+            "content_policy",
+            "The provider cut this answer for its content policy; what arrived is kept. "
+            "Word the request differently or use another model.",
+            _whole(step, message),
+        )
+    if not message.text.strip() and not step.pieces and message.thinking:
+        raise Stopped("thinking_exhausted", THINKING_EXHAUSTED, message)
+    if step.continues >= MAX_CONTINUES:
+        raise Stopped(
+            "output_truncated",
+            f"{TRUNCATED}, also after {MAX_CONTINUES} continuations. What arrived is kept. "
+            "Raise model.max_tokens or ask for a shorter answer.",
+            _whole(step, message),
+        )
+    _continue(step, message)
+    return None
+
+
+async def _died(
+    agent: Agent, turn: Turn, step: _Step, message: Message, failure: Failure
+) -> Message | None:
+    """The stream broke off after something was delivered: keep it, and call once more."""
+    provider = agent.providers[turn.active]
+    begun = [c.name or "?" for c in message.calls]
+    if begun:
+        warning = _lost(begun)
+        message = _add_text(_whole(step, message, stop="died", calls=False), warning)
+        turn.emit(TextDelta(warning))
+    step.died += 1
+    if step.died > 1 or not await recover(Fault(failure, step.attempt, agent, turn)):
+        kept = message if begun else _whole(step, message, stop="died")
+        raise Stopped(CODES[failure.kind], sentence(failure, provider), kept)
+    if begun:
+        await turn.append(message)
+        step.pieces, step.thoughts = [], []
+        step.attempt.tail = (user(CALL_LOST),)
+    else:
+        _continue(step, message)
+    return None
+
+
+async def _truncated_call(
+    agent: Agent, turn: Turn, step: _Step, message: Message, failure: Failure
+) -> Message | None:
+    if not await recover(Fault(failure, step.attempt, agent, turn)):
+        error = sentence(failure, agent.providers[turn.active])
+        raise Stopped("output_truncated", error, _whole(step, message, calls=False))
+    if message.text:
+        _continue(step, message, REWRITE_CALL)
+    return None
+
+
+def _continue(step: _Step, message: Message, ask: str = CONTINUE) -> None:
+    """Ask for the rest: the text so far and the request for more exist in the request only."""
+    step.continues += 1
+    step.thoughts.extend(p for p in message.parts if isinstance(p, Thinking))
+    step.pieces.append(strip_overlap(step.text, message.text))
+    so_far: tuple[Message, ...] = ()
+    if step.text:
+        so_far = (Message("assistant", (Text(step.text),), origin=message.origin),)
+    step.attempt.tail = (*so_far, user(ask))
+
+
+def _whole(
+    step: _Step, message: Message, *, stop: Stop | None = None, calls: bool = True
+) -> Message:
+    """This answer with the pieces before it, joined without a seam."""
+    parts = [p for p in message.parts if calls or not isinstance(p, ToolCall)]
+    if step.pieces:
+        texts = strip_overlap(step.text, "".join(p.text for p in parts if isinstance(p, Text)))
+        rest = [p for p in parts if not isinstance(p, Text)]
+        thoughts = [p for p in rest if isinstance(p, Thinking)]
+        others = [p for p in rest if not isinstance(p, Thinking)]
+        parts = [*step.thoughts, *thoughts, Text(step.text + texts), *others]
+    return structs.replace(message, parts=tuple(parts), stop=stop or message.stop)
+
+
+def _add_text(message: Message, text: str) -> Message:
+    return structs.replace(message, parts=(*message.parts, Text(text)))
+
+
+def _lost(names: list[str]) -> str:
+    listed = ", ".join(names)
+    return f"\n\n⚠ Stream stalled mid tool-call ({listed}): {listed} was not executed."
+
+
+async def _give_up(agent: Agent, turn: Turn, step: _Step, failure: Failure) -> Stopped:
+    provider = agent.providers[turn.active]
+    near = await near_models(provider) if failure.kind is Kind.MODEL_NOT_FOUND else ()
+    kept = None
+    if step.pieces:
+        empty = Message("assistant", (), origin=turn.target, stop="died")
+        kept = _whole(step, empty)
+    return Stopped(CODES[failure.kind], sentence(failure, provider, near), kept)
+
+
+def normalise(message: Message, tools: list[str], taken: set[str], position: int) -> Message:
+    """Calls as we store them: names the registry knows where the meaning is clear, unique ids."""
+    seen: set[str] = set()
+    parts: list[Part] = []
+    for i, part in enumerate(message.parts):
+        if isinstance(part, ToolCall):
+            id = part.id
+            if not id or id in taken or id in seen:
+                id = f"{part.id or 'call'}_{position}_{i}"
+            seen.add(id)
+            name = part.name if part.name in tools else resolve(part.name, tools) or part.name
+            if (id, name) != (part.id, part.name):
+                part = structs.replace(part, id=id, name=name)
+        parts.append(part)
+    return structs.replace(message, parts=tuple(parts))

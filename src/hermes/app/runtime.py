@@ -1,0 +1,184 @@
+"""The composition root: builds store, transport, endpoints and tools, and owns every task."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from hermes.agent.deps import Agent, Learned, Limits
+from hermes.agent.prompt import system_prompt
+from hermes.app.session import Session
+from hermes.config.env import child_env, platform_name
+from hermes.config.load import Setup
+from hermes.core.errors import ConfigError
+from hermes.core.history import History
+from hermes.core.message import Target, ToolCall
+from hermes.core.provider import Settings
+from hermes.core.store import SessionMeta, Store
+from hermes.core.tool import ToolContext
+from hermes.llm.catalog import Choice, resolve
+from hermes.llm.client import Client
+from hermes.llm.http import Transport
+from hermes.store.sqlite import SqliteStore
+from hermes.tools.registry import select
+
+log = logging.getLogger(__name__)
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class Options(Struct, frozen=True):
+    """What one session may be asked to do differently from the configuration."""
+
+    choice: Choice = Choice()
+    toolsets: tuple[str, ...] | None = None
+    max_turns: int | None = None
+    yolo: bool = False
+
+
+class Runtime:
+    """Everything a process shares between its sessions. Constructing one makes no request."""
+
+    def __init__(self, setup: Setup, store: Store, transport: Transport, sleep: Sleep) -> None:
+        self.setup = setup
+        self.store = store
+        self.transport = transport
+        self.sleep = sleep
+        self.learned: dict[Target, Learned] = {}
+        self._agents: dict[bytes, Agent] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._child_env = child_env(setup.secrets)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, setup: Setup, *, sleep: Sleep = asyncio.sleep) -> AsyncIterator[Runtime]:
+        store = SqliteStore(setup.home / "state.db")
+        transport = Transport()
+        runtime = cls(setup, store, transport, sleep)
+        try:
+            yield runtime
+        finally:
+            await runtime._stop()
+            await transport.close()
+            await store.close()
+
+    async def session(
+        self,
+        *,
+        resume: str = "",
+        source: str = "cli",
+        key: str = "",
+        cwd: Path | None = None,
+        options: Options = Options(),
+    ) -> Session:
+        """A new session, or the stored one called `resume` with its whole history."""
+        agent = self._agent(options)
+        where = cwd or Path.cwd()
+        if not resume:
+            meta = self._new_meta(agent, source, key, where)
+            return Session(self, agent, meta, self._context(meta.id, where), yolo=options.yolo)
+        meta_or_none = await self.store.meta(resume)
+        if meta_or_none is None:
+            raise ConfigError(f"There is no session {resume}. `hermes sessions list` shows them.")
+        history = History(await self.store.load(resume))
+        context = self._context(resume, where)
+        return Session(
+            self, agent, meta_or_none, context, history=history, yolo=options.yolo
+        )
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """A task that cannot be lost: it is kept here, and its failure is logged."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s failed", task.get_name(), exc_info=error)
+
+    async def _stop(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _agent(self, options: Options) -> Agent:
+        """Sessions that ask alike share one agent: its clients, tools and schemas."""
+        import msgspec
+
+        key = msgspec.msgpack.encode(options)
+        found = self._agents.get(key)
+        if found is None:
+            found = self._agents[key] = self._build(options)
+        return found
+
+    def _build(self, options: Options) -> Agent:
+        config = self.setup.config
+        endpoints = resolve(config, self.setup.secrets, options.choice)
+        tools = select(options.toolsets)
+        return Agent(
+            tuple(Client(e, self.transport, sleep=self.sleep) for e in endpoints),
+            tools,
+            tuple(t.spec for t in tools.values()),
+            Settings(max_output=endpoints[0].max_output, effort=config.agent.reasoning_effort),
+            Limits(
+                max_calls=options.max_turns or config.agent.max_turns,
+                tries=max(1, config.agent.api_max_retries),
+            ),
+        )
+
+    def _new_meta(self, agent: Agent, source: str, key: str, cwd: Path) -> SessionMeta:
+        now = time.time()
+        system = system_prompt(
+            cwd=cwd,
+            tools=agent.tools,
+            today=time.strftime("%Y-%m-%d", time.localtime(now)),
+            system=platform_name(),
+        )
+        return SessionMeta(
+            id=new_id(now),
+            source=source,
+            key=key,
+            cwd=str(cwd),
+            system=system,
+            model=agent.providers[0].target.model,
+            created=now,
+            updated=now,
+        )
+
+    def _context(self, session_id: str, cwd: Path) -> ToolContext:
+        return ToolContext(
+            session_id=session_id,
+            cwd=cwd,
+            call=ToolCall("", ""),
+            approve=_nobody,
+            progress=_nothing,
+            child_env=self._child_env,
+            spill=self.setup.home / "outputs",
+            terminal_timeout=self.setup.config.terminal.timeout,
+            home=self.setup.home,
+        )
+
+
+def new_id(now: float) -> str:
+    """Sorts by time, reads as a date, cannot be guessed or collide."""
+    return time.strftime("%Y%m%d-%H%M%S-", time.localtime(now)) + secrets.token_hex(4)
+
+
+async def _nobody(*_: object) -> bool:
+    return False
+
+
+def _nothing(_: str) -> None:
+    pass

@@ -1,0 +1,252 @@
+"""One live conversation: an actor that owns its history, its inbox and at most one turn."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import structs
+
+from hermes.agent.deps import Agent, Turn
+from hermes.agent.loop import run_turn
+from hermes.core.channel import Channel
+from hermes.core.events import Approval, TurnEnd, TurnEvent, TurnResult
+from hermes.core.history import History
+from hermes.core.message import Message, Text, ToolCall, user
+from hermes.core.store import SessionMeta, State
+from hermes.core.text import clean
+from hermes.core.tool import Risk, ToolContext
+
+if TYPE_CHECKING:
+    from hermes.app.runtime import Runtime
+
+log = logging.getLogger(__name__)
+
+APPROVAL_SECONDS = 300.0
+"""No answer in time is a no."""
+
+Busy: TypeAlias = Literal["interrupt", "steer", "queue"]
+Pending: TypeAlias = tuple[Message, "asyncio.Future[TurnResult]"]
+
+
+class Session:
+    """`submit` never waits; messages are answered one at a time, in order. The worker task lives
+    only while there is something to do, so an idle session costs next to nothing."""
+
+    __slots__ = (
+        "_approvals",
+        "_context",
+        "_history",
+        "_queue",
+        "_runtime",
+        "_steer",
+        "_stored",
+        "_subscribers",
+        "_turn",
+        "_worker",
+        "agent",
+        "approver",
+        "meta",
+        "yolo",
+    )
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        agent: Agent,
+        meta: SessionMeta,
+        context: ToolContext,
+        *,
+        history: History | None = None,
+        yolo: bool = False,
+    ) -> None:
+        self.agent = agent
+        self.meta = meta
+        self.yolo = yolo
+        self.approver = False
+        """Whether somebody answers Approval events; without one the answer is no."""
+        self._runtime = runtime
+        self._context = context
+        self._history = history
+        self._stored = history is not None
+        self._queue: deque[Pending] = deque()
+        self._steer: list[str] = []
+        self._subscribers: list[Channel] = []
+        self._approvals: dict[str, asyncio.Future[bool]] | None = None
+        self._turn: asyncio.Task[TurnResult] | None = None
+        self._worker: asyncio.Task[None] | None = None
+
+    @property
+    def id(self) -> str:
+        return self.meta.id
+
+    @property
+    def history(self) -> History:
+        if self._history is None:
+            self._history = History()
+        return self._history
+
+    @property
+    def busy(self) -> bool:
+        return self._turn is not None
+
+    # -- what surfaces call ----------------------------------------------------------------
+
+    def submit(self, message: Message, busy: Busy = "queue") -> asyncio.Future[TurnResult]:
+        """The result of the turn that answers it; for guidance, of the turn it joins."""
+        message = _cleaned(message)
+        future: asyncio.Future[TurnResult]
+        if self._turn is not None and busy == "steer":
+            self._steer.append(message.text)
+            return asyncio.shield(self._turn)
+        if busy == "interrupt":
+            self.interrupt()
+        future = asyncio.get_running_loop().create_future()
+        self._queue.append((message, future))
+        if self._worker is None:
+            self._worker = self._runtime.spawn(self._work(), f"session {self.id}")
+        return future
+
+    async def turn(self, message: Message) -> TurnResult:
+        return await self.submit(message)
+
+    def interrupt(self) -> None:
+        """Stop the running turn; what it streamed stays. Guidance nobody consumed is dropped."""
+        if self._turn is not None:
+            self._steer.clear()
+            self._turn.cancel()
+
+    def events(self) -> AsyncIterator[TurnEvent]:
+        """From now on, until the session is closed; a slow reader sees text in larger pieces."""
+        channel = Channel()
+        self._subscribers.append(channel)
+        return channel
+
+    def answer(self, approval_id: str, approved: bool) -> bool:
+        """False when nobody waits for it."""
+        waiting = (self._approvals or {}).get(approval_id)
+        if waiting is None or waiting.done():
+            return False
+        waiting.set_result(approved)
+        return True
+
+    async def close(self) -> None:
+        """Interrupt, let the turn end, and end all subscriptions."""
+        for _, future in self._queue:
+            future.cancel()
+        self._queue.clear()
+        self.interrupt()
+        if self._worker is not None:
+            await asyncio.wait({self._worker})
+        for channel in self._subscribers:
+            channel.close()
+        self._subscribers.clear()
+
+    # -- inside ----------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        try:
+            while self._queue:
+                message, future = self._queue.popleft()
+                result = await self._run_one(message)
+                if not future.done():
+                    future.set_result(result)
+                if result.pending_steer:
+                    follow = asyncio.get_running_loop().create_future()
+                    self._queue.appendleft((user(result.pending_steer), follow))
+        finally:
+            self._worker = None
+
+    async def _run_one(self, message: Message) -> TurnResult:
+        turn = Turn(
+            system=self.meta.system,
+            history=self.history,
+            record=self._record,
+            emit=self._emit,
+            steer=self._take_steer,
+            context=self._context_for,
+            sleep=self._runtime.sleep,
+            learned=self._runtime.learned,
+        )
+        self._turn = asyncio.ensure_future(run_turn(self.agent, turn, message))
+        try:
+            await asyncio.wait({self._turn})
+            return self._turn.result()
+        except asyncio.CancelledError:
+            if not self._turn.done():  # the worker itself is being shut down
+                self._turn.cancel()
+                await asyncio.wait({self._turn})
+                raise
+            result = TurnResult(interrupted=True, error="Interrupted.", error_code="interrupted")
+        except Exception as error:  # noqa: BLE001
+            log.exception("turn of session %s crashed", self.id)
+            result = TurnResult(
+                failed=True,
+                error=f"Internal error ({type(error).__name__}). What was recorded before it is "
+                "kept; the log has the details. Send the message again.",
+                error_code="internal",
+            )
+        finally:
+            self._turn = None
+        self._emit(TurnEnd(result))
+        return result
+
+    async def _record(self, message: Message | None, state: State | None) -> None:
+        store = self._runtime.store
+        if message is None:
+            if self._stored and state is not None:
+                await store.set_state(self.id, state)
+            return
+        create = None
+        if not self._stored:
+            create = structs.replace(self.meta, title=_title(message))
+        await store.append(self.id, (message,), state=state, create=create)
+        self._stored = True
+
+    def _emit(self, event: TurnEvent) -> None:
+        for channel in self._subscribers:
+            channel.put(event)
+
+    def _take_steer(self) -> str:
+        text = "\n".join(self._steer)
+        self._steer.clear()
+        return text
+
+    def _context_for(self, call: ToolCall) -> ToolContext:
+        return structs.replace(self._context, call=call, approve=self._approve)
+
+    async def _approve(self, call: ToolCall, risk: Risk, summary: str) -> bool:
+        if risk == "read" or self.yolo:
+            return True
+        if risk == "write" and Path(summary).is_relative_to(self._context.cwd):
+            return True
+        if not self.approver:
+            return False
+        if self._approvals is None:
+            self._approvals = {}
+        waiting = self._approvals[call.id] = asyncio.get_running_loop().create_future()
+        self._emit(Approval(call.id, call, summary))
+        try:
+            async with asyncio.timeout(APPROVAL_SECONDS):
+                return await waiting
+        except TimeoutError:
+            return False
+        finally:
+            del self._approvals[call.id]
+
+
+def _cleaned(message: Message) -> Message:
+    parts = tuple(
+        structs.replace(p, text=clean(p.text)) if isinstance(p, Text) else p for p in message.parts
+    )
+    return structs.replace(message, parts=parts)
+
+
+def _title(message: Message) -> str:
+    return " ".join(message.text.split())[:80]
+
+

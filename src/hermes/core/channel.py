@@ -1,0 +1,69 @@
+"""A single-consumer mailbox that never blocks the producer and never grows with a slow reader."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+
+from hermes.core.events import TextDelta, ThinkingDelta, TurnEvent
+
+
+class _Run:
+    """Adjacent deltas of one kind, joined when somebody reads them."""
+
+    __slots__ = ("kind", "pieces")
+
+    def __init__(self, kind: type[TextDelta] | type[ThinkingDelta], text: str) -> None:
+        self.kind = kind
+        self.pieces = [text]
+
+
+class Channel:
+    """Adjacent deltas conflate while unread; every other event is kept, in order."""
+
+    __slots__ = ("_closed", "_items", "_waiter")
+
+    def __init__(self) -> None:
+        self._items: deque[TurnEvent | _Run] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._closed = False
+
+    def put(self, event: TurnEvent) -> None:
+        if self._closed:
+            return
+        kind = type(event)
+        if kind is TextDelta or kind is ThinkingDelta:
+            text: str = event.text  # type: ignore[union-attr]
+            last = self._items[-1] if self._items else None
+            if isinstance(last, _Run) and last.kind is kind:
+                last.pieces.append(text)
+                return
+            self._items.append(_Run(kind, text))
+        else:
+            self._items.append(event)
+        self._wake()
+
+    def close(self) -> None:
+        """What is unread can still be read; then the iteration ends."""
+        self._closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def __aiter__(self) -> AsyncIterator[TurnEvent]:
+        return self
+
+    async def __anext__(self) -> TurnEvent:
+        while not self._items:
+            if self._closed:
+                raise StopAsyncIteration
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        item = self._items.popleft()
+        if isinstance(item, _Run):
+            pieces = item.pieces
+            return item.kind(pieces[0] if len(pieces) == 1 else "".join(pieces))
+        return item

@@ -1,0 +1,18 @@
+"""Text that every wire and every store accepts."""
+
+from __future__ import annotations
+
+import re
+
+_BAD = re.compile("[\x00\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    """Lone surrogates and NULs replaced; anything else is left as it is."""
+    if text.isascii():
+        return text.replace("\x00", "\ufffd") if "\x00" in text else text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _BAD.sub("\ufffd", text)
+    return text.replace("\x00", "\ufffd") if "\x00" in text else text
