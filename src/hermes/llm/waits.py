@@ -1,0 +1,107 @@
+"""How long a provider asks us to wait, from its headers or, failing those, from its words."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SPAN = r"((?:\d+(?:\.\d+)?\s*(?:ms|s|m|h|d|sec|min|hour|day)\w*\s*)+)"
+_WORDS = (
+    r"retry.?delay\W+" + _SPAN,
+    r"(?:try again|retry|available|reset\w*) (?:in|after)[:\s]+(?:about )?" + _SPAN,
+    r"wait (?:for )?" + _SPAN,
+    r"(?:retry.?after|resets_in_seconds)\W+(\d+(?:\.\d+)?)",
+)
+_RESETS = ("requests", "tokens", "input-tokens", "output-tokens")
+
+
+def retry_after(headers: Mapping[str, str], message: str) -> float | None:
+    """Seconds from now; None when nothing usable (or a time in the past) was said."""
+    low = {k.lower(): v.strip() for k, v in headers.items()}
+    now = _date(low.get("date", "")) or time.time()
+    ms = _float(low.get("retry-after-ms"))
+    found = ms / 1000 if ms is not None else None
+    if found is None and "retry-after" in low:
+        found = _float(low["retry-after"])
+        if found is None and (when := _date(low["retry-after"])):
+            found = when - now
+    if found is None:
+        found = _in_words(message)
+    if found is None:
+        found = _reset(low, now)
+    return found if found is not None and 0 <= found < 10_000_000 else None
+
+
+def _reset(low: Mapping[str, str], now: float) -> float | None:
+    """Only a limit that is used up says when to come back."""
+    waits: list[float] = []
+    for what in _RESETS:
+        for prefix in ("x-ratelimit-{}-", "anthropic-ratelimit-{}-"):
+            left, reset = (
+                (f"x-ratelimit-remaining-{what}", f"x-ratelimit-reset-{what}")
+                if prefix.startswith("x-")
+                else (f"anthropic-ratelimit-{what}-remaining", f"anthropic-ratelimit-{what}-reset")
+            )
+            if low.get(left) == "0" and (wait := _moment(low.get(reset, ""), now)) is not None:
+                waits.append(wait)
+    if low.get("x-ratelimit-remaining", "0") == "0":
+        wait = _moment(low.get("x-ratelimit-reset", ""), now)
+        if wait is not None:
+            waits.append(wait)
+    return max(waits, default=None)
+
+
+def _moment(text: str, now: float) -> float | None:
+    """A span (`6m0s`), seconds, an epoch in seconds or milliseconds, or a date."""
+    number = _float(text)
+    if number is not None:
+        if number > 1e12:
+            return number / 1000 - now
+        return number - now if number > 1e9 else number
+    span = _span(text)
+    if span is not None:
+        return span
+    when = _date(text)
+    return when - now if when else None
+
+
+def _in_words(message: str) -> float | None:
+    for pattern in _WORDS:
+        match = re.search(pattern, message, re.IGNORECASE)
+        if match:
+            number = _float(match[1])
+            return number if number is not None else _span(match[1])
+    return None
+
+
+def _span(text: str) -> float | None:
+    pieces = re.findall(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", text, re.IGNORECASE)
+    if not pieces:
+        return None
+    return sum(float(n) * _UNITS[unit.lower()] for n, unit in pieces)
+
+
+def _float(text: str | None) -> float | None:
+    if not text or not re.fullmatch(r"[+-]?\d+(?:\.\d+)?", text):
+        return None
+    return float(text)
+
+
+def _date(text: str) -> float | None:
+    if not text:
+        return None
+    if re.match(r"\d{4}-\d\d-\d\dT", text):
+        from datetime import datetime
+
+        try:
+            return datetime.fromisoformat(text).timestamp()
+        except ValueError:
+            return None
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except ValueError:
+        return None
