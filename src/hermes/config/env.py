@@ -1,0 +1,103 @@
+"""The process environment: the only place that reads it, and what children see of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from hermes.config.secrets import Secrets
+
+CHILD_MARK = "HERMES_CHILD"
+"""Set for every process the agent starts: commands of the operator are refused there."""
+
+
+def environment() -> Mapping[str, str]:
+    return os.environ
+
+
+def child_env(secrets: Secrets, environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment for child processes, without anything that names or holds a secret."""
+    known = secrets.known()
+    kept = {
+        name: value
+        for name, value in (os.environ if environ is None else environ).items()
+        if not secrets.holds(name) and not any(secret in value for secret in known)
+    }
+    kept[CHILD_MARK] = "1"
+    return kept
+
+
+def inside_agent(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether this process was started by an agent's tool."""
+    return bool((os.environ if environ is None else environ).get(CHILD_MARK))
+
+
+def colours(stream_is_tty: bool, environ: Mapping[str, str] | None = None) -> bool:
+    """Only on a terminal that can, and never against NO_COLOR."""
+    env = os.environ if environ is None else environ
+    return stream_is_tty and not env.get("NO_COLOR") and env.get("TERM", "dumb") != "dumb"
+
+
+def argument_text(argument: str) -> str:
+    """A command-line argument as text: UTF-8, whatever the locale made of it."""
+    if argument.isascii():
+        return argument
+    raw = argument.encode(sys.getfilesystemencoding(), "surrogateescape")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return argument.encode("utf-8", "replace").decode("utf-8")
+
+
+def proxy_for(url: str, environ: Mapping[str, str] | None = None) -> str | None:
+    """The proxy for this address: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY as curl reads
+    them (lower case first; upper-case HTTP_PROXY never where a web server sets variables)."""
+    env = os.environ if environ is None else environ
+    scheme, _, rest = url.partition("://")
+    scheme = {"ws": "http", "wss": "https"}.get(scheme.lower(), scheme.lower())
+    names = [f"{scheme}_proxy", f"{scheme.upper()}_PROXY", "all_proxy", "ALL_PROXY"]
+    if "REQUEST_METHOD" in env:
+        names.remove(f"{scheme.upper()}_PROXY")
+    proxy = next((env[name].strip() for name in names if env.get(name, "").strip()), "")
+    if not proxy:
+        return None
+    host, port = _host_port(rest, {"http": 80, "https": 443}.get(scheme, 0))
+    bypass = env.get("no_proxy") or env.get("NO_PROXY") or ""
+    if any(_exempt(entry, host, port) for entry in bypass.replace(",", " ").split()):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _host_port(rest: str, default_port: int) -> tuple[str, int]:
+    authority = rest.split("/", 1)[0].split("?", 1)[0].split("#", 1)[0].rpartition("@")[2]
+    host, port = authority, ""
+    if authority.startswith("["):
+        host, _, port = authority[1:].partition("]")
+        port = port.removeprefix(":")
+    elif authority.count(":") == 1:
+        host, _, port = authority.partition(":")
+    return host.lower().rstrip("."), int(port) if port.isdecimal() else default_port
+
+
+def _exempt(entry: str, host: str, port: int) -> bool:
+    """One entry of NO_PROXY: `*`, a domain and what is below it, an address or a network."""
+    if entry == "*":
+        return True
+    entry = entry.lower()
+    if "/" in entry:
+        return _in_network(host, entry)
+    name, only_port = _host_port(entry if entry.count(":") < 2 or "[" in entry else f"[{entry}]", 0)
+    if only_port and only_port != port:
+        return False
+    name = name.removeprefix("*").lstrip(".")
+    return bool(name) and (host == name or host.endswith("." + name))
+
+
+def _in_network(host: str, network: str) -> bool:
+    from ipaddress import ip_address, ip_network
+
+    try:
+        return ip_address(host) in ip_network(network, strict=False)
+    except ValueError:
+        return False

@@ -1,0 +1,138 @@
+"""Reading the configuration: home, config.yaml and .env to one frozen Setup."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hermes.config import paths
+from hermes.config.schema import SCHEMA, Config, key_variables
+from hermes.config.secrets import Secrets, read_dotenv, secret_name
+from hermes.core.errors import ConfigError
+from hermes.version import VERSION
+
+__all__ = ["Secrets", "Setup", "load", "read_config", "read_source"]
+
+
+class Setup(Struct, frozen=True):
+    """Everything a process is configured with, read once at its start."""
+
+    config: Config
+    home: Path
+    profile: str
+    secrets: Secrets
+    warnings: tuple[str, ...] = ()
+
+
+def load(profile: str = "", environ: Mapping[str, str] | None = None) -> Setup:
+    """Create the home if needed and read it. Raises ConfigError; no file is ever rewritten."""
+    env = os.environ if environ is None else environ
+    home = paths.find_home(env, profile)
+    warnings = paths.make_home(home)
+    config = read_config(home)
+    dotenv = _read_env_file(paths.env_file(home), warnings)
+    secrets = Secrets(env, dotenv, named=key_variables(config))
+    return Setup(config, home, profile, secrets, tuple(warnings))
+
+
+def read_source(home: Path) -> bytes | None:
+    """The bytes of config.yaml; None when there is none."""
+    file = paths.config_file(home)
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}.") from None
+
+
+def read_config(home: Path) -> Config:
+    source = read_source(home)
+    if not source:
+        return Config()
+    cache = paths.cache_folder(home) / "config.json"
+    digest = _digest(source)
+    cached = _read_cache(cache, digest)
+    if cached is not None:
+        return cached
+    data, config = _parse(source)
+    try:
+        paths.tighten(paths.config_file(home))
+        _write_cache(cache, digest, data)
+    except OSError:
+        pass  # a read-only home: the next start parses again
+    return config
+
+
+def _parse(source: bytes) -> tuple[dict[str, Any], Config]:
+    from hermes.config.parse import parse
+    from hermes.config.validate import check
+
+    checked = check(parse(source))
+    if checked.config is None:
+        first, *more = checked.problems
+        rest = f" ({len(more)} more: run hermes config check)" if more else ""
+        raise ConfigError(f"config.yaml {first}{rest}")
+    return checked.data, checked.config
+
+
+def _read_env_file(file: Path, warnings: list[str]) -> dict[str, str]:
+    try:
+        if paths.tighten(file):
+            warnings.append(f"{file} was readable by other users; its mode is 0600 now.")
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ConfigError(
+            f"{file} is readable by other users and could not be closed ({error.strerror}); "
+            "fix its owner or its mode."
+        ) from None
+    return read_dotenv(file)
+
+
+def _digest(source: bytes) -> str:
+    """Of the file and of everything else the cached form depends on."""
+    return blake2b(b"%d %s " % (SCHEMA, VERSION.encode()) + source, digest_size=16).hexdigest()
+
+
+def _read_cache(file: Path, digest: str) -> Config | None:
+    """None unless it was made from exactly this source; importing a YAML parser costs 20 ms."""
+    try:
+        head, _, body = file.read_bytes().partition(b"\n")
+        if head.decode() != f"{digest} {blake2b(body, digest_size=16).hexdigest()}":
+            return None
+        return msgspec.json.decode(body, type=Config)
+    except (OSError, ValueError):
+        return None
+
+
+def _write_cache(file: Path, digest: str, data: dict[str, Any]) -> None:
+    if _holds_secret(data):
+        return
+    body = msgspec.json.encode(data)
+    head = f"{digest} {blake2b(body, digest_size=16).hexdigest()}\n".encode()
+    paths.private_folder(file.parent)
+    temporary = file.with_name(f".config.{os.getpid()}.tmp")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.write(handle, head + body)
+    finally:
+        os.close(handle)
+    temporary.replace(file)
+
+
+def _holds_secret(value: Any) -> bool:
+    """Whether a free-form part carries a secret in plain text, against advice: not to be copied."""
+    if isinstance(value, dict):
+        return any(
+            (isinstance(item, str) and item and key != "api_key_env" and secret_name(str(key)))
+            or _holds_secret(item)
+            for key, item in value.items()
+        )
+    return isinstance(value, list) and any(_holds_secret(item) for item in value)

@@ -1,0 +1,113 @@
+"""Where state lives: HERMES_HOME, its profiles and its files, private to their owner."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from hermes.core.errors import ConfigError
+
+_PROFILE_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+
+
+def config_file(home: Path) -> Path:
+    return home / "config.yaml"
+
+
+def env_file(home: Path) -> Path:
+    return home / ".env"
+
+
+def database(home: Path) -> Path:
+    return home / "hermes.db"
+
+
+def log_file(home: Path) -> Path:
+    return home / "logs" / "hermes.log"
+
+
+def cache_folder(home: Path) -> Path:
+    return home / "cache"
+
+
+def find_home(environ: Mapping[str, str], profile: str = "") -> Path:
+    """The folder of a profile; nothing is created. Empty and "default" mean the main one."""
+    root = environ.get("HERMES_HOME") or "~/.hermes"
+    if root.startswith("~"):
+        root = _expand_user(root, environ)
+    if "\0" in root:
+        raise ConfigError("HERMES_HOME contains a NUL character.")
+    home = Path(os.path.abspath(root))  # noqa: PTH100 - symlinks stay as the user named them
+    if profile in ("", "default"):
+        return home
+    return home / "profiles" / checked_profile(profile)
+
+
+def _expand_user(root: str, environ: Mapping[str, str]) -> str:
+    user_home = environ.get("HOME")
+    if user_home and (root == "~" or root.startswith("~/")):
+        return user_home + root[1:]
+    try:
+        return str(Path(root).expanduser())
+    except RuntimeError:
+        raise ConfigError(
+            f"Cannot tell where {root} is, because HOME is not set; set HERMES_HOME."
+        ) from None
+
+
+def checked_profile(name: str) -> str:
+    """A name that is one plain folder name on every file system."""
+    if 0 < len(name) <= 64 and name[0] not in "-_" and _PROFILE_CHARS.issuperset(name):
+        return name
+    raise ConfigError(
+        f"Profile name {name[:64]!r} is not valid: use up to 64 letters, digits, - and _, "
+        "starting with a letter or digit."
+    )
+
+
+def make_home(home: Path) -> list[str]:
+    """Create the folder 0700 whatever the umask, or tighten it. Returns warnings."""
+    try:
+        private_folder(home)
+        found = home.stat()
+    except FileExistsError:
+        raise ConfigError(f"HERMES_HOME {home} is a file; it must be a folder.") from None
+    except OSError as error:
+        raise ConfigError(
+            f"HERMES_HOME {home} cannot be used: {error.strerror}; fix it or set HERMES_HOME."
+        ) from None
+    if not os.access(home, os.R_OK | os.X_OK):
+        raise ConfigError(f"HERMES_HOME {home} is not readable; fix its owner or set HERMES_HOME.")
+    if not stat.S_IMODE(found.st_mode) & 0o077:
+        return []
+    try:
+        home.chmod(0o700)
+    except OSError as error:
+        return [f"{home} is open to other users and could not be closed: {error.strerror}."]
+    return [f"{home} was open to other users; its mode is 0700 now."]
+
+
+def private_folder(path: Path) -> None:
+    """Make `path`, and every missing folder above it, with mode 0700. Existing ones stay."""
+    if path.is_dir():
+        return
+    if path.parent != path:
+        private_folder(path.parent)
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+        return
+    path.chmod(0o700)
+
+
+def tighten(path: Path) -> bool:
+    """Make a file readable by its owner only. True if it was not; OSError if that failed."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if not mode & 0o077:
+        return False
+    path.chmod(mode & 0o700)
+    return True

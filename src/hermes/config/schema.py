@@ -1,0 +1,137 @@
+"""Every key of config.yaml, with its type and default."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import Meta, Struct
+
+from hermes.core.provider import Effort
+
+SCHEMA = 1
+"""Raised when the meaning of a key changes: parsed files cached by older code are then re-read."""
+
+ApiMode: TypeAlias = Literal["chat", "responses", "anthropic", "bedrock", "gemini"]
+Count: TypeAlias = Annotated[int, Meta(ge=1)]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
+Dollars: TypeAlias = Annotated[float, Meta(ge=0)]
+EnvName: TypeAlias = Annotated[str, Meta(pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$")]
+
+
+class Section(Struct, frozen=True, forbid_unknown_fields=True):
+    """Immutable; a key that is not a field is refused."""
+
+
+class Model(Section, frozen=True):
+    default: str = ""
+    """The model, or provider:model."""
+    provider: str = ""
+    base_url: str = ""
+    api_mode: ApiMode | None = None
+    """None: derived from the provider and the address."""
+    api_key_env: EnvName = ""
+    context_length: Count | None = None
+    max_tokens: Count | None = None
+
+
+class ModelSettings(Section, frozen=True):
+    """What differs for one model of a provider."""
+
+    context_length: Count | None = None
+    max_tokens: Count | None = None
+    request_timeout_seconds: Seconds | None = None
+    stale_timeout_seconds: Seconds | None = None
+    ttfb_timeout_seconds: Seconds | None = None
+
+
+class Provider(Section, frozen=True):
+    """A named endpoint, or settings laid over a built-in provider of that name."""
+
+    base_url: str = ""
+    api_mode: ApiMode | None = None
+    api_key_env: EnvName = ""
+    api_key_envs: tuple[EnvName, ...] = ()
+    """A pool: the keys are used in this order."""
+    request_timeout_seconds: Seconds | None = None
+    """Of a whole call. 0 turns a limit off; None: the built-in default."""
+    stale_timeout_seconds: Seconds | None = None
+    ttfb_timeout_seconds: Seconds | None = None
+    models: dict[str, ModelSettings] = {}
+
+
+class Agent(Section, frozen=True):
+    max_turns: Count = 90
+    """Model calls per turn."""
+    reasoning_effort: Effort | None = None
+    """None: the provider's own default."""
+    api_max_retries: Annotated[int, Meta(ge=0)] = 3
+    """Tries of a model call in all, when the network or the provider fails."""
+
+
+class Compression(Section, frozen=True):
+    enabled: bool = True
+    threshold: Annotated[float, Meta(gt=0, le=1)] = 0.5
+    """Share of the context window at which old messages are summarised."""
+
+
+class Auxiliary(Section, frozen=True):
+    """The model of one background job."""
+
+    provider: str = ""
+    model: str = ""
+    base_url: str = ""
+    api_mode: ApiMode | None = None
+    api_key_env: EnvName = ""
+    context_length: Count | None = None
+    request_timeout_seconds: Seconds | None = None
+    stale_timeout_seconds: Seconds | None = None
+    ttfb_timeout_seconds: Seconds | None = None
+
+
+class Terminal(Section, frozen=True):
+    backend: Literal["local"] = "local"
+    cwd: str = "."
+    timeout: Annotated[float, Meta(gt=0)] = 180
+
+
+class Approvals(Section, frozen=True):
+    mode: Literal["ask", "smart", "never-ask"] = "ask"
+
+
+class Sandbox(Section, frozen=True):
+    mode: Literal["read-only", "workspace-write", "off"] = "workspace-write"
+    required: bool = False
+
+
+class Budget(Section, frozen=True):
+    """None: no cap."""
+
+    daily_usd: Dollars | None = None
+    session_usd: Dollars | None = None
+
+
+class Config(Section, frozen=True):
+    model: Model = Model()
+    providers: dict[str, Provider] = {}
+    fallback_providers: tuple[str, ...] = ()
+    """provider:model, in the order they are tried."""
+    agent: Agent = Agent()
+    compression: Compression = Compression()
+    auxiliary: dict[str, Auxiliary] = {}
+    """Job name -> its model."""
+    terminal: Terminal = Terminal()
+    approvals: Approvals = Approvals()
+    sandbox: Sandbox = Sandbox()
+    budget: Budget = Budget()
+    platforms: dict[str, dict[str, Any]] = {}
+    """Each platform checks its own keys."""
+    mcp_servers: dict[str, dict[str, Any]] = {}
+
+
+def key_variables(config: Config) -> frozenset[str]:
+    """Names of all variables this configuration takes keys from."""
+    named = [config.model.api_key_env]
+    for provider in config.providers.values():
+        named += [provider.api_key_env, *provider.api_key_envs]
+    named += [job.api_key_env for job in config.auxiliary.values()]
+    return frozenset(filter(None, named))

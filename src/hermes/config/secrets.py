@@ -1,0 +1,120 @@
+"""Secrets: from the environment or .env, handed out by name, never exported, never shown."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from hermes.core.errors import ConfigError
+
+_ENDINGS = ("_KEY", "_TOKEN", "_SECRET", "_PAT", "_CREDENTIALS", "_PASSPHRASE", "_AUTH")
+_PARTS = ("PASSWORD", "PASSWD", "API_KEY", "APIKEY", "SECRET", "ACCESS_KEY", "BEARER", "AUTH_TOKEN")
+_NAMES = frozenset({"TOKEN", "SECRET", "APIKEY"})
+_ORDINARY = frozenset({"PATH", "HOME", "LANG", "TERM", "SHELL", "USER", "PWD", "TMPDIR", "TZ"})
+_SHORTEST = 8
+"""Shorter values are not blanked out of text: they would be found everywhere."""
+
+_PLAIN = frozenset(
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:@%,!?&*~^|;<>()[]{}$"
+)
+_NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+
+
+def secret_name(name: str) -> bool:
+    """Whether a variable of this name holds a secret, judging by the name."""
+    upper = name.upper()
+    return upper in _NAMES or upper.endswith(_ENDINGS) or any(part in upper for part in _PARTS)
+
+
+class Secrets:
+    """Read-only. Values of the environment win over those of .env; empty counts as absent."""
+
+    __slots__ = ("_dotenv", "_environ", "_known", "named")
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        dotenv: Mapping[str, str] | None = None,
+        *,
+        named: Collection[str] = (),
+    ) -> None:
+        self._environ = environ
+        self._dotenv = dotenv or {}
+        self._known: frozenset[str] | None = None
+        self.named = frozenset(named)
+        """Variables the configuration names as keys, whatever they are called."""
+
+    def __repr__(self) -> str:
+        return f"<Secrets: {len(self._dotenv)} in .env>"
+
+    def get(self, name: str) -> str | None:
+        return self._environ.get(name, "").strip() or self._dotenv.get(name, "").strip() or None
+
+    def source(self, name: str) -> str:
+        """Where `get` finds it, for messages: "environment", ".env" or ""."""
+        if self._environ.get(name, "").strip():
+            return "environment"
+        return ".env" if self._dotenv.get(name, "").strip() else ""
+
+    def holds(self, name: str) -> bool:
+        """Whether a variable of this name is to be kept from child processes."""
+        if name in _ORDINARY:
+            return False
+        return name in self.named or name in self._dotenv or secret_name(name)
+
+    def known(self) -> frozenset[str]:
+        """Values worth redacting, wherever they turn up."""
+        if self._known is None:
+            values = {
+                value.strip()
+                for source in (self._environ, self._dotenv)
+                for name, value in source.items()
+                if name in self.named or secret_name(name)
+            }
+            self._known = frozenset(value for value in values if len(value) >= _SHORTEST)
+        return self._known
+
+
+def read_dotenv(path: Path) -> dict[str, str]:
+    """The variables of a .env file. `${NAME}` stays as written: a secret is taken literally."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text (byte {error.start}).") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+    simple = _simple(text)
+    if simple is not None:
+        return simple
+    from io import StringIO
+
+    from dotenv.parser import parse_stream
+
+    found: dict[str, str] = {}
+    for binding in parse_stream(StringIO(text)):
+        if binding.error:
+            raise ConfigError(
+                f"{path.name} line {binding.original.line}: expected NAME=value; "
+                "quotes must be closed."
+            )
+        if binding.key is not None:
+            found[binding.key] = binding.value or ""
+    return found
+
+
+def _simple(text: str) -> dict[str, str] | None:
+    """Files of plain NAME=value lines, without the 25 ms it takes to import a full parser.
+    None: something else is in there."""
+    found: dict[str, str] = {}
+    for raw in text.replace("\r\n", "\n").split("\n"):
+        line = raw.strip(" \t")
+        if not line or (line.startswith("#") and line.isprintable()):
+            continue
+        name, equals, value = line.removeprefix("export ").partition("=")
+        if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
+            value = value[1:-1]
+        plain = equals and name and not name[0].isdigit()
+        if not plain or not _NAME_CHARS.issuperset(name) or not _PLAIN.issuperset(value):
+            return None
+        found[name] = value
+    return found
