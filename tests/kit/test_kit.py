@@ -169,3 +169,82 @@ async def test_a_bug_in_a_step_is_not_hidden() -> None:
         async with Provider([lambda r: 1 // 0]) as p:  # type: ignore[arg-type,return-value]
             with pytest.raises(aiohttp.ClientError):
                 await _post_once(p)
+
+
+async def test_the_vendors_clients_understand_the_script() -> None:
+    """The rendering is right when the official SDKs read what was scripted."""
+    reply = think("hm", signature="c2ln") + say("Grüße, Welt") + call(("c1", "f", {"a": 1}))
+    for form in (reply, reply.as_json()):
+        for wire, ask in {
+            "chat": _ask_chat,
+            "responses": _ask_responses,
+            "anthropic": _ask_anthropic,
+            "gemini": _ask_gemini,
+        }.items():
+            async with Provider([form], wire=wire) as p:
+                text, calls = await ask(p, form is reply)
+                assert (text, calls) == ("Grüße, Welt", [("f", {"a": 1})]), wire
+
+
+async def _ask_chat(p: Provider, stream: bool) -> tuple[str, list[tuple[str, object]]]:
+    from openai import AsyncOpenAI
+
+    async with AsyncOpenAI(api_key="k", base_url=p.base_url) as client:
+        if not stream:
+            done = await client.chat.completions.create(model="m", messages=[])
+            message = done.choices[0].message
+            calls = [
+                (c.function.name, json.loads(c.function.arguments)) for c in message.tool_calls
+            ]
+            return message.content, calls
+        async with client.chat.completions.stream(model="m", messages=[]) as events:
+            async for _ in events:
+                pass
+            message = (await events.get_final_completion()).choices[0].message
+        calls = [(c.function.name, json.loads(c.function.arguments)) for c in message.tool_calls]
+        return message.content, calls
+
+
+async def _ask_responses(p: Provider, stream: bool) -> tuple[str, list[tuple[str, object]]]:
+    from openai import AsyncOpenAI
+
+    async with AsyncOpenAI(api_key="k", base_url=p.base_url) as client:
+        if stream:
+            async with client.responses.stream(model="m", input="x") as events:
+                async for _ in events:
+                    pass
+                done = await events.get_final_response()
+        else:
+            done = await client.responses.create(model="m", input="x")
+    calls = [i for i in done.output if i.type == "function_call"]
+    return done.output_text, [(c.name, json.loads(c.arguments)) for c in calls]
+
+
+async def _ask_anthropic(p: Provider, stream: bool) -> tuple[str, list[tuple[str, object]]]:
+    from anthropic import AsyncAnthropic
+
+    async with AsyncAnthropic(api_key="k", base_url=p.base_url) as client:
+        args = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "x"}]}
+        if stream:
+            async with client.messages.stream(**args) as events:
+                done = await events.get_final_message()
+        else:
+            done = await client.messages.create(**args)
+    text = "".join(b.text for b in done.content if b.type == "text")
+    return text, [(b.name, b.input) for b in done.content if b.type == "tool_use"]
+
+
+async def _ask_gemini(p: Provider, stream: bool) -> tuple[str, list[tuple[str, object]]]:
+    from google import genai
+
+    client = genai.Client(api_key="k", http_options={"base_url": p.origin})
+    models = client.aio.models
+    if stream:
+        chunks = [c async for c in await models.generate_content_stream(model="m", contents="x")]
+    else:
+        chunks = [await models.generate_content(model="m", contents="x")]
+    await client.aio.aclose()
+    parts = [part for c in chunks for part in c.candidates[0].content.parts]
+    text = "".join(part.text for part in parts if part.text and not part.thought)
+    calls = [part.function_call for part in parts if part.function_call]
+    return text, [(c.name, c.args) for c in calls]
