@@ -1,0 +1,132 @@
+"""Server-sent events out of bytes: the same events for every way of cutting the stream."""
+
+from __future__ import annotations
+
+from hermes.core.errors import Failure, Kind, ProviderError
+
+MAX_EVENT = 64 * 1024 * 1024
+"""There is no line limit; but an event that never ends must not fill the memory."""
+_BOM = b"\xef\xbb\xbf"
+
+
+class Parser:
+    """Lines end in LF, CRLF or CR. Complete lines are taken in at once; only the beginning of an
+    unfinished line waits, in pieces, so that no cutting makes it slow."""
+
+    __slots__ = ("_after_cr", "_data", "_first", "_line", "_name", "_names", "_size", "garbage")
+
+    def __init__(self) -> None:
+        self._line: list[bytes] = []
+        self._data: list[bytes] = []
+        self._name = ""
+        self._names: dict[bytes, str] = {}
+        self._size = 0
+        """Bytes held for the event that is not complete yet."""
+        self._first = True
+        self._after_cr = False
+        self.garbage = 0
+        """Lines that were neither a field nor a comment; they are skipped."""
+
+    def feed(self, data: bytes) -> list[tuple[str, bytes]]:
+        """(event name, data) of each event that `data` completes."""
+        if self._after_cr:
+            self._after_cr = False
+            if data[:1] == b"\n":
+                data = data[1:]
+        if b"\r" in data:
+            self._after_cr = data[-1:] == b"\r"
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        elif b"\n" not in data:
+            if data:
+                self._line.append(data)
+                self._hold(len(data))
+            return []
+        if self._line:
+            self._line.append(data)
+            data = b"".join(self._line)
+            self._line.clear()
+        if self._first:
+            self._first = False
+            data = data.removeprefix(_BOM)
+        return self._events(data)
+
+    def close(self) -> list[tuple[str, bytes]]:
+        """The last event, when the stream ended without the blank line behind it."""
+        out: list[tuple[str, bytes]] = []
+        if self._line:
+            line = b"".join(self._line)
+            self._line.clear()
+            self._take(line.removeprefix(_BOM) if self._first else line, out)
+        self._take(b"", out)
+        return out
+
+    def _events(self, data: bytes) -> list[tuple[str, bytes]]:
+        out: list[tuple[str, bytes]] = []
+        append = out.append
+        blocks = data.split(b"\n\n")
+        rest = blocks.pop()
+        if blocks:
+            self._size = 0
+            if self._data or self._name:
+                self._block(blocks.pop(0), out)
+        for block in blocks:
+            if block[:6] == b"data: " and b"\n" not in block:
+                append(("", block[6:]))
+            else:
+                self._block(block, out)
+        if rest:
+            lines = rest.split(b"\n")
+            last = lines.pop()
+            for line in lines:
+                self._take(line, out)
+            if last:
+                self._line.append(last)
+            self._hold(len(rest))
+        return out
+
+    def _block(self, block: bytes, out: list[tuple[str, bytes]]) -> None:
+        """The lines before a blank line, and that blank line."""
+        if block[:7] == b"event: " and not self._data:
+            head, _, tail = block.partition(b"\n")
+            if tail[:6] == b"data: " and b"\n" not in tail:
+                self._name = ""
+                out.append((self._named(head[7:]), tail[6:]))
+                return
+        for line in block.split(b"\n"):
+            self._take(line, out)
+        self._take(b"", out)
+
+    def _take(self, line: bytes, out: list[tuple[str, bytes]]) -> None:
+        if not line:
+            if self._data:
+                data = self._data
+                out.append((self._name, data[0] if len(data) == 1 else b"\n".join(data)))
+                self._data = []
+            self._name = ""
+            self._size = 0
+            return
+        field, _, value = line.partition(b":")
+        if value[:1] == b" ":
+            value = value[1:]
+        if field == b"data":
+            self._data.append(value)
+        elif field == b"event":
+            self._name = self._named(value)
+        elif field not in (b"", b"id", b"retry"):
+            self.garbage += 1
+
+    def _named(self, name: bytes) -> str:
+        """Event names repeat thousands of times: decode each once."""
+        found = self._names.get(name)
+        if found is None:
+            found = name.decode("utf-8", "replace")
+            if len(self._names) < 100:
+                self._names[name] = found
+        return found
+
+    def _hold(self, size: int) -> None:
+        self._size += size
+        if self._size > MAX_EVENT:
+            raise ProviderError(
+                Failure(Kind.ANSWER_TOO_LARGE, "one event of the stream is endless")
+            )
