@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 import orjson
@@ -20,22 +21,23 @@ _MAX_DEPTH = 512
 _MAX_REPAIRS = 32
 """Brackets added or dropped; past it the text is garbage, not a slip."""
 
-_TOKEN = re.compile(
-    r"""[ \t\r\n]++ | [][{},:] | "(?:[^"\\]++|\\.)*+" | '(?:[^'\\]++|\\.)*+'
-      | [^]["'{},:\s][^]["{},:\s]*+ | [^"'] """,
-    re.VERBOSE | re.DOTALL,
-)
+_TOKEN = r"""[ \t\r\n]++ | [][{},:] | "(?:[^"\\]++|\\.)*+" | '(?:[^'\\]++|\\.)*+'
+         | [^]["'{},:\s][^]["{},:\s]*+ | [^"'] """
 _CONTROLS = {code: f"\\u{code:04x}" for code in range(0x20)}
-_ESCAPED_CONTROL = re.compile(r"(?<!\\)(?:\\\\)*+\\[\x00-\x1f]")
-_PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-_LONE = r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
-_IN_JSON = re.compile(rf"{_PAIR}|{_LONE}|\\.", re.DOTALL)
-_IN_PYTHON = re.compile(
-    rf'{_PAIR}|{_LONE}|\\x[0-9a-fA-F]{{2}}|\\U[0-9a-fA-F]{{8}}|\\.|"', re.DOTALL
-)
+_ESCAPED_CONTROL = r"(?<!\\)(?:\\\\)*+\\[\x00-\x1f]"
+_PAIR_OR_LONE = r"""\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}
+                | \\u[dD][89a-fA-F][0-9a-fA-F]{2}"""
+_IN_JSON = rf"{_PAIR_OR_LONE} | \\."
+_IN_PYTHON = rf'{_PAIR_OR_LONE} | \\x[0-9a-fA-F]{{2}} | \\U[0-9a-fA-F]{{8}} | \\. | "'
 
 _CUT = "they end before the object is closed (cut off?)"
 _TOO_LONG = "they are not valid JSON and too long to repair"
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compiled at the first repair: most sessions never need one."""
+    return re.compile(pattern, re.VERBOSE | re.DOTALL)
 
 
 class BadArguments(ToolError):
@@ -113,9 +115,10 @@ class _Scan:
         if len(text) > _MAX_LENGTH:
             self.fault = _TOO_LONG
             return
+        match = _compiled(_TOKEN).match
         at = 0
         for _ in range(_MAX_TOKENS):
-            token = _TOKEN.match(text, at)
+            token = match(text, at)
             if token is None:  # the end, or a string without an end
                 self.fault = self.fault or ("" if self._closed else _CUT)
                 return
@@ -192,12 +195,12 @@ def _string(token: str) -> str:
     """A JSON string for a JSON or Python string literal. An escape neither knows is left as it is,
     for the strict parser to refuse: who writes `\\$` may mean one character or two."""
     inner = token[1:-1]
-    if not _ESCAPED_CONTROL.search(inner):
+    if not _compiled(_ESCAPED_CONTROL).search(inner):
         inner = inner.translate(_CONTROLS)
     if token[0] == "'":
-        inner = _IN_PYTHON.sub(_python_part, inner)
+        inner = _compiled(_IN_PYTHON).sub(_python_part, inner)
     elif r"\ud" in inner or r"\uD" in inner:
-        inner = _IN_JSON.sub(_json_part, inner)
+        inner = _compiled(_IN_JSON).sub(_json_part, inner)
     return f'"{inner}"'
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
-_AFFIXES = ("tool", "function", "functions", "default", "api", "call", "core")
+_AFFIXES = frozenset(
+    "tool tools function functions default api call core channel commentary json".split()
+)
+"""Words models and servers put around a name: `functions.x`, `default_api.x`, `x_tool`, `x:0`."""
 _MAX_LENGTH = 200
+_MIN_PREFIX = 4
 
 
 def resolve(name: str, known: Collection[str]) -> str | None:
@@ -16,40 +20,37 @@ def resolve(name: str, known: Collection[str]) -> str | None:
         return None
     folded: dict[str, list[str]] = {}
     for candidate in known:
-        folded.setdefault(_fold(candidate), []).append(candidate)
+        folded.setdefault("".join(_words(candidate)), []).append(candidate)
     for form in _forms(name):
         if hits := folded.get(form):
             return hits[0] if len(hits) == 1 else None
-    return None
+    start = "".join(_words(name))
+    hits = [tool for form, tools in folded.items() if form.startswith(start) for tool in tools]
+    return hits[0] if len(hits) == 1 and len(start) >= _MIN_PREFIX else None
 
 
-def _forms(name: str) -> list[str]:
-    """What the name may stand for, most literal first."""
+def _forms(name: str) -> Iterator[str]:
+    """What the name may stand for, folded, most literal first."""
     words = _words(name)
-    forms = ["".join(words)]
+    wholes = ["".join(words)]
     while len(words) > 1 and words[0] in _AFFIXES:
         words = words[1:]
-        forms.append("".join(words))
-    whole = words
-    while len(words) > 1 and words[-1] in _AFFIXES:
+        wholes.append("".join(words))
+    while len(words) > 1 and (words[-1] in _AFFIXES or words[-1].isdigit()):
         words = words[:-1]
-        forms.append("".join(words))
-    if len(whole[-1]) > 4 and whole[-1].endswith("tool"):
-        forms.append("".join(whole)[: -len("tool")])
-    return forms + [half for form in forms if (half := _unrepeated(form))]
+        wholes.append("".join(words))
+    yield from wholes
+    for whole in wholes:
+        once = _once(whole)
+        yield once
+        yield once.removesuffix("tool")
 
 
 def _words(name: str) -> list[str]:
-    """Lower-case words, split at punctuation; `ReadFile` needs no split, folding joins them."""
-    spaced = "".join([c if c.isalnum() else " " for c in name.casefold()])
-    return spaced.split() or [""]
+    """Lower-case words, split at whatever is no letter or digit."""
+    return "".join([c if c.isalnum() else " " for c in name.casefold()]).split()
 
 
-def _fold(name: str) -> str:
-    return "".join(_words(name))
-
-
-def _unrepeated(text: str) -> str:
-    """`abcabc` -> `abc`: a name repeated in every chunk of a stream."""
-    at = (text + text).find(text, 1)
-    return text[:at] if 0 < at < len(text) else ""
+def _once(text: str) -> str:
+    """`abcabc` -> `abc`: a stream that repeated the name in every chunk."""
+    return text[: (text + text).find(text, 1)]
