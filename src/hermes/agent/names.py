@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 _AFFIXES = frozenset(
-    "tool tools function functions default api call core channel commentary json".split()
+    {"tool", "tools", "function", "functions", "default", "api", "call", "core"}
+    | {"channel", "commentary", "json"}
 )
 """Words models and servers put around a name: `functions.x`, `default_api.x`, `x_tool`, `x:0`."""
 _MAX_LENGTH = 200
