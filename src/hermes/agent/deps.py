@@ -68,55 +68,28 @@ class Learned(Struct):
     max_output: int | None = None
 
 
-class Turn:
+class Turn(Struct, kw_only=True):
     """Mutable state of exactly one turn; dies with it."""
 
-    __slots__ = (
-        "active",
-        "added",
-        "calls",
-        "context",
-        "emit",
-        "history",
-        "learned",
-        "record",
-        "sleep",
-        "steer",
-        "system",
-        "target",
-        "usage",
-    )
-
-    def __init__(
-        self,
-        *,
-        system: str,
-        history: History,
-        record: Callable[[Message | None, State | None], Awaitable[None]],
-        emit: Callable[[TurnEvent], None],
-        steer: Callable[[], str],
-        context: Callable[[ToolCall], ToolContext],
-        sleep: Callable[[float], Awaitable[None]],
-        learned: dict[Target, Learned],
-    ) -> None:
-        self.system = system
-        self.history = history
-        self.record = record
-        """Durable append. Awaited: the loop never runs ahead of the store."""
-        self.emit = emit
-        """Display. Never blocks, never fails."""
-        self.steer = steer
-        """Take the guidance given since last time; empty when there is none."""
-        self.context = context
-        self.sleep = sleep
-        self.learned = learned
-        self.active = 0
-        """Index of the provider in use; survives steps so that a fallback sticks."""
-        self.calls = 0
-        """Answers received from a model."""
-        self.usage = Usage()
-        self.added: list[Message] = []
-        self.target: Target | None = None
+    system: str
+    history: History
+    record: Callable[[Message | None, State | None], Awaitable[None]]
+    """Durable append. Awaited: the loop never runs ahead of the store."""
+    emit: Callable[[TurnEvent], None]
+    """Display. Never blocks, never fails."""
+    steer: Callable[[], str]
+    """Take the guidance given since last time; empty when there is none."""
+    context: Callable[[ToolCall], ToolContext]
+    sleep: Callable[[float], Awaitable[None]]
+    learned: dict[Target, Learned]
+    active: int = 0
+    """Index of the provider in use; survives steps so that a fallback sticks."""
+    calls: int = 0
+    """Answers received from a model."""
+    usage: Usage = Usage()
+    added: list[Message] = []
+    target: Target | None = None
+    """Who answered last."""
 
     async def append(self, message: Message, state: State | None = None) -> None:
         """Durable first. A cancellation waits for the commit, so that store and history agree."""

@@ -139,7 +139,7 @@ class Batch:
             return (Text(str(error)),), True
         except TimeoutError:
             return (Text(f"Timed out after {tool.timeout:g} s and was stopped."),), True
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             log.exception("tool %s crashed", tool.name)
             return (Text(f"The tool failed unexpectedly: {type(error).__name__}: {error}"),), True
 

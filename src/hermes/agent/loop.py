@@ -148,5 +148,3 @@ def _result(turn: Turn, **ending: object) -> TurnResult:
         target=turn.target,
         **ending,  # type: ignore[arg-type]
     )
-
-

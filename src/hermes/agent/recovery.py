@@ -18,9 +18,7 @@ from hermes.llm.profile import Quirks
 
 MAX_WAIT = 60.0
 MAX_RETRY_AFTER = 120.0
-NUDGE = (
-    "[Your last answer was empty. Answer now: say what you found or did, or call a tool.]"
-)
+NUDGE = "[Your last answer was empty. Answer now: say what you found or did, or call a tool.]"
 
 
 class Attempt:

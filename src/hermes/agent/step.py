@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import aclosing
 
 from msgspec import structs
@@ -113,7 +114,7 @@ def _flush(turn: Turn, answer: Answer, seam: Seam | None) -> None:
         turn.emit(TextDelta(rest))
 
 
-def _joined(seam: Seam, events: list[StreamEvent]) -> list[StreamEvent]:
+def _joined(seam: Seam, events: Sequence[StreamEvent]) -> list[StreamEvent]:
     out: list[StreamEvent] = []
     for event in events:
         if not isinstance(event, TextDelta):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -16,14 +17,14 @@ from msgspec import Struct
 from hermes.agent.deps import Agent, Learned, Limits
 from hermes.agent.prompt import system_prompt
 from hermes.app.session import Session
-from hermes.config.env import child_env, platform_name
+from hermes.config.env import child_env
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.core.history import History
 from hermes.core.message import Target, ToolCall
 from hermes.core.provider import Settings
 from hermes.core.store import SessionMeta, Store
-from hermes.core.tool import ToolContext
+from hermes.core.tool import Risk, ToolContext
 from hermes.llm.catalog import Choice, resolve
 from hermes.llm.client import Client
 from hermes.llm.http import Transport
@@ -77,9 +78,10 @@ class Runtime:
         source: str = "cli",
         key: str = "",
         cwd: Path | None = None,
-        options: Options = Options(),
+        options: Options | None = None,
     ) -> Session:
         """A new session, or the stored one called `resume` with its whole history."""
+        options = options or Options()
         agent = self._agent(options)
         where = cwd or Path.cwd()
         if not resume:
@@ -90,9 +92,7 @@ class Runtime:
             raise ConfigError(f"There is no session {resume}. `hermes sessions list` shows them.")
         history = History(await self.store.load(resume))
         context = self._context(resume, where)
-        return Session(
-            self, agent, meta_or_none, context, history=history, yolo=options.yolo
-        )
+        return Session(self, agent, meta_or_none, context, history=history, yolo=options.yolo)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """A task that cannot be lost: it is kept here, and its failure is logged."""
@@ -144,7 +144,7 @@ class Runtime:
             cwd=cwd,
             tools=agent.tools,
             today=time.strftime("%Y-%m-%d", time.localtime(now)),
-            system=platform_name(),
+            system="{0.sysname} {0.machine}".format(os.uname()),
         )
         return SessionMeta(
             id=new_id(now),
@@ -176,7 +176,7 @@ def new_id(now: float) -> str:
     return time.strftime("%Y%m%d-%H%M%S-", time.localtime(now)) + secrets.token_hex(4)
 
 
-async def _nobody(*_: object) -> bool:
+async def _nobody(call: ToolCall, risk: Risk, summary: str) -> bool:
     return False
 
 

@@ -182,7 +182,7 @@ class Session:
                 await asyncio.wait({self._turn})
                 raise
             result = TurnResult(interrupted=True, error="Interrupted.", error_code="interrupted")
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             log.exception("turn of session %s crashed", self.id)
             result = TurnResult(
                 failed=True,
@@ -228,7 +228,8 @@ class Session:
             return False
         if self._approvals is None:
             self._approvals = {}
-        waiting = self._approvals[call.id] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._approvals[call.id] = waiting
         self._emit(Approval(call.id, call, summary))
         try:
             async with asyncio.timeout(APPROVAL_SECONDS):
@@ -248,5 +249,3 @@ def _cleaned(message: Message) -> Message:
 
 def _title(message: Message) -> str:
     return " ".join(message.text.split())[:80]
-
-

@@ -45,8 +45,6 @@ class Request(Struct, frozen=True):
     """Use a new connection, whatever the pool holds."""
 
 
-
-
 class Provider(Protocol):
     @property
     def target(self) -> Target: ...

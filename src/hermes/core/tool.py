@@ -80,7 +80,8 @@ def schema_of(params: type[Struct]) -> dict[str, Any]:
     """A flat JSON Schema without titles: small on the wire, accepted by every provider."""
     (root,), defs = msgspec.json.schema_components([params])
     name = root["$ref"].rsplit("/", 1)[1]
-    return _plain(defs[name], defs)
+    flat: dict[str, Any] = _plain(defs[name], defs)
+    return flat
 
 
 def _plain(node: Any, defs: dict[str, Any]) -> Any:
@@ -106,7 +107,7 @@ def _plain(node: Any, defs: dict[str, Any]) -> Any:
     return out
 
 
-def tool(
+def tool(  # noqa: PLR0913 - one keyword per field of Tool
     description: str,
     *,
     name: str = "",
