@@ -1,8 +1,10 @@
-"""One answer while it comes in: fragments from a codec, display events out, a Message at the end."""
+"""One answer coming in: fragments from a codec, display events out, a Message at the end."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from msgspec import structs
 
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.events import CallBegan, StreamEvent, TextDelta, ThinkingDelta
@@ -18,10 +20,14 @@ from hermes.core.message import (
     ToolCall,
     Usage,
 )
+from hermes.core.text import clean
 from hermes.llm.thinktags import ThinkFilter
 
 MAX_BYTES = 32 * 1024 * 1024
 MAX_CALLS = 1000
+MAX_TOKENS = 1_000_000_000
+"""A count beyond this is a mistake of the provider's, not a number of tokens."""
+BYTES_PER_TOKEN = 4
 
 
 class _Slot:
@@ -49,37 +55,33 @@ class Answer:
         self._fresh: list[tuple[bool, str]] = []
         self._events: list[StreamEvent] = []
         self._filter = ThinkFilter()
-        self._room = max_bytes
+        self._size = 0
+        self._max = max_bytes
+        self._calls = 0
+        self._counted = False
         self.stop: Stop | None = None
         self.usage = Usage()
         self.detail = ""
         """What the provider said about why it stopped (refusal text, finishMessage)."""
         self.shown = False
         """Whether visible text has been handed out."""
+        self.sent = 0
+        """Bytes of the request, if known: for an estimate when the provider reports no usage."""
 
     # -- what codecs call ------------------------------------------------------------------
 
     def text(self, slot: Any, piece: str) -> None:
         if piece:
-            self._slot(slot, "text").pieces.append(piece)
-            self._take(len(piece))
-            self._fresh.append((False, piece))
+            self._add(self._slot(slot, "text"), piece)
 
     def thinking(self, slot: Any, piece: str) -> None:
         s = self._slot(slot, "thinking")
         if piece:
-            s.pieces.append(piece)
-            self._take(len(piece))
-            self._fresh.append((True, piece))
+            self._add(s, piece)
 
     def call(self, slot: Any, *, id: str = "", name: str = "", args: str = "") -> None:
         """Id and name are assigned, not appended; argument fragments add up."""
-        s = self._slots.get(slot)
-        if s is None:
-            s = self._slot(slot, "call")
-            self._take(256)
-            if sum(1 for x in self._slots.values() if x.kind == "call") > MAX_CALLS:
-                self._too_large()
+        s = self._slot(slot, "call")
         if id:
             s.id = id
         if name:
@@ -90,11 +92,28 @@ class Answer:
         if s.name and not s.began:
             s.began = True
             self._flush()
+            # A tag still open here is not closed behind the call.
+            for thinking, piece in self._filter.close():
+                self._event(thinking, piece)
             self._events.append(CallBegan(s.name))
 
     def set_args(self, slot: Any, args: str) -> None:
         """Replace a call's arguments by the complete ones of a closing frame."""
-        self._slot(slot, "call").pieces = [args]
+        s = self._slot(slot, "call")
+        self._take(max(0, len(args) - sum(map(len, s.pieces))))
+        s.pieces = [args]
+
+    def complete(self, slot: Any, kind: str, whole: str) -> None:
+        """The whole of a text or thinking part, from a closing frame: what no delta brought is
+        added, and where the two differ the closing frame is right."""
+        s = self._slot(slot, kind)
+        have = "".join(s.pieces)
+        if whole.startswith(have):
+            if rest := whole[len(have) :]:
+                self._add(s, rest)
+        else:
+            self._take(len(whole))
+            s.pieces = [whole]
 
     def extra(self, slot: Any, kind: str, **extra: Any) -> None:
         """Keys to send back with that part. kind: text, thinking or call."""
@@ -108,20 +127,20 @@ class Answer:
         """Where the part belongs when it is not the order of first use."""
         self._order[slot] = order
 
-    def count(self, **fields: int | float | None) -> None:
+    def count(self, **fields: Any) -> None:
         """Usage so far: cumulative, the last value of a field counts, None changes nothing,
         values that cannot be (negative, absurd) are left out and mark the usage as estimated."""
-        now = {f: getattr(self.usage, f) for f in self.usage.__struct_fields__}
+        now: dict[str, Any] = {}
         for name, value in fields.items():
             if value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                now["estimated"] = True
-            elif value < 0 or value > 1_000_000_000:
-                now["estimated"] = True
-            else:
+            if type(value) in (int, float) and 0 <= value <= MAX_TOKENS:
                 now[name] = value if name == "cost" else int(value)
-        self.usage = Usage(**now)
+            else:
+                now["estimated"] = True
+        if now:
+            self._counted = True
+            self.usage = structs.replace(self.usage, **now)
 
     # -- what the caller reads -------------------------------------------------------------
 
@@ -148,6 +167,7 @@ class Answer:
         return not any(s.kind != "native" for s in self._slots.values())
 
     def message(self, origin: Target) -> Message:
+        self._estimate()
         slots = self._slots
         keys = list(slots)
         if self._order:
@@ -173,13 +193,37 @@ class Answer:
                 # One index, two kinds: a router renumbered. Keep the old one under another key.
                 self._slots[(slot, len(self._slots))] = found
                 del self._slots[slot]
+            if kind == "call":
+                self._calls += 1
+                self._take(256)
+                if self._calls > MAX_CALLS:
+                    self._too_large()
             found = self._slots[slot] = _Slot(kind)
         return found
 
+    def _add(self, s: _Slot, piece: str) -> None:
+        if "\x00" in piece:
+            piece = clean(piece)
+        s.pieces.append(piece)
+        self._fresh.append((s.kind == "thinking", piece))
+        self._take(len(piece))
+
     def _take(self, size: int) -> None:
-        self._room -= size
-        if self._room < 0:
+        self._size += size
+        if self._size > self._max:
             self._too_large()
+
+    def _estimate(self) -> None:
+        """Where the provider reported nothing usable about an answer that has content."""
+        usage = self.usage
+        if not self._size or (self._counted and not usage.estimated):
+            return
+        self.usage = structs.replace(
+            usage,
+            input=usage.input or self.sent // BYTES_PER_TOKEN,
+            output=usage.output or 1 + self._size // BYTES_PER_TOKEN,
+            estimated=True,
+        )
 
     def _too_large(self) -> None:
         self.stop = "died"
@@ -219,7 +263,7 @@ class Answer:
 
 def _append(parts: list[Part], s: _Slot) -> None:
     """Pieces of text that follow each other directly are one text when neither has extras."""
-    body = "".join(s.pieces)
+    body = clean("".join(s.pieces))
     extra: Extra = s.extra or None
     match s.kind:
         case "text":
@@ -232,7 +276,7 @@ def _append(parts: list[Part], s: _Slot) -> None:
             if body or extra:
                 parts.append(Thinking(body, extra))
         case "call":
-            parts.append(ToolCall(s.id, s.name, body, extra))
+            parts.append(ToolCall(clean(s.id), clean(s.name), body, extra))
         case _:
             parts.append(Native(s.data))
 
@@ -244,12 +288,16 @@ def _split_tags(parts: list[Part]) -> list[Part]:
         return parts
     out: list[Part] = []
     tags = ThinkFilter()
+    extra: Extra = None
     for part in parts:
         if isinstance(part, Text):
-            _tagged(out, tags.feed(part.text), part.extra)
+            extra = part.extra
+            _tagged(out, tags.feed(part.text), extra)
         else:
+            if isinstance(part, ToolCall):
+                _tagged(out, tags.close(), extra)
             out.append(part)
-    _tagged(out, tags.close(), None)
+    _tagged(out, tags.close(), extra)
     return out
 
 

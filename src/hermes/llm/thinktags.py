@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable
 
 NAMES = ("think", "thinking", "reasoning", "thought", "reasoning_scratchpad")
-_OPEN = re.compile(r"<(" + "|".join(NAMES) + r")>", re.I)
+# ASCII: otherwise letters like the Kelvin sign would pass for a k.
+_OPEN = re.compile(r"<(" + "|".join(NAMES) + r")>", re.I | re.A)
+_CLOSE = {f"</{n}>": re.compile(f"</{n}>", re.I | re.A) for n in NAMES}
 _LONGEST = max(map(len, NAMES)) + 3
 _QUOTES = ("`", '"', "'")
 
@@ -42,7 +44,9 @@ class ThinkFilter:
     def note(self, text: str) -> None:
         """Text without `<` that went past the filter."""
         line = text.rpartition("\n")
-        self._line_start = (not line[2].strip()) if line[1] else self._line_start and not text.strip()
+        self._line_start = (
+            (not line[2].strip()) if line[1] else self._line_start and not text.strip()
+        )
         self._last = text[-1]
         self._blank = self._blank and not text.strip()
 
@@ -80,20 +84,19 @@ class ThinkFilter:
         return text[match.end() :]
 
     def _inside(self, text: str, out: list[Piece]) -> str:
-        at = text.lower().find(self._closer)
-        if at < 0:
+        match = _CLOSE[self._closer].search(text)
+        if match is None:
             cut = _undecided(text, lambda tail: self._closer.startswith(tail.lower()))
             self._tail = text[cut:]
             self._reason(text[:cut], out)
             return ""
-        self._reason(text[:at], out)
+        self._reason(text[: match.start()], out)
         if not self._sure:
             held = "".join(self._held)
             _add(out, True, held[held.index(">") + 1 :])
-        end = at + len(self._closer)
         self._closer, self._held = "", []
         self._trim = self._blank
-        return text[end:]
+        return text[match.end() :]
 
     def _reason(self, text: str, out: list[Piece]) -> None:
         if self._sure:
