@@ -1,4 +1,4 @@
-"""A provider's refusal, in whatever words it came, as one Failure: classified here and only here."""
+"""A provider's refusal, in whatever words it came, as one Failure: decided here only."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ _QUOTES = str.maketrans("", "", "`'\"\\“”‘’")
 _NESTED = {"generation_config", "generationConfig", "inferenceConfig", "inferenceconfig", "body"}
 """Containers of request fields; a name like `generation_config.temperature` means its last part."""
 _NOT_A_FIELD = {"", "model", "messages", "message", "input", "contents", "content", "inputs", "of"}
+_SPECIAL = {"call_id", "schema", "developer", "missing"}
+"""Findings that are more exact than the field the provider names with them."""
 _MIN_ANSWER = 1024
 """Less room than this beside the prompt is no room: the prompt is what is too long."""
 
@@ -65,7 +67,8 @@ def _first(at: int, code: str, text: str, given: str) -> tuple[Kind, dict[str, s
             continue
         if rule.kind is not Kind.PARAMETER:
             return rule.kind, match, rule.param
-        field = rule.param or field_name(match.get("param") or "") or given
+        field = field_name(match.get("param") or "")
+        field = rule.param if rule.param in _SPECIAL else given or field or rule.param
         if field == "stream" and not rule.param:
             return Kind.STREAM_UNSUPPORTED, match, ""
         if field:
@@ -98,33 +101,34 @@ def field_name(path: str) -> str:
     if not parts or parts[0].lower() in _NOT_A_FIELD:
         last = parts[-1] if parts else ""
         return last if last == "cache_control" else ""
-    return parts[0]
+    from hermes.llm.wordings import FIELDS
+
+    spelt = {field.lower(): field for field in FIELDS.split("|")}
+    return spelt.get(parts[0].lower(), parts[0])
 
 
 def _overflow(text: str, limit: int | None) -> tuple[Kind, int | None]:
-    """The limit the provider states; when the prompt alone would fit, only the answer is too big."""
-    from hermes.llm.rules import CONTEXT_LIMITS, PROMPT_PARTS, ROOM
+    """The limit as stated; when the prompt alone would fit, only the answer is too long."""
+    from hermes.llm.wordings import CONTEXT_LIMITS, PARTS, ROOM
 
     for pattern in ROOM:
         match = _compiled(pattern).search(text)
         if match:
             limit = int(match["limit"])
             room = limit - int(match["prompt"])
-            return (
-                (Kind.OUTPUT_CAP, room) if room >= _MIN_ANSWER else (Kind.CONTEXT_OVERFLOW, limit)
-            )
+            if room >= _MIN_ANSWER:
+                return Kind.OUTPUT_CAP, room
+            return Kind.CONTEXT_OVERFLOW, limit
     if limit is None:
         limit = next(
             (_number(m["limit"]) for p in CONTEXT_LIMITS if (m := _compiled(p).search(text))), None
         )
-    parts = _compiled(PROMPT_PARTS).findall(text)
-    answer = [n for n, what in parts if what.lower() in ("completion", "output")]
-    if limit and answer and len(parts) > len(answer):
-        prompt = sum(
-            _number(n) or 0 for n, what in parts if what.lower() not in ("completion", "output")
-        )
-        if limit - prompt >= _MIN_ANSWER:
-            return Kind.OUTPUT_CAP, limit - prompt
+    parts = _compiled(PARTS).findall(text)
+    prompt = [n for n, what in parts if what.lower() not in ("completion", "output")]
+    if limit and 0 < len(prompt) < len(parts):
+        room = limit - sum(_number(n) or 0 for n in prompt)
+        if room >= _MIN_ANSWER:
+            return Kind.OUTPUT_CAP, room
     return Kind.CONTEXT_OVERFLOW, limit
 
 

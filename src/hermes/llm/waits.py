@@ -14,7 +14,7 @@ _WORDS = (
     r"wait (?:for )?" + _SPAN,
     r"(?:retry.?after|resets_in_seconds)\W+(\d+(?:\.\d+)?)",
 )
-_RESETS = ("requests", "tokens", "input-tokens", "output-tokens")
+_COUNTED = ("requests", "tokens", "input-tokens", "output-tokens")
 
 
 def retry_after(headers: Mapping[str, str], message: str) -> float | None:
@@ -36,20 +36,16 @@ def retry_after(headers: Mapping[str, str], message: str) -> float | None:
 
 def _reset(low: Mapping[str, str], now: float) -> float | None:
     """Only a limit that is used up says when to come back."""
-    waits: list[float] = []
-    for what in _RESETS:
-        for prefix in ("x-ratelimit-{}-", "anthropic-ratelimit-{}-"):
-            left, reset = (
-                (f"x-ratelimit-remaining-{what}", f"x-ratelimit-reset-{what}")
-                if prefix.startswith("x-")
-                else (f"anthropic-ratelimit-{what}-remaining", f"anthropic-ratelimit-{what}-reset")
-            )
-            if low.get(left) == "0" and (wait := _moment(low.get(reset, ""), now)) is not None:
-                waits.append(wait)
-    if low.get("x-ratelimit-remaining", "0") == "0":
-        wait = _moment(low.get("x-ratelimit-reset", ""), now)
-        if wait is not None:
-            waits.append(wait)
+    pairs = [
+        *((f"x-ratelimit-remaining-{w}", f"x-ratelimit-reset-{w}") for w in _COUNTED),
+        *(
+            (f"anthropic-ratelimit-{w}-remaining", f"anthropic-ratelimit-{w}-reset")
+            for w in _COUNTED
+        ),
+        ("x-ratelimit-remaining", "x-ratelimit-reset"),
+    ]
+    used_up = [low.get(reset, "") for left, reset in pairs if low.get(left) == "0"]
+    waits = [wait for text in used_up if (wait := _moment(text, now)) is not None]
     return max(waits, default=None)
 
 
