@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -22,7 +22,7 @@ class SessionMeta(Struct, frozen=True):
     cwd: str = ""
     title: str = ""
     system: str = ""
-    """Frozen at birth: a byte-stable prefix is what keeps prompt caches warm."""
+    """Frozen at birth: a byte-stable prefix is what keeps prompt caches warm. Lists leave it out."""
     model: str = ""
     parent: str = ""
     """Compression and branching start a child instead of editing the past."""
@@ -39,8 +39,23 @@ class Hit(Struct, frozen=True):
     snippet: str
 
 
+class Stored(Struct, frozen=True):
+    """A message and its place in the session."""
+
+    seq: int
+    created: float
+    message: Message
+
+
 class Store(Protocol):
-    """All methods are awaited; a returned append is on disk (synchronous=FULL)."""
+    """All methods are awaited; a returned append is on disk (synchronous=FULL).
+
+    Every failure is a StoreError. Cancelling a wait does not undo the write: it happens anyway.
+    """
+
+    async def ready(self) -> tuple[str, ...]:
+        """Wait until the store is open. What the user should be told, a sentence each."""
+        ...
 
     async def create(self, meta: SessionMeta) -> None: ...
     async def append(
@@ -51,14 +66,53 @@ class Store(Protocol):
         state: State | None = None,
         create: SessionMeta | None = None,
     ) -> None:
-        """Add messages, set the state and (first message) create the session: one transaction."""
+        """Add messages, set the state and (first message) create the session: one transaction.
+
+        Refused while a turn of this session runs in another living process.
+        """
         ...
 
     async def set_state(self, session_id: str, state: State) -> None: ...
+    async def describe(
+        self, session_id: str, *, title: str | None = None, model: str | None = None
+    ) -> None:
+        """Change what is said about a session; None leaves it."""
+        ...
+
     async def meta(self, session_id: str) -> SessionMeta | None: ...
     async def load(self, session_id: str) -> list[Message]: ...
-    async def sessions(self, *, limit: int = 50, cwd: str | None = None) -> list[SessionMeta]: ...
-    async def search(self, query: str, *, limit: int = 20) -> list[Hit]: ...
+    def export(self, session_id: str) -> AsyncIterator[Stored]:
+        """All messages in order, fetched piece by piece."""
+        ...
+
+    async def sessions(
+        self, *, limit: int = 50, cwd: str | None = None, source: str | None = None
+    ) -> list[SessionMeta]:
+        """The most recently used first."""
+        ...
+
+    async def latest(
+        self, *, cwd: str | None = None, source: str | None = None, key: str | None = None
+    ) -> SessionMeta | None:
+        """The most recently used session of this folder, surface, place."""
+        ...
+
+    async def find(self, prefix: str, *, limit: int = 20) -> list[SessionMeta]:
+        """Sessions whose id starts so."""
+        ...
+
+    async def search(self, query: str, *, limit: int = 20) -> list[Hit]:
+        """Messages holding all the words and "quoted phrases", best first. Nothing in a query is
+        an operator, and no query is an error."""
+        ...
+
     async def delete(self, session_id: str) -> bool: ...
-    async def backup(self, path: str) -> None: ...
+    async def backup(self, path: str) -> None:
+        """A consistent copy at a path that must not exist yet, while writing goes on."""
+        ...
+
+    async def check(self) -> list[str]:
+        """Read the whole file; what is wrong with it, in SQLite's words. Empty: all is well."""
+        ...
+
     async def close(self) -> None: ...
