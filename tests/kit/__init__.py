@@ -11,10 +11,12 @@ that returns one. Methods of a Reply bend it: `.stop("length")`, `.cut(after="te
 `.random_cuts(seed)`, `.without("stop", "usage", "done")`, `.gzip(truncated=True)`, `.as_json()`.
 
 `async with rig(...)` opens the real Runtime against such a provider with an instant, recorded
-sleep, and checks the global invariants when the block ends. `run_hermes` runs the program.
+sleep, and checks the global invariants when the block ends (tests.kit.rig, imported apart: it
+needs the whole product). `run_hermes` runs the program. tests.kit.bodies reads requests back.
 """
 
 from tests.kit.answers import Tokens
+from tests.kit.home import Home, Ran, finish, run_hermes, start_hermes
 from tests.kit.render import WIRES, Event
 from tests.kit.replies import (
     Gate,
@@ -39,12 +41,15 @@ __all__ = [
     "WIRES",
     "Event",
     "Gate",
+    "Home",
     "Provider",
+    "Ran",
     "Received",
     "Reply",
     "Tokens",
     "call",
     "error_frame",
+    "finish",
     "garbage",
     "hang_up",
     "html",
@@ -52,8 +57,10 @@ __all__ = [
     "raw",
     "redirect",
     "reset",
+    "run_hermes",
     "say",
     "stall",
+    "start_hermes",
     "status",
     "think",
 ]

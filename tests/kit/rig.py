@@ -1,0 +1,274 @@
+"""The real Runtime against a scripted provider, on an instant clock, with the global invariants."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from hermes.app.runtime import Options, Runtime
+from hermes.app.session import Session
+from hermes.config.load import load
+from hermes.core.events import (
+    Notice,
+    Recovering,
+    TextDelta,
+    ThinkingDelta,
+    ToolStarted,
+    TurnEnd,
+    TurnEvent,
+    TurnResult,
+)
+from hermes.core.message import Media, Message, ToolCall, ToolReturn, user
+from hermes.core.tool import Tool
+from tests.kit.bodies import check_legal
+from tests.kit.home import KEY, SPARE_KEY, Home
+from tests.kit.replies import say
+from tests.kit.server import Provider, Received, Step
+
+CODES = frozenset(
+    "auth billing rate_limited overloaded server_error network stalled tls context_overflow "
+    "payload_too_large bad_request model_not_found content_policy output_truncated "
+    "thinking_exhausted empty_response max_turns tool_loop unknown_tools budget interrupted "
+    "config internal".split()
+)
+"""Every error code there is (loop.md)."""
+
+
+class Rig:
+    """One session of the real Runtime. `waits` are the seconds it wanted to sleep; nothing
+    sleeps. `events` is everything the session emitted, `results` how its turns ended."""
+
+    def __init__(self, provider: Provider, home: Home, runtime: Runtime) -> None:
+        self.provider = provider
+        self.home = home
+        self.runtime = runtime
+        self.waits: list[float] = []
+        self.events: list[TurnEvent] = []
+        self.results: list[TurnResult] = []
+        self.prompts: list[str] = []
+        self.session: Session
+        self._undurable: list[str] = []
+        self._observer: Any = None
+        self._reader: asyncio.Task[None] | None = None
+        self._ended = asyncio.Condition()
+        self._checked = False
+
+    # -- driving ---------------------------------------------------------------------------
+
+    async def open(self, options: Options, tools: Iterable[Tool[Any]], resume: str = "") -> Session:
+        self.session = await self.runtime.session(
+            resume=resume, cwd=self.home.work, options=options
+        )
+        extra = {t.name: t for t in tools}
+        if extra:
+            agent = self.session.agent
+            mine = {**agent.tools, **extra}
+            specs = tuple(t.spec for t in mine.values())
+            self.session.agent = structs.replace(agent, tools=mine, specs=specs)
+        self._reader = asyncio.create_task(self._read(self.session.events()))
+        return self.session
+
+    async def turn(self, text: str = "hi", *media: Media, timeout: float = 20) -> TurnResult:
+        """Submit and wait for the end of that turn, and until its events have been read."""
+        self.prompts.append(text)
+        ends = self._ends
+        async with asyncio.timeout(timeout):
+            result = await self.session.turn(user(text, *media))
+            await self.wait_end(ends + 1)
+        self.results.append(result)
+        self._check_result(result)
+        return result
+
+    def begin(self, text: str = "hi") -> asyncio.Task[TurnResult]:
+        """The same in the background, for tests that act while it runs."""
+        return asyncio.create_task(self.turn(text))
+
+    async def wait_end(self, count: int) -> None:
+        async with self._ended:
+            await self._ended.wait_for(lambda: self._ends >= count)
+
+    async def until(self, test: Callable[[TurnEvent], bool], timeout: float = 20) -> TurnEvent:
+        """The first event, past or future, for which `test` is true."""
+        async with asyncio.timeout(timeout):
+            while True:
+                for event in self.events:
+                    if test(event):
+                        return event
+                async with self._ended:
+                    await self._ended.wait()
+
+    async def _read(self, events: AsyncIterator[TurnEvent]) -> None:
+        async for event in events:
+            async with self._ended:
+                self.events.append(event)
+                self._ended.notify_all()
+
+    @property
+    def _ends(self) -> int:
+        return sum(isinstance(e, TurnEnd) for e in self.events)
+
+    # -- looking ---------------------------------------------------------------------------
+
+    @property
+    def shown(self) -> str:
+        """All visible text that was streamed."""
+        return "".join(e.text for e in self.events if isinstance(e, TextDelta))
+
+    @property
+    def thought(self) -> str:
+        return "".join(e.text for e in self.events if isinstance(e, ThinkingDelta))
+
+    @property
+    def recoveries(self) -> list[Recovering]:
+        return [e for e in self.events if isinstance(e, Recovering)]
+
+    @property
+    def notices(self) -> list[Notice]:
+        return [e for e in self.events if isinstance(e, Notice)]
+
+    @property
+    def started(self) -> list[ToolCall]:
+        return [e.call for e in self.events if isinstance(e, ToolStarted)]
+
+    @property
+    def requests(self) -> list[Received]:
+        return self.provider.requests
+
+    async def stored(self) -> list[Message]:
+        """The session as another connection sees it on disk."""
+        if self._observer is None:
+            self._observer = type(self.runtime.store)(self.database)
+        return list(await self._observer.load(self.session.id))
+
+    @property
+    def database(self) -> Path:
+        return next(self.home.path.glob("*.db"))
+
+    async def state(self) -> str:
+        await self.stored()
+        meta = await self._observer.meta(self.session.id)
+        return str(meta.state)
+
+    # -- invariants ------------------------------------------------------------------------
+
+    async def observe(self, request: Received) -> None:
+        """Called before the first byte of each answer: what led to it must be on disk."""
+        stored = await self.stored()
+        texts = [m.text for m in stored if m.role == "user"]
+        if self.prompts and not any(_clean(self.prompts[-1]) == t for t in texts):
+            self._undurable.append(f"{self.prompts[-1]!r} not in {texts}")
+
+    def _check_result(self, result: TurnResult) -> None:
+        flags = [result.completed, result.partial, result.failed, result.interrupted]
+        assert sum(flags) == 1, f"not exactly one ending: {result}"
+        assert bool(result.error) == bool(result.error_code) == (not result.completed), result
+        if not result.completed:
+            assert result.error_code in CODES, result.error_code
+            assert len(result.error) <= 300, f"{len(result.error)} characters: {result.error}"
+            assert "Traceback" not in result.error and "\n" not in result.error.strip()
+        for secret in (KEY, SPARE_KEY):
+            assert secret not in repr(self.events), "a secret was shown"
+            assert secret not in repr(result)
+
+    async def invariants(self) -> None:
+        """Everything faults.md wants to hold after every case, the next turn included."""
+        self._checked = True
+        assert not self._undurable, f"a request before the prompt was on disk: {self._undurable}"
+        assert not self.provider.surprises, "more requests than scripted"
+        ends = self._ends
+        assert ends >= len(self.results)
+        self._check_shown()
+        self.provider.steps[:] = [say("still here")]
+        self.provider.then = None
+        await self.provider.listen()
+        result = await self.turn("and now something else")
+        assert result.completed and result.text == "still here", f"the next turn: {result}"
+        check_legal(self.provider.last)
+        assert not self.provider.surprises
+        self._check_history(await self.stored())
+        assert not self.home.leaks(), f"a secret on disk: {self.home.leaks()}"
+
+    def _check_shown(self) -> None:
+        """What people saw is what was kept: nothing lost, nothing twice."""
+        kept = "".join(m.text for r in self.results for m in r.messages if m.role == "assistant")
+        assert "".join(self.shown.split()) == "".join(kept.split()), f"{self.shown!r} != {kept!r}"
+
+    def _check_history(self, stored: list[Message]) -> None:
+        texts = Counter(m.text for m in stored if m.role == "user" and m.kind == "normal")
+        asked = Counter(_clean(p) for p in self.prompts)
+        for text, count in asked.items():
+            assert texts[text] == count, f"{text!r} is stored {texts[text]} times"
+        calls = [p for m in stored for p in m.parts if isinstance(p, ToolCall)]
+        ids = Counter(c.id for c in calls)
+        assert all(n == 1 for n in ids.values()), f"call ids are not unique: {ids}"
+        results = Counter(p.call_id for m in stored for p in m.parts if isinstance(p, ToolReturn))
+        assert all(n == 1 for n in results.values()), f"several results: {results}"
+        assert set(results) <= set(ids), "a result without its call"
+        ran = Counter(c.id for c in self.started)
+        assert all(n == 1 for n in ran.values()), f"run more than once: {ran}"
+        assert set(ran) <= set(ids), f"run without being recorded: {set(ran) - set(ids)}"
+
+    async def close(self) -> None:
+        await self.session.close()
+        if self._reader is not None:
+            await asyncio.wait_for(self._reader, 5)
+        if self._observer is not None:
+            await self._observer.close()
+
+
+def _clean(text: str) -> str:
+    return (
+        text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
+    )
+
+
+@asynccontextmanager
+async def rig(
+    root: Path,
+    steps: Iterable[Step] | Provider,
+    *,
+    wire: str = "chat",
+    then: Step | None = None,
+    spare: Provider | None = None,
+    config: dict[str, Any] | None = None,
+    env: dict[str, str] | None = None,
+    options: Options | None = None,
+    tools: Iterable[Tool[Any]] = (),
+    resume: str = "",
+    sleep: Callable[[float], Awaitable[None]] | None = None,
+    check: bool = True,
+) -> AsyncIterator[Rig]:
+    """A Rig with one open session. `steps` is a script or a Provider that is already there;
+    `spare` is configured as the fallback; `resume` opens a stored session of the same root. The
+    invariants are checked at the end of the block
+    (once; a test may call `rig.invariants()` earlier), unless `check` is off."""
+    provider = steps if isinstance(steps, Provider) else Provider(steps, wire=wire, then=then)
+    async with provider:
+        home = Home.of(root, provider)
+        if spare is not None:
+            home.fall_back(spare)
+        home.configure(**(config or {}))
+        home.env.update(env or {})
+        waits: list[float] = []
+
+        async def instant(seconds: float) -> None:
+            waits.append(seconds)
+            await asyncio.sleep(0)
+
+        async with Runtime.open(load("", home.env), sleep=sleep or instant) as runtime:
+            r = Rig(provider, home, runtime)
+            r.waits = waits
+            provider.observe = r.observe
+            await r.open(options or Options(yolo=True), tools, resume)
+            try:
+                yield r
+                if check and not r._checked:
+                    await r.invariants()
+            finally:
+                await r.close()
