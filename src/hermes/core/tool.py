@@ -16,6 +16,8 @@ from hermes.core.provider import ToolSpec
 
 Risk: TypeAlias = Literal["read", "write", "exec", "network"]
 P = TypeVar("P", bound=Struct)
+HIDDEN = msgspec.Meta(extra_json_schema={"hidden": True})
+"""Annotates a parameter that is understood but not advertised."""
 
 
 class ToolResult(Struct, frozen=True):
@@ -46,6 +48,8 @@ class ToolContext(Struct, frozen=True):
     """The whole environment of a child process: no secret is in it."""
     spill: Path
     """Folder (0700) for outputs too large to show."""
+    home: Path
+    """The agent's own folder: its settings, secrets and history are no tool's business."""
     terminal_timeout: float = 180.0
 
 
@@ -101,7 +105,8 @@ def _plain(node: Any, defs: dict[str, Any]) -> Any:
         if key == "title" or (key == "default" and value is None):
             continue
         if key == "properties":
-            out[key] = {k: _plain(v, defs) for k, v in value.items()}
+            shown = {k: v for k, v in value.items() if "hidden" not in v}
+            out[key] = {k: _plain(v, defs) for k, v in shown.items()}
         else:
             out[key] = _plain(value, defs)
     return out
