@@ -292,7 +292,14 @@ def _split_tags(parts: list[Part]) -> list[Part]:
     for part in parts:
         if isinstance(part, Text):
             extra = part.extra
-            _tagged(out, tags.feed(part.text), extra)
+            pieces = tags.feed(part.text)
+            if extra is not None:
+                # They stay on one piece of the part, also when nothing of its text is left.
+                end = pieces.pop()[1] if pieces and not pieces[-1][0] else ""
+                out.extend([Thinking(p) if thinking else Text(p) for thinking, p in pieces])
+                out.append(Text(end, extra))
+            else:
+                _tagged(out, pieces, None)
         else:
             if isinstance(part, ToolCall):
                 _tagged(out, tags.close(), extra)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections import ChainMap
+from collections.abc import Callable, Iterable, MutableMapping
 
 from hermes.core.history import History
 from hermes.core.message import (
@@ -22,6 +22,7 @@ from hermes.llm.profile import Quirks
 
 NO_RESULT = "[no result: interrupted]"
 NO_IMAGES = "[image omitted: this model cannot see images]"
+BEGINNING = "[conversation continues]"
 STEER = "\n\nUser guidance: "
 _WORD64 = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ALNUM9 = re.compile(r"[a-zA-Z0-9]{9}")
@@ -29,9 +30,10 @@ _ALNUM9 = re.compile(r"[a-zA-Z0-9]{9}")
 
 class View:
     """Turns canonical messages into groups: user and assistant strictly alternate, the first is
-    a user's. A user group starts with the results of the assistant group before it, one
-    ToolReturn per call, in the order of the calls; guidance is appended to the last of them.
-    A group goes to `sink` when the next one begins; the open one can still grow."""
+    a user's, none is empty. A user group starts with the results of the assistant group before
+    it, one ToolReturn per call, in the order of the calls; guidance is appended to the last of
+    them. No two calls of the whole history share an id. A group goes to `sink` when the next one
+    begins; the open one can still grow."""
 
     def __init__(self, target: Target, quirks: Quirks, sink: Callable[[Message], None]) -> None:
         self._target = target
@@ -42,8 +44,12 @@ class View:
         self._parts: list[Part] = []
         self._calls: list[ToolCall] = []
         """Calls of the last assistant group, to be answered by the next user group."""
+        self._waiting: dict[str, list[str]] = {}
+        """Id as stored -> ids as sent of those calls that have no result yet, in order."""
         self._returns: dict[str, ToolReturn] = {}
-        self._last: Message | None = None
+        self._steers: list[Message] = []
+        self._ids: MutableMapping[str, int] = {}
+        """Id as sent -> how many calls asked for it."""
 
     def advance(self, history: History) -> None:
         messages = history.messages
@@ -57,6 +63,9 @@ class View:
         fork = View(self._target, self._quirks, out.append)
         fork._role, fork._parts = self._role, list(self._parts)
         fork._calls, fork._returns = list(self._calls), dict(self._returns)
+        fork._waiting = {id: list(keys) for id, keys in self._waiting.items()}
+        fork._steers = list(self._steers)
+        fork._ids = ChainMap({}, self._ids)
         for message in tail:
             fork._add(message)
         fork._close()
@@ -73,70 +82,66 @@ class View:
                 self._assistant(message)
             case "tool":
                 self._results(message)
-            case _ if message.kind == "steer" and self._steer(message):
-                pass
-            case _:
+            case _ if message.kind == "steer" and self._calls:
                 self._begin("user")
-                self._parts.extend(self._media(message.parts))
+                if message.text:
+                    self._steers.append(message)
+                self._parts.extend(self._media(p for p in message.parts if isinstance(p, Media)))
+            case _:
+                parts = self._media(p for p in message.parts if _said(p))
+                if parts:
+                    self._begin("user")
+                    self._parts.extend(parts)
 
     def _assistant(self, message: Message) -> None:
         parts = self._own(message)
-        if not any(isinstance(p, Text | ToolCall | Native) for p in parts):
+        if not any(_counts(p) for p in parts):
             return
         if self._calls and self._role == "assistant":
             self._begin("user")
         self._begin("assistant")
-        self._parts.extend(parts)
-        self._calls.extend(p for p in parts if isinstance(p, ToolCall))
+        for part in parts:
+            if isinstance(part, ToolCall):
+                part = self._call(part)
+                self._calls.append(part)
+            self._parts.append(part)
 
     def _results(self, message: Message) -> None:
-        wanted = {c.id for c in self._calls}
         for part in message.parts:
             if not isinstance(part, ToolReturn):
                 continue
-            key = self._call_id(part.call_id)
-            if key in wanted and key not in self._returns:
+            keys = self._waiting.get(part.call_id)
+            if keys:
                 self._begin("user")
-                self._returns[key] = ToolReturn(key, part.name, part.content, part.error)
-
-    def _steer(self, message: Message) -> bool:
-        """Append guidance to the last result so far; False when there is none to carry it."""
-        if not self._returns:
-            return False
-        key, last = list(self._returns.items())[-1]
-        content = [*last.content, Text(STEER + message.text)]
-        merged: list[Text | Media] = []
-        for part in content:
-            before = merged[-1] if merged else None
-            if isinstance(part, Text) and isinstance(before, Text):
-                merged[-1] = Text(before.text + part.text)
-            else:
-                merged.append(part)
-        self._returns[key] = ToolReturn(key, last.name, tuple(merged), last.error)
-        return True
+                self._returns[keys.pop(0)] = part
 
     def _begin(self, role: str) -> None:
         if self._role == role:
             return
         if not self._role and role == "assistant":
             self._role = "user"
-            self._parts.append(Text("[conversation continues]"))
+            self._parts.append(Text(BEGINNING))
         self._close()
         self._role = role
 
     def _close(self) -> None:
         parts: list[Part] = self._parts
         if self._role == "user":
-            parts = [*self._answers(), *self._parts]
-            self._calls, self._returns = [], {}
+            parts = [*self._answers(), *parts]
+            self._calls, self._waiting, self._returns, self._steers = [], {}, {}, []
         if parts:
+            if self._quirks.flatten or not self._quirks.tools:
+                parts = _told(parts)
             self._sink(Message("assistant" if self._role == "assistant" else "user", tuple(parts)))
         self._parts = []
+
+    # -- results ---------------------------------------------------------------------------
 
     def _answers(self) -> list[Part]:
         out: list[Part] = []
         moved: list[Part] = []
-        for call in self._calls:
+        last = len(self._calls) - 1
+        for i, call in enumerate(self._calls):
             done = self._returns.get(call.id)
             if done is None:
                 done = ToolReturn(call.id, call.name, (Text(NO_RESULT),), True)
@@ -147,9 +152,19 @@ class View:
                     note = Text(f"[image of {call.name} is attached below]")
                     content = [p if isinstance(p, Text) else note for p in content]
                     moved.extend(images)
-            kept = tuple(p for p in content if isinstance(p, Text | Media))
+            if i == last and self._steers:
+                content = self._guided(content)
+            kept = tuple([p for p in content if isinstance(p, Text | Media)])
             out.append(ToolReturn(call.id, call.name, kept, done.error))
         return [*out, *moved]
+
+    def _guided(self, content: list[Part]) -> list[Part]:
+        """The content with all guidance behind it: in its last text, or in one of its own."""
+        guidance = STEER + "\n".join([m.text for m in self._steers])
+        last = content[-1] if content else None
+        if isinstance(last, Text):
+            return [*content[:-1], Text(last.text + guidance)]
+        return [*content, Text(guidance)]
 
     # -- one message -----------------------------------------------------------------------
 
@@ -172,14 +187,12 @@ class View:
                         out.append(part)
                 case Text(text=text, extra=extra):
                     if text or (mine and extra):
-                        out.append(part if mine else Text(text))
-                case ToolCall(id=id, name=name, args=args, extra=extra):
-                    key = self._call_id(id)
-                    out.append(part if mine and key == id else ToolCall(
-                        key, name, args, extra if mine else None
-                    ))
+                        out.append(part if mine or extra is None else Text(text))
+                case ToolCall(extra=extra):
+                    plain = mine or extra is None
+                    out.append(part if plain else ToolCall(part.id, part.name, part.args))
                 case _:
-                    out.append(part)
+                    pass
         return out
 
     def _media(self, parts: Iterable[Part]) -> list[Part]:
@@ -187,11 +200,67 @@ class View:
             return list(parts)
         return [Text(NO_IMAGES) if isinstance(p, Media) else p for p in parts]
 
-    def _call_id(self, id: str) -> str:
+    # -- ids -------------------------------------------------------------------------------
+
+    def _call(self, call: ToolCall) -> ToolCall:
+        """The call under an id this target takes and no earlier call of the history has: some
+        providers count their calls from zero in every answer."""
+        key = self._legal(call.id)
+        asked = self._ids.get(key, 0)
+        self._ids[key] = asked + 1
+        while asked:
+            asked += 1
+            other = self._legal(f"{call.id}_{asked}")
+            if other not in self._ids:
+                self._ids[key] = asked
+                self._ids[other] = 1
+                key = other
+                break
+        self._waiting.setdefault(call.id, []).append(key)
+        return call if key == call.id else ToolCall(key, call.name, call.args, call.extra)
+
+    def _legal(self, id: str) -> str:
         match self._quirks.call_id:
             case "word64" if not _WORD64.fullmatch(id):
-                return "call_" + hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()[:24]
+                return "call_" + _digest(id)[:24]
             case "alnum9" if not _ALNUM9.fullmatch(id):
-                return hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()[:9]
+                return _digest(id)[:9]
             case _:
-                return id
+                return id or "call"
+
+
+def _said(part: Part) -> bool:
+    """Whether a part of a user's message is something to send."""
+    return isinstance(part, Media) or (isinstance(part, Text) and bool(part.text))
+
+
+def _counts(part: Part) -> bool:
+    """Whether a part makes an assistant message worth sending; reasoning alone does not."""
+    match part:
+        case Text(text=text, extra=extra):
+            return bool(extra or text.strip())
+        case ToolCall() | Native():
+            return True
+        case _:
+            return False
+
+
+def _told(parts: list[Part]) -> list[Part]:
+    """Calls and results in words, for a model that has no tools."""
+    out: list[Part] = []
+    for part in parts:
+        match part:
+            case ToolCall(name=name, args=args):
+                out.append(Text(f"[called {name} with {args or '{}'}]"))
+            case ToolReturn(name=name, content=content, error=error):
+                out.append(Text(f"[{'error' if error else 'result'} of {name}]"))
+                out.extend(content)
+            case _:
+                out.append(part)
+    return out
+
+
+def _digest(id: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()

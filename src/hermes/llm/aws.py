@@ -1,0 +1,123 @@
+"""What Amazon asks of a client beyond HTTPS: signed requests and framed streams, from botocore."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+from msgspec import Struct
+
+from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
+
+MISSING = (
+    "This needs the AWS parts of the package: pip install 'hermes-runtime[bedrock]' "
+    "(a Bedrock API key in AWS_BEARER_TOKEN_BEDROCK works without them)."
+)
+_REGION = re.compile(r"//[^/]*?\b((?:[a-z]{2,4}-)+[a-z]+-\d)\b")
+_SERVICE = "bedrock"
+_OURS = ("host", "content-type", "x-amz-")
+
+
+class Keys(Struct, frozen=True):
+    """Explicit AWS credentials; `token` belongs to temporary ones."""
+
+    access: str
+    secret: str
+    token: str = ""
+
+    def __repr__(self) -> str:
+        return "Keys(...)"
+
+
+@cache
+def installed() -> bool:
+    return find_spec("botocore") is not None
+
+
+class Frames:
+    """Messages of an AWS event stream out of bytes, for every way of cutting them."""
+
+    def __init__(self) -> None:
+        try:
+            from botocore import eventstream
+        except ImportError:
+            raise ConfigError(MISSING) from None
+        self._buffer: Any = eventstream.EventStreamBuffer()
+        self._broken: type[Exception] = eventstream.ParserError
+
+    def feed(self, data: bytes) -> Iterator[tuple[Mapping[str, Any], bytes]]:
+        """(headers, payload) of each message that `data` completes."""
+        self._buffer.add_data(data)
+        while True:
+            try:
+                frame = next(self._buffer, None)
+            except self._broken as error:
+                said = f"the stream is damaged: {error}"
+                raise ProviderError(Failure(Kind.NETWORK, said)) from None
+            if frame is None:
+                return
+            yield frame.headers, frame.payload
+
+
+def region(url: str) -> str:
+    """The region in the host's name; empty when it names none (a proxy, a private address)."""
+    found = _REGION.search(url)
+    return found[1] if found else ""
+
+
+def sign(
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    keys: Keys | None = None,
+    place: str = "",
+) -> dict[str, str]:
+    """The headers to send, signature included. Without `keys` botocore looks where it always
+    looks (environment, profile, container, instance), which may block: call it in a thread.
+    The URL must then be sent as it is, percent signs and all."""
+    try:
+        from botocore import auth, awsrequest
+    except ImportError:
+        raise ConfigError(MISSING) from None
+    place = place or region(url) or _configured_region()
+    if not place:
+        raise ConfigError(f"No AWS region for {url.split('/')[2]}: set AWS_DEFAULT_REGION.")
+    request = awsrequest.AWSRequest(method=method, url=url, data=body, headers=_signed(headers))
+    auth.SigV4Auth(_credentials(keys), _SERVICE, place).add_auth(request)
+    return {**headers, **dict(request.headers.items())}
+
+
+def _signed(headers: Mapping[str, str]) -> dict[str, str]:
+    """Only what no proxy or HTTP library rewrites on the way may be part of the signature."""
+    return {k: v for k, v in headers.items() if k.lower().startswith(_OURS)}
+
+
+def _credentials(keys: Keys | None) -> Any:
+    if keys is not None:
+        from botocore.credentials import Credentials
+
+        return Credentials(keys.access, keys.secret, keys.token or None)
+    found = _session().get_credentials()
+    if found is None:
+        raise ConfigError(
+            "No AWS credentials found: set AWS_BEARER_TOKEN_BEDROCK, or AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY, or a profile."
+        )
+    return found.get_frozen_credentials()
+
+
+def _configured_region() -> str:
+    return str(_session().get_config_variable("region") or "")
+
+
+@cache
+def _session() -> Any:
+    """One for the process: it caches temporary credentials and refreshes them in time."""
+    from botocore.session import Session
+
+    return Session()

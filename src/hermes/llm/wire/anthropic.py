@@ -1,0 +1,247 @@
+"""Anthropic's Messages protocol: where requests go, and what the answers mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hermes.core.errors import Failure, Kind, ProviderError
+from hermes.core.message import Stop, Target
+from hermes.llm.assemble import Answer
+from hermes.llm.classify import classify
+from hermes.llm.jsonic import dumps, loads
+from hermes.llm.profile import Quirks
+from hermes.llm.sse import Parser
+from hermes.llm.wire.anthropic_request import Encoder
+from hermes.llm.wire.pieces import arguments, parsed, record, records, string, total
+
+__all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
+
+STREAM_TYPE = "text/event-stream"
+_STOPS: dict[str, Stop] = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "pause_turn": "paused",
+    "compaction": "paused",
+    "refusal": "filtered",
+}
+
+
+def url(base_url: str, model: str, *, stream: bool) -> str:
+    base = base_url.rstrip("/")
+    return f"{base}/messages" if base.endswith("/v1") else f"{base}/v1/messages"
+
+
+def error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
+    inner = body.get("error") if isinstance(body, dict) else None
+    if isinstance(inner, dict):
+        code = inner.get("type") or inner.get("code")
+        return str(code or ""), string(inner.get("message")), string(inner.get("param"))
+    return "", string(inner) or string(record(body).get("message")), ""
+
+
+# -- answers -------------------------------------------------------------------------------------
+
+
+class _Block:
+    """A content block under way: its first form, and the fragments that are not the Answer's."""
+
+    __slots__ = ("citations", "input", "kind", "signature", "start")
+
+    def __init__(self, start: dict[str, Any]) -> None:
+        self.start = start
+        self.kind = string(start.get("type"))
+        self.input: list[str] = []
+        self.signature = string(start.get("signature"))
+        self.citations: list[Any] = []
+
+
+class Decoder:
+    """Blocks are known by their index; what only the provider can run becomes Native."""
+
+    def __init__(self, answer: Answer, quirks: Quirks) -> None:
+        self.activity = 0
+        self._answer = answer
+        self._sse = Parser()
+        self._open: dict[int, _Block] = {}
+        self._usage: dict[str, Any] = {}
+        self._reason = ""
+        self._ended = False
+
+    def feed(self, data: bytes) -> None:
+        for name, payload in self._sse.feed(data):
+            self._take(name, payload)
+
+    def close(self) -> None:
+        for name, payload in self._sse.close():
+            self._take(name, payload)
+        if not self._ended:
+            self._end(complete=bool(self._reason))
+
+    def whole(self, body: bytes) -> None:
+        message = parsed(body)
+        self.activity += 1
+        if not isinstance(message, dict) or "content" not in message:
+            self._fail(message)
+        for index, block in enumerate(records(message["content"])):
+            self._start(index, block)
+            self._stop(index)
+        self._count(message.get("usage"))
+        self._stopped(message)
+        self._end(complete=True)
+
+    def _take(self, name: str, payload: bytes) -> None:
+        try:
+            event = loads(payload)
+        except ValueError:
+            return
+        if not isinstance(event, dict) or self._ended:
+            return
+        self.activity += 1
+        match event.get("type") or name:
+            case "content_block_delta":
+                self._delta(_index(event), record(event.get("delta")))
+            case "content_block_start":
+                self._start(_index(event), record(event.get("content_block")))
+            case "content_block_stop":
+                self._stop(_index(event))
+            case "message_start":
+                self._count(record(event.get("message")).get("usage"))
+            case "message_delta":
+                self._stopped(record(event.get("delta")))
+                self._count(event.get("usage"))
+            case "message_stop":
+                self._end(complete=True)
+            case "error":
+                self._fail(event)
+            case _ if "error" in event:
+                self._fail(event)
+
+    def _fail(self, body: Any) -> None:
+        code, message, param = error(body, {})
+        if not code and not message:
+            raise ProviderError(Failure(Kind.NOT_API, "the answer is not a Messages answer"))
+        raise ProviderError(classify(status=None, code=code, message=message, param=param))
+
+    # -- blocks ------------------------------------------------------------------------------
+
+    def _start(self, index: int, start: dict[str, Any]) -> None:
+        block = self._open[index] = _Block(start)
+        answer = self._answer
+        match block.kind:
+            case "text":
+                answer.text(index, string(start.get("text")))
+                for citation in start.get("citations") or ():
+                    self._cite(index, block, citation)
+            case "thinking":
+                answer.thinking(index, string(start.get("thinking")))
+            case "redacted_thinking":
+                answer.extra(index, "thinking", redacted=start.get("data"))
+            case "tool_use":
+                answer.call(index, id=string(start.get("id")), name=string(start.get("name")))
+                if start.get("caller") is not None:
+                    answer.extra(index, "call", caller=start["caller"])
+            case _ if "input" not in start:
+                answer.native(index, start)
+
+    def _delta(self, index: int, delta: dict[str, Any]) -> None:
+        match delta.get("type"):
+            case "text_delta":
+                self._answer.text(index, string(delta.get("text")))
+            case "thinking_delta":
+                self._answer.thinking(index, string(delta.get("thinking")))
+            case "input_json_delta":
+                block = self._open.get(index)
+                piece = string(delta.get("partial_json"))
+                if block is not None and piece:
+                    block.input.append(piece)
+                    if block.kind == "tool_use":
+                        self._answer.call(index, args=piece)
+            case "signature_delta":
+                self._block(index, "thinking").signature += string(delta.get("signature"))
+            case "citations_delta":
+                self._cite(index, self._block(index, "text"), delta.get("citation"))
+            case _:
+                self._grow(index, delta)
+
+    def _block(self, index: int, kind: str) -> _Block:
+        return self._open.setdefault(index, _Block({"type": kind}))
+
+    def _cite(self, index: int, block: _Block, citation: Any) -> None:
+        if not block.citations:
+            self._answer.extra(index, "text", citations=block.citations)
+        block.citations.append(citation)
+
+    def _grow(self, index: int, delta: dict[str, Any]) -> None:
+        """A delta we have not heard of, of a block we have not heard of: strings add up."""
+        block = self._open.get(index)
+        if block is None or block.kind in ("text", "thinking", "redacted_thinking", "tool_use"):
+            return
+        for key, value in delta.items():
+            before = block.start.get(key)
+            if isinstance(before, str) and isinstance(value, str) and key != "type":
+                block.start[key] = before + value
+            elif key != "type":
+                block.start[key] = value
+
+    def _stop(self, index: int) -> None:
+        block = self._open.pop(index, None)
+        if block is None:
+            return
+        answer = self._answer
+        match block.kind:
+            case "thinking":
+                # Also an empty signature: it says the block is complete and may be sent back.
+                answer.extra(index, "thinking", signature=block.signature)
+            case "tool_use":
+                if not block.input:
+                    answer.call(index, args=dumps(block.start.get("input") or {}).decode())
+            case "text" | "redacted_thinking":
+                pass
+            case _ if not block.input:
+                answer.native(index, block.start)
+            case _:
+                answer.native(index, {**block.start, "input": arguments("".join(block.input))})
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def _stopped(self, delta: dict[str, Any]) -> None:
+        self._reason = string(delta.get("stop_reason")) or self._reason
+        details = record(delta.get("stop_details"))
+        said = string(details.get("explanation")) or string(details.get("category"))
+        self._answer.detail = said or self._answer.detail
+
+    def _count(self, usage: Any) -> None:
+        for key, value in record(usage).items():
+            if value is not None:
+                self._usage[key] = value
+        usage = self._usage
+        read = usage.get("cache_read_input_tokens")
+        written = usage.get("cache_creation_input_tokens")
+        self._answer.count(
+            input=total(usage.get("input_tokens"), read, written),
+            output=usage.get("output_tokens"),
+            cache_read=read,
+            cache_write=written,
+            reasoning=record(usage.get("output_tokens_details")).get("thinking_tokens"),
+        )
+
+    def _end(self, *, complete: bool) -> None:
+        self._ended = True
+        answer = self._answer
+        if not complete:
+            answer.stop = "died"
+            return
+        for index in list(self._open):
+            self._stop(index)
+        answer.stop = _STOPS.get(self._reason) or ("tool_use" if answer.begun_calls else "end")
+        if self._reason == "model_context_window_exceeded":
+            message = answer.message(Target("", "", ""))
+            if not message.calls and not message.text.strip():
+                said = "the conversation does not fit into the model's context window"
+                raise ProviderError(Failure(Kind.CONTEXT_OVERFLOW, said, code=self._reason))
+
+
+def _index(event: dict[str, Any]) -> int:
+    index = event.get("index")
+    return index if isinstance(index, int) else 0

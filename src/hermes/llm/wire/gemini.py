@@ -1,0 +1,215 @@
+"""Google's generateContent protocol: where requests go, and what the answers mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+from hermes.core.errors import Failure, Kind, ProviderError
+from hermes.core.message import Stop, Target
+from hermes.llm.assemble import Answer
+from hermes.llm.classify import classify
+from hermes.llm.jsonic import dumps, loads
+from hermes.llm.profile import Quirks
+from hermes.llm.sse import Parser
+from hermes.llm.wire.gemini_request import Encoder
+from hermes.llm.wire.pieces import parsed, record, records, string, total
+
+__all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
+
+STREAM_TYPE = "text/event-stream"
+_STOPS: dict[str, Stop] = {
+    "MAX_TOKENS": "length",
+    "CONTINUATION": "length",
+    "SAFETY": "filtered",
+    "RECITATION": "filtered",
+    "LANGUAGE": "filtered",
+    "BLOCKLIST": "filtered",
+    "PROHIBITED_CONTENT": "filtered",
+    "SPII": "filtered",
+    "MODEL_ARMOR": "filtered",
+    "JAILBREAK": "filtered",
+    "IMAGE_SAFETY": "filtered",
+    "IMAGE_PROHIBITED_CONTENT": "filtered",
+    "IMAGE_RECITATION": "filtered",
+}
+_ANSWER = ("candidates", "promptFeedback", "usageMetadata")
+_MALFORMED = ("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE")
+_ROOTS = ("models/", "tunedModels/", "publishers/", "projects/", "endpoints/")
+
+
+def url(base_url: str, model: str, *, stream: bool) -> str:
+    path = quote(model if model.startswith(_ROOTS) else f"models/{model}", safe="/@.-_")
+    verb = "streamGenerateContent?alt=sse" if stream else "generateContent"
+    return f"{base_url.rstrip('/')}/{path}:{verb}"
+
+
+def error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
+    """Without `alt=sse` the error of a streaming request comes inside an array."""
+    if isinstance(body, list):
+        body = body[0] if body else None
+    inner = record(body).get("error")
+    if not isinstance(inner, dict):
+        return "", string(inner) or string(record(body).get("message")), ""
+    code = string(inner.get("status")) or str(inner.get("code") or "")
+    message = string(inner.get("message"))
+    for detail in records(inner.get("details")):
+        # The reason and the delay are only here, the message does not always repeat them.
+        for key in ("reason", "retryDelay"):
+            value = string(detail.get(key))
+            if value and value not in message:
+                message += f" ({key}: {value})"
+    return code, message, ""
+
+
+class Decoder:
+    """Each chunk is a whole answer object with the parts that are new. Text that follows text is
+    one part, unless either is signed: a signature belongs to the part it came with."""
+
+    def __init__(self, answer: Answer, quirks: Quirks) -> None:
+        self.activity = 0
+        self._answer = answer
+        self._sse = Parser()
+        self._slot = 0
+        self._joins = ""
+        """Which kind of text the next piece may be joined to: text, thinking, or none."""
+        self._usage: dict[str, Any] = {}
+        self._reason = ""
+        self._blocked = ""
+
+    def feed(self, data: bytes) -> None:
+        for _, payload in self._sse.feed(data):
+            self._take(payload)
+
+    def close(self) -> None:
+        for _, payload in self._sse.close():
+            self._take(payload)
+        self._end(complete=bool(self._reason or self._blocked))
+
+    def whole(self, body: bytes) -> None:
+        document = parsed(body)
+        chunks = document if isinstance(document, list) else [document]
+        for chunk in chunks:
+            self._chunk(chunk)
+        if not any(key in record(chunk) for chunk in chunks for key in _ANSWER):
+            raise ProviderError(Failure(Kind.NOT_API, "the answer is not a generateContent answer"))
+        self._end(complete=not isinstance(document, list) or bool(self._reason or self._blocked))
+
+    def _take(self, payload: bytes) -> None:
+        try:
+            chunk = loads(payload)
+        except ValueError:
+            return
+        self._chunk(chunk)
+
+    def _chunk(self, chunk: Any) -> None:
+        self.activity += 1
+        if not isinstance(chunk, dict):
+            return
+        if "error" in chunk:
+            self._fail(chunk)
+        feedback = record(chunk.get("promptFeedback"))
+        if reason := string(feedback.get("blockReason")):
+            self._blocked = reason
+            self._answer.detail = string(feedback.get("blockReasonMessage")) or reason
+        for candidate in records(chunk.get("candidates")):
+            if candidate.get("index") in (None, 0):
+                self._candidate(candidate)
+        self._count(chunk.get("usageMetadata"))
+
+    def _fail(self, chunk: dict[str, Any]) -> None:
+        code, message, param = error(chunk, {})
+        status = record(chunk["error"]).get("code")
+        if not isinstance(status, int) or isinstance(status, bool):
+            status = None
+        raise ProviderError(classify(status=status, code=code, message=message, param=param))
+
+    # -- parts -------------------------------------------------------------------------------
+
+    def _candidate(self, candidate: dict[str, Any]) -> None:
+        for part in records(record(candidate.get("content")).get("parts")):
+            self._part(part)
+        if reason := string(candidate.get("finishReason")):
+            self._reason = reason
+        if said := string(candidate.get("finishMessage")):
+            self._answer.detail = said
+
+    def _part(self, part: dict[str, Any]) -> None:
+        signature = part.get("thoughtSignature")
+        if "functionCall" in part:
+            self._call(record(part["functionCall"]), signature)
+        elif isinstance(part.get("text"), str):
+            self._text(part["text"], bool(part.get("thought")), signature)
+        elif any(key not in ("thought", "thoughtSignature") for key in part):
+            self._answer.native(self._next(""), part)
+        elif signature:
+            self._text("", False, signature)
+
+    def _text(self, text: str, thought: bool, signature: Any) -> None:
+        if not text and not signature:
+            return
+        kind = "thinking" if thought else "text"
+        slot = self._slot if self._joins == kind and not signature else self._next(kind)
+        if thought:
+            self._answer.thinking(slot, text)
+        else:
+            self._answer.text(slot, text)
+        if signature:
+            self._joins = ""
+            self._answer.extra(slot, kind, thoughtSignature=signature)
+
+    def _call(self, call: dict[str, Any], signature: Any) -> None:
+        slot = self._next("")
+        id = string(call.get("id"))
+        extra = {"id": id} if id else {}
+        if signature:
+            extra["thoughtSignature"] = signature
+        name, args = string(call.get("name")), dumps(call.get("args") or {}).decode()
+        self._answer.call(slot, id=id or f"call_{uuid4().hex}", name=name, args=args)
+        if extra:
+            self._answer.extra(slot, "call", **extra)
+
+    def _next(self, joins: str) -> int:
+        self._slot += 1
+        self._joins = joins
+        return self._slot
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def _count(self, usage: Any) -> None:
+        for key, value in record(usage).items():
+            if value is not None:
+                self._usage[key] = value
+        usage = self._usage
+        thoughts = usage.get("thoughtsTokenCount")
+        self._answer.count(
+            input=total(usage.get("promptTokenCount"), usage.get("toolUsePromptTokenCount")),
+            output=total(usage.get("candidatesTokenCount"), thoughts),
+            cache_read=usage.get("cachedContentTokenCount"),
+            reasoning=thoughts,
+        )
+
+    def _end(self, *, complete: bool) -> None:
+        answer = self._answer
+        if not complete:
+            answer.stop = "died"
+            return
+        reason = self._reason or self._blocked
+        answer.stop = _STOPS.get(reason) or ("tool_use" if answer.begun_calls else "end")
+        if self._blocked and not self._reason:
+            answer.stop = "filtered"
+        if answer.stop == "filtered" and self._nothing():
+            raise ProviderError(Failure(Kind.CONTENT_POLICY, answer.detail or reason, code=reason))
+        if reason == "MISSING_THOUGHT_SIGNATURE":
+            raise ProviderError(Failure(Kind.REPLAY_REJECTED, answer.detail or reason, code=reason))
+        if reason in _MALFORMED and not answer.begun_calls:
+            # The call the model meant to write is lost: text before it is not a whole answer.
+            if self._nothing():
+                raise ProviderError(Failure(Kind.EMPTY, answer.detail or reason, code=reason))
+            answer.stop = "died"
+
+    def _nothing(self) -> bool:
+        message = self._answer.message(Target("", "", ""))
+        return not message.calls and not message.text.strip()

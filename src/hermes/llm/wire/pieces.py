@@ -1,0 +1,89 @@
+"""Conversions the codecs of several wire protocols share: arguments, media, counts, bodies."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+from hermes.core.errors import Failure, Kind, ProviderError
+from hermes.core.message import Media
+from hermes.core.provider import Effort
+from hermes.llm import jsonic
+
+BUDGETS: dict[Effort, int] = {
+    "minimal": 1024,
+    "low": 2048,
+    "medium": 8192,
+    "high": 16384,
+    "xhigh": 24576,
+}
+"""Thinking tokens that stand for an effort where the API wants a number."""
+
+
+def arguments(args: str) -> dict[str, Any]:
+    """A call's arguments for a wire that takes only objects."""
+    if not args.strip():
+        return {}
+    try:
+        value = jsonic.loads(args)
+    except ValueError:
+        value = args
+    # Not `{}`: the model must see what it wrote, next to the error it got for it.
+    return value if isinstance(value, dict) else {"_not_an_object": value}
+
+
+def inline(media: Media) -> tuple[str, str] | None:
+    """(mime, base64) of media whose bytes we have; None when it is only an address."""
+    if media.data:
+        return media.mime, b64encode(media.data).decode()
+    head, comma, data = media.url.partition(",")
+    if comma and head.startswith("data:") and head.endswith(";base64"):
+        return head[5:-7].partition(";")[0] or media.mime, data
+    return None
+
+
+def described(media: Media) -> str:
+    """Words in place of media the protocol has no form for."""
+    what = media.name or (media.url if not media.url.startswith("data:") else "") or "a file"
+    return f"[{what} ({media.mime}) cannot be shown to this model]"
+
+
+def total(*counts: Any) -> Any:
+    """Sum of those that are there, None when none is; one that cannot be is handed on, so that
+    whoever counts marks the usage as estimated."""
+    found = [c for c in counts if c is not None]
+    for count in found:
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            return count
+    return sum(found) if found else None
+
+
+def parsed(body: bytes) -> Any:
+    """A complete answer body as JSON. Raises what it means when it is none."""
+    try:
+        return jsonic.loads(body)
+    except ValueError:
+        start = body.lstrip()[:1]
+    if start in (b"{", b"["):
+        raise ProviderError(Failure(Kind.NETWORK, "the answer ended in the middle"))
+    words = " ".join(body[:300].decode("utf-8", "replace").split())
+    raise ProviderError(Failure(Kind.NOT_API, f"the answer is not JSON: {words}"))
+
+
+def record(value: Any) -> dict[str, Any]:
+    """The value when it is an object; providers send null, or worse, where one is documented."""
+    return value if isinstance(value, dict) else {}
+
+
+def records(value: Any) -> list[dict[str, Any]]:
+    return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
+
+
+def string(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def opened(fields: dict[str, Any], last: str) -> bytes:
+    """The fields as JSON, up to the inside of one more: the list the messages go into."""
+    head = jsonic.dumps(fields)[:-1]
+    return head + (b"," if fields else b"") + b'"' + last.encode() + b'":['
