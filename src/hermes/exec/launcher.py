@@ -1,0 +1,249 @@
+"""The program of the small process that starts the agent's commands and outlives it to end them.
+
+One launcher per agent forks one keeper per command. A keeper is the reaper of everything its
+command ever starts, so nothing escapes it by forking twice or by leaving the process group. It
+ends them all when the agent hangs up, and an agent that dies hangs up. The launcher's own
+environment is empty: a command that reads its parents' finds no secret.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import marshal
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NoReturn
+
+FRAME = struct.Struct("!cii")
+"""From keeper to agent: one of the kinds below and two numbers."""
+STARTED = b"S"
+"""(pid, 0)"""
+FAILED = b"F"
+"""(errno, 1 if the folder was at fault)"""
+ENDED = b"E"
+"""(exit status or minus the signal, number of processes left behind). After the last of those
+the keeper hangs up."""
+HEADER = struct.Struct("!I")
+"""From agent to keeper: the length of a marshalled (argv, cwd, env), all bytes, and then it."""
+
+GRACE = 1.5
+"""Seconds between TERM and KILL."""
+_GIVE_UP = 10.0
+"""Seconds after which processes that not even KILL ends (stuck in the kernel) are let go."""
+_LINUX = sys.platform == "linux"
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def main() -> NoReturn:
+    """Serve the socket on file descriptor 0: each byte carries the descriptors of one command."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    os.setsid()
+    requests = socket.socket(fileno=0)
+    wake = _wake_on_child()
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    keepers: set[int] = set()
+    while True:
+        ready, _, _ = select.select([0, wake], [], [])
+        if wake in ready:
+            _reap_keepers(wake, keepers)
+        if 0 in ready:
+            byte, fds, _, _ = socket.recv_fds(requests, 1, 3)
+            if not byte:
+                os._exit(0)
+            with contextlib.suppress(OSError):  # no process to be had: the agent sees a hang-up
+                keepers.add(_fork_keeper(fds))
+            for fd in fds:
+                os.close(fd)
+
+
+def _fork_keeper(fds: Sequence[int]) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        control, *output = fds
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        _keep(socket.socket(fileno=control), output)
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _reap_keepers(wake: int, keepers: set[int]) -> None:
+    os.read(wake, 512)
+    strays = False
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            pid, status = ended
+            strays |= status != 0 or pid not in keepers
+            keepers.discard(pid)
+    if strays:  # somebody killed a keeper, and its processes became ours
+        _signal(descendants(os.getpid(), skip=keepers), signal.SIGKILL)
+
+
+def _keep(control: socket.socket, output: Sequence[int]) -> None:
+    wake = _wake_on_child()
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    header = _receive(control, HEADER.size)
+    if not header:
+        return
+    request = marshal.loads(_receive(control, *HEADER.unpack(header)))
+    pid = _start(request, output, control)
+    for fd in output:
+        os.close(fd)
+    if pid:
+        _supervise(pid, control, wake)
+
+
+def _start(request: Any, output: Sequence[int], control: socket.socket) -> int:
+    """The command's process, or 0 after reporting why there is none."""
+    keeper = os.getpid()
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if not pid:
+        _become(request, output, keeper=keeper, report=theirs)
+    os.close(theirs)
+    failure = os.read(ours, FRAME.size)
+    os.close(ours)
+    _send(control, failure or FRAME.pack(STARTED, pid, 0))
+    return 0 if failure else pid
+
+
+def _become(request: Any, output: Sequence[int], *, keeper: int, report: int) -> NoReturn:
+    argv, cwd, env = request
+    in_folder = 1
+    try:
+        os.setsid()
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != keeper:
+            os._exit(1)
+        for number in ("SIGTERM", "SIGINT", "SIGHUP", "SIGPIPE", "SIGXFSZ"):
+            signal.signal(getattr(signal, number), signal.SIG_DFL)
+        for fd in output:
+            os.set_inheritable(fd, False)
+        os.dup2(output[0], 1)
+        os.dup2(output[-1], 2)
+        os.chdir(cwd)
+        in_folder = 0
+        os.execve(argv[0], argv, env)
+    except OSError as error:
+        os.write(report, FRAME.pack(FAILED, error.errno or 0, in_folder))
+    finally:
+        os._exit(127)
+
+
+def _supervise(main: int, control: socket.socket, wake: int) -> None:
+    """Report the command's end; when the agent hangs up, end everything. Until nothing is left."""
+    kill_at = give_up_at = 0.0
+    while True:
+        status, alone = _reap(main)
+        if status is not None:
+            left = 0 if alone else len(descendants(os.getpid()))
+            _send(control, FRAME.pack(ENDED, status, left))
+        now = time.monotonic()
+        if alone or (give_up_at and now > give_up_at):
+            return
+        if kill_at and now >= kill_at:
+            _signal(descendants(os.getpid()), signal.SIGKILL, group=main)
+            kill_at = now + 0.05
+        watched = [wake] if kill_at else [wake, control.fileno()]
+        ready, _, _ = select.select(watched, [], [], max(0.0, kill_at - now) if kill_at else None)
+        if wake in ready:
+            os.read(wake, 512)
+        if control.fileno() in ready and not _receive(control, 1):
+            _signal(descendants(os.getpid()), signal.SIGTERM, group=main)
+            kill_at = time.monotonic() + GRACE
+            give_up_at = kill_at + _GIVE_UP
+
+
+def _reap(main: int) -> tuple[int | None, bool]:
+    """(exit status of the command if it has just ended, whether no child is left)."""
+    status = None
+    try:
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == main:
+                status = os.waitstatus_to_exitcode(ended[1])
+    except ChildProcessError:
+        return status, True
+    return status, False
+
+
+def descendants(root: int, *, skip: Collection[int] = ()) -> list[int]:
+    """All living processes below `root`, without the subtrees in `skip`."""
+    below: dict[int, list[int]] = {}
+    for pid, parent in _living():
+        below.setdefault(parent, []).append(pid)
+    found: list[int] = []
+    queue = [root]
+    while queue:
+        for pid in below.get(queue.pop(), ()):
+            if pid not in skip:
+                found.append(pid)
+                queue.append(pid)
+    return found
+
+
+def _living() -> Iterator[tuple[int, int]]:
+    """(process, parent) of all; where there is no /proc, none."""
+    if not _LINUX:
+        return
+    with os.scandir("/proc") as entries:
+        for name in [entry.name for entry in entries if entry.name.isdigit()]:
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123 - pathlib takes 3 ms
+                    stat = file.read()
+            except OSError:
+                continue
+            state, parent, _ = stat[stat.rindex(b")") + 2 :].split(b" ", 2)
+            if state != b"Z":
+                yield int(name), int(parent)
+
+
+def _signal(pids: Sequence[int], number: int, *, group: int = 0) -> None:
+    if group and not _LINUX:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def _wake_on_child() -> int:
+    """A descriptor that becomes readable when a child ends."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    return reader
+
+
+def _prctl(option: int, value: int) -> None:
+    if _LINUX:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def _receive(control: socket.socket, size: int) -> bytes:
+    """Exactly `size` bytes, or fewer when the agent has hung up."""
+    parts: list[bytes] = []
+    with contextlib.suppress(ConnectionError):
+        while size and (part := control.recv(size)):
+            parts.append(part)
+            size -= len(part)
+    return b"".join(parts)
+
+
+def _send(control: socket.socket, frame: bytes) -> None:
+    with contextlib.suppress(ConnectionError):
+        control.sendall(frame)

@@ -1,0 +1,42 @@
+"""Program output as plain text: no escape sequences, no hidden or controlling characters."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+_ESCAPE = r"""
+    \x1b\[ [0-?]* [ -/]* [@-~]                       # CSI: colours, cursor
+  | (?: \x1b\] | \x9d ) [^\x07\x1b\x9c]*+ (?: \x07 | \x1b\\ | \x9c )   # OSC: titles, clipboard
+  | \x1b[PX^_] [^\x1b\x9c]*+ (?: \x1b\\ | \x9c )      # DCS, SOS, PM, APC
+  | \x9b [0-?]* [ -/]* [@-~]
+  | \x1b [ -/]* [0-~]
+"""
+_HIDDEN = (
+    "\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
+    "\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f"
+)
+"""Controls, direction overrides, invisible characters and tags. The joiners of emoji stay."""
+
+
+def plain(text: str) -> str:
+    """What a person would have seen: progress lines end as their last state."""
+    if not _compiled("suspect").search(text):
+        return text
+    text = _compiled("escape").sub("", text.replace("\r\n", "\n"))
+    if "\r" in text:
+        text = _compiled("overwritten").sub("", text).replace("\r", "")
+    text = _compiled("nul").sub("\ufffd", text)
+    return _compiled("hidden").sub("", text)
+
+
+@cache
+def _compiled(name: str) -> re.Pattern[str]:
+    patterns = {
+        "suspect": f"[{_HIDDEN}\x00\r]",
+        "escape": _ESCAPE,
+        "overwritten": r"[^\n\r]*+\r(?=[^\n\r])",
+        "nul": "\x00+",
+        "hidden": f"[{_HIDDEN}]+",
+    }
+    return re.compile(patterns[name], re.VERBOSE if name == "escape" else 0)
