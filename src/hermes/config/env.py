@@ -101,3 +101,9 @@ def _in_network(host: str, network: str) -> bool:
         return ip_address(host) in ip_network(network, strict=False)
     except ValueError:
         return False
+
+
+def platform_name() -> str:
+    """The operating system, as people call it."""
+    name = os.uname().sysname
+    return {"Darwin": "macOS"}.get(name, name)

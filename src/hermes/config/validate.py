@@ -162,7 +162,7 @@ def _problems(
             if key in types:
                 yield from _problems(types[key], item, here, root)
             else:
-                yield here, _unknown(here, list(types))
+                yield here, unknown_key(here, list(types))
     elif get_origin(kind) is dict and isinstance(value, dict) and _is_struct(get_args(kind)[1]):
         for key, item in value.items():
             yield from _problems(get_args(kind)[1], item, (*path, key), root)
@@ -173,7 +173,7 @@ def _problems(
             yield path, _wrong(path, kind, value)
 
 
-def _unknown(path: Path, siblings: list[str]) -> str:
+def unknown_key(path: Path, siblings: list[str]) -> str:
     from difflib import get_close_matches
 
     name = dotted(path)

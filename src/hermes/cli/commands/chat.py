@@ -1,0 +1,82 @@
+"""`hermes chat`: one prompt, one answer, in three output forms."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from hermes.cli.arguments import Parser, positive, profile_option
+from hermes.cli.main import EXIT_USAGE, fail
+
+_API_MODES = ("chat", "responses", "anthropic", "bedrock", "gemini")
+_EPILOG = """\
+Text piped in is added to the prompt; without -q it is the prompt, -q - waits for it.
+text puts the answer on stdout and everything else on stderr; json prints one object,
+stream-json one event per line with the result last.
+
+exit status: 0 completed, 1 failed, 2 usage or configuration, 3 partial (truncated,
+out of steps, stopped by a guard), 129, 130, 143 interrupted by SIGHUP, SIGINT, SIGTERM,
+141 the reader of the output went away
+
+examples:
+  hermes chat -q "why is the build red?"
+  git diff | hermes chat -q "review this"
+  hermes chat -q "go on" --continue
+  hermes chat -q "what is this?" --image photo.png
+  hermes chat -q hi --base-url http://127.0.0.1:8000/v1 --model my-model
+  hermes chat -q hi --output json | jq .usage
+"""
+
+
+def run(argv: list[str], profile: str) -> int:
+    args = _arguments(argv, profile)
+    from hermes.cli.process import Signals
+
+    signals = Signals()
+    signals.early()
+    from hermes.cli import oneshot
+    from hermes.core.errors import ConfigError
+
+    try:
+        return oneshot.run(args, signals)
+    except ConfigError as error:
+        if args.output != "text":
+            oneshot.print_config_error(str(error), args.output)
+        fail(str(error))
+        return EXIT_USAGE
+
+
+def _arguments(argv: list[str], profile: str) -> Namespace:
+    parser = Parser("hermes chat", "Answer one prompt and exit.", _EPILOG)
+    add = parser.add_argument
+    add("-q", "--query", metavar="TEXT", help="the prompt; - reads it from standard input")
+    add("-m", "--model", metavar="M", default="", help="model, or provider:model")
+    add("--provider", metavar="P", default="", help="a provider name, or custom")
+    add("--base-url", metavar="U", default="", help="address of a custom endpoint")
+    add("--api-key-env", metavar="VAR", default="", help="name of the variable with the key")
+    add("--api-mode", choices=_API_MODES, default="", help="protocol; derived when absent")
+    add("--toolsets", metavar="A,B|none", help="tools to offer; none: no tools at all")
+    add("--max-turns", metavar="N", type=positive, help="model calls in this turn")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--resume", metavar="ID", help="go on with this session (a prefix will do)")
+    which.add_argument(
+        "-c",
+        "--continue",
+        dest="latest",
+        action="store_true",
+        help="go on with the latest session of this folder",
+    )
+    add("--image", metavar="FILE", action="append", default=[], help="attach an image; repeatable")
+    add("--yolo", action="store_true", help="run tools without asking")
+    add(
+        "--output",
+        choices=("text", "json", "stream-json"),
+        default="text",
+        help="form of the output (default: text)",
+    )
+    profile_option(parser, profile)
+    args, unknown = parser.parse_known_args(argv)
+    if unknown and args.query is None and not unknown[0].startswith("-"):
+        parser.error('give the prompt with -q "..."')
+    if unknown:
+        parser.complain(unknown)
+    return args

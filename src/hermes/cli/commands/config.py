@@ -1,0 +1,149 @@
+"""`hermes config`: show, get, set, check, path."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+from hermes.cli.arguments import Parser, profile_option
+from hermes.cli.main import EXIT_USAGE, fail
+from hermes.config import paths
+from hermes.config.env import argument_text, environment, inside_agent
+from hermes.core.errors import ConfigError
+
+_EPILOG = """\
+commands:
+  show             the configuration in effect, defaults included (--json)
+  get KEY          one value
+  set KEY VALUE    change one value; comments and everything else in the file stay
+  check            what is wrong or outdated in config.yaml, line by line
+  path             where config.yaml is
+
+examples:
+  hermes config set model.default anthropic/claude-sonnet-4.5
+  hermes config set fallback_providers openrouter:qwen/qwen3-coder,lab:llama-3.3-70b
+  hermes config get agent.max_turns
+  hermes config set model.max_tokens null        # back to the default
+"""
+
+
+def run(argv: list[str], profile: str) -> int:
+    parser = Parser("hermes config", "Show and change the configuration.", _EPILOG)
+    parser.add_argument("action", choices=sorted(_ACTIONS), help="see below")
+    parser.add_argument("key", nargs="?", metavar="KEY", help="dotted, like agent.max_turns")
+    parser.add_argument("value", nargs="?", metavar="VALUE")
+    parser.add_argument("--json", action="store_true", help="as JSON (show, get)")
+    profile_option(parser, profile)
+    args, unknown = parser.parse_known_args(argv)
+    if args.action == "set" and args.value is None and len(unknown) == 1:
+        args.value = unknown.pop()  # a value that begins with a dash
+    if unknown:
+        parser.complain(unknown)
+    wanted = {"get": 1, "set": 2}.get(args.action, 0)
+    given = (args.key is not None) + (args.value is not None)
+    if given != wanted:
+        shape = ("takes no key", "needs a KEY", "needs a KEY and a VALUE")[wanted]
+        parser.error(f"{args.action} {shape}")
+    return _ACTIONS[args.action](args)
+
+
+def _show(args: Namespace) -> int:
+    from hermes.config.load import load
+
+    data = _masked(_effective(load(args.profile).config))
+    if args.json:
+        from hermes.cli.display import dump
+
+        print(dump(data))
+    else:
+        import yaml
+
+        print(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), end="")
+    return 0
+
+
+def _get(args: Namespace) -> int:
+    from hermes.cli.display import dump
+    from hermes.config import keys
+    from hermes.config.load import load
+
+    data = _masked(_effective(load(args.profile).config))
+    path = keys.find(argument_text(args.key), data)
+    try:
+        value = keys.value_at(data, path)
+    except KeyError:
+        raise ConfigError(f"{args.key} is not set.") from None
+    if isinstance(value, str) and not args.json:
+        print(value)
+    else:
+        print(dump(value))
+    return 0
+
+
+def _set(args: Namespace) -> int:
+    from hermes.config.edit import render
+    from hermes.config.write import set_value
+
+    if inside_agent():
+        raise ConfigError("A tool of an agent may not change the configuration; do it yourself.")
+    home = paths.find_home(environment(), args.profile)
+    for warning in paths.make_home(home):
+        fail(warning)
+    change = set_value(home, argument_text(args.key), argument_text(args.value))
+    print(f"{change.key} = {render(_masked({change.key: change.new})[change.key])}")
+    return 0
+
+
+def _check(args: Namespace) -> int:
+    from hermes.config.load import load, read_source
+    from hermes.config.parse import parse
+    from hermes.config.schema import key_variables
+    from hermes.config.validate import check
+
+    home = paths.find_home(environment(), args.profile)
+    source = read_source(home)
+    if source is None:
+        print(f"{paths.config_file(home)} does not exist; the defaults apply.")
+        return 0
+    checked = check(parse(source))
+    for problem in checked.problems:
+        print(f"error: config.yaml {problem}")
+    for note in checked.notes:
+        print(f"old: config.yaml {note}")
+    if checked.config is None:
+        fail(f"{paths.config_file(home)} has {len(checked.problems)} error(s)")
+        return EXIT_USAGE
+    secrets = load(args.profile).secrets
+    for name in sorted(key_variables(checked.config)):
+        if secrets.get(name) is None:
+            print(f"note: {name} is named as a key, but set neither in the environment nor in .env")
+    print(f"{paths.config_file(home)} is valid.")
+    return 0
+
+
+def _path(args: Namespace) -> int:
+    print(paths.config_file(paths.find_home(environment(), args.profile)))
+    return 0
+
+
+_ACTIONS = {"show": _show, "get": _get, "set": _set, "check": _check, "path": _path}
+
+
+def _effective(config: Any) -> Any:
+    import msgspec
+
+    return msgspec.to_builtins(config)
+
+
+def _masked(value: Any) -> Any:
+    """Secrets that stand in the file against advice are not repeated."""
+    from hermes.config.secrets import secret_name
+
+    if isinstance(value, dict):
+        return {
+            key: "[redacted]"
+            if isinstance(item, str) and item and secret_name(key) and not key.endswith("_env")
+            else _masked(item)
+            for key, item in value.items()
+        }
+    return [_masked(item) for item in value] if isinstance(value, (list, tuple)) else value

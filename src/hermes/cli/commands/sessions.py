@@ -1,0 +1,278 @@
+"""`hermes sessions`: list, show, search, export, delete."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from argparse import Namespace
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hermes.cli.arguments import Parser, positive, profile_option
+from hermes.cli.display import dump, one_line, printable
+from hermes.cli.lookup import find_session
+from hermes.cli.main import EXIT_USAGE, fail
+from hermes.cli.output import ask
+from hermes.cli.transcript import markdown
+from hermes.config import paths
+from hermes.config.env import argument_text
+from hermes.config.load import load
+from hermes.core.errors import ConfigError
+from hermes.core.redact import Redactor
+from hermes.core.store import SessionMeta, Store
+
+_EPILOG = """\
+commands:
+  list                    the latest sessions: id, age, state, messages, folder, first words
+  show ID                 the conversation, readable
+  search WORDS            messages that hold all the words or "a phrase"
+  export ID [-o FILE]     JSON lines, or --format markdown; to stdout or a new private file
+  delete ID...            for good; asks first, or give --yes
+
+An ID may be shortened as long as it fits one session only. A state of interrupted means that
+the last turn did not end; hermes chat --resume ID goes on with it.
+
+examples:
+  hermes sessions list --json | jq '.[0].id'
+  hermes sessions search "disk full"
+  hermes sessions export 20260101 --format markdown -o talk.md
+"""
+
+
+def run(argv: list[str], profile: str) -> int:
+    parser = Parser("hermes sessions", "Look at stored sessions.", _EPILOG)
+    parser.add_argument("action", choices=sorted(_ACTIONS), help="see below")
+    parser.add_argument("words", nargs="*", metavar="ID|WORDS")
+    parser.add_argument("--json", action="store_true", help="as JSON (list, show, search)")
+    parser.add_argument("-n", "--limit", type=positive, default=20, help="at most so many")
+    parser.add_argument("--here", action="store_true", help="list: only those of this folder")
+    parser.add_argument("--format", choices=("jsonl", "markdown"), default="jsonl", help="export")
+    parser.add_argument("-o", "--out", metavar="FILE", help="export: write here, not to stdout")
+    parser.add_argument("--yes", action="store_true", help="delete without asking")
+    profile_option(parser, profile)
+    args, unknown = parser.parse_known_args(argv)
+    if unknown:
+        parser.complain(unknown)
+    args.words = [argument_text(word) for word in args.words]
+    if args.action in ("show", "export") and len(args.words) != 1:
+        parser.error(f"{args.action} needs the ID of one session")
+    if args.action in ("search", "delete") and not args.words:
+        parser.error(f"{args.action} needs {'WORDS' if args.action == 'search' else 'an ID'}")
+    if args.action == "list" and args.words:
+        parser.error("list takes no ID; show does")
+    return asyncio.run(_ACTIONS[args.action](args))
+
+
+@asynccontextmanager
+async def _store(args: Namespace) -> AsyncIterator[tuple[Store, Redactor]]:
+    from hermes.store.sqlite import SqliteStore
+
+    setup = load(args.profile)
+    for warning in setup.warnings:
+        fail(warning)
+    store: Store = SqliteStore(paths.database(setup.home))
+    try:
+        for sentence in await store.ready():
+            fail(sentence)
+        yield store, Redactor(setup.secrets.known())
+    finally:
+        await store.close()
+
+
+async def _list(args: Namespace) -> int:
+    folder = str(Path.cwd()) if args.here else None
+    async with _store(args) as (store, _):
+        found = await store.sessions(limit=args.limit, cwd=folder)
+    if args.json:
+        print(dump([_public(meta) for meta in found]))
+        return 0
+    if not found:
+        print("No sessions yet.", file=sys.stderr)
+        return 0
+    now = time.time()
+    rows = [
+        (
+            meta.id,
+            age(now - meta.updated),
+            meta.state,
+            str(meta.messages),
+            short_path(meta.cwd),
+            one_line(meta.title, 60),
+        )
+        for meta in found
+    ]
+    _table(("ID", "AGE", "STATE", "MESSAGES", "FOLDER", "TITLE"), rows)
+    return 0
+
+
+def _public(meta: SessionMeta) -> dict[str, Any]:
+    data: dict[str, Any] = msgspec.to_builtins(meta)
+    data.pop("system")
+    return data
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    limit = None
+    if sys.stdout.isatty():
+        limit = os.get_terminal_size(sys.stdout.fileno()).columns or None
+    for row in (head, *rows):
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print(line.rstrip()[:limit])
+
+
+def age(seconds: float) -> str:
+    """How long ago, in its largest unit."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{max(0, int(seconds))}s"
+
+
+def short_path(path: str) -> str:
+    home = str(Path.home())
+    return "~" + path[len(home) :] if path == home or path.startswith(home + "/") else path
+
+
+async def _show(args: Namespace) -> int:
+    async with _store(args) as (store, redactor):
+        meta = await find_session(store, args.words[0])
+        if args.json:
+            messages = [
+                _clean(redactor, {"seq": item.seq, **msgspec.to_builtins(item.message)})
+                async for item in store.export(meta.id)
+            ]
+            print(dump({**_public(meta), "system": meta.system, "messages": messages}))
+            return 0
+        print(markdown_head(meta))
+        async for item in store.export(meta.id):
+            text = redactor.clean(markdown(item))
+            print(printable(text) if sys.stdout.isatty() else text)
+    return 0
+
+
+def markdown_head(meta: SessionMeta) -> str:
+    began = time.strftime("%Y-%m-%d %H:%M", time.localtime(meta.created))
+    title = one_line(meta.title) or meta.id
+    return f"# {title}\n\nsession {meta.id}, {began}, {meta.model or 'no model'}, {meta.cwd}\n"
+
+
+async def _search(args: Namespace) -> int:
+    async with _store(args) as (store, redactor):
+        hits = await store.search(" ".join(args.words), limit=args.limit)
+    if args.json:
+        lines = [
+            _clean(
+                redactor,
+                {
+                    "session_id": hit.session.id,
+                    "seq": hit.seq,
+                    "role": hit.role,
+                    "snippet": hit.snippet,
+                    "title": hit.session.title,
+                    "cwd": hit.session.cwd,
+                    "updated": hit.session.updated,
+                },
+            )
+            for hit in hits
+        ]
+        print(dump(lines))
+        return 0
+    if not hits:
+        print("Nothing found.", file=sys.stderr)
+    now = time.time()
+    for hit in hits:
+        snippet = redactor.clean(one_line(hit.snippet, 200))
+        when = age(now - hit.session.updated)
+        print(f"{hit.session.id}  {when}  {hit.role}: {snippet}")
+    return 0
+
+
+async def _export(args: Namespace) -> int:
+    async with _store(args) as (store, redactor):
+        meta = await find_session(store, args.words[0])
+        lines = _lines(store, meta, redactor, args.format)
+        if args.out is None or args.out == "-":
+            async for line in lines:
+                print(line)
+            return 0
+        count = await _to_file(Path(args.out), lines)
+    print(f"{args.out}: {count} lines", file=sys.stderr)
+    return 0
+
+
+async def _lines(
+    store: Store, meta: SessionMeta, redactor: Redactor, form: str
+) -> AsyncIterator[str]:
+    if form == "markdown":
+        yield redactor.clean(markdown_head(meta))
+        async for item in store.export(meta.id):
+            yield redactor.clean(markdown(item))
+        return
+    yield dump(_clean(redactor, {"type": "session", **msgspec.to_builtins(meta)}))
+    async for item in store.export(meta.id):
+        head = {"type": "message", "seq": item.seq, "created": item.created}
+        yield dump(_clean(redactor, {**head, **msgspec.to_builtins(item.message)}))
+
+
+def _clean(redactor: Redactor, value: Any) -> Any:
+    """Secrets a tool brought to light do not leave with an export."""
+    match value:
+        case str():
+            return redactor.clean(value)
+        case dict():
+            return {key: _clean(redactor, item) for key, item in value.items()}
+        case list() | tuple():
+            return [_clean(redactor, item) for item in value]
+        case _:
+            return value
+
+
+async def _to_file(file: Path, lines: AsyncIterator[str]) -> int:
+    """A new file that only its owner can read."""
+    count = 0
+    try:
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            async for line in lines:
+                view = memoryview(f"{line}\n".encode("utf-8", "replace"))
+                while view:
+                    view = view[os.write(handle, view) :]
+                count += 1
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written: {error.strerror}.") from None
+    return count
+
+
+async def _delete(args: Namespace) -> int:
+    async with _store(args) as (store, _):
+        found = [await find_session(store, prefix) for prefix in args.words]
+        if not args.yes:
+            if not sys.stdin.isatty():
+                fail("sessions delete needs --yes when nobody is there to ask")
+                return EXIT_USAGE
+            names = ", ".join(f"{meta.id} ({meta.messages} messages)" for meta in found)
+            if not ask(f"Delete {names} for good?"):
+                print("Nothing was deleted.", file=sys.stderr)
+                return 0
+        for meta in found:
+            await store.delete(meta.id)
+            print(f"deleted {meta.id}")
+    return 0
+
+
+_ACTIONS = {
+    "list": _list,
+    "show": _show,
+    "search": _search,
+    "export": _export,
+    "delete": _delete,
+}

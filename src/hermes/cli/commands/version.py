@@ -1,0 +1,15 @@
+"""`hermes version`."""
+
+from __future__ import annotations
+
+from hermes.cli.arguments import Parser
+from hermes.version import VERSION
+
+
+def run(argv: list[str], profile: str) -> int:
+    parser = Parser("hermes version", "Print the version and exit.")
+    _, unknown = parser.parse_known_args(argv)
+    if unknown:
+        parser.complain(unknown)
+    print(f"hermes {VERSION}")
+    return 0

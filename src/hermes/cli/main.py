@@ -1,0 +1,188 @@
+"""The `hermes` program: finds the command, runs it, and turns every failure into a sentence."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from hermes.version import VERSION
+
+COMMANDS = {
+    "chat": "answer one prompt and exit",
+    "sessions": "list, show, search, export or delete stored sessions",
+    "config": "show, get, set or check the configuration",
+    "version": "print the version",
+}
+"""Name -> one line of help; each is a module of hermes.cli.commands, imported when it is run."""
+
+NOT_YET = (
+    "The interactive terminal and the embedded model are not built yet: "
+    'connect a model and use hermes chat -q "..."'
+)
+_HELP = """\
+usage: hermes [-p NAME] COMMAND ...
+
+An AI agent you run yourself, with any model.
+
+commands:
+{commands}
+
+options:
+  -p, --profile NAME  use another profile: a home of its own below HERMES_HOME
+  -h, --help          this help; hermes COMMAND --help explains a command
+  --version           print the version
+
+examples:
+  hermes chat -q "why is the build red?"
+  git diff | hermes chat -q "review this"
+  hermes chat -q "go on" --continue
+  hermes sessions list
+
+State lives under HERMES_HOME (default ~/.hermes). Keys come from the environment
+(OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY, ...) or from .env there.
+"""
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_SIGINT = 130
+EXIT_SIGPIPE = 141
+
+
+def main(argv: list[str] | None = None) -> int:
+    _own_standard_files()
+    sys.excepthook = _unexpected
+    try:
+        code = _exit_code(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return EXIT_SIGINT
+    except BrokenPipeError:
+        _detach_stdout()
+        return EXIT_SIGPIPE
+    except _failures() as error:
+        fail(str(error))
+        return EXIT_USAGE if type(error).__name__ == "ConfigError" else EXIT_FAILED
+    except OSError as error:
+        # Only writing the output is left: commands report their own files themselves.
+        _detach_stdout()
+        fail(f"cannot write the output: {error.strerror}")
+        return EXIT_FAILED
+
+
+def fail(sentence: str) -> None:
+    """One sentence on stderr; a closed stderr is no reason to fail differently."""
+    try:
+        print(f"hermes: {sentence}", file=sys.stderr, flush=True)
+    except OSError:
+        return
+
+
+def _exit_code(argv: list[str]) -> int:
+    try:
+        return _run(argv)
+    except SystemExit as stop:  # argparse, after --help or an error
+        return stop.code if isinstance(stop.code, int) else 0
+
+
+def _run(argv: list[str]) -> int:
+    profile = ""
+    rest = list(argv)
+    while rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        name, equals, value = option.partition("=")
+        if option in ("-h", "--help"):
+            return _print_help()
+        if option in ("-V", "--version"):
+            print(f"hermes {VERSION}")
+            return 0
+        if name in ("-p", "--profile") and (equals or rest):
+            profile = value if equals else rest.pop(0)
+        elif name in ("-p", "--profile"):
+            fail(f"{name} needs the name of a profile")
+            return EXIT_USAGE
+        else:
+            fail(f"unknown option {option}; see hermes --help")
+            return EXIT_USAGE
+    if not rest:
+        _print_help()
+        print(f"\n{NOT_YET}")
+        return 0
+    return _command(rest[0], rest[1:], profile)
+
+
+def _command(name: str, rest: list[str], profile: str) -> int:
+    if name == "version" and not rest:
+        print(f"hermes {VERSION}")
+        return 0
+    if name == "help":
+        return _command(rest[0], ["--help"], profile) if rest else _print_help()
+    if name not in COMMANDS:
+        fail(f"unknown command {name}; {_near(name)}")
+        return EXIT_USAGE
+    from importlib import import_module
+
+    module = import_module(f"hermes.cli.commands.{name}")
+    code: int = module.run(rest, profile)
+    return code
+
+
+def _near(name: str) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name.lower(), COMMANDS, 1, 0.5)
+    return f"did you mean {close[0]}?" if close else "see hermes --help"
+
+
+def _print_help() -> int:
+    lines = [f"  {name:<12}{line}" for name, line in COMMANDS.items()]
+    print(_HELP.format(commands="\n".join(lines)), end="")
+    return 0
+
+
+def _failures() -> type[Exception]:
+    """Evaluated only when something was raised: the errors' module is not needed before."""
+    from hermes.core.errors import HermesError
+
+    return HermesError
+
+
+def _own_standard_files() -> None:
+    """Standard files that are open, and speak UTF-8 whatever the locale says.
+
+    A closed one is opened on /dev/null first: else the next file opened, say the database, would
+    get its number, and a stray write would go there.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(encoding="utf-8", errors="replace")
+
+
+def _detach_stdout() -> None:
+    """Nobody reads it any more: the interpreter must not try to flush it at its end."""
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.close(quiet)
+
+
+def _unexpected(kind: type[BaseException], error: BaseException, trace: object) -> None:
+    """A bug: the traceback goes to the log, a sentence to the user."""
+    import logging
+
+    detail = (kind, error, error.__traceback__)
+    logging.getLogger("hermes").critical("unexpected error", exc_info=detail)
+    where = ""
+    for handler in logging.getLogger().handlers:
+        where = getattr(handler, "where", where)
+    told = f"the details are in {where}" if where else f"{kind.__name__}: {error}"
+    fail(f"internal error ({kind.__name__}); this is a bug, nothing stored was lost; {told}")

@@ -1,0 +1,196 @@
+"""One turn from the command line: set up, run, show, and say by the exit status how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Awaitable
+from pathlib import Path
+
+from hermes.app.runtime import Options, Runtime
+from hermes.app.session import Session
+from hermes.cli import logs
+from hermes.cli.approve import Asker
+from hermes.cli.display import dump
+from hermes.cli.lookup import find_session
+from hermes.cli.main import EXIT_FAILED, EXIT_SIGPIPE, EXIT_USAGE, fail
+from hermes.cli.output import Output, ReaderGone
+from hermes.cli.process import Signals, exit_code, harden
+from hermes.cli.prompt import read_prompt
+from hermes.cli.render import RENDERERS, result_object
+from hermes.cli.status import Status
+from hermes.config import env, paths
+from hermes.config.load import Setup, load
+from hermes.core.errors import ConfigError
+from hermes.core.events import Approval, TurnEnd, TurnResult
+from hermes.core.message import Message
+from hermes.core.redact import Redactor
+from hermes.core.store import SessionMeta, Store
+from hermes.llm.catalog import Choice
+
+EXIT_PARTIAL = 3
+INTERRUPTED = TurnResult(interrupted=True, error="Interrupted.", error_code="interrupted")
+
+
+def run(args: Namespace, signals: Signals) -> int:
+    setup = load(args.profile)
+    logs.install(paths.log_file(setup.home), Redactor(setup.secrets.known()).clean)
+    for warning in setup.warnings:
+        fail(warning)
+    folder = working_folder(setup)
+    options = make_options(args)
+    query = None if args.query is None else env.argument_text(args.query)
+    message, remark = read_prompt(query, args.image)
+    if remark:
+        fail(remark)
+    harden()
+    return asyncio.run(OneShot(setup, args, signals).run(message, folder, options))
+
+
+def print_config_error(sentence: str, form: str) -> None:
+    """For programs that read the output: the same object a failed turn would give."""
+    result = TurnResult(failed=True, error=sentence, error_code="config")
+    line = result_object("", result, None)
+    print(dump({"type": "result", **line} if form == "stream-json" else line))
+
+
+def working_folder(setup: Setup) -> Path:
+    """Where tools work and what `--continue` looks for."""
+    try:
+        folder = Path.cwd() / Path(setup.config.terminal.cwd).expanduser()
+        folder = folder.resolve(strict=True)
+    except (OSError, RuntimeError):
+        where = setup.config.terminal.cwd
+        raise ConfigError(f"The working folder ({where}, see terminal.cwd) is gone.") from None
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} (terminal.cwd) is not a folder.")
+    return folder
+
+
+def make_options(args: Namespace) -> Options:
+    choice = Choice(
+        model=args.model,
+        provider=args.provider,
+        base_url=args.base_url,
+        api_key_env=args.api_key_env,
+        api_mode=args.api_mode,
+    )
+    toolsets = None
+    if args.toolsets is not None:
+        names = [name.strip() for name in args.toolsets.split(",") if name.strip()]
+        toolsets = () if names == ["none"] else tuple(names)
+    return Options(choice=choice, toolsets=toolsets, max_turns=args.max_turns, yolo=args.yolo)
+
+
+class OneShot:
+    """The one turn of this process."""
+
+    def __init__(self, setup: Setup, args: Namespace, signals: Signals) -> None:
+        self._setup = setup
+        self._args = args
+        self._signals = signals
+        self._out = Output(1)
+        errors = Output(2)
+        colour = env.colours(errors.tty)
+        self._status = Status(errors, colour=colour, animate=colour)
+        self._renderer = RENDERERS[args.output](self._out, self._status)
+        self._asker = Asker(self._status)
+        self._session: Session | None = None
+        self._ended = False
+        self._code: int | None = None
+        """Set when writing the output failed."""
+
+    async def run(self, message: Message, folder: Path, options: Options) -> int:
+        task = asyncio.current_task()
+        assert task is not None
+        self._signals.attach(task.cancel)
+        try:
+            async with Runtime.open(self._setup) as runtime:
+                session = await self._open(runtime, folder, options)
+                result = await self._turn(runtime, session, message)
+                await self._show(session, result)
+        except asyncio.CancelledError:
+            if not self._signals.received or self._session is not None:
+                raise
+            await self._renderer.end("", INTERRUPTED, None)
+            result = INTERRUPTED
+        return self._status_of(result)
+
+    async def _open(self, runtime: Runtime, folder: Path, options: Options) -> Session:
+        resume = await self._chosen(runtime.store, folder)
+        session = await runtime.session(
+            resume=resume.id if resume else "", cwd=folder, options=options
+        )
+        if resume is not None and resume.state == "interrupted":
+            self._status.line("! the previous turn was interrupted; going on from what was stored")
+        return session
+
+    async def _chosen(self, store: Store, folder: Path) -> SessionMeta | None:
+        if self._args.resume is not None:
+            return await find_session(store, self._args.resume)
+        if not self._args.latest:
+            return None
+        found = await store.latest(cwd=str(folder), source="cli")
+        if found is None:
+            raise ConfigError(f"There is no session of {folder} to continue; leave out --continue.")
+        return found
+
+    async def _turn(self, runtime: Runtime, session: Session, message: Message) -> TurnResult:
+        self._session = session
+        self._signals.redirect(self._stop)
+        session.approver = self._asker.possible
+        events = session.events()
+        session.submit(message)
+        for sentence in await runtime.store.ready():
+            self._status.line(f"! {sentence}")
+        async for event in events:
+            if isinstance(event, TurnEnd):
+                self._ended = True
+                return event.result
+            if isinstance(event, Approval):
+                self._asker.ask(event, session.answer)
+            elif self._code is None:
+                await self._guarded(session, self._renderer.event(event))
+        raise AssertionError("a turn ends with TurnEnd")
+
+    async def _show(self, session: Session, result: TurnResult) -> None:
+        self._asker.close()
+        if self._code is None:
+            target = session.agent.providers[0].target
+            await self._guarded(session, self._renderer.end(session.id, result, target))
+
+    async def _guarded(self, session: Session, writing: Awaitable[None]) -> None:
+        """Nobody reads the answer any more: stop making it."""
+        try:
+            await writing
+        except ReaderGone:
+            self._code = EXIT_SIGPIPE
+            session.interrupt()
+        except OSError as error:
+            self._code = EXIT_FAILED
+            self._status.line(f"hermes: cannot write the output: {error.strerror}")
+            session.interrupt()
+
+    def _stop(self) -> None:
+        assert self._session is not None
+        self._asker.close()
+        if self._args.output == "text":
+            self._out.abandon()
+        if self._session.busy:
+            self._session.interrupt()
+        elif not self._ended:  # submitted, but not begun
+            asyncio.get_running_loop().call_later(0.005, self._stop)
+
+    def _status_of(self, result: TurnResult) -> int:
+        if self._code is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return self._code
+        if result.completed:
+            return 0
+        if result.interrupted:
+            return exit_code(self._signals.received or 2)
+        if result.error_code == "config":
+            return EXIT_USAGE
+        return EXIT_PARTIAL if result.partial else EXIT_FAILED

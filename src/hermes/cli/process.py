@@ -1,0 +1,87 @@
+"""The process itself: its signals, its last moments, and the secrets in its memory."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def exit_code(number: int) -> int:
+    """130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP."""
+    return 128 + number
+
+
+class Signals:
+    """The first signal asks the turn to stop, the second one ends the process at once."""
+
+    def __init__(self) -> None:
+        self.received = 0
+        self._stop: Callable[[], object] = _nothing
+
+    def early(self) -> None:
+        """Until the event loop runs nothing is stored and nothing is running: just leave."""
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, _leave)
+
+    def attach(self, stop: Callable[[], object]) -> None:
+        """From now on, on the running loop; a signal that came before counts."""
+        self._stop = stop
+        loop = asyncio.get_running_loop()
+        for number in STOPPING:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+                loop.add_signal_handler(number, self._arrived, number)
+
+    def redirect(self, stop: Callable[[], object]) -> None:
+        self._stop = stop
+
+    def _arrived(self, number: int) -> None:
+        if self.received:
+            kill_children()
+            os._exit(exit_code(number))
+        self.received = number
+        self._stop()
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    os._exit(exit_code(number))
+
+
+def _nothing() -> None:
+    return
+
+
+def kill_children() -> None:
+    """Every process we started, with its group; where the system does not list them, none."""
+    try:
+        lists = [entry.read_text() for entry in Path("/proc/self/task").glob("*/children")]
+    except OSError:
+        return
+    for child in {int(word) for listed in lists for word in listed.split()}:
+        try:
+            group = os.getpgid(child)
+            if group != os.getpgrp():
+                os.killpg(group, signal.SIGKILL)
+            os.kill(child, signal.SIGKILL)
+        except OSError:
+            continue
+
+
+def harden() -> None:
+    """No core dump, and no reading of our memory and environment by other processes: the keys
+    are in there. What the system does not offer is left out."""
+    import ctypes
+    import resource
+
+    try:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        prctl = ctypes.CDLL(None).prctl
+        prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+    except (OSError, ValueError, AttributeError):
+        return

@@ -1,0 +1,129 @@
+"""What the user asks: the text of -q, standard input, and images, as one message."""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import sys
+from pathlib import Path
+
+from hermes.core.errors import ConfigError
+from hermes.core.message import Media, Message, user
+
+MAX_IMAGE = 20 << 20
+MAX_INPUT = 16 << 20
+_FROM_PARENT = 1.0
+_INHERITED = 0.05
+
+
+def read_prompt(query: str | None, images: list[str]) -> tuple[Message, str]:
+    """The message, and a remark for the user ("" when there is none)."""
+    media = [read_image(Path(name)) for name in images]
+    remark = ""
+    if query is None or query == "-":
+        if sys.stdin is not None and os.isatty(0) and query is None:
+            raise ConfigError('Nothing to answer: give a prompt with -q "...", or pipe it in.')
+        text = _read_all(0)
+    else:
+        piped, remark = _piped()
+        text = f"{query}\n\n{piped}" if query.strip() and piped.strip() else query or piped
+    if not text.strip() and not media:
+        raise ConfigError('The prompt is empty: give one with -q "...", or pipe it in.')
+    return user(text.strip("\n"), *media), remark
+
+
+def read_image(file: Path) -> Media:
+    try:
+        size = file.stat().st_size
+        if size > MAX_IMAGE:
+            raise ConfigError(f"{file} is {size >> 20} MB; images may have {MAX_IMAGE >> 20} MB.")
+        with file.open("rb") as stream:
+            data = stream.read(MAX_IMAGE + 1)
+    except OSError as error:
+        raise ConfigError(f"Image {file} cannot be read: {error.strerror}.") from None
+    if len(data) > MAX_IMAGE:
+        raise ConfigError(f"{file} is too large; images may have {MAX_IMAGE >> 20} MB.")
+    mime = image_type(data)
+    if not mime:
+        raise ConfigError(f"{file} is not an image: PNG, JPEG, GIF and WebP are understood.")
+    return Media(mime, data, name=file.name)
+
+
+def image_type(data: bytes) -> str:
+    """By its first bytes, whatever the file is called; "" for anything else."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if data.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return ""
+
+
+def _piped() -> tuple[str, str]:
+    """Standard input beside -q. Programs often start us with a pipe they never write to, so a
+    pipe that is only held open by our starter is not waited for; one fed by a command is."""
+    mode = os.fstat(0).st_mode
+    if os.isatty(0) or not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        return "", ""
+    if stat.S_ISREG(mode) or select.select((0,), (), (), 0)[0]:
+        return _read_all(0), ""
+    patience = _patience(stat.S_ISFIFO(mode))
+    if not select.select((0,), (), (), patience)[0]:
+        return "", "nothing arrived on standard input; going on without it (-q - waits for it)"
+    return _read_all(0), ""
+
+
+def _patience(pipe: bool) -> float | None:
+    """Seconds to wait for the first byte; None: until it comes or the other side closes."""
+    if not pipe:
+        return _FROM_PARENT
+    here = os.fstat(0)
+    parent, first = os.getppid(), True
+    while parent > 1:
+        try:
+            if _writes_to(parent, (here.st_dev, here.st_ino)):
+                return _FROM_PARENT if first else _INHERITED
+            status = Path(f"/proc/{parent}/stat").read_text()
+        except OSError:
+            break
+        parent, first = int(status.rpartition(")")[2].split()[1]), False
+    return None
+
+
+def _writes_to(process: int, pipe: tuple[int, int]) -> bool:
+    for entry in Path(f"/proc/{process}/fd").iterdir():
+        try:
+            target = entry.stat()
+            if (target.st_dev, target.st_ino) != pipe:
+                continue
+            info = Path(f"/proc/{process}/fdinfo/{entry.name}").read_text()
+        except OSError:
+            continue
+        flags = next(line for line in info.splitlines() if line.startswith("flags:"))
+        if int(flags.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY:
+            return True
+    return False
+
+
+def _read_all(number: int) -> str:
+    pieces: list[bytes] = []
+    size = 0
+    while size <= MAX_INPUT:
+        try:
+            piece = os.read(number, 1 << 16)
+        except BlockingIOError:
+            select.select((number,), (), ())
+            continue
+        except OSError:
+            break
+        if not piece:
+            return b"".join(pieces).decode("utf-8", "replace")
+        pieces.append(piece)
+        size += len(piece)
+    if size > MAX_INPUT:
+        raise ConfigError(f"Standard input is longer than {MAX_INPUT >> 20} MB.")
+    return b"".join(pieces).decode("utf-8", "replace")

@@ -1,0 +1,223 @@
+"""`config set`: one key changed, atomically, under a lock; comments and everything else kept."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from hermes.config import keys, paths
+from hermes.config.edit import edit, render
+from hermes.config.load import read_source
+from hermes.config.parse import Parsed, decode, dotted, parse, scalar
+from hermes.config.parse import Path as KeyPath
+from hermes.config.validate import check, field_type
+from hermes.core.errors import ConfigError
+
+_LOCK_SECONDS = 10.0
+_ROUNDS = 5
+_BOM = b"\xef\xbb\xbf"
+
+
+class Change(Struct, frozen=True):
+    key: str
+    old: Any
+    new: Any
+    """As the configuration reads it."""
+
+
+def set_value(home: Path, key: str, text: str) -> Change:
+    """Set `key` to what `text` says. Raises ConfigError, and then nothing was changed."""
+    with _locked(home):
+        for _ in range(_ROUNDS):
+            source = read_source(home) or b""
+            change, result = _changed(source, key, text)
+            if result == source or _commit(home, source, result):
+                return change
+    raise ConfigError("config.yaml is being changed by another program; nothing was changed.")
+
+
+def _changed(source: bytes, key: str, text: str) -> tuple[Change, bytes]:
+    parsed = parse(source)
+    if problems := check(parsed).problems:
+        raise ConfigError(f"config.yaml {problems[0]}; fix that first, nothing was changed.")
+    path = keys.find(key, parsed.data)
+    expected = deepcopy(parsed.data)
+    keys.set_at(expected, path, _value(path, text))
+    value = _accepted(expected, path)
+    keys.set_at(expected, path, value)
+    before = decode(source, "config.yaml")
+    after = _rewritten(before, path, value, expected)
+    _guard(before, after, path, parsed)
+    try:
+        old = keys.value_at(parsed.data, path)
+    except KeyError:
+        old = None
+    bom = _BOM if source.startswith(_BOM) else b""
+    return Change(dotted(path), old, value), bom + after.encode()
+
+
+def _value(path: KeyPath, text: str) -> Any:
+    """Text for a text key is taken as it is; anything else is read as YAML."""
+    import yaml
+
+    kind = field_type(path)
+    if kind is not None and _takes(kind, text):
+        return text
+    try:
+        value = scalar(text)
+    except yaml.YAMLError:
+        return text
+    if isinstance(value, str) and kind is not None and _takes(kind, ("", "")):
+        return [item.strip() for item in value.split(",") if item.strip()]
+    return value
+
+
+def _takes(kind: Any, value: object) -> bool:
+    import msgspec
+
+    if kind is Any:
+        return False
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _accepted(data: dict[str, Any], path: KeyPath) -> Any:
+    """The new value, under its present name; ConfigError if it is not a valid one."""
+    checked = check(Parsed(data, {}))
+    if checked.problems:
+        raise ConfigError(f"{checked.problems[0].text}; nothing was changed.")
+    value = keys.value_at(data, path)
+    return keys.value_at(checked.data, path) if isinstance(value, (str, bool)) else value
+
+
+def _rewritten(before: str, path: KeyPath, value: Any, expected: dict[str, Any]) -> str:
+    """In place where that works, else through a round trip that keeps comments."""
+    for attempt in (edit, _round_trip):
+        after = attempt(before, path, value)
+        if after is not None and _means(after, expected):
+            return after
+    raise ConfigError(
+        f"{dotted(path)} cannot be set without touching the rest of config.yaml; edit it by hand."
+    )
+
+
+def _means(text: str, expected: dict[str, Any]) -> bool:
+    try:
+        return parse(text.encode()).data == expected
+    except ConfigError:
+        return False
+
+
+def _round_trip(before: str, path: KeyPath, value: Any) -> str | None:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+    from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+
+    codec = YAML(typ="rt")
+    codec.preserve_quotes = True
+    codec.width = 1 << 16
+    if isinstance(value, str) and render(value) != value:
+        value = DoubleQuotedScalarString(value)
+    out = StringIO()
+    try:
+        data = codec.load(before)
+        keys.set_at(data, path, value)
+        codec.dump(data, out)
+    except YAMLError:
+        return None
+    return out.getvalue()
+
+
+def _guard(before: str, after: str, path: KeyPath, parsed: Parsed) -> None:
+    """The last defence against a rewrite that loses things: comments and bulk must still be
+    there, apart from what the old value took up."""
+    first = parsed.lines.get(path, 0)
+    later = [line for line in parsed.lines.values() if line > first]
+    last = min(later) if first and later else len(before)
+    lines = before.splitlines()
+    outside = lines[: max(first - 1, 0)] + lines[last - 1 :] if first else lines
+    lost = [line for line in outside if "#" in line and _comment(line) not in after]
+    kept = sum(len(line.strip()) for line in outside)
+    if lost or len(after) < kept // 2:
+        raise ConfigError(
+            f"Setting {dotted(path)} would lose other parts of config.yaml; edit it by hand."
+        )
+
+
+def _comment(line: str) -> str:
+    return line[line.index("#") :].rstrip()
+
+
+def _commit(home: Path, source: bytes, result: bytes) -> bool:
+    """Replace the file, unless it is no longer what was read. Never a half-written one."""
+    file = paths.config_file(home)
+    target = file.resolve()
+    temporary = target.with_name(".config.yaml.new")
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        handle = os.open(temporary, flags, 0o600)
+        try:
+            os.fchmod(handle, 0o600)
+            view = memoryview(result)
+            while view:
+                view = view[os.write(handle, view) :]
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        if (read_source(home) or b"") != source:
+            temporary.unlink()
+            return False
+        temporary.replace(target)
+        _sync_folder(target.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise ConfigError(
+            f"config.yaml could not be written ({error.strerror}); nothing was changed."
+        ) from None
+    return True
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _locked(home: Path) -> Iterator[None]:
+    """One writer at a time. The lock is a file of its own, because config.yaml is replaced."""
+    try:
+        handle = os.open(home / ".config.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigError(
+            f"{home} is not writable ({error.strerror}); nothing was changed."
+        ) from None
+    try:
+        deadline = time.monotonic() + _LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise ConfigError(
+                        "Another hermes is writing config.yaml; nothing was changed."
+                    ) from None
+                time.sleep(0.02)
+        yield
+    finally:
+        os.close(handle)
