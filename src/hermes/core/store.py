@@ -22,7 +22,7 @@ class SessionMeta(Struct, frozen=True):
     cwd: str = ""
     title: str = ""
     system: str = ""
-    """Frozen at birth: a byte-stable prefix is what keeps prompt caches warm. Lists leave it out."""
+    """Frozen at birth: a byte-stable prefix keeps prompt caches warm. Lists leave it out."""
     model: str = ""
     parent: str = ""
     """Compression and branching start a child instead of editing the past."""

@@ -1,0 +1,87 @@
+"""Copies of the whole database: the online backup, and a damaged file put aside."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hermes.core.errors import StoreError
+from hermes.store import connect, faults, locks
+
+if TYPE_CHECKING:
+    from apsw import Connection
+
+
+def backup(db: Connection, path: Path, run: Path) -> None:
+    """A consistent copy in one file, 0600, complete or not there at all."""
+    import apsw
+
+    try:
+        with locks.exclusive(run / "backup.lock"):
+            if path.exists():
+                raise _taken(path)
+            part = path.with_name(path.name + ".part")
+            connect.remove(part)
+            try:
+                _fill(connect.private(part, run / "backup.lock"), db)
+                _publish(part, path)
+            finally:
+                connect.remove(part)
+    except (apsw.CorruptError, apsw.NotADBError):
+        raise
+    except (apsw.Error, OSError) as error:
+        raise faults.explain(error, path) from error
+
+
+def _fill(target: Connection, source: Connection) -> None:
+    try:
+        target.set_busy_handler(connect.patience())
+        # All pages in one step: a snapshot that later writes neither change nor restart.
+        with target.backup("main", source, "main") as copying:
+            copying.step(-1)
+        # One plain file, which needs no sidecars to be read.
+        target.execute("PRAGMA journal_mode = DELETE").fetchall()
+    finally:
+        target.close(True)
+
+
+def _publish(part: Path, path: Path) -> None:
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        raise _taken(path) from None
+    except OSError:
+        # No hard links here.
+        if path.exists():
+            raise _taken(path) from None
+        part.rename(path)
+    connect.sync_folder(path.parent)
+
+
+def _taken(path: Path) -> StoreError:
+    return StoreError(
+        f"{path} exists already; it was left as it is. Choose another name.", "exists"
+    )
+
+
+def set_aside(path: Path, owner: locks.Owner) -> Path:
+    """With no connection of this process open. Nothing is deleted."""
+    if owner.others():
+        raise StoreError(
+            "Other Hermes processes are using this database. Nothing was changed. "
+            "End them, then try again.",
+            "in_use",
+        )
+    aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+    try:
+        if aside.exists():
+            raise _taken(aside)
+        for file, new in zip(connect.files(path), connect.files(aside), strict=True):
+            if file.exists():
+                file.rename(new)
+        connect.sync_folder(path.parent)
+    except OSError as error:
+        raise faults.explain(error, path) from error
+    return aside

@@ -1,0 +1,178 @@
+"""Full-text search: indexing in batches, queries of literal words, snippets, and the rebuild."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from hermes.core.errors import StoreError
+from hermes.core.store import Hit, SessionMeta
+from hermes.core.text import clean
+from hermes.store import rows
+from hermes.store.migrations import SEARCH
+
+if TYPE_CHECKING:
+    from apsw import Connection
+
+BATCH = 256
+"""Messages put into the index at a time: one by one, indexing costs more than storing."""
+MAX_TERMS = 32
+MAX_QUERY = 2000
+_SHADOWS = ("data", "idx", "content", "docsize", "config")
+
+_PIECE = re.compile(r'"([^"]*)"?|([^\s"]+)')
+_WORD = re.compile(r"\w+")
+# Scripts written without spaces: the tokenizer would take a whole sentence for one word.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+_SPACE = re.compile(r"\s+")
+
+
+class IndexDamaged(Exception):
+    """The index cannot be used; the messages themselves are untouched."""
+
+
+def behind(db: Connection) -> bool:
+    """Whether there are messages the index does not have yet."""
+    sql = "SELECT coalesce((SELECT max(id) FROM messages), 0) > (SELECT indexed FROM progress)"
+    return bool(db.execute(sql).get)
+
+
+def advance(db: Connection) -> bool:
+    """Index the next batch, in the caller's transaction; whether there may be more."""
+    import apsw
+
+    (at,) = db.execute("SELECT indexed FROM progress").fetchall()[0]
+    sql = "SELECT id, body FROM messages WHERE id > ? ORDER BY id LIMIT ?"
+    found: list[tuple[Any, ...]] = db.execute(sql, (at, BATCH)).fetchall()
+    if not found:
+        return False
+    texts = [(n, _indexable(body)) for n, body in found]
+    try:
+        db.executemany("INSERT INTO search (rowid, text) VALUES (?, ?)", texts)
+    except (apsw.CorruptError, apsw.SQLError, apsw.ConstraintError) as error:
+        raise IndexDamaged(str(error)) from error
+    db.execute("UPDATE progress SET indexed = ?", (found[-1][0],))
+    return len(found) == BATCH
+
+
+def forget(db: Connection, session: int) -> None:
+    """Before a session's messages are deleted. Their ids may be used again, so the mark of what
+    is indexed goes back where it must."""
+    import apsw
+
+    try:
+        db.execute(
+            "DELETE FROM search WHERE rowid IN (SELECT id FROM messages WHERE session = ?"
+            " AND id <= (SELECT indexed FROM progress))",
+            (session,),
+        )
+    except (apsw.CorruptError, apsw.SQLError, apsw.ConstraintError) as error:
+        raise IndexDamaged(str(error)) from error
+
+
+def rewind(db: Connection) -> None:
+    """After messages were deleted."""
+    db.execute(
+        "UPDATE progress SET indexed = min(indexed, coalesce((SELECT max(id) FROM messages), 0))"
+    )
+
+
+def rebuild(db: Connection) -> None:
+    """Throw the index away, whatever state it is in; `advance` fills the new one."""
+    import apsw
+
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        try:
+            db.execute("DROP TABLE IF EXISTS search")
+        except apsw.Error:
+            # Too broken to be dropped: cut it out of the schema, then its parts are plain tables.
+            db.execute("PRAGMA writable_schema = ON")
+            db.execute("DELETE FROM sqlite_schema WHERE name = 'search'")
+            db.execute("PRAGMA writable_schema = RESET").fetchall()
+        for part in _SHADOWS:
+            db.execute(f"DROP TABLE IF EXISTS search_{part}")
+        db.execute(SEARCH)
+        db.execute("UPDATE progress SET indexed = 0")
+        db.execute("COMMIT")
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+
+
+def _indexable(body: bytes) -> str:
+    try:
+        text = rows.visible(rows.decode(body, 0))
+    except StoreError:
+        return ""
+    return spread(text.replace("\0", " "))
+
+
+def spread(text: str) -> str:
+    """Each character of an unspaced script as a word of its own; phrases then match inside."""
+    return text if text.isascii() else _UNSPACED.sub(r" \g<0> ", text)
+
+
+def terms(query: str) -> list[str]:
+    """The words and quoted phrases of what a person typed."""
+    found = []
+    for match in _PIECE.finditer(clean(query[:MAX_QUERY])):
+        text = match[1] if match[1] is not None else match[2]
+        if any(c.isalnum() for c in text):
+            found.append(text)
+    return found[:MAX_TERMS]
+
+
+def query(
+    db: Connection, text: str, limit: int, session: Callable[[tuple[object, ...]], SessionMeta]
+) -> list[Hit]:
+    """The best `limit` hits. Ranking happens inside FTS5; only the winners are looked up."""
+    import apsw
+
+    wanted = terms(text)
+    if not wanted or limit <= 0:
+        return []
+    match = " ".join('"' + spread(t) + '"' for t in wanted)
+    try:
+        best = db.execute(
+            "SELECT rowid FROM search WHERE search MATCH ? ORDER BY rank LIMIT ?", (match, limit)
+        ).fetchall()
+    except (apsw.CorruptError, apsw.SQLError, apsw.ConstraintError) as error:
+        raise IndexDamaged(str(error)) from error
+    pattern = _pattern(wanted)
+    hits = []
+    sql = (
+        f"SELECT m.seq, m.role, m.body, {rows.COLUMNS}"
+        " FROM messages m JOIN sessions s ON s.n = m.session WHERE m.id = ?"
+    )
+    for found in best:
+        for seq, role, body, *row in db.execute(sql, found):
+            shown = snippet(rows.visible(rows.decode(body, seq)), pattern)
+            hits.append(Hit(session(tuple(row)), seq, role, shown))
+    return hits
+
+
+def _pattern(wanted: list[str]) -> re.Pattern[str]:
+    options = []
+    for term in wanted:
+        words = _WORD.findall(term)
+        edge = r"\b" if term.isascii() else ""
+        options.append(edge + r"[\W_]+".join(map(re.escape, words)) + edge)
+    return re.compile("|".join(options), re.IGNORECASE)
+
+
+def snippet(text: str, pattern: re.Pattern[str], width: int = 160) -> str:
+    """One line around the first hit (a hit found only without its accents: the beginning)."""
+    hit = pattern.search(text)
+    at = hit.start() if hit else 0
+    start = max(0, at - width // 3)
+    if start:
+        space = text.find(" ", start, at)
+        start = space + 1 if space >= 0 else start
+    end = start + width
+    line = _SPACE.sub(" ", text[start:end]).strip()
+    return ("…" if start else "") + line + ("…" if end < len(text) else "")

@@ -1,0 +1,216 @@
+"""Sessions in one SQLite file: one writing connection, one reading, each on a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from hermes.core.message import Message
+from hermes.core.store import Hit, SessionMeta, State, Stored
+from hermes.core.text import clean
+from hermes.store import connect, copy, faults, reads, rows, search, writes
+from hermes.store.locks import Owner
+from hermes.store.worker import Worker, Writer, rollback
+
+if TYPE_CHECKING:
+    from apsw import Connection
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+class SqliteStore:
+    """Nothing is opened by the constructor. `open` starts opening on the writer's thread; so does
+    the first call, which then waits for it. Nobody but SQLite ever opens the database file."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self._path = Path(path)
+        self._clock = clock
+        self._notices: list[str] = []
+        self._opened = False
+        self._unindexed = 0
+        self._owner = Owner(self._path.parent / "run")
+        self._writer = Writer(self._path, self._connect, self._upkeep)
+        self._reader = Worker(self._path, partial(connect.reader, self._path))
+
+    def open(self) -> None:
+        """Begin to open, without waiting. A failure is told to the first call that needs it."""
+        self._writer.start()
+
+    async def ready(self) -> tuple[str, ...]:
+        await self._writer.submit(_nothing, mode="alone")
+        self._opened = True
+        return tuple(self._notices)
+
+    # -- writing -------------------------------------------------------------------------------
+
+    async def create(self, meta: SessionMeta) -> None:
+        await self._writer.submit(partial(writes.create, meta=meta, now=self._clock()))
+
+    async def append(
+        self,
+        session_id: str,
+        messages: Sequence[Message],
+        *,
+        state: State | None = None,
+        create: SessionMeta | None = None,
+    ) -> None:
+        new = [(m.role, m.kind, rows.encode(m)) for m in messages]
+        call = writes.Append(clean(session_id), new, self._clock(), state, create)
+        await self._writer.submit(partial(self._append, call))
+
+    def _append(self, call: writes.Append, db: Connection) -> None:
+        writes.append(db, self._owner, call)
+        self._unindexed += len(call.rows)
+
+    async def set_state(self, session_id: str, state: State) -> None:
+        run = partial(
+            writes.set_state, owner=self._owner, session_id=clean(session_id), state=state
+        )
+        await self._writer.submit(run)
+
+    async def describe(
+        self, session_id: str, *, title: str | None = None, model: str | None = None
+    ) -> None:
+        run = partial(writes.describe, session_id=clean(session_id), title=title, model=model)
+        await self._writer.submit(run)
+
+    async def delete(self, session_id: str) -> bool:
+        run = partial(writes.delete, owner=self._owner, session_id=clean(session_id))
+        try:
+            return await self._writer.submit(run)
+        except search.IndexDamaged:
+            await self._mend()
+            return await self._writer.submit(run)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    async def meta(self, session_id: str) -> SessionMeta | None:
+        return await self._read(
+            partial(reads.meta, owner=self._owner, session_id=clean(session_id))
+        )
+
+    async def load(self, session_id: str) -> list[Message]:
+        return await self._read(partial(reads.load, session_id=clean(session_id)))
+
+    async def export(self, session_id: str) -> AsyncIterator[Stored]:
+        after = -1
+        while page := await self._read(
+            partial(reads.page, session_id=clean(session_id), after=after)
+        ):
+            for stored in page:
+                yield stored
+            after = page[-1].seq
+
+    async def sessions(
+        self, *, limit: int = 50, cwd: str | None = None, source: str | None = None
+    ) -> list[SessionMeta]:
+        wanted = {"cwd": cwd, "source": source}
+        return await self._read(
+            partial(reads.sessions, owner=self._owner, wanted=wanted, limit=limit)
+        )
+
+    async def latest(
+        self, *, cwd: str | None = None, source: str | None = None, key: str | None = None
+    ) -> SessionMeta | None:
+        wanted = {"cwd": cwd, "source": source, "key": key}
+        return await self._read(partial(reads.latest, owner=self._owner, wanted=wanted))
+
+    async def find(self, prefix: str, *, limit: int = 20) -> list[SessionMeta]:
+        return await self._read(partial(reads.find, owner=self._owner, prefix=prefix, limit=limit))
+
+    async def search(self, query: str, *, limit: int = 20) -> list[Hit]:
+        ask = partial(reads.hits, owner=self._owner, query=query, limit=limit)
+        try:
+            return await self._search(ask)
+        except search.IndexDamaged:
+            await self._mend()
+        try:
+            return await self._search(ask)
+        except search.IndexDamaged as error:
+            raise faults.fault("damaged", self._path, "its search index") from error
+
+    async def _search(self, ask: Callable[..., list[Hit] | None]) -> list[Hit]:
+        found = await self._read(ask)
+        if found is None:
+            while await self._writer.submit(_advance, mode="alone"):
+                pass
+            found = await self._read(partial(ask, wait=False))
+        return found or []
+
+    async def _mend(self) -> None:
+        await self._writer.submit(search.rebuild, mode="alone")
+        self._notices.append("The search index was damaged and has been rebuilt; nothing was lost.")
+
+    async def _read(self, run: Callable[[Connection], T]) -> T:
+        if not self._opened:
+            await self.ready()
+        return await self._reader.submit(run)
+
+    # -- the file ------------------------------------------------------------------------------
+
+    async def backup(self, path: str) -> None:
+        await self._apart(partial(copy.backup, path=Path(path), run=self._path.parent / "run"))
+
+    async def check(self) -> list[str]:
+        return await self._apart(reads.check)
+
+    async def _apart(self, run: Callable[[Connection], T]) -> T:
+        """On a connection and thread of its own: it takes long, and other reads go on."""
+        if not self._opened:
+            await self.ready()
+        worker = Worker(self._path, partial(connect.reader, self._path))
+        try:
+            return await worker.submit(run)
+        finally:
+            await worker.close()
+
+    async def set_aside(self) -> Path:
+        """Give a damaged database another name; the next call starts an empty one. Only on
+        request: nothing else ever moves or replaces the file."""
+        self._opened = False
+        await self._reader.detached(_nothing)
+        return await self._writer.detached(partial(copy.set_aside, self._path, self._owner))
+
+    async def close(self) -> None:
+        """Write what was submitted, checkpoint, let go of the file."""
+        await self._reader.close()
+        await self._writer.close()
+        self._owner.release()
+
+    # -- on the writer's thread ----------------------------------------------------------------
+
+    def _connect(self) -> Connection:
+        return connect.writer(self._path, self._notices)
+
+    def _upkeep(self, db: Connection, last: bool) -> None:
+        """Indexing is put off until it is worth a transaction, and never waits for a lock."""
+        if self._unindexed < (1 if last else search.BATCH):
+            return
+        self._unindexed = 0
+        db.set_busy_handler(None)
+        try:
+            while _advance(db) and last:
+                pass
+        except search.IndexDamaged as error:
+            log.warning("the search index is damaged, the next search rebuilds it: %s", error)
+        finally:
+            db.set_busy_handler(connect.patience())
+
+
+def _advance(db: Connection) -> bool:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        more = search.advance(db)
+        db.execute("COMMIT")
+    finally:
+        rollback(db)
+    return more
+
+
+def _nothing(*_: object) -> None:
+    pass
