@@ -18,6 +18,7 @@ from hermes.llm.wire.pieces import arguments, parsed, record, records, string, t
 __all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
 
 STREAM_TYPE = "text/event-stream"
+_KNOWN = ("text", "thinking", "redacted_thinking", "tool_use")
 _STOPS: dict[str, Stop] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
@@ -158,7 +159,7 @@ class Decoder:
                     if block.kind == "tool_use":
                         self._answer.call(index, args=piece)
             case "signature_delta":
-                self._block(index, "thinking").signature += string(delta.get("signature"))
+                self._block(index, "thinking").signature = string(delta.get("signature"))
             case "citations_delta":
                 self._cite(index, self._block(index, "text"), delta.get("citation"))
             case _:
@@ -173,16 +174,10 @@ class Decoder:
         block.citations.append(citation)
 
     def _grow(self, index: int, delta: dict[str, Any]) -> None:
-        """A delta we have not heard of, of a block we have not heard of: strings add up."""
+        """A delta of a kind we have not heard of: its keys are those of the unknown block."""
         block = self._open.get(index)
-        if block is None or block.kind in ("text", "thinking", "redacted_thinking", "tool_use"):
-            return
-        for key, value in delta.items():
-            before = block.start.get(key)
-            if isinstance(before, str) and isinstance(value, str) and key != "type":
-                block.start[key] = before + value
-            elif key != "type":
-                block.start[key] = value
+        if block is not None and block.kind not in _KNOWN:
+            block.start.update({k: v for k, v in delta.items() if k != "type"})
 
     def _stop(self, index: int) -> None:
         block = self._open.pop(index, None)
