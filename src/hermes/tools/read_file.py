@@ -1,0 +1,211 @@
+"""Reads a text file by lines, or an image."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import io
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+from msgspec import Struct
+
+from hermes.core.errors import ToolError
+from hermes.core.message import Media, Text
+from hermes.core.tool import ToolContext, ToolResult, tool
+from hermes.tools._paths import check, check_open, is_regular, resolve
+
+LIMIT = 48_000
+"""Bytes of one answer, line numbers included: below the cap of results, which cuts blindly."""
+MAX_IMAGE = 3_900_000
+"""Bytes; what is larger is refused by providers once it is base64."""
+_INLINE = 256 * 1024
+_COUNTABLE = 32 * 1024 * 1024
+_BLOCK = 1024 * 1024
+_IMAGES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF8": "image/gif",
+    b"RIFF": "image/webp",
+}
+_BINARIES = {
+    b"%PDF-": "a PDF",
+    b"PK\x03\x04": "a ZIP archive or office document",
+    b"\x1f\x8b": "gzip data",
+    b"\x7fELF": "a program",
+    b"SQLite format 3": "an SQLite database",
+    b"BZh": "bzip2 data",
+    b"\xfd7zXZ": "xz data",
+    b"(\xb5/\xfd": "zstd data",
+}
+
+
+class Params(Struct, frozen=True):
+    path: str
+    offset: int = 1
+    limit: int = 2000
+
+
+@tool("Read a text file as `number|line` (offset: first line, from 1), or an image.")
+async def read_file(p: Params, ctx: ToolContext) -> ToolResult:
+    if p.offset < 0 or p.limit < 1:
+        raise ToolError("offset counts lines from 1; limit must be at least 1.")
+    path = resolve(p.path, ctx.cwd)
+    check(path, ctx, write=False)
+    try:
+        size = _size(path)
+        if size <= _INLINE:
+            return _read(path, p, ctx)
+        return await asyncio.to_thread(_read, path, p, ctx)
+    except FileNotFoundError:
+        raise ToolError(_missing(path)) from None
+    except OSError as error:
+        raise ToolError(f"Cannot read {path}: {error.strerror}.") from None
+
+
+def _size(path: Path) -> int:
+    found = path.stat()
+    if path.is_dir():
+        names = sorted(e.name + "/" * e.is_dir() for e in path.iterdir())
+        listed = ", ".join(names[:50]) + (", …" if len(names) > 50 else "")
+        raise ToolError(f"{path} is a directory of {len(names)}: {listed}")
+    if not is_regular(found):
+        raise ToolError(f"{path} is a device, pipe or socket, not a file.")
+    return found.st_size
+
+
+def _read(path: Path, p: Params, ctx: ToolContext) -> ToolResult:
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(fd, "rb") as file:
+        found = check_open(fd, path, ctx)
+        if not is_regular(found):
+            raise ToolError(f"{path} is a device, pipe or socket, not a file.")
+        start = file.read(8192)
+        if mime := _image(start):
+            return _show(path, file, start, mime=mime)
+        text, note = _as_utf8(file, start, path, found.st_size)
+        return ToolResult(_lines(text, p, note))
+
+
+def _image(start: bytes) -> str:
+    mime = next((mime for magic, mime in _IMAGES.items() if start.startswith(magic)), "")
+    return "" if mime == "image/webp" and start[8:12] != b"WEBP" else mime
+
+
+def _show(path: Path, file: BinaryIO, start: bytes, *, mime: str) -> ToolResult:
+    data = start + file.read(MAX_IMAGE + 1 - len(start))
+    if len(data) > MAX_IMAGE:
+        raise ToolError(f"{path} is an {mime} of more than {MAX_IMAGE} bytes; make it smaller.")
+    label = f"{path} ({mime}, {len(data)} bytes)"
+    return ToolResult((Text(label), Media(mime, data, name=path.name)), display=label)
+
+
+def _as_utf8(file: BinaryIO, start: bytes, path: Path, size: int) -> tuple[BinaryIO, str]:
+    """The file at its first character, as UTF-8 or unmarked bytes; and what to say about it."""
+    if start.startswith(codecs.BOM_UTF8):
+        file.seek(len(codecs.BOM_UTF8))
+        return file, "UTF-8 with BOM"
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and size <= _COUNTABLE:
+        text = (start + file.read()).decode("utf-16", "replace")
+        return io.BytesIO(text.encode("utf-8", "replace")), "UTF-16"
+    kind = next((k for magic, k in _BINARIES.items() if start.startswith(magic)), "")
+    if kind or b"\0" in start:
+        raise ToolError(f"{path} is {kind or 'binary data'} ({size} bytes), not text.")
+    file.seek(0)
+    return file, ""
+
+
+def _lines(file: BinaryIO, p: Params, encoding: str) -> str:
+    first = max(p.offset, 1)
+    begin = file.tell()
+    passed = _skip(file, first - 1)
+    data = file.read(LIMIT + 1)
+    if passed < first - 1 or (not data and first > 1):
+        return f"[nothing at line {first}: the file has {passed} lines]"
+    if not data:
+        return "[empty file]"
+    whole = len(data) <= LIMIT
+    rows = data.split(b"\n")
+    notes = [encoding] if encoding else []
+    if len(rows) > 1 and (not whole or not rows[-1]):
+        rows.pop()
+    elif not whole:
+        notes.append(f"line {first} is too long and cut here")
+    text, latin = _decoded(rows)
+    if latin:
+        notes.append("not UTF-8, read as Latin-1")
+    if any(row.endswith("\r") for row in text[:1]):
+        notes.append("lines end in CRLF")
+    shown = _numbered([row.removesuffix("\r") for row in text[: p.limit]], first)
+    last = first + len(shown) - 1
+    if not whole or len(shown) < len(rows):
+        file.seek(begin)
+        of = f" of {_skip(file, None)}" if _length(file) <= _COUNTABLE else ""
+        notes.append(f"lines {first}-{last}{of}; go on with offset={last + 1}")
+    if notes:
+        shown.append(f"[{'; '.join(notes)}]")
+    return "\n".join(shown)
+
+
+def _skip(file: BinaryIO, lines: int | None) -> int:
+    """Move past this many lines (None: all); how many there were."""
+    passed = 0
+    begins = True
+    while lines is None or passed < lines:
+        at = file.tell()
+        block = file.read(_BLOCK)
+        if not block:
+            return passed + (not begins)
+        begins = block.endswith(b"\n")
+        count = block.count(b"\n")
+        if lines is None or passed + count < lines:
+            passed += count
+            continue
+        end = 0
+        while passed < lines:
+            end = block.index(b"\n", end) + 1
+            passed += 1
+        file.seek(at + end)
+    return passed
+
+
+def _length(file: BinaryIO) -> int:
+    here = file.tell()
+    end = file.seek(0, os.SEEK_END)
+    file.seek(here)
+    return end
+
+
+def _decoded(rows: list[bytes]) -> tuple[list[str], bool]:
+    try:
+        # Not final: the last row may have been cut inside a character.
+        return codecs.getincrementaldecoder("utf-8")().decode(b"\n".join(rows)).split("\n"), False
+    except UnicodeDecodeError:
+        return b"\n".join(rows).decode("latin-1").split("\n"), True
+
+
+def _numbered(rows: list[str], first: int) -> list[str]:
+    shown: list[str] = []
+    room = LIMIT
+    for number, row in enumerate(rows, first):
+        line = f"{number}|{row}"
+        room -= len(line) + 1
+        if room < 0 and shown:
+            break
+        shown.append(line)
+    return shown
+
+
+def _missing(path: Path) -> str:
+    folder = path.parent
+    if not folder.is_dir():
+        while not folder.is_dir():
+            folder = folder.parent
+        return f"{path} does not exist; the nearest existing folder is {folder}."
+    from difflib import get_close_matches
+    from itertools import islice
+
+    names = {entry.name.casefold(): entry.name for entry in islice(folder.iterdir(), 5000)}
+    near = [names[hit] for hit in get_close_matches(path.name.casefold(), list(names), n=3)]
+    return f"{path} does not exist." + (f" Similar: {', '.join(near)}." if near else "")

@@ -1,0 +1,100 @@
+"""Runs one shell command in the foreground."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from hermes.core.errors import ToolError
+from hermes.core.tool import HIDDEN, ToolContext, ToolResult, tool
+
+LIMIT = 40_000
+"""Bytes of output a model is shown."""
+MAX_TIMEOUT = 3600.0
+_PROGRESS_EVERY = 0.2
+
+
+class Params(Struct, frozen=True):
+    command: str
+    timeout: Annotated[float | None, Meta(description="seconds")] = None
+    workdir: str | None = None
+    background: Annotated[bool, HIDDEN] = False
+    pty: Annotated[bool, HIDDEN] = False
+
+
+@tool(
+    "Run a bash command and wait for it. No stdin. Returns stdout and stderr together, and the "
+    "exit status unless 0.",
+    risk="exec",
+    exclusive=True,
+    timeout=MAX_TIMEOUT + 10,
+)
+async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
+    from hermes.exec.capture import Capture
+    from hermes.exec.local import Command, run
+
+    if p.background or p.pty:
+        raise ToolError("background and pty are not available yet; run it in the foreground.")
+    timeout = min(ctx.terminal_timeout if p.timeout is None else p.timeout, MAX_TIMEOUT)
+    if timeout <= 0:
+        raise ToolError("timeout must be more than 0 seconds.")
+    command = Command(p.command, _folder(p.workdir, ctx.cwd), ctx.child_env, timeout)
+    output = Capture(LIMIT, ctx.spill, name=ctx.session_id, watch=_watcher(ctx.progress))
+    try:
+        outcome = await run(command, output)
+    finally:
+        output.close()
+    text = output.text().rstrip("\n")
+    notes = []
+    if outcome.status is None:
+        notes.append(f"[timed out after {timeout:g} s (killed)]")
+    elif outcome.status:
+        notes.append(_ending(outcome.status))
+    if outcome.left:
+        notes.append(f"[{outcome.left} background process(es) still running until this agent ends]")
+    return ToolResult(
+        "\n".join([text, *notes] if text else notes) or "(no output)",
+        data={"exit_status": outcome.status, "bytes": output.size},
+        error=outcome.status is None,
+    )
+
+
+def _folder(workdir: str | None, cwd: Path) -> Path:
+    if not workdir:
+        return cwd
+    try:
+        folder = cwd / Path(workdir).expanduser()
+        if folder.is_dir():
+            return folder
+        problem = "is not a directory" if folder.exists() else "does not exist"
+    except (ValueError, RuntimeError, OSError) as error:
+        raise ToolError(f"workdir is not usable: {error}.") from None
+    raise ToolError(f"workdir {folder} {problem}; nothing was run.")
+
+
+def _ending(status: int) -> str:
+    if status > 0:
+        return f"[exit status {status}]"
+    from signal import Signals
+
+    return f"[killed by {Signals(-status).name}]"
+
+
+def _watcher(progress: Callable[[str], None]) -> Callable[[bytes], None]:
+    """Shows the latest output now and then, whatever its rate."""
+    from hermes.exec.plain import plain
+
+    shown = 0.0
+
+    def watch(data: bytes) -> None:
+        nonlocal shown
+        now = time.monotonic()
+        if now - shown >= _PROGRESS_EVERY:
+            shown = now
+            progress(plain(data[-2000:].decode("utf-8", "replace")))
+
+    return watch
