@@ -72,7 +72,10 @@ class Answer:
 
     def text(self, slot: Any, piece: str) -> None:
         if piece:
-            self._add(self._slot(slot, "text"), piece)
+            s = self._slots.get(slot)
+            if s is None or s.kind != "text":
+                s = self._slot(slot, "text")
+            self._add(s, piece)
 
     def thinking(self, slot: Any, piece: str) -> None:
         s = self._slot(slot, "thinking")
@@ -114,6 +117,10 @@ class Answer:
         else:
             self._take(len(whole))
             s.pieces = [whole]
+
+    def args(self, slot: Any) -> str:
+        """A call's arguments so far."""
+        return "".join(self._slot(slot, "call").pieces)
 
     def extra(self, slot: Any, kind: str, **extra: Any) -> None:
         """Keys to send back with that part. kind: text, thinking or call."""
@@ -206,7 +213,9 @@ class Answer:
             piece = clean(piece)
         s.pieces.append(piece)
         self._fresh.append((s.kind == "thinking", piece))
-        self._take(len(piece))
+        self._size += len(piece)
+        if self._size > self._max:
+            self._too_large()
 
     def _take(self, size: int) -> None:
         self._size += size
@@ -234,6 +243,9 @@ class Answer:
         if not fresh:
             return
         self._fresh = []
+        if len(fresh) == 1:
+            self._emit(*fresh[0])
+            return
         run: list[str] = []
         current = fresh[0][0]
         for thinking, piece in fresh:

@@ -21,7 +21,17 @@ class ThinkFilter:
     line. A tag in the middle of a line is held back until its pair closes or the text ends; one
     right behind a quote or back-tick is prose. Every way of cutting the text gives one result."""
 
-    __slots__ = ("_blank", "_closer", "_held", "_last", "_line_start", "_sure", "_tail", "_trim")
+    __slots__ = (
+        "_blank",
+        "_closer",
+        "_held",
+        "_last",
+        "_line_start",
+        "_noted",
+        "_sure",
+        "_tail",
+        "_trim",
+    )
 
     def __init__(self) -> None:
         self._tail = ""
@@ -31,6 +41,8 @@ class ThinkFilter:
         self._held: list[str] = []
         """Since an opening tag in mid-line: text or reasoning, depending on what follows."""
         self._sure = False
+        self._noted = ""
+        """The last text passed on; what follows from it is worked out when it matters."""
         self._line_start = True
         self._last = ""
         self._blank = True
@@ -42,13 +54,18 @@ class ThinkFilter:
         return not self._tail and not self._closer and not self._trim
 
     def note(self, text: str) -> None:
-        """Text without `<` that went past the filter."""
-        line = text.rpartition("\n")
-        self._line_start = (
-            (not line[2].strip()) if line[1] else self._line_start and not text.strip()
-        )
-        self._last = text[-1]
-        self._blank = self._blank and not text.strip()
+        """Text without `<` that went past the filter. Looked at when the next `<` comes."""
+        if text.isspace():
+            self._settle()
+        self._noted = text
+
+    def _settle(self) -> None:
+        text, self._noted = self._noted, ""
+        if text:
+            _, newline, line = text.rpartition("\n")
+            self._line_start = not line.strip() and (newline != "" or self._line_start)
+            self._last = text[-1]
+            self._blank = self._blank and text.isspace()
 
     def feed(self, text: str) -> list[Piece]:
         out: list[Piece] = []
@@ -75,6 +92,7 @@ class ThinkFilter:
             self._pass(text[:cut], out)
             return ""
         self._pass(text[: match.start()], out)
+        self._settle()
         if self._last in _QUOTES:
             self._pass(match.group(), out)
         else:
@@ -95,6 +113,7 @@ class ThinkFilter:
             held = "".join(self._held)
             _add(out, True, held[held.index(">") + 1 :])
         self._closer, self._held = "", []
+        self._settle()
         self._trim = self._blank
         return text[match.end() :]
 

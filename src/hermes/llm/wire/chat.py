@@ -1,0 +1,391 @@
+"""The Chat Completions protocol: where requests go, and what the answers mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hermes.core.errors import Failure, Kind, ProviderError
+from hermes.core.message import Stop
+from hermes.llm import jsonic
+from hermes.llm.assemble import Answer
+from hermes.llm.profile import Quirks
+from hermes.llm.wire.chat_request import Encoder
+from hermes.llm.wire.pieces import record, records, string, total
+from hermes.llm.wire.reading import Reader, error, fail
+
+__all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
+
+STREAM_TYPE = "text/event-stream"
+_STOPS: dict[str, Stop] = {
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "model_context_window_exceeded": "length",
+    "content_filter": "filtered",
+    "safety": "filtered",
+    "sensitive": "filtered",
+    "error": "died",
+    "network_error": "died",
+    "insufficient_system_resource": "died",
+}
+"""All other reasons are a normal end."""
+_TEXT = "text"
+_THOUGHT = "thought"
+_CALL_KEYS = frozenset({"index", "id", "type", "function", "custom"})
+
+
+def url(base_url: str, model: str, *, stream: bool) -> str:
+    base, mark, query = base_url.partition("?")
+    base = base.rstrip("/")
+    if not base.endswith("/chat/completions"):
+        base += "/chat/completions"
+    return base + mark + query
+
+
+class Delta(Struct, gc=False):
+    """A streamed delta or a complete message: the keys that mean something, whatever their type."""
+
+    content: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    reasoning_details: Any = None
+    tool_calls: Any = None
+    function_call: Any = None
+    refusal: Any = None
+
+
+class Choice(Struct, gc=False):
+    delta: Delta | None = None
+    message: Delta | None = None
+    finish_reason: Any = None
+
+
+class Chunk(Struct, gc=False):
+    choices: list[Choice] | None = None
+    usage: Any = None
+    error: Any = None
+    x_groq: Any = None
+
+
+_decode = msgspec.json.Decoder(Chunk).decode
+
+
+class _Call:
+    """A tool call as far as it is known."""
+
+    __slots__ = ("id", "name", "slot")
+
+    def __init__(self, slot: int) -> None:
+        self.slot = slot
+        self.id = ""
+        self.name = ""
+
+
+class Decoder(Reader):
+    """One answer. Text of one read is handed on in one piece; of everything else the last word
+    counts, and null never takes anything back."""
+
+    def __init__(self, answer: Answer, quirks: Quirks) -> None:
+        super().__init__(answer)
+        self._finish = ""
+        self._field = ""
+        self._refusal: list[str] = []
+        self._details: list[dict[str, Any]] = []
+        self._pieces: list[list[str]] = []
+        """Text fragments of each of the details."""
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+
+    # -- streams -----------------------------------------------------------------------------
+
+    def _take(self, events: list[tuple[str, bytes]]) -> None:
+        texts: list[str] = []
+        count = 0
+        for name, raw in events:
+            count += 1
+            try:
+                chunk = _decode(raw)
+            except ValueError:
+                value = self._odd(raw)
+                if self._done:
+                    break
+                if value is None:
+                    count -= 1
+                    continue
+                chunk = _convert(value)
+            choices = chunk.choices
+            # The common case first, and nothing in it twice: this runs for every token.
+            if choices and not (chunk.usage or chunk.error or name):
+                delta = choices[0].delta
+                if (
+                    delta is not None
+                    and delta.content.__class__ is str
+                    and not (
+                        delta.tool_calls
+                        or delta.reasoning
+                        or delta.reasoning_content
+                        or delta.reasoning_details
+                        or delta.function_call
+                        or delta.refusal
+                        or choices[0].finish_reason
+                        or chunk.x_groq
+                    )
+                ):
+                    texts.append(delta.content)
+                    continue
+            if texts:
+                self._answer.text(_TEXT, "".join(texts))
+                texts = []
+            self._chunk(chunk, name, raw)
+        self.activity += count
+        if texts:
+            self._answer.text(_TEXT, "".join(texts))
+
+    def _chunk(self, chunk: Chunk, name: str, raw: bytes) -> None:
+        self._count(chunk)
+        if chunk.error or name == "error":
+            fail(jsonic.loads(raw))
+        if not chunk.choices:
+            if chunk.choices is None and any(error(body := jsonic.loads(raw), {})):
+                fail(body)
+            return
+        choice = chunk.choices[0]
+        if choice.delta is not None:
+            self._delta(choice.delta)
+        elif choice.message is not None and self._answer.empty:
+            self._message(choice.message)
+        if choice.finish_reason:
+            self._finish = jsonic.text(choice.finish_reason).lower()
+
+    # -- complete bodies ---------------------------------------------------------------------
+
+    def _body(self, value: dict[str, Any]) -> None:
+        if value.get("error") or not isinstance(value.get("choices"), list):
+            if not any(error(value, {})):
+                raise ProviderError(Failure(Kind.NOT_API, "the answer is no chat completion"))
+            fail(value)
+        chunk = _convert(value)
+        self._count(chunk)
+        if chunk.choices:
+            choice = chunk.choices[0]
+            self._message(choice.message or choice.delta or Delta())
+            self._finish = jsonic.text(choice.finish_reason).lower()
+
+    def _message(self, message: Delta) -> None:
+        """In a complete message each element of `tool_calls` is a call, whatever its index."""
+        calls, message.tool_calls = records(message.tool_calls), None
+        details, message.reasoning_details = records(message.reasoning_details), None
+        if details and not (message.reasoning_content or message.reasoning):
+            self._think("".join([_words(d) for d in details]), "reasoning_details")
+        self._delta(message)
+        self._details = [dict(d) for d in details]
+        for call in calls:
+            self._fragment({**call, "index": len(self._calls)})
+
+    # -- pieces of the answer ----------------------------------------------------------------
+
+    def _delta(self, delta: Delta) -> None:
+        if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
+            self._reason(delta)
+        if isinstance(delta.content, str):
+            self._answer.text(_TEXT, delta.content)
+        elif delta.content:
+            self._listed(records(delta.content))
+        if isinstance(delta.refusal, str) and delta.refusal:
+            self._refusal.append(delta.refusal)
+        for fragment in records(delta.tool_calls):
+            self._fragment(fragment)
+        if delta.function_call:
+            function = record(delta.function_call)
+            if function.get("name") or function.get("arguments"):
+                self._fragment({"index": -1, "function": function})
+
+    def _listed(self, items: list[dict[str, Any]]) -> None:
+        """Content as a list: reasoning and text side by side."""
+        for item in items:
+            match item.get("type"):
+                case "thinking":
+                    inner = item.get("thinking")
+                    words = [string(t.get("text")) for t in records(inner)] or [string(inner)]
+                    self._think("".join(words), "content")
+                case "text" | "output_text" | None:
+                    self._answer.text(_TEXT, string(item.get("text")))
+                case "refusal":
+                    self._refusal.append(string(item.get("refusal")))
+
+    def _reason(self, delta: Delta) -> None:
+        """The same words may stand in two fields of one delta: they count once."""
+        details = records(delta.reasoning_details)
+        if words := string(delta.reasoning_content):
+            self._think(words, "reasoning_content")
+        elif words := string(delta.reasoning):
+            self._think(words, "reasoning")
+        elif details:
+            self._think("".join([_words(d) for d in details]), "reasoning_details")
+        for detail in details:
+            self._detail(detail)
+
+    def _think(self, words: str, field: str) -> None:
+        self._answer.thinking(_THOUGHT, words)
+        if field != self._field:
+            self._field = field
+            self._answer.extra(_THOUGHT, "thinking", field=field)
+
+    def _detail(self, fragment: dict[str, Any]) -> None:
+        """Fragments of one detail add up, so that it goes back whole."""
+        at = self._detail_of(fragment)
+        if at is None:
+            self._details.append(dict(fragment))
+            self._pieces.append([_words(fragment)])
+            return
+        detail = self._details[at]
+        self._pieces[at].append(_words(fragment))
+        for name, value in fragment.items():
+            if name not in detail or (value and name not in ("text", "summary")):
+                detail[name] = value
+
+    def _detail_of(self, fragment: dict[str, Any]) -> int | None:
+        """Where the detail is that a fragment continues: same type, same index; without index,
+        the one before it. Encrypted ones come whole."""
+        if "data" in fragment:
+            return None
+        kind, index, id = (fragment.get(k) for k in ("type", "index", "id"))
+        for at in range(len(self._details) - 1, -1, -1):
+            detail = self._details[at]
+            same = (detail.get("type"), detail.get("index")) == (kind, index)
+            if same and (not id or detail.get("id") in (None, id)):
+                return at
+            if index is None:
+                return None
+        return None
+
+    # -- tool calls --------------------------------------------------------------------------
+
+    def _fragment(self, fragment: dict[str, Any]) -> None:
+        function = record(fragment.get("function"))
+        if not function and fragment.get("custom"):
+            return
+        name, id = string(function.get("name")), string(fragment.get("id"))
+        call = self._call_of(fragment.get("index"), id, name)
+        call.id = call.id or id
+        call.name = name or call.name
+        args = jsonic.text(function.get("arguments"))
+        self._answer.call(call.slot, id=call.id, name=name, args=args)
+        extra = {k: v for k, v in fragment.items() if k not in _CALL_KEYS and v}
+        if extra:
+            self._answer.extra(call.slot, "call", **extra)
+
+    def _call_of(self, index: Any, id: str, name: str) -> _Call:
+        """The call a fragment belongs to: by index; without one, by id; without either, the last.
+        An index that comes with another id and a name after a complete call is a new call."""
+        call: _Call | None
+        if isinstance(index, int):
+            call = self._by_index.get(index)
+            if call is None or (id and call.id not in ("", id) and self._next(call, name)):
+                call = self._by_index[index] = self._new()
+            return call
+        call = next((c for c in self._calls if id and c.id == id), None)
+        if call is not None:
+            return call
+        call = self._calls[-1] if self._calls else None
+        if call is None or (id and call.id) or self._next(call, name):
+            call = self._new()
+        return call
+
+    def _next(self, call: _Call, name: str) -> bool:
+        """Whether a name behind `call` begins another one, or only repeats its own."""
+        return bool(name) and (name != (call.name or name) or self._complete(call))
+
+    def _complete(self, call: _Call) -> bool:
+        try:
+            return isinstance(msgspec.json.decode(self._answer.args(call.slot)), dict)
+        except (ValueError, RecursionError):
+            return False
+
+    def _new(self) -> _Call:
+        call = _Call(len(self._calls))
+        self._calls.append(call)
+        return call
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def _count(self, chunk: Chunk) -> None:
+        usage = chunk.usage or (chunk.x_groq and record(chunk.x_groq).get("usage"))
+        if isinstance(usage, dict):
+            self._answer.count(**counted(usage))
+
+    def _end(self, *, complete: bool) -> None:
+        answer = self._answer
+        if self._details:
+            for detail, pieces in zip(self._details, self._pieces, strict=False):
+                words = "summary" if "summary" in detail else "text"
+                if words in detail:
+                    detail[words] = "".join(pieces)
+            answer.extra(_THOUGHT, "thinking", reasoning_details=self._details)
+        answer.detail = "".join(self._refusal)
+        if not (complete or self._finish or self._done):
+            answer.stop = "died"
+            return
+        answer.stop = self._stop()
+
+    def _stop(self) -> Stop:
+        reason = _STOPS.get(self._finish, "end")
+        if reason == "died":
+            words = f"the provider broke the answer off: {self._finish}"
+            raise ProviderError(Failure(Kind.SERVER, words, code=self._finish))
+        if self._calls:
+            cut = reason == "length" and not self._complete(self._calls[-1])
+            return "length" if cut else "tool_use"
+        return "filtered" if self._refusal else reason
+
+
+def _convert(value: Any) -> Chunk:
+    """JSON of an unexpected shape: what can be used of it."""
+    value = record(value)
+    choices: list[Choice] = []
+    for choice in records(value.get("choices")):
+        delta, message = choice.get("delta"), choice.get("message")
+        choices.append(
+            Choice(
+                msgspec.convert(delta, Delta) if isinstance(delta, dict) else None,
+                msgspec.convert(message, Delta) if isinstance(message, dict) else None,
+                choice.get("finish_reason"),
+            )
+        )
+    return Chunk(choices, value.get("usage"), value.get("error"), value.get("x_groq"))
+
+
+def _words(detail: dict[str, Any]) -> str:
+    return string(detail.get("text")) or string(detail.get("summary"))
+
+
+def counted(usage: dict[str, Any]) -> dict[str, Any]:
+    """Our counts from a usage object, under all the names servers use."""
+    prompt = record(usage.get("prompt_tokens_details"))
+    completion = record(usage.get("completion_tokens_details"))
+    sent, output = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    reasoning = _largest(completion.get("reasoning_tokens"), usage.get("reasoning_tokens"))
+    if reasoning and total(sent, output, reasoning) == usage.get("total_tokens"):
+        output = total(output, reasoning)  # here reasoning is on top of the completion
+    return {
+        "input": sent,
+        "output": output,
+        "cache_read": _largest(
+            prompt.get("cached_tokens"),
+            usage.get("prompt_cache_hit_tokens"),
+            usage.get("num_cached_tokens"),
+            usage.get("cached_tokens"),
+        ),
+        "cache_write": prompt.get("cache_write_tokens"),
+        "reasoning": reasoning,
+        "cost": usage.get("cost"),
+    }
+
+
+def _largest(*counts: Any) -> Any:
+    """One number under several names; None when it has none of them."""
+    found = [c for c in counts if isinstance(c, int)]
+    return max(found) if found else None

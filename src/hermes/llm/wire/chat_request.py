@@ -1,0 +1,224 @@
+"""Requests of the Chat Completions protocol, each message serialised once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from hermes.core.message import Media, Message, Part, Target, Text, Thinking, ToolCall, ToolReturn
+from hermes.core.provider import Settings, ToolSpec
+from hermes.llm.jsonic import dumps
+from hermes.llm.profile import Quirks
+from hermes.llm.schema import fit
+from hermes.llm.wire.envelope import Head, legal, shaped
+from hermes.llm.wire.pieces import described, inline, record, records
+
+MARKER = {"type": "ephemeral"}
+MARKED = 3
+"""Messages that carry a cache marker besides the system prompt."""
+_AUDIO = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav"}
+
+
+class Encoder:
+    """Bytes of messages are only ever added, so consecutive requests share their prefix. Where
+    the endpoint wants cache markers the last messages wait in both forms, marked and plain."""
+
+    def __init__(self, target: Target, quirks: Quirks) -> None:
+        self._model = target.model
+        self._quirks = quirks
+        self._kept = bytearray()
+        self._recent: list[tuple[bytes, bytes]] = []
+        """(plain, marked or empty) of messages from the third-last that can carry a marker on."""
+        self._head = Head()
+
+    def push(self, group: Message) -> None:
+        recent = self._recent
+        recent.extend(self._encode(group))
+        carriers = [i for i, (_, marked) in enumerate(recent) if marked]
+        settled = carriers[-MARKED] if len(carriers) >= MARKED else 0
+        if self._quirks.cache != "envelope":
+            settled = len(recent)
+        if settled:
+            self._kept += b"".join([plain + b"," for plain, _ in recent[:settled]])
+            del recent[:settled]
+
+    def body(
+        self,
+        pending: Sequence[Message],
+        *,
+        system: str,
+        tools: Sequence[ToolSpec],
+        settings: Settings,
+        stream: bool,
+    ) -> bytes:
+        head = self._head.get(
+            (system, tuple(tools), settings, stream),
+            lambda: self._fields(system, tools, settings, stream),
+        )
+        fresh = [*self._recent, *(item for group in pending for item in self._encode(group))]
+        left = MARKED
+        last: list[bytes] = []
+        for plain, marked in reversed(fresh):
+            last.append(marked if marked and left > 0 else plain)
+            left -= bool(marked)
+        if not last:
+            return (head + self._kept).removesuffix(b",") + b"]}"
+        last.reverse()
+        return b"".join((head, self._kept, b",".join(last), b"]}"))
+
+    def _fields(
+        self, system: str, tools: Sequence[ToolSpec], settings: Settings, stream: bool
+    ) -> bytes:
+        quirks = self._quirks
+        fields: dict[str, Any] = {"model": self._model, "stream": stream}
+        if stream and quirks.usage_in_stream:
+            fields["stream_options"] = {"include_usage": True}
+        if limit := settings.max_output or quirks.max_tokens_default:
+            fields[quirks.max_tokens_field] = limit
+        if settings.temperature is not None:
+            fields["temperature"] = settings.temperature
+        if settings.stop:
+            fields["stop"] = settings.stop
+        fields.update(_effort(quirks, settings))
+        if tools and quirks.tools and settings.tool_choice == "auto":
+            fields["tools"] = [_tool(tool, quirks) for tool in tools]
+        head = dumps(shaped(fields, quirks, settings))[:-1] + b',"messages":['
+        if not system:
+            return head
+        message = {"role": quirks.system_role, "content": system}
+        return head + (self._mark(message) or dumps(message)) + b","
+
+    # -- messages ----------------------------------------------------------------------------
+
+    def _encode(self, group: Message) -> Iterable[tuple[bytes, bytes]]:
+        if group.role == "assistant":
+            messages = [_assistant(group.parts, self._quirks)]
+        else:
+            messages = _user(group.parts)
+        for message in messages:
+            yield dumps(message), self._mark(message)
+
+    def _mark(self, message: dict[str, Any]) -> bytes:
+        quirks = self._quirks
+        if quirks.cache != "envelope" or (message["role"] == "tool" and not quirks.cache_results):
+            return b""
+        marked = _marked(message)
+        return dumps(marked) if marked else b""
+
+
+def _marked(message: dict[str, Any]) -> dict[str, Any] | None:
+    """With a cache marker on its last content part; None when it has none that can carry it."""
+    content = message["content"]
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}] if content.strip() else None
+    if not content:
+        return None
+    last = content[-1]
+    if last["type"] == "text" and not last["text"].strip():
+        return None
+    return {**message, "content": [*content[:-1], {**last, "cache_control": MARKER}]}
+
+
+def _effort(quirks: Quirks, settings: Settings) -> dict[str, Any]:
+    """Reasoning effort as this endpoint wants to be asked. A `thinking` switch among the
+    endpoint's fixed fields is turned off with it."""
+    effort = settings.effort
+    if effort is None:
+        return {}
+    off = effort == "none"
+    if off and "type" in record(quirks.body.get("thinking")):
+        return {}
+    match quirks.effort:
+        case "effort":
+            return {"reasoning_effort": effort}
+        case "object":
+            return {"reasoning": {"enabled": False} if off else {"effort": effort}}
+        case "think":
+            return {"think": not off, "reasoning_effort": effort}
+        case _:
+            return {}
+
+
+def _tool(tool: ToolSpec, quirks: Quirks) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": tool.name}
+    if tool.description:
+        function["description"] = tool.description
+    function["parameters"] = fit(tool.parameters, quirks.schema)
+    return {"type": "function", "function": function}
+
+
+def _assistant(parts: Sequence[Part], quirks: Quirks) -> dict[str, Any]:
+    text = "".join([p.text for p in parts if isinstance(p, Text)])
+    message: dict[str, Any] = {"role": "assistant", "content": text or None}
+    calls = [_call(p) for p in parts if isinstance(p, ToolCall)]
+    if calls:
+        message["tool_calls"] = calls
+    message.update(_thoughts([p for p in parts if isinstance(p, Thinking)], text, quirks))
+    if quirks.thinking_field and calls:
+        # Where reasoning must come back with every call, calls of other models need it too.
+        message.setdefault(quirks.thinking_field, "")
+    return message
+
+
+def _thoughts(thoughts: Sequence[Thinking], text: str, quirks: Quirks) -> dict[str, Any]:
+    """Reasoning in the field it came in. What had been cut out of the visible text has none and
+    is not sent back, unless the endpoint wants all reasoning in one field."""
+    out: dict[str, Any] = {}
+    listed: list[dict[str, Any]] = []
+    for part in thoughts:
+        extra = part.extra or {}
+        field = quirks.thinking_field or extra.get("field", "")
+        if details := records(extra.get("reasoning_details")):
+            out["reasoning_details"] = [*out.get("reasoning_details", ()), *details]
+            field = quirks.thinking_field
+        if field == "content":
+            listed.append({"type": "thinking", "thinking": [{"type": "text", "text": part.text}]})
+        elif field and part.text:
+            out[field] = out.get(field, "") + part.text
+    if listed:
+        out["content"] = [*listed, {"type": "text", "text": text}] if text else listed
+    return out
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": legal(call.args)}
+    return {"id": call.id, "type": "function", "function": function, **(call.extra or {})}
+
+
+def _user(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = []
+    rest: list[Text | Media] = []
+    for part in parts:
+        match part:
+            case ToolReturn(call_id=id, content=content):
+                joined = _content(content, "")
+                messages.append({"role": "tool", "tool_call_id": id, "content": joined})
+            case Text() | Media():
+                rest.append(part)
+    if rest:
+        messages.append({"role": "user", "content": _content(rest, "\n\n")})
+    return messages
+
+
+def _content(parts: Sequence[Text | Media], seam: str) -> str | list[dict[str, Any]]:
+    if not any(isinstance(p, Media) for p in parts):
+        return seam.join([p.text for p in parts if isinstance(p, Text)])
+    return [
+        _media(p) if isinstance(p, Media) else {"type": "text", "text": p.text}
+        for p in parts
+        if isinstance(p, Media) or p.text
+    ]
+
+
+def _media(media: Media) -> dict[str, Any]:
+    held = inline(media)
+    mime = held[0] if held else media.mime
+    address = f"data:{mime};base64,{held[1]}" if held else media.url
+    if mime.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": address}}
+    if held and mime in _AUDIO:
+        return {"type": "input_audio", "input_audio": {"data": held[1], "format": _AUDIO[mime]}}
+    if held and mime == "application/pdf":
+        file = {"filename": media.name or "file.pdf", "file_data": address}
+        return {"type": "file", "file": file}
+    return {"type": "text", "text": described(media)}
