@@ -379,7 +379,7 @@ def test_a_stream_cut_short_died_and_kept_what_had_come(r: Recording) -> None:
         if message.stop != "died":
             assert r.api == "gemini", "the last frame of a short stream came in the first half"
             continue
-        assert full.text.startswith(part.text.rstrip("<thinking>"))
+        assert full.text.startswith(re.sub(r"<\w*$", "", part.text))
         assert "".join(full.thinking.split()).startswith("".join(message.thinking.split()))
 
 

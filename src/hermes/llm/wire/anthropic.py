@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import Stop, Target
 from hermes.llm.assemble import Answer
-from hermes.llm.classify import classify
 from hermes.llm.jsonic import dumps, loads
 from hermes.llm.profile import Quirks
-from hermes.llm.sse import Parser
 from hermes.llm.wire.anthropic_request import Encoder
-from hermes.llm.wire.pieces import arguments, parsed, record, records, string, total
+from hermes.llm.wire.pieces import arguments, record, records, string, total
+from hermes.llm.wire.reading import Reader, error, fail
 
 __all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
 
@@ -33,17 +31,6 @@ def url(base_url: str, model: str, *, stream: bool) -> str:
     return f"{base}/messages" if base.endswith("/v1") else f"{base}/v1/messages"
 
 
-def error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
-    inner = body.get("error") if isinstance(body, dict) else None
-    if isinstance(inner, dict):
-        code = inner.get("type") or inner.get("code")
-        return str(code or ""), string(inner.get("message")), string(inner.get("param"))
-    return "", string(inner) or string(record(body).get("message")), ""
-
-
-# -- answers -------------------------------------------------------------------------------------
-
-
 class _Block:
     """A content block under way: its first form, and the fragments that are not the Answer's."""
 
@@ -57,48 +44,39 @@ class _Block:
         self.citations: list[Any] = []
 
 
-class Decoder:
+class Decoder(Reader):
     """Blocks are known by their index; what only the provider can run becomes Native."""
 
     def __init__(self, answer: Answer, quirks: Quirks) -> None:
-        self.activity = 0
-        self._answer = answer
-        self._sse = Parser()
+        super().__init__(answer)
         self._open: dict[int, _Block] = {}
         self._usage: dict[str, Any] = {}
         self._reason = ""
-        self._ended = False
 
-    def feed(self, data: bytes) -> None:
-        for name, payload in self._sse.feed(data):
-            self._take(name, payload)
+    def _take(self, events: list[tuple[str, bytes]]) -> None:
+        for name, raw in events:
+            try:
+                event = loads(raw)
+            except ValueError:
+                event = self._odd(raw)
+            if self._done:
+                return
+            if isinstance(event, dict):
+                self.activity += 1
+                self._event(name, event)
 
-    def close(self) -> None:
-        for name, payload in self._sse.close():
-            self._take(name, payload)
-        if not self._ended:
-            self._end(complete=bool(self._reason))
-
-    def whole(self, body: bytes) -> None:
-        message = parsed(body)
-        self.activity += 1
-        if not isinstance(message, dict) or "content" not in message:
-            self._fail(message)
-        for index, block in enumerate(records(message["content"])):
+    def _body(self, value: dict[str, Any]) -> None:
+        if "content" not in value:
+            if error(value, {}) != ("", "", ""):
+                fail(value)
+            raise ProviderError(Failure(Kind.NOT_API, "the answer is not a Messages answer"))
+        for index, block in enumerate(records(value["content"])):
             self._start(index, block)
             self._stop(index)
-        self._count(message.get("usage"))
-        self._stopped(message)
-        self._end(complete=True)
+        self._count(value.get("usage"))
+        self._stopped(value)
 
-    def _take(self, name: str, payload: bytes) -> None:
-        try:
-            event = loads(payload)
-        except ValueError:
-            return
-        if not isinstance(event, dict) or self._ended:
-            return
-        self.activity += 1
+    def _event(self, name: str, event: dict[str, Any]) -> None:
         match event.get("type") or name:
             case "content_block_delta":
                 self._delta(_index(event), record(event.get("delta")))
@@ -112,17 +90,11 @@ class Decoder:
                 self._stopped(record(event.get("delta")))
                 self._count(event.get("usage"))
             case "message_stop":
-                self._end(complete=True)
+                self._done = True
             case "error":
-                self._fail(event)
+                fail(event)
             case _ if "error" in event:
-                self._fail(event)
-
-    def _fail(self, body: Any) -> None:
-        code, message, param = error(body, {})
-        if not code and not message:
-            raise ProviderError(Failure(Kind.NOT_API, "the answer is not a Messages answer"))
-        raise ProviderError(classify(status=None, code=code, message=message, param=param))
+                fail(event)
 
     # -- blocks ------------------------------------------------------------------------------
 
@@ -222,9 +194,8 @@ class Decoder:
         )
 
     def _end(self, *, complete: bool) -> None:
-        self._ended = True
         answer = self._answer
-        if not complete:
+        if not (complete or self._done or self._reason):
             answer.stop = "died"
             return
         for index in list(self._open):

@@ -72,11 +72,16 @@ class Decoder:
         self.activity = 0
         self._answer = answer
         self._frames: Frames | None = None
+        self._plain: list[bytes] = []
+        """A body that is one JSON object, whatever its content type said."""
         self._open: dict[int, _Block] = {}
         self._reason = ""
 
     def feed(self, data: bytes) -> None:
         if self._frames is None:
+            if self._plain or data[:1] == b"{":
+                self._plain.append(data)
+                return
             self._frames = Frames()
         for headers, payload in self._frames.feed(data):
             self.activity += 1
@@ -90,9 +95,16 @@ class Decoder:
                 self._fail(headers, event)
 
     def close(self) -> None:
+        if self._plain:
+            self.whole(b"".join(self._plain))
+            return
         self._end(complete=bool(self._reason))
 
     def whole(self, body: bytes) -> None:
+        if body[:1] == b"\0":  # the length of a frame, in four bytes
+            self.feed(body)
+            self._end(complete=bool(self._reason))
+            return
         answer = parsed(body)
         self.activity += 1
         message = record(record(record(answer).get("output")).get("message"))

@@ -13,9 +13,9 @@ from hermes.llm.assemble import Answer
 from hermes.llm.classify import classify
 from hermes.llm.jsonic import dumps, loads
 from hermes.llm.profile import Quirks
-from hermes.llm.sse import Parser
 from hermes.llm.wire.gemini_request import Encoder
 from hermes.llm.wire.pieces import parsed, record, records, string, total
+from hermes.llm.wire.reading import Reader
 
 __all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
 
@@ -64,14 +64,12 @@ def error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
     return code, message, ""
 
 
-class Decoder:
+class Decoder(Reader):
     """Each chunk is a whole answer object with the parts that are new. Text that follows text is
     one part, unless either is signed: a signature belongs to the part it came with."""
 
     def __init__(self, answer: Answer, quirks: Quirks) -> None:
-        self.activity = 0
-        self._answer = answer
-        self._sse = Parser()
+        super().__init__(answer)
         self._slot = 0
         self._joins = ""
         """Which kind of text the next piece may be joined to: text, thinking, or none."""
@@ -79,35 +77,33 @@ class Decoder:
         self._reason = ""
         self._blocked = ""
 
-    def feed(self, data: bytes) -> None:
-        for _, payload in self._sse.feed(data):
-            self._take(payload)
-
-    def close(self) -> None:
-        for _, payload in self._sse.close():
-            self._take(payload)
-        self._end(complete=bool(self._reason or self._blocked))
-
     def whole(self, body: bytes) -> None:
-        document = parsed(body)
-        chunks = document if isinstance(document, list) else [document]
-        for chunk in chunks:
-            self._chunk(chunk)
-        if not any(key in record(chunk) for chunk in chunks for key in _ANSWER):
+        """Without `alt=sse` a stream is an array of chunks, complete when one says so."""
+        if body.lstrip()[:1] != b"[":
+            super().whole(body)
+            return
+        for chunk in records(parsed(body)):
+            self._body(chunk)
+        self._end(complete=False)
+
+    def _take(self, events: list[tuple[str, bytes]]) -> None:
+        for _, raw in events:
+            try:
+                chunk = loads(raw)
+            except ValueError:
+                chunk = self._odd(raw)
+            if self._done:
+                return
+            if isinstance(chunk, dict):
+                self.activity += 1
+                self._chunk(chunk)
+
+    def _body(self, value: dict[str, Any]) -> None:
+        self._chunk(value)
+        if not any(key in value for key in _ANSWER):
             raise ProviderError(Failure(Kind.NOT_API, "the answer is not a generateContent answer"))
-        self._end(complete=not isinstance(document, list) or bool(self._reason or self._blocked))
 
-    def _take(self, payload: bytes) -> None:
-        try:
-            chunk = loads(payload)
-        except ValueError:
-            return
-        self._chunk(chunk)
-
-    def _chunk(self, chunk: Any) -> None:
-        self.activity += 1
-        if not isinstance(chunk, dict):
-            return
+    def _chunk(self, chunk: dict[str, Any]) -> None:
         if "error" in chunk:
             self._fail(chunk)
         feedback = record(chunk.get("promptFeedback"))
@@ -193,7 +189,7 @@ class Decoder:
 
     def _end(self, *, complete: bool) -> None:
         answer = self._answer
-        if not complete:
+        if not (complete or self._reason or self._blocked):
             answer.stop = "died"
             return
         reason = self._reason or self._blocked
