@@ -1,0 +1,210 @@
+"""F58, F59: people act while a turn runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from hermes.core.events import TextDelta, ToolStarted
+from hermes.core.message import user
+from hermes.core.tool import Tool
+from tests.kit import WIRES, Gate, call, say, stall
+from tests.kit.bodies import check_legal, messages
+from tests.kit.rig import Rig, rig
+
+
+class Nothing(Struct):
+    pass
+
+
+def waiting(gate: Gate) -> Tool[Any]:
+    """A tool that runs until the test lets it go on."""
+
+    async def wait(p: Nothing, ctx: Any) -> str:
+        await gate.arrive()
+        return "waited"
+
+    return Tool("wait", "Waits.", Nothing, wait)
+
+
+def text_seen(r: Rig, text: str) -> Any:
+    return r.until(lambda e: isinstance(e, TextDelta) and text in e.text)
+
+
+# -- F58 -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_F58_stop_during_the_stream_keeps_the_text(tmp_path: Path, wire: str) -> None:
+    async with rig(tmp_path, [say("Hello ", "world").stall("text", 1)], wire=wire) as r:
+        turn = r.begin()
+        await text_seen(r, "Hello")
+        begin = time.monotonic()
+        r.session.interrupt()
+        result = await asyncio.wait_for(turn, 5)
+        assert time.monotonic() - begin < 2
+        assert result.interrupted and result.text == "Hello "
+        assert result.error_code == "interrupted"
+        await asyncio.wait_for(r.requests[0].gone.wait(), 2)
+        stored = await r.stored()
+        assert stored[-1].role == "assistant" and stored[-1].text == "Hello "
+        assert stored[-1].stop == "aborted" and await r.state() == "interrupted"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_F58_stop_before_the_first_byte(tmp_path: Path, wire: str) -> None:
+    async with rig(tmp_path, [stall()], wire=wire) as r:
+        turn = r.begin()
+        while not r.requests:
+            await asyncio.sleep(0)
+        r.session.interrupt()
+        result = await asyncio.wait_for(turn, 2)
+        assert result.interrupted and result.text == ""
+        await asyncio.wait_for(r.requests[0].gone.wait(), 2)
+
+
+async def test_F58_stop_in_the_middle_of_a_tool_call(tmp_path: Path) -> None:
+    args = {"path": "never.txt", "content": "x" * 50}
+    reply = (say("Writing. ") + call(("c1", "write_file", args))).stall("args", 2)
+    async with rig(tmp_path, [reply]) as r:
+        turn = r.begin()
+        await text_seen(r, "Writing")
+        r.session.interrupt()
+        result = await asyncio.wait_for(turn, 2)
+        assert result.interrupted and not (r.home.work / "never.txt").exists()
+        assert (await r.stored())[-1].calls == ()
+
+
+async def test_F58_stop_while_a_command_runs_leaves_no_orphan(tmp_path: Path) -> None:
+    command = "echo $$ > pid; sleep 300 & echo $! > child; wait"
+    waiting_too = ("c2", "write_file", {"path": "b.txt", "content": "not yet"})
+    steps = [call(("c1", "terminal", {"command": command}), waiting_too)]
+    async with rig(tmp_path, steps) as r:
+        turn = r.begin()
+        pids = [await _pid(r.home.work / name) for name in ("pid", "child")]
+        begin = time.monotonic()
+        r.session.interrupt()
+        result = await asyncio.wait_for(turn, 5)
+        assert time.monotonic() - begin < 3 and result.interrupted
+        assert not [pid for pid in pids if _alive(pid)]
+        assert not (r.home.work / "b.txt").exists()
+        texts = [p.text for m in await r.stored() if m.role == "tool" for p in m.parts]  # type: ignore[union-attr]
+        assert len(texts) == 2 and "skipped: interrupted by the user" in texts[1]
+
+
+async def _pid(file: Path) -> int:
+    for _ in range(1000):
+        if file.exists() and file.read_text().strip():
+            return int(file.read_text())
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{file} did not appear")
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        return not Path("/proc").exists()
+    return state not in ("Z", "X")
+
+
+# -- F59 -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_F59_guidance_during_a_tool_arrives_once_behind_its_result(
+    tmp_path: Path, wire: str
+) -> None:
+    gate = Gate()
+    steps = [call(("c1", "wait", {})), say("as you wish")]
+    async with rig(tmp_path, steps, wire=wire, tools=[waiting(gate)]) as r:
+        turn = r.begin("work")
+        await gate.reached()
+        r.session.submit(user("rather use blue"), busy="steer")
+        gate.open()
+        result = await turn
+        assert result.completed and not result.pending_steer
+        assert r.requests[1].body.count(b"rather use blue") == 1
+        (found,) = [t for m in messages(r.requests[1]) for _, t in m.results]
+        assert found == "waited\n\nUser guidance: rather use blue"
+        check_legal(r.requests[1])
+
+
+async def test_F59_a_message_queued_during_a_tool_is_the_next_turn_once(tmp_path: Path) -> None:
+    gate = Gate()
+    steps = [call(("c1", "wait", {})), say("first"), say("second")]
+    async with rig(tmp_path, steps, tools=[waiting(gate)]) as r:
+        turn = r.begin("work")
+        await gate.reached()
+        queued = asyncio.ensure_future(r.session.turn(user("and then this")))
+        await asyncio.sleep(0)
+        gate.open()
+        assert (await turn).text == "first"
+        assert (await queued).text == "second"
+        assert b"and then this" not in r.requests[1].body
+        assert r.requests[2].body.count(b"and then this") == 1
+        texts = [m.text for m in await r.stored() if m.role == "user"]
+        assert texts == ["work", "and then this"]
+        await r.wait_end(2)
+        r.results.append(queued.result())
+
+
+async def test_F59_a_message_that_interrupts_is_delivered_once(tmp_path: Path) -> None:
+    gate = Gate()
+    steps = [call(("c1", "wait", {})), say("new plan")]
+    async with rig(tmp_path, steps, tools=[waiting(gate)]) as r:
+        turn = r.begin("work")
+        await gate.reached()
+        r.session.submit(user("stop, do this"), busy="interrupt")
+        assert (await turn).interrupted
+        await r.wait_end(2)
+        assert r.requests[1].body.count(b"stop, do this") == 1
+        check_legal(r.requests[1])
+        end = r.events[-1].result  # type: ignore[union-attr]
+        assert end.text == "new plan"
+        r.results.append(end)
+
+
+async def test_F59_guidance_nobody_consumed_is_the_next_user_message(tmp_path: Path) -> None:
+    """No tool result in this turn: it waits, and becomes the next message."""
+    gate = Gate()
+    steps = [say("Hello ", "world").hold(gate, "text", 1), say("blue it is")]
+    async with rig(tmp_path, steps) as r:
+        turn = r.begin("talk")
+        await gate.reached()
+        r.session.submit(user("use blue"), busy="steer")
+        r.session.submit(user("and red"), busy="steer")
+        gate.open()
+        result = await turn
+        assert result.completed and result.pending_steer == "use blue\nand red"
+        await r.wait_end(2)
+        assert r.requests[0].body.count(b"use blue") == 0
+        assert r.requests[1].body.count(b"use blue\\nand red") == 1
+        assert [m.text for m in await r.stored() if m.role == "user"][1] == "use blue\nand red"
+        r.results.append(r.events[-1].result)  # type: ignore[union-attr]
+
+
+async def test_F59_an_interrupt_clears_guidance(tmp_path: Path) -> None:
+    gate = Gate()
+    async with rig(tmp_path, [call(("c1", "wait", {}))], tools=[waiting(gate)]) as r:
+        turn = r.begin("work")
+        await r.until(lambda e: isinstance(e, ToolStarted))
+        await gate.reached()
+        r.session.submit(user("use blue"), busy="steer")
+        r.session.interrupt()
+        result = await turn
+        assert result.interrupted and result.pending_steer == ""
+        assert len(r.requests) == 1
+        r.provider.add(say("ok"))
+        await r.turn("next")
+        assert b"use blue" not in r.requests[1].body
