@@ -35,7 +35,7 @@ def edit(text: str, path: Path, value: Any) -> str | None:
     return _replace(text, key, node, value)
 
 
-def render(value: Any, *, quote: bool = False) -> str:
+def render(value: Any) -> str:
     """A value on one line, readable by every YAML parser as what it is."""
     match value:
         case None:
@@ -45,13 +45,17 @@ def render(value: Any, *, quote: bool = False) -> str:
         case int() | float():
             return json.encode(value).decode()
         case str():
-            if not quote and _PLAIN.match(value) and scalar(value) == value:
-                return value
-            return json.encode(value).decode()
+            return value if _PLAIN.match(value) and scalar(value) == value else _quoted(value)
         case dict():
             return "{" + ", ".join(f"{render(k)}: {render(v)}" for k, v in value.items()) + "}"
         case _:
             return "[" + ", ".join(render(item) for item in value) + "]"
+
+
+def _quoted(text: str) -> str:
+    """In double quotes; YAML wants more characters escaped than JSON does."""
+    inner = json.encode(text).decode()[1:-1]
+    return '"' + "".join(ch if ch.isprintable() else f"\\U{ord(ch):08x}" for ch in inner) + '"'
 
 
 def _nested(path: Path, value: Any, indent: str, newline: str) -> str:
@@ -63,10 +67,26 @@ def _replace(text: str, key: Any, node: Any, value: Any) -> str | None:
     start, end = node.start_mark.index, node.end_mark.index
     if start == end:
         return _fill(text, key, node, (), value)
-    block = node.style in ("|", ">") if isinstance(node, yaml.ScalarNode) else not node.flow_style
-    if block or text[start] in "&!*":
+    if text[start] in "&!*":
         return None
+    block = node.style in ("|", ">") if isinstance(node, yaml.ScalarNode) else not node.flow_style
+    if block:
+        return _replace_block(text, key, node, value)
     return text[:start] + render(value) + text[end:]
+
+
+def _replace_block(text: str, key: Any, node: Any, value: Any) -> str | None:
+    """What spans several lines becomes one; a comment beside the key stays there."""
+    colon = text.find(":", key.end_mark.index)
+    if colon < 0 or text[key.end_mark.index : colon].strip():
+        return None
+    beside = text[colon + 1 : node.start_mark.index].splitlines()[0].rstrip()
+    if beside and not beside.lstrip().startswith("#"):
+        return None
+    end = _end(key, node)
+    while text[end - 1] in "\r\n":
+        end -= 1
+    return f"{text[: colon + 1]} {render(value)}{beside}{text[end:]}"
 
 
 def _fill(text: str, key: Any, node: Any, rest: Path, value: Any) -> str | None:

@@ -25,7 +25,7 @@ def find(key: str, data: Any) -> Path:
         if isinstance(kind, type) and issubclass(kind, Struct):
             types = {field.name: field.type for field in msgspec.structs.fields(kind)}
             if parts[0] not in types:
-                raise ConfigError(f"{unknown_key((*path, parts[0]), list(types))}.")
+                raise ConfigError(unknown_key((*path, parts[0]), list(types)))
             taken, kind = 1, types[parts[0]]
         elif get_origin(kind) is dict:
             kind = get_args(kind)[1]

@@ -17,6 +17,7 @@ _MAX_DEPTH = 40
 _MAX_NODES = 50_000
 """Counted with aliases expanded, so that a few nested aliases cannot fill the memory."""
 
+_COLLECTIONS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -103,6 +104,8 @@ class _Reader:
         self._seen += 1
         if len(path) > _MAX_DEPTH or self._seen > _MAX_NODES:
             self._refuse(node, "nested too deeply, or too many aliases")
+        if not isinstance(node, yaml.ScalarNode) and node.tag not in _COLLECTIONS:
+            self._refuse(node, f"the tag {node.tag[:60]} is not understood")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import Struct, inspect
@@ -201,7 +201,7 @@ def _wrong(path: Path, kind: Any, value: Any) -> str:
     name = dotted(path)
     if kind in (EnvName, tuple[EnvName, ...]) and isinstance(value, (str, list)):
         return f"{name} must be the name of an environment variable; the key itself goes into .env"
-    text = f"{name} must be {_describe(inspect.type_info(kind))}"
+    text = f"{name} must be {_choices(kind) or _describe(inspect.type_info(kind))}"
     if isinstance(value, dict):
         return f"{text}, not a mapping"
     if isinstance(value, list):
@@ -212,12 +212,19 @@ def _wrong(path: Path, kind: Any, value: Any) -> str:
     return f"{text}, not {shown}" if len(shown) <= 40 else text
 
 
+def _choices(kind: Any) -> str:
+    """The values of a Literal, in the order they are declared."""
+    for option in (kind, *get_args(kind)):
+        if get_origin(option) is Literal:
+            values = [str(value) for value in get_args(option)]
+            return ("one of " if len(values) > 1 else "") + ", ".join(values)
+    return ""
+
+
 def _describe(kind: Any) -> str:
     match kind:
         case inspect.UnionType(types=types):
             return _describe(next(t for t in types if not isinstance(t, inspect.NoneType)))
-        case inspect.LiteralType(values=values):
-            return ("one of " if len(values) > 1 else "") + ", ".join(str(v) for v in values)
         case inspect.BoolType():
             return "true or false"
         case inspect.IntType() | inspect.FloatType():

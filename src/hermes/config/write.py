@@ -135,8 +135,8 @@ def _round_trip(before: str, path: KeyPath, value: Any) -> str | None:
         data = codec.load(before)
         keys.set_at(data, path, value)
         codec.dump(data, out)
-    except YAMLError:
-        return None
+    except (YAMLError, ValueError, LookupError, TypeError, AttributeError):
+        return None  # it has bugs of its own with odd scalars
     return out.getvalue()
 
 
@@ -144,10 +144,12 @@ def _guard(before: str, after: str, path: KeyPath, parsed: Parsed) -> None:
     """The last defence against a rewrite that loses things: comments and bulk must still be
     there, apart from what the old value took up."""
     first = parsed.lines.get(path, 0)
-    later = [line for line in parsed.lines.values() if line > first]
-    last = min(later) if first and later else len(before)
+    later = [
+        line for key, line in parsed.lines.items() if line > first and key[: len(path)] != path
+    ]
     lines = before.splitlines()
-    outside = lines[: max(first - 1, 0)] + lines[last - 1 :] if first else lines
+    last = min(later) - 1 if later else len(lines)
+    outside = lines[: first - 1] + lines[last:] if first else lines
     lost = [line for line in outside if "#" in line and _comment(line) not in after]
     kept = sum(len(line.strip()) for line in outside)
     if lost or len(after) < kept // 2:
