@@ -34,8 +34,10 @@ HEADER = struct.Struct("!I")
 
 GRACE = 1.5
 """Seconds between TERM and KILL."""
-_GIVE_UP = 10.0
+_GIVE_UP = 12.0
 """Seconds after which processes that not even KILL ends (stuck in the kernel) are let go."""
+_LOOK_AGAIN = 0.03
+"""Seconds between looks for processes born while the others were being ended."""
 _LINUX = sys.platform == "linux"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -46,6 +48,7 @@ def main() -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.setsid()
+    _close_inherited()
     requests = socket.socket(fileno=0)
     wake = _wake_on_child()
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -58,9 +61,21 @@ def main() -> NoReturn:
             byte, fds, _, _ = socket.recv_fds(requests, 1, 3)
             if not byte:
                 os._exit(0)
+            for fd in fds:
+                os.set_inheritable(fd, False)
             with contextlib.suppress(OSError):  # no process to be had: the agent sees a hang-up
                 keepers.add(_fork_keeper(fds))
             for fd in fds:
+                os.close(fd)
+
+
+def _close_inherited() -> None:
+    """Whatever started the agent may have left descriptors open; no command gets them."""
+    with os.scandir("/dev/fd") as entries:
+        numbers = [int(entry.name) for entry in entries]
+    for fd in numbers:
+        if fd > 2:
+            with contextlib.suppress(OSError):
                 os.close(fd)
 
 
@@ -87,7 +102,7 @@ def _reap_keepers(wake: int, keepers: set[int]) -> None:
             strays |= status != 0 or pid not in keepers
             keepers.discard(pid)
     if strays:  # somebody killed a keeper, and its processes became ours
-        _signal(descendants(os.getpid(), skip=keepers), signal.SIGKILL)
+        _signal(descendants(os.getpid(), skip=keepers), force=True)
 
 
 def _keep(control: socket.socket, output: Sequence[int]) -> None:
@@ -128,8 +143,6 @@ def _become(request: Any, output: Sequence[int], *, keeper: int, report: int) ->
             os._exit(1)
         for number in ("SIGTERM", "SIGINT", "SIGHUP", "SIGPIPE", "SIGXFSZ"):
             signal.signal(getattr(signal, number), signal.SIG_DFL)
-        for fd in output:
-            os.set_inheritable(fd, False)
         os.dup2(output[0], 1)
         os.dup2(output[-1], 2)
         os.chdir(cwd)
@@ -143,26 +156,34 @@ def _become(request: Any, output: Sequence[int], *, keeper: int, report: int) ->
 
 def _supervise(main: int, control: socket.socket, wake: int) -> None:
     """Report the command's end; when the agent hangs up, end everything. Until nothing is left."""
-    kill_at = give_up_at = 0.0
+    hung_up_at = 0.0
+    told: set[int] = set()
     while True:
         status, alone = _reap(main)
         if status is not None:
             left = 0 if alone else len(descendants(os.getpid()))
             _send(control, FRAME.pack(ENDED, status, left))
-        now = time.monotonic()
-        if alone or (give_up_at and now > give_up_at):
+        since = time.monotonic() - hung_up_at if hung_up_at else 0.0
+        if alone or since > _GIVE_UP:
             return
-        if kill_at and now >= kill_at:
-            _signal(descendants(os.getpid()), signal.SIGKILL, group=main)
-            kill_at = now + 0.05
-        watched = [wake] if kill_at else [wake, control.fileno()]
-        ready, _, _ = select.select(watched, [], [], max(0.0, kill_at - now) if kill_at else None)
+        if hung_up_at:
+            _end_all(main, told, force=since >= GRACE)
+        watched = [wake] if hung_up_at else [wake, control.fileno()]
+        ready, _, _ = select.select(watched, [], [], _LOOK_AGAIN if hung_up_at else None)
         if wake in ready:
             os.read(wake, 512)
         if control.fileno() in ready and not _receive(control, 1):
-            _signal(descendants(os.getpid()), signal.SIGTERM, group=main)
-            kill_at = time.monotonic() + GRACE
-            give_up_at = kill_at + _GIVE_UP
+            hung_up_at = time.monotonic()
+
+
+def _end_all(main: int, told: set[int], *, force: bool) -> None:
+    """TERM to each process once, also to one that was just being born; or KILL."""
+    pids = descendants(os.getpid())
+    _signal(pids if force else [pid for pid in pids if pid not in told], force=force)
+    if not _LINUX and (force or main not in told):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(main, signal.SIGKILL if force else signal.SIGTERM)
+    told.update(pids, (main,))
 
 
 def _reap(main: int) -> tuple[int | None, bool]:
@@ -208,13 +229,10 @@ def _living() -> Iterator[tuple[int, int]]:
                 yield int(name), int(parent)
 
 
-def _signal(pids: Sequence[int], number: int, *, group: int = 0) -> None:
-    if group and not _LINUX:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, number)
+def _signal(pids: Sequence[int], *, force: bool) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
+            os.kill(pid, signal.SIGKILL if force else signal.SIGTERM)
 
 
 def _wake_on_child() -> int:
