@@ -97,7 +97,9 @@ class View:
         parts = self._own(message)
         if not any(_counts(p) for p in parts):
             return
-        if self._calls and self._role == "assistant":
+        more = any(isinstance(p, ToolCall) for p in parts)
+        if self._calls and self._role == "assistant" and not more:
+            # Nothing but results may follow calls; further calls are answered together with them.
             self._begin("user")
         self._begin("assistant")
         for part in parts:

@@ -178,6 +178,8 @@ def _encode(group: Message, documents: int, *, last: bool = False) -> bytes:
         blocks = _assistant(group.parts, last)
     else:
         blocks = _user(group.parts, documents)
+        if any("document" in b for b in blocks) and not any("text" in b for b in blocks):
+            blocks.append({"text": ATTACHED})
     return dumps({"role": group.role, "content": blocks or [{"text": EMPTY}]})
 
 
@@ -235,8 +237,6 @@ def _user(parts: Sequence[Part], documents: int) -> list[dict[str, Any]]:
                 block = _media(part, documents + 1)
                 documents += "document" in block
                 out.append(block)
-    if any("document" in b for b in out) and not any("text" in b for b in out):
-        out.append({"text": ATTACHED})
     return out
 
 

@@ -24,8 +24,9 @@ from hermes.llm.wire.envelope import Head, shaped
 from hermes.llm.wire.pieces import BUDGETS, arguments, inline, opened
 
 EMPTY = "[empty]"
-UNSIGNED = "skip_thought_signature_validator"
-"""Documented stand-in for the signature of a call the model did not make."""
+UNSIGNED = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
+"""`skip_thought_signature_validator`, the documented stand-in for the signature of a call the
+model did not make, as the base64 this field is declared as."""
 _LEVELS = {
     "none": "minimal",
     "minimal": "minimal",
