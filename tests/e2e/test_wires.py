@@ -1,0 +1,518 @@
+"""The program as a process on each wire: output forms, exit status, sessions, signals, images."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit import (
+    WIRES,
+    Gate,
+    Home,
+    Provider,
+    Received,
+    Reply,
+    Tokens,
+    call,
+    finish,
+    nothing,
+    raw,
+    run_hermes,
+    say,
+    stall,
+    start_hermes,
+    status,
+    think,
+)
+from tests.kit.bodies import check_legal, messages
+from tests.kit.home import KEY
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+)
+RESULT = {
+    "session_id",
+    "completed",
+    "partial",
+    "interrupted",
+    "text",
+    "reasoning",
+    "error",
+    "tool_calls",
+    "model_calls",
+    "usage",
+    "cost_usd",
+    "model",
+    "provider",
+}
+USAGE = {
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+}
+READ = ("c1", "read_file", {"path": "a.txt"})
+
+
+def script() -> list[Reply]:
+    return [
+        (think("I look.") + call(READ)).usage(Tokens(100, 10)),
+        say("It says älpha.").usage(Tokens(150, 20, cached=60)),
+    ]
+
+
+def alive(pid: int) -> bool:
+    """Running, and not just waiting to be reaped."""
+    stat = Path(f"/proc/{pid}/stat")
+    if Path("/proc/self").exists():
+        return stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def appears(path: Path) -> str:
+    for _ in range(1500):
+        if path.exists() and (text := path.read_text().strip()):
+            return text
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{path} did not appear")
+
+
+def leak_free(home: Home, *outputs: str) -> None:
+    assert not home.leaks() and all(KEY not in text for text in outputs)
+
+
+# -- output forms --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_text_output_is_the_answer_and_nothing_else(tmp_path: Path, wire: str) -> None:
+    async with Provider(script(), wire=wire) as p:
+        home = Home.of(tmp_path, p)
+        home.file("a.txt", "älpha")
+        ran = await run_hermes(["chat", "-q", "What does a.txt say?"], home)
+        assert (ran.rc, ran.stdout) == (0, "It says älpha.\n"), ran
+        assert len(p.requests) == 2
+        seen = check_legal(p.requests[1])
+        assert seen[0].text == "What does a.txt say?"
+        assert "älpha" in next(text for m in seen for _, text in m.results)
+        assert KEY in str(p.requests[0].headers)
+        leak_free(home, ran.stdout, ran.stderr)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_json_output_is_one_object(tmp_path: Path, wire: str) -> None:
+    async with Provider(script(), wire=wire) as p:
+        home = Home.of(tmp_path, p)
+        home.file("a.txt", "älpha")
+        ran = await run_hermes(["chat", "-q", "Read it", "--output", "json"], home)
+        assert ran.rc == 0 and ran.stdout.count("\n") == 1, ran
+        check_result(ran.json, wire)
+
+
+def check_result(result: dict[str, Any], wire: str) -> None:
+    assert set(result) - {"type"} == RESULT
+    assert (result["completed"], result["partial"], result["interrupted"]) == (True, False, False)
+    assert result["text"] == "It says älpha." and result["error"] is None
+    assert result["reasoning"] == "I look." and result["model_calls"] == 2
+    (tool,) = result["tool_calls"]
+    assert set(tool) == {"id", "name", "arguments", "result", "error"}
+    assert tool["name"] == "read_file" and "älpha" in tool["result"] and not tool["error"]
+    assert tool["arguments"] in ({"path": "a.txt"}, '{"path": "a.txt"}')
+    assert set(result["usage"]) == USAGE
+    assert result["usage"]["input_tokens"] == 250 and result["usage"]["output_tokens"] == 30
+    assert result["usage"]["cache_read_tokens"] == 60
+    assert result["model"] == "kit-model" and result["provider"] == "custom"
+    assert result["session_id"]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_stream_json_output_is_one_event_per_line(tmp_path: Path, wire: str) -> None:
+    async with Provider(script(), wire=wire) as p:
+        home = Home.of(tmp_path, p)
+        home.file("a.txt", "älpha")
+        ran = await run_hermes(["chat", "-q", "Read it", "--output", "stream-json"], home)
+        assert ran.rc == 0, ran
+        events = ran.events
+        assert events[-1]["type"] == "result"
+        check_result(events[-1], wire)
+        text = "".join(e["text"] for e in events if e["type"] == "text.delta")
+        assert text == "It says älpha."
+        thoughts = "".join(e["text"] for e in events if e["type"] == "reasoning.delta")
+        assert thoughts == "I look."
+        (began,) = [e for e in events if e["type"] == "tool.started"]
+        (ended,) = [e for e in events if e["type"] == "tool.completed"]
+        assert set(began) == {"type", "id", "name", "arguments"} and began["name"] == "read_file"
+        assert set(ended) == {"type", "id", "name", "result", "error", "duration_ms"}
+        assert ended["id"] == began["id"] and "älpha" in ended["result"]
+        order = [e["type"] for e in events]
+        assert order.index("tool.started") < order.index("tool.completed")
+        assert order.index("tool.completed") < order.index("text.delta")
+
+
+async def test_stream_json_shows_events_as_they_happen(tmp_path: Path) -> None:
+    gate = Gate()
+    async with Provider([say("Hello ", "world").hold(gate, "text", 1)]) as p:
+        process = await start_hermes(
+            ["chat", "-q", "hi", "--output", "stream-json"], Home.of(tmp_path, p)
+        )
+        line = await first_delta(process)
+        assert line["text"] == "Hello "
+        gate.open()
+        ran = await finish(process)
+        assert ran.rc == 0 and ran.events[-1]["text"] == "Hello world"
+
+
+async def first_delta(process: asyncio.subprocess.Process) -> dict[str, Any]:
+    assert process.stdout is not None
+    async with asyncio.timeout(20):
+        while line := await process.stdout.readline():
+            event = json.loads(line)
+            if event["type"] == "text.delta":
+                return dict(event)
+    raise AssertionError("it ended without text")
+
+
+async def test_stream_json_reports_recoveries(tmp_path: Path) -> None:
+    steps = [status(429, "slow down", headers={"Retry-After": "0.05"}), say("ok")]
+    async with Provider(steps) as p:
+        ran = await run_hermes(
+            ["chat", "-q", "hi", "--output", "stream-json"], Home.of(tmp_path, p)
+        )
+        (event,) = [e for e in ran.events if e["type"] == "recovering"]
+        assert set(event) == {"type", "kind", "action", "wait_seconds"}
+        assert event["kind"] == "rate_limited" and ran.rc == 0
+
+
+# -- exit status ---------------------------------------------------------------------------
+
+
+async def test_exit_1_when_the_turn_failed(tmp_path: Path) -> None:
+    refusal = status(401, f"Incorrect API key: {KEY}", error="invalid_api_key")
+    async with Provider([refusal, refusal]) as p:
+        home = Home.of(tmp_path, p)
+        ran = await run_hermes(["chat", "-q", "hi", "--output", "json"], home)
+        assert ran.rc == 1 and ran.json["error"]["code"] == "auth"
+        assert "KIT_KEY" in ran.json["error"]["message"]
+        plain = await run_hermes(["chat", "-q", "hi"], home)
+        assert plain.rc == 1 and plain.stdout == "" and "KIT_KEY" in plain.stderr
+        leak_free(home, ran.stdout, ran.stderr, plain.stderr)
+
+
+async def test_exit_1_when_thinking_used_up_the_budget(tmp_path: Path) -> None:
+    async with Provider([think("hm").stop("length")]) as p:
+        ran = await run_hermes(["chat", "-q", "hi", "--output", "json"], Home.of(tmp_path, p))
+        assert ran.rc == 1 and ran.json["error"]["code"] == "thinking_exhausted"
+        assert "Thinking Budget Exhausted" in ran.json["error"]["message"]
+
+
+async def test_exit_2_for_usage_and_configuration(tmp_path: Path) -> None:
+    async with Provider() as p:
+        home = Home.of(tmp_path, p)
+        for args in (
+            ["chat", "--no-such-option"],
+            ["chat", "-q", "hi", "--output", "xml"],
+            ["chat", "-q", "hi", "--resume", "no-such-session"],
+            ["chat", "-q", "hi", "--image", "missing.png"],
+            ["chat", "-q", "hi", "--continue"],
+        ):
+            ran = await run_hermes(args, home)
+            assert ran.rc == 2 and "Traceback" not in ran.stderr and ran.stderr, (args, ran)
+        broken = "model:\n  default: kit\n  provider: [unclosed\nagent: {}\n"
+        (home.path / "config.yaml").write_text(broken)
+        ran = await run_hermes(["chat", "-q", "hi"], home)
+        assert ran.rc == 2 and "line" in ran.stderr and "Traceback" not in ran.stderr
+        assert (home.path / "config.yaml").read_text() == broken
+        assert not p.requests
+
+
+async def test_exit_3_when_the_answer_is_partial(tmp_path: Path) -> None:
+    async with Provider(then=say("more ").stop("length")) as p:
+        ran = await run_hermes(["chat", "-q", "hi", "--output", "json"], Home.of(tmp_path, p))
+        assert ran.rc == 3 and ran.json["partial"]
+        assert ran.json["error"]["code"] == "output_truncated"
+        assert ran.json["text"] == "more more more more "
+
+
+async def test_exit_3_at_the_limit_of_model_calls(tmp_path: Path) -> None:
+    steps = [call((f"c{i}", "read_file", {"path": "a.txt", "offset": i + 1})) for i in range(2)]
+    async with Provider([*steps, say("Two done.")]) as p:
+        home = Home.of(tmp_path, p)
+        home.file("a.txt", "1\n2\n3\n")
+        ran = await run_hermes(["chat", "-q", "go", "--max-turns", "2", "--output", "json"], home)
+        assert ran.rc == 3 and ran.json["error"]["code"] == "max_turns"
+        assert ran.json["text"] == "Two done." and len(p.requests) == 3
+
+
+async def test_exit_3_when_the_loop_guard_ends_the_turn(tmp_path: Path) -> None:
+    numbers = iter(range(100))
+
+    def again(request: Received) -> Reply:
+        return call((f"c{next(numbers)}", "read_file", {"path": "a.txt"}))
+
+    async with Provider(then=again) as p:
+        home = Home.of(tmp_path, p)
+        home.file("a.txt", "alpha")
+        ran = await run_hermes(["chat", "-q", "go", "--output", "json"], home)
+        assert ran.rc == 3 and ran.json["error"]["code"] == "tool_loop"
+        assert len(p.requests) == 5
+        outcomes = [t["result"] for t in ran.json["tool_calls"]]
+        assert sum("alpha" in o for o in outcomes) <= 3
+        assert any("strategy" in o for o in outcomes)
+
+
+# -- sessions ------------------------------------------------------------------------------
+
+
+async def test_continue_and_resume_go_on_with_the_history(tmp_path: Path) -> None:
+    async with Provider([say("one"), say("two"), say("three"), say("four")]) as p:
+        home = Home.of(tmp_path, p)
+        first = await run_hermes(["chat", "-q", "first", "--output", "json"], home)
+        second = await run_hermes(["chat", "-q", "second", "--continue", "--output", "json"], home)
+        assert second.json["session_id"] == first.json["session_id"]
+        assert [m.text for m in messages(p.requests[1])] == ["first", "one", "second"]
+        other = await run_hermes(["chat", "-q", "apart", "--output", "json"], home)
+        assert other.json["session_id"] != first.json["session_id"]
+        args = ["chat", "-q", "third", "--resume", first.json["session_id"], "--output", "json"]
+        await run_hermes(args, home)
+        assert [m.text for m in messages(p.requests[3])] == [
+            "first",
+            "one",
+            "second",
+            "two",
+            "third",
+        ]
+        check_legal(p.requests[3])
+
+
+async def test_continue_takes_the_latest_session_of_this_folder(tmp_path: Path) -> None:
+    async with Provider([say("here"), say("there"), say("back")]) as p:
+        home = Home.of(tmp_path, p)
+        here = await run_hermes(["chat", "-q", "a", "--output", "json"], home)
+        home.work = tmp_path / "elsewhere"
+        home.work.mkdir()
+        await run_hermes(["chat", "-q", "b"], home)
+        home.work = tmp_path / "work"
+        back = await run_hermes(["chat", "-q", "c", "--continue", "--output", "json"], home)
+        assert back.json["session_id"] == here.json["session_id"]
+
+
+async def test_after_a_kill_the_session_is_interrupted_and_goes_on(tmp_path: Path) -> None:
+    gate = Gate()
+    async with Provider([say("Half ", "of it").hold(gate, "text", 1), say("the rest")]) as p:
+        home = Home.of(tmp_path, p)
+        process = await start_hermes(["chat", "-q", "tell", "--output", "stream-json"], home)
+        await first_delta(process)
+        process.kill()
+        await finish(process)
+        listed = await run_hermes(["sessions", "list"], home)
+        assert listed.rc == 0 and "interrupted" in listed.stdout and "tell" in listed.stdout
+        ran = await run_hermes(["chat", "--continue", "-q", "go on", "--output", "json"], home)
+        assert ran.rc == 0 and ran.json["text"] == "the rest"
+        check_legal(p.requests[1])
+        texts = "\n".join(m.text for m in messages(p.requests[1]) if m.role == "user")
+        assert texts.count("tell") == 1 and texts.count("go on") == 1
+        listed = await run_hermes(["sessions", "list"], home)
+        assert "interrupted" not in listed.stdout
+        gate.open()
+
+
+# -- input ---------------------------------------------------------------------------------
+
+
+async def test_the_prompt_may_come_from_standard_input(tmp_path: Path) -> None:
+    async with Provider(then=say("ok")) as p:
+        home = Home.of(tmp_path, p)
+        ran = await run_hermes(["chat"], home, stdin="piped prömpt\n")
+        assert ran.rc == 0 and messages(p.requests[0])[0].text == "piped prömpt"
+        ran = await run_hermes(["chat", "-q", "explain:"], home, stdin="the log\n")
+        assert ran.rc == 0
+        text = messages(p.requests[1])[0].text
+        assert "explain:" in text and "the log" in text
+        ran = await run_hermes(["chat"], home, stdin="")
+        assert ran.rc == 2
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_an_image_arrives_byte_for_byte(tmp_path: Path, wire: str) -> None:
+    async with Provider([say("a pixel"), say("still")], wire=wire) as p:
+        home = Home.of(tmp_path, p)
+        home.file("dot.png", PIXEL)
+        ran = await run_hermes(["chat", "-q", "what?", "--image", "dot.png"], home)
+        assert ran.rc == 0 and ran.stdout == "a pixel\n", ran
+        (message,) = messages(p.requests[0])
+        assert message.images == [PIXEL] and message.text == "what?"
+        ran = await run_hermes(["chat", "--continue", "-q", "and now?"], home)
+        assert ran.rc == 0 and messages(p.requests[1])[0].images == [PIXEL], "it is stored"
+
+
+async def test_options_name_another_endpoint(tmp_path: Path) -> None:
+    async with Provider() as p, Provider([say("elsewhere")], wire="anthropic") as q:
+        home = Home.of(tmp_path, p)
+        args = ["chat", "-q", "hi", "--output", "json", "--base-url", q.base_url]
+        args += ["--api-mode", "anthropic", "--model", "claude-x", "--api-key-env", "SPARE_KEY"]
+        ran = await run_hermes([*args, "--provider", "custom"], home)
+        assert ran.rc == 0 and ran.json["text"] == "elsewhere" and ran.json["model"] == "claude-x"
+        assert q.requests[0].model == "claude-x" and not p.requests
+        assert KEY not in str(q.requests[0].headers)
+
+
+async def test_toolsets_none_sends_no_tools(tmp_path: Path) -> None:
+    from tests.kit.bodies import tools
+
+    async with Provider(then=say("ok")) as p:
+        home = Home.of(tmp_path, p)
+        await run_hermes(["chat", "-q", "hi", "--toolsets", "none"], home)
+        await run_hermes(["chat", "-q", "hi"], home)
+        assert tools(p.requests[0]) == []
+        assert {"read_file", "write_file", "terminal"} <= set(tools(p.requests[1]))
+
+
+@pytest.mark.parametrize("locale", [{"LC_ALL": "C", "LANG": "C"}, {"LC_ALL": "POSIX"}])
+async def test_19_an_ascii_locale_is_no_obstacle(tmp_path: Path, locale: dict[str, str]) -> None:
+    async with Provider([say("Grüße ✓ 東京")]) as p:
+        home = Home.of(tmp_path, p)
+        env = {**locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+        ran = await run_hermes(["chat", "-q", "schöne Grüße"], home, env=env)
+        assert ran.rc == 0 and ran.stdout == "Grüße ✓ 東京\n", ran
+        assert messages(p.requests[0])[0].text == "schöne Grüße"
+
+
+# -- signals -------------------------------------------------------------------------------
+
+SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+async def test_a_signal_during_the_stream(tmp_path: Path, number: int, code: int) -> None:
+    async with Provider([say("Hello ", "world").stall("text", 1), say("ok")]) as p:
+        home = Home.of(tmp_path, p)
+        process = await start_hermes(["chat", "-q", "hi", "--output", "stream-json"], home)
+        await first_delta(process)
+        begin = time.monotonic()
+        process.send_signal(number)
+        ran = await finish(process, timeout=10)
+        assert ran.rc == code and time.monotonic() - begin < 2, ran
+        await asyncio.wait_for(p.requests[0].gone.wait(), 2)
+        assert ran.result["type"] == "result" and ran.result["interrupted"]
+        assert ran.result["text"] == "Hello " and ran.result["error"]["code"] == "interrupted"
+        listed = await run_hermes(["sessions", "list"], home)
+        assert "interrupted" in listed.stdout
+        again = await run_hermes(["chat", "--continue", "-q", "go on"], home)
+        assert again.rc == 0 and again.stdout == "ok\n"
+        check_legal(p.requests[1])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_signal_before_the_first_byte(tmp_path: Path, number: int) -> None:
+    async with Provider([stall()]) as p:
+        process = await start_hermes(["chat", "-q", "hi", "--output", "json"], Home.of(tmp_path, p))
+        while not p.requests:
+            await asyncio.sleep(0.01)
+        process.send_signal(number)
+        ran = await finish(process, timeout=10)
+        assert ran.rc == 128 + number and ran.json["interrupted"]
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+async def test_a_signal_during_a_command_leaves_no_orphan(
+    tmp_path: Path, number: int, code: int
+) -> None:
+    command = "echo $$ > pid; (trap '' TERM HUP INT; sleep 300) & echo $! > child; wait"
+    async with Provider([call(("c1", "terminal", {"command": command})), say("ok")]) as p:
+        home = Home.of(tmp_path, p)
+        process = await start_hermes(["chat", "--yolo", "-q", "go", "--output", "json"], home)
+        pids = [int(await appears(home.work / name)) for name in ("pid", "child")]
+        begin = time.monotonic()
+        process.send_signal(number)
+        ran = await finish(process, timeout=10)
+        assert ran.rc == code and time.monotonic() - begin < 4, ran
+        await asyncio.sleep(0)
+        assert not [pid for pid in pids if alive(pid)], "an orphan survived"
+        assert ran.json["interrupted"]
+        again = await run_hermes(["chat", "--continue", "-q", "go on"], home)
+        assert again.rc == 0 and again.stdout == "ok\n"
+        check_legal(p.requests[1])
+
+
+async def test_a_killed_agent_leaves_no_orphan_either(tmp_path: Path) -> None:
+    command = "echo $$ > pid; sleep 300 & echo $! > child; wait"
+    async with Provider([call(("c1", "terminal", {"command": command}))]) as p:
+        home = Home.of(tmp_path, p)
+        process = await start_hermes(["chat", "--yolo", "-q", "go"], home)
+        pids = [int(await appears(home.work / name)) for name in ("pid", "child")]
+        process.kill()
+        await process.wait()
+        for _ in range(400):
+            if not any(map(alive, pids)):
+                break
+            await asyncio.sleep(0.01)
+        assert not [pid for pid in pids if alive(pid)]
+        await finish(process)
+
+
+async def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
+    command = "trap '' TERM INT HUP; echo $$ > pid; while :; do sleep 1; done"
+    async with Provider([call(("c1", "terminal", {"command": command}))]) as p:
+        home = Home.of(tmp_path, p)
+        process = await start_hermes(["chat", "--yolo", "-q", "go"], home)
+        pid = int(await appears(home.work / "pid"))
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        begin = time.monotonic()
+        ran = await finish(process, timeout=10)
+        assert ran.rc == 130 and time.monotonic() - begin < 3
+        for _ in range(300):
+            if not alive(pid):
+                break
+            await asyncio.sleep(0.01)
+        assert not alive(pid)
+
+
+async def test_a_reader_that_left_ends_the_turn(tmp_path: Path) -> None:
+    chunk = b'data: {"choices":[{"index":0,"delta":{"content":"word "}}]}\n\n'
+    endless = say("x").drip(chunk, 0.01, after="text")
+    async with Provider([endless]) as p:
+        home = Home.of(tmp_path, p)
+        process = await start_hermes(["chat", "-q", "hi", "--output", "stream-json"], home)
+        await first_delta(process)
+        assert process.stdout is not None
+        process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
+        await asyncio.wait_for(p.requests[0].gone.wait(), 5)
+        await asyncio.wait_for(process.wait(), 5)
+        assert "Traceback" not in (await process.stderr.read()).decode()  # type: ignore[union-attr]
+
+
+# -- oddities through the whole program ----------------------------------------------------
+
+
+async def test_an_empty_model_never_gives_an_empty_bubble(tmp_path: Path) -> None:
+    async with Provider(then=nothing()) as p:
+        ran = await run_hermes(["chat", "-q", "hi"], Home.of(tmp_path, p))
+        assert ran.rc == 1 and ran.stdout == "" and ran.stderr
+        assert len(p.requests) == 3
+
+
+async def test_odd_characters_survive_the_whole_program(tmp_path: Path) -> None:
+    body = b'data: {"choices":[{"index":0,"delta":{"content":"a\\ud800\\u0000b\xff"}}]}\n\n'
+    end = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    reply = raw(body + end, content_type="text/event-stream")
+    async with Provider([reply, say("ok")]) as p:
+        home = Home.of(tmp_path, p)
+        ran = await run_hermes(["chat", "-q", "hi", "--output", "json"], home)
+        assert ran.rc == 0 and ran.json["text"].startswith("a"), ran
+        again = await run_hermes(["chat", "--continue", "-q", "more"], home)
+        assert again.rc == 0
+        check_legal(p.requests[1])
