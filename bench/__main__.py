@@ -50,6 +50,7 @@ ROWS = (
     Row("cold", "oneshot_body", "  request body for 'hi'", "B", at_most=12 * 1024),
     Row("session", "session_cpu", "another session, CPU", faster=300),
     Row("session", "session_kb", "another session, memory", "kB", at_most=15),
+    Row("session", "session_used_kb", "  after its first turn", "kB"),
     Row("turn", "turn_cpu", "warm text turn, durable, CPU", faster=25),
     Row("stream", "stream", "1,000 chunks, coalesced, CPU", faster=25, of_floor=1.5),
     Row("stream", "stream_each", "1,000 chunks, one by one, CPU", of_floor=1.5),
@@ -265,7 +266,8 @@ class Bench:
 
     def probe(self, peer: str, group: str) -> None:
         python = str(self.homes[peer].bin / "python")
-        module = f"bench.{peer}"
+        alone = peer == "ours" and group in ("store", "search")
+        module = "bench.storage" if alone else f"bench.{peer}"
         done = self.run(peer, [python, "-m", module, self.url, group], PYTHONPATH=str(peers.ROOT))
         for line in done.stdout.splitlines():
             if line.startswith('{"metric"'):

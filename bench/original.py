@@ -76,13 +76,14 @@ class Original:
 
     def store_group(self) -> None:
         self.store.create_session("big", "cli", model="text")
-        marks = []
-        for number in range(10_000):
-            words = text(number)
-            start = time.process_time()
-            self.store.append_message("big", "assistant" if number % 2 else "user", words)
-            marks.append((time.process_time() - start) * 1e3)
-        emit("append_cpu", *marks[-5000:])
+        block = 1000
+        for first in range(0, 10_000, block):
+            texts = [text(first + i) for i in range(block)]
+            clock, start = time.perf_counter(), time.process_time()
+            for number, words in enumerate(texts):
+                self.store.append_message("big", "assistant" if number % 2 else "user", words)
+            emit("append_cpu", (time.process_time() - start) * 1e3 / block)
+            emit("append_wall", (time.perf_counter() - clock) * 1e3 / block)
         emit("resume_cpu", *spread(lambda: self.store.get_messages_as_conversation("big"), 7))
 
 
