@@ -179,10 +179,10 @@ def _unexpected(kind: type[BaseException], error: BaseException, trace: object) 
     """A bug: the traceback goes to the log, a sentence to the user."""
     import logging
 
-    detail = (kind, error, error.__traceback__)
-    logging.getLogger("hermes").critical("unexpected error", exc_info=detail)
-    where = ""
+    told = " ".join(str(error).split())[:200]
     for handler in logging.getLogger().handlers:
-        where = getattr(handler, "where", where)
-    told = f"the details are in {where}" if where else f"{kind.__name__}: {error}"
+        if where := getattr(handler, "where", None):
+            detail = (kind, error, error.__traceback__)
+            logging.getLogger("hermes").critical("unexpected error", exc_info=detail)
+            told = f"the details are in {where}"
     fail(f"internal error ({kind.__name__}); this is a bug, nothing stored was lost; {told}")

@@ -11,62 +11,23 @@ from pathlib import Path
 
 from hermes.app.runtime import Options, Runtime
 from hermes.app.session import Session
-from hermes.cli import logs
 from hermes.cli.approve import Asker
-from hermes.cli.display import dump
 from hermes.cli.lookup import find_session
-from hermes.cli.main import EXIT_FAILED, EXIT_SIGPIPE, EXIT_USAGE, fail
+from hermes.cli.main import EXIT_FAILED, EXIT_SIGPIPE, EXIT_USAGE
 from hermes.cli.output import Output, ReaderGone
 from hermes.cli.process import Signals, exit_code, harden
-from hermes.cli.prompt import read_prompt
-from hermes.cli.render import RENDERERS, result_object
+from hermes.cli.render import RENDERERS
 from hermes.cli.status import Status
-from hermes.config import env, paths
-from hermes.config.load import Setup, load
+from hermes.config import env
+from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.core.events import Approval, TurnEnd, TurnResult
 from hermes.core.message import Message
-from hermes.core.redact import Redactor
 from hermes.core.store import SessionMeta, Store
 from hermes.llm.catalog import Choice
 
 EXIT_PARTIAL = 3
 INTERRUPTED = TurnResult(interrupted=True, error="Interrupted.", error_code="interrupted")
-
-
-def run(args: Namespace, signals: Signals) -> int:
-    setup = load(args.profile)
-    logs.install(paths.log_file(setup.home), Redactor(setup.secrets.known()).clean)
-    for warning in setup.warnings:
-        fail(warning)
-    folder = working_folder(setup)
-    options = make_options(args)
-    query = None if args.query is None else env.argument_text(args.query)
-    message, remark = read_prompt(query, args.image)
-    if remark:
-        fail(remark)
-    harden()
-    return asyncio.run(OneShot(setup, args, signals).run(message, folder, options))
-
-
-def print_config_error(sentence: str, form: str) -> None:
-    """For programs that read the output: the same object a failed turn would give."""
-    result = TurnResult(failed=True, error=sentence, error_code="config")
-    line = result_object("", result, None)
-    print(dump({"type": "result", **line} if form == "stream-json" else line))
-
-
-def working_folder(setup: Setup) -> Path:
-    """Where tools work and what `--continue` looks for."""
-    try:
-        folder = Path.cwd() / Path(setup.config.terminal.cwd).expanduser()
-        folder = folder.resolve(strict=True)
-    except (OSError, RuntimeError):
-        where = setup.config.terminal.cwd
-        raise ConfigError(f"The working folder ({where}, see terminal.cwd) is gone.") from None
-    if not folder.is_dir():
-        raise ConfigError(f"{folder} (terminal.cwd) is not a folder.")
-    return folder
 
 
 def make_options(args: Namespace) -> Options:
@@ -106,6 +67,7 @@ class OneShot:
         task = asyncio.current_task()
         assert task is not None
         self._signals.attach(task.cancel)
+        harden()
         try:
             async with Runtime.open(self._setup) as runtime:
                 session = await self._open(runtime, folder, options)

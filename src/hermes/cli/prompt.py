@@ -1,4 +1,4 @@
-"""What the user asks: the text of -q, standard input, and images, as one message."""
+"""What the user asks, and where: -q, standard input and images as one message, the folder."""
 
 from __future__ import annotations
 
@@ -31,6 +31,17 @@ def read_prompt(query: str | None, images: list[str]) -> tuple[Message, str]:
     if not text.strip() and not media:
         raise ConfigError('The prompt is empty: give one with -q "...", or pipe it in.')
     return user(text.strip("\n"), *media), remark
+
+
+def working_folder(configured: str) -> Path:
+    """Where tools work and what `--continue` looks for: terminal.cwd, seen from here."""
+    try:
+        folder = (Path.cwd() / Path(configured).expanduser()).resolve(strict=True)
+    except (OSError, RuntimeError):
+        raise ConfigError(f"The working folder ({configured}, terminal.cwd) is gone.") from None
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} (terminal.cwd) is not a folder.")
+    return folder
 
 
 def read_image(file: Path) -> Media:

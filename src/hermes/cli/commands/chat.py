@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
 from hermes.cli.arguments import Parser, positive, profile_option
 from hermes.cli.main import EXIT_USAGE, fail
+
+if TYPE_CHECKING:
+    from hermes.cli.process import Signals
 
 _API_MODES = ("chat", "responses", "anthropic", "bedrock", "gemini")
 _EPILOG = """\
@@ -33,16 +37,50 @@ def run(argv: list[str], profile: str) -> int:
 
     signals = Signals()
     signals.early()
-    from hermes.cli import oneshot
     from hermes.core.errors import ConfigError
 
     try:
-        return oneshot.run(args, signals)
+        return _answer(args, signals)
     except ConfigError as error:
         if args.output != "text":
-            oneshot.print_config_error(str(error), args.output)
+            _print_error(str(error), args.output)
         fail(str(error))
         return EXIT_USAGE
+
+
+def _answer(args: Namespace, signals: Signals) -> int:
+    """What can be wrong with the question is found before anything large is imported."""
+    from hermes.cli import logs
+    from hermes.cli.prompt import read_prompt, working_folder
+    from hermes.config import env, paths
+    from hermes.config.load import load
+    from hermes.core.redact import Redactor
+
+    setup = load(args.profile)
+    logs.install(paths.log_file(setup.home), Redactor(setup.secrets.known()).clean)
+    for warning in setup.warnings:
+        fail(warning)
+    folder = working_folder(setup.config.terminal.cwd)
+    query = None if args.query is None else env.argument_text(args.query)
+    message, remark = read_prompt(query, args.image)
+    if remark:
+        fail(remark)
+    import asyncio
+
+    from hermes.cli.oneshot import OneShot, make_options
+
+    return asyncio.run(OneShot(setup, args, signals).run(message, folder, make_options(args)))
+
+
+def _print_error(sentence: str, form: str) -> None:
+    """For programs that read the output: the same object a failed turn would give."""
+    from hermes.cli.display import dump
+    from hermes.cli.render import result_object
+    from hermes.core.events import TurnResult
+
+    result = TurnResult(failed=True, error=sentence, error_code="config")
+    line = result_object("", result, None)
+    print(dump({"type": "result", **line} if form == "stream-json" else line))
 
 
 def _arguments(argv: list[str], profile: str) -> Namespace:

@@ -30,20 +30,19 @@ examples:
 def run(argv: list[str], profile: str) -> int:
     parser = Parser("hermes config", "Show and change the configuration.", _EPILOG)
     parser.add_argument("action", choices=sorted(_ACTIONS), help="see below")
-    parser.add_argument("key", nargs="?", metavar="KEY", help="dotted, like agent.max_turns")
-    parser.add_argument("value", nargs="?", metavar="VALUE")
+    parser.add_argument("words", nargs="*", metavar="KEY VALUE", help="KEY is like agent.max_turns")
     parser.add_argument("--json", action="store_true", help="as JSON (show, get)")
     profile_option(parser, profile)
-    args, unknown = parser.parse_known_args(argv)
-    if args.action == "set" and args.value is None and len(unknown) == 1:
-        args.value = unknown.pop()  # a value that begins with a dash
+    args, unknown = parser.parse_known_intermixed_args(argv)
+    if args.action == "set" and len(args.words) == len(unknown) == 1:
+        args.words.append(unknown.pop())  # a value that begins with a dash
     if unknown:
         parser.complain(unknown)
     wanted = {"get": 1, "set": 2}.get(args.action, 0)
-    given = (args.key is not None) + (args.value is not None)
-    if given != wanted:
+    if len(args.words) != wanted:
         shape = ("takes no key", "needs a KEY", "needs a KEY and a VALUE")[wanted]
         parser.error(f"{args.action} {shape}")
+    args.words = [argument_text(word) for word in args.words]
     return _ACTIONS[args.action](args)
 
 
@@ -68,11 +67,12 @@ def _get(args: Namespace) -> int:
     from hermes.config.load import load
 
     data = _masked(_effective(load(args.profile).config))
-    path = keys.find(argument_text(args.key), data)
+    key = args.words[0]
+    path = keys.find(key, data)
     try:
         value = keys.value_at(data, path)
     except KeyError:
-        raise ConfigError(f"{args.key} is not set.") from None
+        raise ConfigError(f"{key} is not set.") from None
     if isinstance(value, str) and not args.json:
         print(value)
     else:
@@ -89,7 +89,7 @@ def _set(args: Namespace) -> int:
     home = paths.find_home(environment(), args.profile)
     for warning in paths.make_home(home):
         fail(warning)
-    change = set_value(home, argument_text(args.key), argument_text(args.value))
+    change = set_value(home, *args.words)
     print(f"{change.key} = {render(_masked({change.key: change.new})[change.key])}")
     return 0
 

@@ -56,7 +56,7 @@ def run(argv: list[str], profile: str) -> int:
     parser.add_argument("-o", "--out", metavar="FILE", help="export: write here, not to stdout")
     parser.add_argument("--yes", action="store_true", help="delete without asking")
     profile_option(parser, profile)
-    args, unknown = parser.parse_known_args(argv)
+    args, unknown = parser.parse_known_intermixed_args(argv)
     if unknown:
         parser.complain(unknown)
     args.words = [argument_text(word) for word in args.words]
