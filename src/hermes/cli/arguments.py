@@ -9,6 +9,13 @@ from typing import NoReturn
 from hermes.cli.main import EXIT_USAGE, fail
 
 
+class _Formatter(RawDescriptionHelpFormatter):
+    """Wide enough for our longest option to stand beside its explanation."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30)
+
+
 class Parser(ArgumentParser):
     """Errors are one sentence and exit 2; options are never guessed from a prefix."""
 
@@ -17,7 +24,7 @@ class Parser(ArgumentParser):
             prog=prog,
             description=description,
             epilog=epilog,
-            formatter_class=RawDescriptionHelpFormatter,
+            formatter_class=_Formatter,
             allow_abbrev=False,
         )
 
