@@ -3,7 +3,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from hermes.agent.arguments import BadArguments, parse, truncated
@@ -145,6 +145,7 @@ def test_text_that_breaks_off_is_truncated_and_never_parsed(raw: str) -> None:
         parse(raw)
 
 
+@settings(deadline=None)
 @given(OBJECT)
 def test_any_object_round_trips(value: dict[str, Any]) -> None:
     assert parse(dump(value)) == value
@@ -152,6 +153,7 @@ def test_any_object_round_trips(value: dict[str, Any]) -> None:
     assert not truncated(dump(value))
 
 
+@settings(deadline=None)
 @given(FULL, st.data())
 def test_no_prefix_of_an_object_is_ever_executed(
     value: dict[str, Any], data: st.DataObject
@@ -163,6 +165,7 @@ def test_no_prefix_of_an_object_is_ever_executed(
             parse(prefix)
 
 
+@settings(deadline=None)
 @given(OBJECT, st.data())
 def test_documented_slips_repair_to_the_original(
     value: dict[str, Any], data: st.DataObject
@@ -186,6 +189,7 @@ def test_documented_slips_repair_to_the_original(
         assert parse(slip) == expected, name
 
 
+@settings(deadline=None)
 @given(OBJECT)
 @example({"it's": "\x1b"})
 def test_python_literals_read_as_python_reads_them(value: dict[str, Any]) -> None:
@@ -199,6 +203,7 @@ def test_python_literals_read_as_python_reads_them(value: dict[str, Any]) -> Non
             assert "\\x" in raw or "\\U" in raw
 
 
+@settings(deadline=None)
 @given(st.text(max_size=60) | st.text("{}[]\"',:\\ud8\n aTrueNone1", max_size=60))
 @example('{"a":"\\u')
 @example("{'\\U99999999':1}")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.core.errors import ToolError
@@ -331,6 +331,7 @@ async def test_a_long_output_is_shown_by_its_ends_and_kept_whole(sh: Shell) -> N
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=40), max_size=12), st.integers(2, 60))
 def test_a_capture_shows_the_ends_of_anything(
     tmp_path_factory: pytest.TempPathFactory, chunks: list[bytes], limit: int
@@ -404,6 +405,7 @@ def test_plain_text_has_no_hidden_power(raw: str, shown: str) -> None:
     assert plain(raw) == shown
 
 
+@settings(deadline=None)
 @given(st.text() | st.text("\x1b\x9b[]P\\;0m\x07\r\n\x00ab"))
 def test_plain_text_is_stable(text: str) -> None:
     once = plain(text)

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -234,6 +234,7 @@ async def test_reading_on(ctx: ToolContext) -> None:
     assert "the file has 5000 lines" in await text(read_file, ctx, path="f", offset=10**9)
 
 
+@settings(deadline=None)
 @given(
     lines=st.lists(
         st.text(

@@ -239,7 +239,12 @@ def _why(number: int, *, in_folder: bool) -> str:
 
 
 class _Launcher:
-    """The one launcher process of this process, started with the first command."""
+    """The one launcher process of this process, started with the first command.
+
+    It costs some 20 ms and 10 MB, once; a command through it some 3 ms, of which our process
+    spends 0.4. Starting from here would be no cheaper (a larger process forks slower) and could
+    not end the orphans of a killed agent: a death signal reaches only a direct child.
+    """
 
     def __init__(self) -> None:
         self._socket: socket.socket | None = None

@@ -23,6 +23,8 @@ MAX_IMAGE = 3_900_000
 _INLINE = 256 * 1024
 _COUNTABLE = 32 * 1024 * 1024
 _BLOCK = 1024 * 1024
+_REACH = 2 * 1024**3
+"""How far into a file one may read: a thread that counts lines cannot be interrupted."""
 _IMAGES = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
@@ -81,7 +83,7 @@ def _read(path: Path, p: Params, ctx: ToolContext) -> ToolResult:
         found = check_open(fd, path, ctx)
         if not is_regular(found):
             raise ToolError(f"{path} is a device, pipe or socket, not a file.")
-        start = file.read(8192)
+        start = file.read(8192) or b""  # None: a file of the kernel that has nothing to say now
         if mime := _image(start):
             return _show(path, file, start, mime=mime)
         text, note = _as_utf8(file, start, path, found.st_size)
@@ -154,6 +156,8 @@ def _skip(file: BinaryIO, lines: int | None) -> int:
     begins = True
     while lines is None or passed < lines:
         at = file.tell()
+        if at > _REACH:
+            raise ToolError("That is too far into a large file; use terminal (tail, sed -n).")
         block = file.read(_BLOCK)
         if not block:
             return passed + (not begins)
