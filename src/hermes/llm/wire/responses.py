@@ -1,0 +1,361 @@
+"""The Responses protocol: where requests go, and what the answers mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from hermes.core.errors import Failure, Kind, ProviderError
+from hermes.core.message import Stop
+from hermes.llm import jsonic
+from hermes.llm.assemble import Answer
+from hermes.llm.profile import Quirks
+from hermes.llm.wire.pieces import record, records, string
+from hermes.llm.wire.reading import Reader, error, fail
+from hermes.llm.wire.responses_request import Encoder
+
+__all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
+
+STREAM_TYPE = "text/event-stream"
+NO_TERMINAL = "the provider did not emit a terminal response, and nothing usable before the end"
+_TEXT_DELTA = "response.output_text.delta"
+_TERMINAL = frozenset(
+    f"response.{name}" for name in ("completed", "incomplete", "failed", "cancelled", "done")
+)
+_INCOMPLETE: dict[str, Stop] = {"max_output_tokens": "length", "content_filter": "filtered"}
+_CALL_KEYS = frozenset({"type", "id", "call_id", "name", "arguments", "status"})
+_SEAM = "\n\n"
+"""Between the parts of one reasoning item."""
+
+
+def url(base_url: str, model: str, *, stream: bool) -> str:
+    base, mark, query = base_url.partition("?")
+    base = base.rstrip("/")
+    if not base.endswith("/responses"):
+        base += "/responses"
+    return base + mark + query
+
+
+class Event(Struct, gc=False):
+    """A stream event: the keys that mean something. The response object stays unparsed: it echoes
+    instructions and tools in every frame and matters only in the last."""
+
+    type: Any = ""
+    delta: Any = None
+    output_index: Any = None
+    content_index: Any = None
+    summary_index: Any = None
+    item: Any = None
+    part: Any = None
+    text: Any = None
+    arguments: Any = None
+    refusal: Any = None
+    error: Any = None
+    response: Raw = Raw()
+
+
+_decode = msgspec.json.Decoder(Event).decode
+
+
+class _Item:
+    """An output item as far as it is known."""
+
+    __slots__ = ("done", "key", "kind", "part", "source")
+
+    def __init__(self, item: dict[str, Any]) -> None:
+        self.kind = string(item.get("type"))
+        self.key = _key(item)
+        self.done = False
+        self.source = ""
+        """Which of its texts a reasoning item is read from: summary or content."""
+        self.part: Any = None
+
+
+class Decoder(Reader):
+    """One answer, built from the items as they are done; their place is `output_index`, and item
+    ids mean nothing across frames. The terminal frame gives status and usage, and completes only
+    items that were begun and never finished."""
+
+    def __init__(self, answer: Answer, quirks: Quirks) -> None:
+        super().__init__(answer)
+        self._items: dict[int, _Item] = {}
+        self._moved: dict[int, int] = {}
+        """Output index as sent -> ours, where a server uses one index for several items."""
+        self._latest = 0
+        self._refusals: dict[tuple[int, int], list[str]] = {}
+        self._said = False
+        self._ended = False
+        self._response: dict[str, Any] = {}
+
+    # -- streams -----------------------------------------------------------------------------
+
+    def _take(self, events: list[tuple[str, bytes]]) -> None:
+        pieces: list[str] = []
+        place: tuple[Any, Any] = (None, None)
+        for name, raw in events:
+            self.activity += 1
+            try:
+                event = _decode(raw)
+            except ValueError:
+                value = self._odd(raw)
+                if self._done:
+                    break
+                if not isinstance(value, dict):
+                    self.activity -= 1
+                    continue
+                event = _convert(value)
+            if event.type == _TEXT_DELTA and event.delta.__class__ is str:
+                here = (event.output_index, event.content_index)
+                if here != place:
+                    self._text(place, pieces)
+                    pieces, place = [], here
+                pieces.append(event.delta)
+                continue
+            if pieces:
+                self._text(place, pieces)
+                pieces = []
+            if not self._ended:
+                self._event(event, raw, name)
+        if pieces:
+            self._text(place, pieces)
+
+    def _text(self, place: tuple[Any, Any], pieces: list[str]) -> None:
+        if pieces and not self._ended:
+            slot = self._text_slot(self._index(place[0]), place[1])
+            self._answer.text(slot, "".join(pieces))
+            self._said = True
+
+    def _event(self, event: Event, raw: bytes, name: str) -> None:
+        kind = string(event.type)
+        if kind in _TERMINAL:
+            self._terminal(record(jsonic.loads(event.response or b"null")))
+        elif not kind.startswith("response."):
+            body = jsonic.loads(raw)
+            if "error" in (kind, name) or event.error or (not kind and any(error(body, {}))):
+                fail(body)
+        elif kind.startswith("response.output_item."):
+            self._output_item(kind, event.output_index, record(event.item))
+        elif kind.startswith("response.reasoning"):
+            self._reasoning(kind, event)
+        elif kind.startswith("response.function_call_arguments."):
+            self._arguments(kind, event)
+        else:
+            self._part(kind, event)
+
+    def _part(self, kind: str, event: Event) -> None:
+        at, part = self._index(event.output_index), record(event.part)
+        match kind:
+            case "response.output_text.done":
+                self._whole_text(at, event.content_index, string(event.text))
+            case "response.content_part.done" if part.get("type") == "output_text":
+                self._whole_text(at, event.content_index, string(part.get("text")))
+            case "response.refusal.delta":
+                self._refused(at, event.content_index).append(string(event.delta))
+            case "response.refusal.done":
+                self._refused(at, event.content_index)[:] = [string(event.refusal)]
+
+    # -- items -------------------------------------------------------------------------------
+
+    def _index(self, sent: Any) -> int:
+        """Servers that leave the index out mean the item under way."""
+        return self._moved.get(sent, sent) if isinstance(sent, int) else self._latest
+
+    def _output_item(self, kind: str, sent: Any, item: dict[str, Any]) -> None:
+        at = self._index(sent)
+        known = self._items.get(at)
+        added = kind.endswith(".added")
+        if known and known.done and (added or known.key != _key(item)):
+            known, at = None, max(self._items) + 1
+            if isinstance(sent, int):
+                self._moved[sent] = at
+        elif known and added and not isinstance(sent, int):
+            known, at = None, max(self._items) + 1
+        if known is None:
+            self._items[at] = _Item(item)
+        self._latest = at
+        if not added:
+            self._finish(at, item)
+        elif item.get("type") == "function_call":
+            self._call(at, item)
+
+    def _under_way(self, at: int, kind: str) -> _Item:
+        """The item, also when nobody announced it."""
+        item = self._items.get(at)
+        if item is None:
+            item = self._items[at] = _Item({"type": kind})
+        return item
+
+    def _finish(self, at: int, item: dict[str, Any]) -> None:
+        known = self._under_way(at, "")
+        known.kind, known.key, known.done = string(item.get("type")), _key(item), True
+        match known.kind:
+            case "message":
+                self._message(at, item)
+            case "reasoning":
+                self._thought(at, item, known)
+            case "function_call":
+                self._call(at, item)
+                if args := jsonic.text(item.get("arguments")):
+                    self._answer.set_args((at, "call"), args)
+            case _:
+                self._answer.native((at, "native"), item)
+                self._answer.place((at, "native"), (at, 0))
+
+    def _message(self, at: int, item: dict[str, Any]) -> None:
+        content = item.get("content")
+        parts = records(content) or [{"type": "output_text", "text": content}]
+        phase = item.get("phase")
+        for index, part in enumerate(parts):
+            if part.get("type") == "refusal":
+                self._refused(at, index)[:] = [string(part.get("refusal"))]
+            elif text := string(part.get("text")):
+                self._whole_text(at, index, text)
+                if phase:
+                    self._answer.extra((at, "text", index), "text", phase=phase)
+
+    def _call(self, at: int, item: dict[str, Any]) -> None:
+        slot = (at, "call")
+        id = string(item.get("call_id")) or string(item.get("id"))
+        self._answer.call(slot, id=id, name=string(item.get("name")))
+        self._answer.place(slot, (at, 0))
+        extra = {k: v for k, v in item.items() if k not in _CALL_KEYS and v}
+        if extra:
+            self._answer.extra(slot, "call", **extra)
+
+    def _arguments(self, kind: str, event: Event) -> None:
+        at = self._index(event.output_index)
+        item = self._under_way(at, "function_call")
+        if item.kind != "function_call" or item.done:
+            return
+        self._answer.place((at, "call"), (at, 0))
+        if kind.endswith(".delta"):
+            self._answer.call((at, "call"), args=string(event.delta))
+        elif args := jsonic.text(event.arguments):
+            self._answer.set_args((at, "call"), args)
+
+    def _text_slot(self, at: int, index: Any) -> tuple[int, str, int]:
+        """A message may hold several texts; a refusal may stand between them."""
+        index = index if isinstance(index, int) else 0
+        slot = (at, "text", index)
+        self._answer.place(slot, (at, index))
+        return slot
+
+    def _whole_text(self, at: int, index: Any, text: str) -> None:
+        if text:
+            self._answer.complete(self._text_slot(at, index), "text", text)
+            self._said = True
+
+    def _refused(self, at: int, index: Any) -> list[str]:
+        return self._refusals.setdefault((at, index if isinstance(index, int) else 0), [])
+
+    # -- reasoning ---------------------------------------------------------------------------
+
+    def _reasoning(self, kind: str, event: Event) -> None:
+        if not kind.endswith(".delta"):
+            return
+        at = self._index(event.output_index)
+        item = self._under_way(at, "reasoning")
+        summary = "summary" in kind
+        source, part = (
+            ("summary", event.summary_index) if summary else ("content", event.content_index)
+        )
+        if item.source in ("", source) and (piece := string(event.delta)):
+            if item.source and item.part != part:
+                piece = _SEAM + piece
+            item.source, item.part = source, part
+            self._answer.thinking((at, "thought"), piece)
+            self._answer.place((at, "thought"), (at, 0))
+
+    def _thought(self, at: int, item: dict[str, Any], known: _Item) -> None:
+        slot = (at, "thought")
+        self._answer.place(slot, (at, 0))
+        texts = {k: _SEAM.join(_texts(item.get(k))) for k in ("content", "summary")}
+        text = texts[known.source] if known.source else texts["content"] or texts["summary"]
+        if text:
+            self._answer.complete(slot, "thinking", text)
+        kept = {k: item[k] for k in ("encrypted_content", "content") if item.get(k)}
+        if kept or item.get("summary"):
+            self._answer.extra(slot, "thinking", summary=item.get("summary") or [], **kept)
+
+    # -- complete bodies and the end ---------------------------------------------------------
+
+    def _body(self, value: dict[str, Any]) -> None:
+        if not isinstance(value.get("output"), list) and not value.get("status"):
+            if not any(error(value, {})):
+                raise ProviderError(Failure(Kind.NOT_API, "the answer is no response object"))
+            fail(value)
+        self._terminal(value)
+        if not self._items and (text := string(value.get("output_text"))):
+            self._whole_text(0, 0, text)
+
+    def _terminal(self, response: dict[str, Any]) -> None:
+        self._ended = True
+        self._response = response
+        usage = record(response.get("usage"))
+        received, generated = (
+            record(usage.get(f"{k}_tokens_details")) for k in ("input", "output")
+        )
+        self._answer.count(
+            input=usage.get("input_tokens"),
+            output=usage.get("output_tokens"),
+            cache_read=received.get("cached_tokens"),
+            cache_write=received.get("cache_write_tokens"),
+            reasoning=generated.get("reasoning_tokens"),
+            cost=usage.get("cost"),
+        )
+        output = records(response.get("output"))
+        kinds = {at: item.kind for at, item in self._items.items()}
+        if all(at < len(output) and output[at].get("type") == k for at, k in kinds.items()):
+            for at, item in enumerate(output):
+                if at not in self._items or not self._items[at].done:
+                    self._finish(at, item)
+        if response.get("error"):
+            fail(response)
+        if response.get("status") == "failed":
+            raise ProviderError(Failure(Kind.SERVER, "the response failed without a reason"))
+
+    def _end(self, *, complete: bool) -> None:
+        answer = self._answer
+        answer.detail = "".join([p for key in sorted(self._refusals) for p in self._refusals[key]])
+        calls = [at for at, item in self._items.items() if item.kind == "function_call"]
+        cut = [at for at in calls if not self._items[at].done and not self._whole(at)]
+        if self._ended:
+            answer.stop = self._stop(calls)
+        elif cut:
+            answer.stop = "died"
+        elif calls or self._said or answer.detail:
+            answer.stop = self._stop(calls)
+        else:
+            raise ProviderError(Failure(Kind.NO_TERMINAL, NO_TERMINAL))
+
+    def _stop(self, calls: list[int]) -> Stop:
+        why = string(record(self._response.get("incomplete_details")).get("reason"))
+        stop = _INCOMPLETE.get(why, "end")
+        if calls:
+            return "length" if stop == "length" and not self._whole(max(calls)) else "tool_use"
+        if self._response.get("status") == "cancelled":
+            return "died"
+        return "filtered" if self._answer.detail else stop
+
+    def _whole(self, at: int) -> bool:
+        """Whether a call's arguments are complete."""
+        try:
+            return isinstance(msgspec.json.decode(self._answer.args((at, "call"))), dict)
+        except (ValueError, RecursionError):
+            return False
+
+
+def _convert(value: dict[str, Any]) -> Event:
+    """An event the typed decoder refused, with what can be used of it."""
+    known = {k: v for k, v in value.items() if k in Event.__struct_fields__ and k != "response"}
+    return Event(**known, response=Raw(jsonic.dumps(value.get("response"))))
+
+
+def _key(item: dict[str, Any]) -> tuple[str, str]:
+    return string(item.get("type")), string(item.get("call_id")) or string(item.get("id"))
+
+
+def _texts(parts: Any) -> list[str]:
+    return [text for part in records(parts) if (text := string(part.get("text")))]

@@ -1,0 +1,156 @@
+"""Requests of the Responses protocol, each item serialised once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hermes.core.message import (
+    Media,
+    Message,
+    Native,
+    Part,
+    Target,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolReturn,
+)
+from hermes.core.provider import Settings, ToolSpec
+from hermes.llm.jsonic import dumps
+from hermes.llm.profile import Quirks
+from hermes.llm.schema import fit
+from hermes.llm.wire.envelope import Head, legal, shaped
+from hermes.llm.wire.pieces import described, inline, string
+
+ENCRYPTED = "reasoning.encrypted_content"
+_NAMELESS = frozenset({"web_search_call", "tool_search_call", "tool_search_output", "compaction"})
+"""Items of the provider's own that are taken without their id. Others must name theirs."""
+
+
+class Encoder:
+    """Bytes of items are only ever added, so consecutive requests share their prefix. Ids of our
+    own items are never sent: an endpoint that does not store answers would look them up in vain."""
+
+    def __init__(self, target: Target, quirks: Quirks) -> None:
+        self._model = target.model
+        self._quirks = quirks
+        self._kept = bytearray()
+        self._head = Head()
+
+    def push(self, group: Message) -> None:
+        self._kept += b"".join([dumps(item) + b"," for item in _items(group)])
+
+    def body(
+        self,
+        pending: Sequence[Message],
+        *,
+        system: str,
+        tools: Sequence[ToolSpec],
+        settings: Settings,
+        stream: bool,
+    ) -> bytes:
+        head = self._head.get(
+            (system, tuple(tools), settings, stream),
+            lambda: self._fields(system, tools, settings, stream),
+        )
+        fresh = [dumps(item) for group in pending for item in _items(group)]
+        if not fresh:
+            return (head + self._kept).removesuffix(b",") + b"]}"
+        return b"".join((head, self._kept, b",".join(fresh), b"]}"))
+
+    def _fields(
+        self, system: str, tools: Sequence[ToolSpec], settings: Settings, stream: bool
+    ) -> bytes:
+        quirks = self._quirks
+        fields: dict[str, Any] = {"model": self._model, "stream": stream, "store": quirks.store}
+        reasons = quirks.effort != "omit" and settings.effort != "none"
+        if reasons and quirks.thinking_replay == "keep":
+            fields["include"] = [ENCRYPTED]
+        if limit := settings.max_output or quirks.max_tokens_default:
+            fields["max_output_tokens"] = limit
+        if settings.temperature is not None:
+            fields["temperature"] = settings.temperature
+        if quirks.effort != "omit" and settings.effort is not None:
+            fields["reasoning"] = {"effort": settings.effort}
+            if reasons:
+                fields["reasoning"]["summary"] = "auto"
+        if system:
+            fields["instructions"] = system
+        if tools and quirks.tools and settings.tool_choice == "auto":
+            fields["tools"] = [_tool(tool, quirks) for tool in tools]
+        return dumps(shaped(fields, quirks, settings))[:-1] + b',"input":['
+
+
+def _tool(tool: ToolSpec, quirks: Quirks) -> dict[str, Any]:
+    out: dict[str, Any] = {"type": "function", "name": tool.name}
+    if tool.description:
+        out["description"] = tool.description
+    out["parameters"] = fit(tool.parameters, quirks.schema)
+    # Unlike in chat, strict is the default here, and it demands that nothing be optional.
+    return {**out, "strict": False}
+
+
+def _items(group: Message) -> list[dict[str, Any]]:
+    if group.role != "assistant":
+        return list(_user(group.parts))
+    items = [item for part in group.parts if (item := _assistant(part)) is not None]
+    # Reasoning is refused when the item it led to is not there.
+    while items and items[-1].get("type") == "reasoning":
+        items.pop()
+    return items
+
+
+def _assistant(part: Part) -> dict[str, Any] | None:
+    match part:
+        case Text(text=text, extra=extra) if text:
+            return {"role": "assistant", "content": text, **(extra or {})}
+        case Thinking(extra=extra) if extra and (
+            extra.get("encrypted_content") or extra.get("content")
+        ):
+            return {"type": "reasoning", "summary": [], **extra}
+        case ToolCall(id=id, name=name, args=args, extra=extra):
+            call = {"call_id": id, "name": name, "arguments": legal(args)}
+            return {"type": "function_call", **call, **(extra or {})}
+        case Native(data=data):
+            if string(data.get("type")) in _NAMELESS:
+                return {k: v for k, v in data.items() if k != "id"}
+            return data
+        case _:
+            return None
+
+
+def _user(parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
+    rest: list[Text | Media] = []
+    for part in parts:
+        match part:
+            case ToolReturn(call_id=id, content=content):
+                output = _content(content, "")
+                yield {"type": "function_call_output", "call_id": id, "output": output}
+            case Text() | Media():
+                rest.append(part)
+    if rest:
+        yield {"role": "user", "content": _content(rest, "\n\n")}
+
+
+def _content(parts: Sequence[Text | Media], seam: str) -> str | list[dict[str, Any]]:
+    if not any(isinstance(p, Media) for p in parts):
+        return seam.join([p.text for p in parts if isinstance(p, Text)])
+    return [
+        _media(p) if isinstance(p, Media) else {"type": "input_text", "text": p.text}
+        for p in parts
+        if isinstance(p, Media) or p.text
+    ]
+
+
+def _media(media: Media) -> dict[str, Any]:
+    held = inline(media)
+    mime = held[0] if held else media.mime
+    address = f"data:{mime};base64,{held[1]}" if held else media.url
+    if mime.startswith("image/"):
+        return {"type": "input_image", "image_url": address, "detail": "auto"}
+    if mime.startswith(("audio/", "video/")):
+        return {"type": "input_text", "text": described(media)}
+    if held:
+        return {"type": "input_file", "filename": media.name or "file", "file_data": address}
+    return {"type": "input_file", "file_url": address}
