@@ -1,0 +1,160 @@
+"""Which endpoints to call: from flags, configuration and keys to a chain of Endpoints, offline."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from hermes.config.schema import Config, ModelSettings, Provider
+from hermes.config.secrets import Secrets
+from hermes.core.errors import ConfigError
+from hermes.core.message import Target
+from hermes.llm.keys import Credential
+from hermes.llm.profile import ProviderSpec, Quirks, WireName
+from hermes.llm.watchdog import Timeouts
+
+Auth: TypeAlias = Literal["bearer", "x-api-key", "x-goog-api-key", "aws", "none"]
+CUSTOM = "custom"
+OLD_MODES = {
+    "chat_completions": "chat",
+    "codex_responses": "responses",
+    "anthropic_messages": "anthropic",
+    "bedrock_converse": "bedrock",
+}
+WIRES: tuple[WireName, ...] = ("chat", "responses", "anthropic", "gemini", "bedrock")
+ALIASES = {"moonshot": "kimi", "dashscope": "alibaba", "google": "gemini"}
+KEYS: Mapping[str, str] = {
+    "ANTHROPIC_API_KEY": "anthropic",
+    "OPENAI_API_KEY": "openai",
+    "GEMINI_API_KEY": "gemini",
+    "GOOGLE_API_KEY": "gemini",
+    "XAI_API_KEY": "xai",
+    "DEEPSEEK_API_KEY": "deepseek",
+    "MISTRAL_API_KEY": "mistral",
+    "KIMI_API_KEY": "kimi",
+    "MOONSHOT_API_KEY": "kimi",
+    "KIMI_CODING_API_KEY": "kimi-coding",
+    "KIMI_CN_API_KEY": "kimi-cn",
+    "ZAI_API_KEY": "zai",
+    "Z_AI_API_KEY": "zai",
+    "GLM_API_KEY": "zai",
+    "MINIMAX_API_KEY": "minimax",
+    "DASHSCOPE_API_KEY": "alibaba",
+    "XIAOMI_API_KEY": "xiaomi",
+    "ARCEEAI_API_KEY": "arcee",
+    "AZURE_OPENAI_API_KEY": "azure",
+    "AWS_BEARER_TOKEN_BEDROCK": "bedrock",
+    "GROQ_API_KEY": "groq",
+    "CEREBRAS_API_KEY": "cerebras",
+    "TOGETHER_API_KEY": "together",
+    "FIREWORKS_API_KEY": "fireworks",
+    "NVIDIA_API_KEY": "nvidia",
+    "OPENROUTER_API_KEY": "openrouter",
+    "AI_GATEWAY_API_KEY": "ai-gateway",
+    "NOUS_API_KEY": "nous",
+    "KILOCODE_API_KEY": "kilocode",
+    "OPENCODE_ZEN_API_KEY": "opencode-zen",
+    "OPENCODE_GO_API_KEY": "opencode-go",
+    "COPILOT_GITHUB_TOKEN": "copilot",
+    "HF_TOKEN": "huggingface",
+}
+"""Variable -> the provider whose key it holds, in the order in which one is taken when nothing
+else says which: makers of models, then hosts, then aggregators. A list, so that finding out
+imports one row and not all; a test compares it with the rows."""
+SLUGS = ("openrouter", "ai-gateway", "nous", "kilocode")
+"""Who takes names of the form vendor/model, in order of preference."""
+
+
+class Choice(Struct, frozen=True):
+    """What the command line asks for; empty: as configured."""
+
+    model: str = ""
+    provider: str = ""
+    base_url: str = ""
+    api_key_env: str = ""
+    api_mode: str = ""
+
+
+class Endpoint(Struct, frozen=True):
+    """Everything it takes to call one model: no lookup is left to do."""
+
+    target: Target
+    base_url: str
+    quirks: Quirks = Quirks()
+    keys: tuple[Credential, ...] = ()
+    headers: dict[str, str] = {}
+    auth: Auth = "bearer"
+    timeouts: Timeouts = Timeouts()
+    context_length: int | None = None
+    max_output: int | None = None
+
+
+@cache
+def find(name: str) -> ProviderSpec | None:
+    """The row of a built-in provider, by name or alias; only its own module is imported."""
+    name = ALIASES.get(name.lower(), name.lower())
+    module = "hermes.llm.providers." + name.replace("-", "_")
+    if not re.fullmatch(r"[a-z][a-z0-9-]*", name) or find_spec(module) is None:
+        return None
+    row: ProviderSpec = import_module(module).PROVIDER
+    return row
+
+
+def wire_for(base_url: str, api_mode: str | None, provider: str) -> WireName:
+    """Which protocol is spoken there: as told, else by the address, else by the provider."""
+    if api_mode:
+        mode = OLD_MODES.get(api_mode, api_mode)
+        for wire in WIRES:
+            if wire == mode:
+                return wire
+        raise ConfigError(f"api_mode {api_mode!r} is unknown; use one of: {', '.join(WIRES)}.")
+    spec = find(provider)
+    url = urlsplit(base_url)
+    host = url.hostname or ""
+    if url.path.rstrip("/").endswith("/anthropic") or host == "api.anthropic.com":
+        return "anthropic"
+    if host.startswith("bedrock-runtime.") and host.endswith(".amazonaws.com"):
+        return "bedrock"
+    if spec is None:
+        return "chat"
+    # Others copy the chat protocol of a vendor that has two, and seldom the newer one.
+    standard = re.sub(r"\{[^}]*=([^}]*)\}", r"\1", spec.base_url)
+    own = not base_url or host == urlsplit(standard).hostname
+    return "chat" if spec.wire == "responses" and not own else spec.wire
+
+
+def resolve(config: Config, secrets: Secrets, choice: Choice) -> list[Endpoint]:
+    """The primary and the fallbacks behind it. Nothing is asked over the network; ConfigError
+    says in one sentence what to set. A fallback without a key is left out."""
+    from hermes.llm.choosing import Chooser
+
+    chooser = Chooser(config, secrets)
+    chain = [chooser.primary(choice)]
+    for entry in config.fallback_providers:
+        endpoint = chooser.fallback(entry)
+        if endpoint is not None and all(
+            (endpoint.target, endpoint.base_url) != (e.target, e.base_url) for e in chain
+        ):
+            chain.append(endpoint)
+    return chain
+
+
+def timeouts(*settings: Provider | ModelSettings) -> Timeouts:
+    """The limits as set, the later settings over the earlier ones."""
+    values: dict[str, float] = {}
+    for row in settings:
+        for name, value in (
+            ("ttfb", row.ttfb_timeout_seconds),
+            ("stale", row.stale_timeout_seconds),
+            ("total", row.request_timeout_seconds),
+        ):
+            if value is not None:
+                values[name] = value
+    return Timeouts(**values)

@@ -1,0 +1,300 @@
+"""From what a user wrote, or left out, to one endpoint with a model, an address and a key."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct, structs
+
+from hermes.config.schema import Config, Model, ModelSettings, Provider
+from hermes.config.secrets import Secrets
+from hermes.core.errors import ConfigError
+from hermes.core.message import Target
+from hermes.llm.catalog import (
+    CUSTOM,
+    KEYS,
+    SLUGS,
+    Auth,
+    Choice,
+    Endpoint,
+    find,
+    timeouts,
+    wire_for,
+)
+from hermes.llm.keys import Credential
+from hermes.llm.profile import ProviderSpec, Quirks, WireName
+
+_FAMILIES = (
+    ("claude", "anthropic"),
+    ("gpt-", "openai"),
+    ("chatgpt-", "openai"),
+    ("o1", "openai"),
+    ("o3", "openai"),
+    ("o4", "openai"),
+    ("gemini", "gemini"),
+    ("grok", "xai"),
+    ("deepseek", "deepseek"),
+    ("mistral", "mistral"),
+    ("codestral", "mistral"),
+    ("magistral", "mistral"),
+    ("kimi", "kimi"),
+    ("glm", "zai"),
+    ("minimax", "minimax"),
+    ("qwen", "alibaba"),
+)
+"""How a model's name begins -> who makes it."""
+_LIKE = {"anthropic": "anthropic", "gemini": "gemini", "bedrock": "bedrock"}
+"""Whose headers and quirks an unknown endpoint of that protocol gets."""
+_SET = "in the environment or in .env"
+NOTHING = (
+    "No model is configured: set the key of a provider (e.g. OPENROUTER_API_KEY, "
+    f"ANTHROPIC_API_KEY or OPENAI_API_KEY) {_SET}, or model.base_url and model.default for a "
+    "server of your own."
+)
+
+
+class Wanted(Struct, frozen=True):
+    """An endpoint as far as it has been decided."""
+
+    provider: str = ""
+    model: str = ""
+    base_url: str = ""
+    api_mode: str = ""
+    key_env: str = ""
+    configured: bool = False
+    """Whether the settings of the section `model` belong to it."""
+
+
+class Chooser:
+    """Reads; asks nobody."""
+
+    def __init__(self, config: Config, secrets: Secrets) -> None:
+        self._config = config
+        self._secrets = secrets
+
+    def primary(self, choice: Choice) -> Endpoint:
+        wanted = self._asked(choice)
+        if not wanted.provider:
+            wanted = self._by_environment(wanted)
+        endpoint = self._endpoint(wanted)
+        if isinstance(endpoint, str):
+            raise ConfigError(endpoint)
+        return endpoint
+
+    def fallback(self, entry: str) -> Endpoint | None:
+        """None when it has no key: it is skipped at once."""
+        name, colon, model = entry.partition(":")
+        if not colon or not self._known(name):
+            raise ConfigError(
+                f"fallback_providers: {entry!r} is not of the form provider:model with a provider "
+                "that is built in or configured under providers."
+            )
+        endpoint = self._endpoint(Wanted(provider=name, model=model))
+        return None if isinstance(endpoint, str) else endpoint
+
+    # -- what was asked for ----------------------------------------------------------------
+
+    def _asked(self, choice: Choice) -> Wanted:
+        """Flags over the section `model`. Another provider or address than the configured one
+        brings none of its key, address, protocol and model along."""
+        written = self._written()
+        provider = choice.provider or (CUSTOM if choice.base_url else "")
+        model = choice.model
+        if not provider and model:
+            provider, model = self._prefixed(model, written.provider)
+        keep = not provider or (not choice.base_url and _same(provider, written.provider))
+        base = written if keep else Wanted()
+        return Wanted(
+            provider or base.provider,
+            model or base.model,
+            choice.base_url or base.base_url,
+            choice.api_mode or base.api_mode,
+            choice.api_key_env or base.key_env,
+            base.configured,
+        )
+
+    def _written(self) -> Wanted:
+        section = self._config.model
+        provider = section.provider or (CUSTOM if section.base_url else "")
+        model = section.default
+        if not provider and model:
+            provider, model = self._prefixed(model, "")
+        return Wanted(
+            provider, model, section.base_url, section.api_mode or "", section.api_key_env, True
+        )
+
+    def _prefixed(self, model: str, provider: str) -> tuple[str, str]:
+        """(provider, model) of `provider:model` and `provider/model`. Where a provider is set
+        already, the prefix must name one that can be called: local models have colons too."""
+        name, colon, rest = model.partition(":")
+        if colon and rest and self._known(name) and (not provider or self._callable(name)):
+            return name, rest
+        vendor, slash, rest = model.partition("/")
+        if not slash or not rest or provider:
+            return "", model
+        if vendor in self._config.providers:
+            return vendor, rest
+        if vendor in SLUGS:
+            return vendor, rest
+        if self._callable(SLUGS[0]):
+            return SLUGS[0], model
+        if find(vendor) is not None and self._callable(vendor):
+            return vendor, _native(rest, vendor)
+        return next(((a, model) for a in SLUGS[1:] if self._callable(a)), ("", model))
+
+    def _by_environment(self, wanted: Wanted) -> Wanted:
+        """Nobody said which provider: the one whose key is there."""
+        base_url = self._secrets.get("OPENAI_BASE_URL") or ""
+        if base_url:
+            key = wanted.key_env or ("OPENAI_API_KEY" if self._has("OPENAI_API_KEY") else "")
+            return structs.replace(wanted, provider=CUSTOM, base_url=base_url, key_env=key)
+        name = wanted.model.lower()
+        for start, maker in _FAMILIES:
+            if name.startswith(start) and self._callable(maker):
+                return structs.replace(wanted, provider=maker)
+        for variable, provider in KEYS.items():
+            if self._has(variable) and self._callable(provider, wanted.model):
+                return structs.replace(wanted, provider=provider)
+        if wanted.model and "/" in wanted.model:
+            vendor = wanted.model.partition("/")[0]
+            spec = find(vendor)
+            named = f" or {spec.keys[0]}" if spec and spec.keys else ""
+            raise ConfigError(f"No key for {wanted.model}: set OPENROUTER_API_KEY{named} {_SET}.")
+        raise ConfigError(NOTHING)
+
+    # -- what it takes ---------------------------------------------------------------------
+
+    def _endpoint(self, wanted: Wanted) -> Endpoint | str:
+        """The endpoint, or the sentence that says what is missing."""
+        spec = find(wanted.provider)
+        name = spec.name if spec else wanted.provider
+        rows = self._config.providers
+        row = rows.get(wanted.provider) or rows.get(name) or Provider()
+        if spec is None and name not in (CUSTOM, *rows):
+            return (
+                f"Provider {name!r} is unknown: use a built-in one, or configure "
+                f"providers.{name}.base_url."
+            )
+        base_url = self._base_url(wanted, spec, row)
+        if not base_url.startswith(("http://", "https://")):
+            return base_url
+        model = wanted.model.removeprefix(f"{wanted.provider}:") or (
+            spec.default_model if spec else ""
+        )
+        if not model:
+            return f"No model is set for {name}: give --model or set model.default."
+        keys = self._keys(wanted, spec, row)
+        if isinstance(keys, str):
+            return keys
+        wire = wire_for(base_url, wanted.api_mode or row.api_mode, name)
+        like = spec if spec and spec.wire == wire else find(_LIKE.get(wire, ""))
+        settings = row.models.get(model, ModelSettings())
+        section = self._config.model if wanted.configured else Model()
+        return Endpoint(
+            Target(name, model, wire),
+            base_url,
+            quirks=like.for_model(model) if like else Quirks(effort="effort"),
+            keys=keys,
+            headers=like.headers if like else {},
+            auth=_auth(wire, like, keys),
+            timeouts=timeouts(row, settings),
+            context_length=settings.context_length or section.context_length,
+            max_output=settings.max_tokens or section.max_tokens,
+        )
+
+    def _base_url(self, wanted: Wanted, spec: ProviderSpec | None, row: Provider) -> str:
+        """The address, or a sentence about it."""
+        url = wanted.base_url or row.base_url
+        if not url and wanted.provider == CUSTOM:
+            url = self._secrets.get("OPENAI_BASE_URL") or ""
+            if not url:
+                return "Provider 'custom' has no address: set model.base_url."
+        if not url and spec is not None:
+            url, missing = self._filled(spec.base_url)
+            if missing:
+                return f"{spec.name} needs {missing} {_SET}."
+        if not url.startswith(("http://", "https://")):
+            return f"The address {url!r} is not a URL: it must begin with http:// or https://."
+        return url.rstrip("/")
+
+    def _filled(self, template: str) -> tuple[str, str]:
+        """Addresses that hold an account's own part: `{A_VARIABLE|ANOTHER|=default}`."""
+        missing: list[str] = []
+
+        def value(match: re.Match[str]) -> str:
+            names = match[1].split("|")
+            for name in names:
+                found = name[1:] if name.startswith("=") else self._secrets.get(name)
+                if found:
+                    return found.rstrip("/")
+            missing.append(names[0])
+            return ""
+
+        return re.sub(r"\{([^}]+)\}", value, template), " and ".join(missing)
+
+    def _keys(
+        self, wanted: Wanted, spec: ProviderSpec | None, row: Provider
+    ) -> tuple[Credential, ...] | str:
+        """A named variable must hold a key; otherwise the usual ones are looked through, and a
+        server of one's own needs none."""
+        named: tuple[str, ...] = (wanted.key_env,) if wanted.key_env else ()
+        if not named:
+            named = row.api_key_envs or ((row.api_key_env,) if row.api_key_env else ())
+        usual = spec.keys if spec else ()
+        keys = tuple(Credential(v, k) for v in named or usual if (k := self._secrets.get(v)))
+        if keys:
+            return keys if named else keys[:1]
+        if not named and spec is not None and spec.auth == "aws":
+            return self._aws()
+        if not named and (spec is None or spec.auth == "none"):
+            return ()
+        variables = ", ".join(named) or " or ".join(usual)
+        if not variables:
+            return f"The key for {wanted.provider} is missing: name its variable in api_key_env."
+        return f"The key for {wanted.provider} is missing: set {variables} {_SET}."
+
+    def _aws(self) -> tuple[Credential, ...] | str:
+        """Keys of .env are not in the environment, where botocore would look for itself."""
+        from hermes.llm import aws
+
+        if not aws.installed():
+            return aws.MISSING
+        id = self._secrets.get("AWS_ACCESS_KEY_ID")
+        secret = self._secrets.get("AWS_SECRET_ACCESS_KEY")
+        if not id or not secret:
+            return ()
+        token = self._secrets.get("AWS_SESSION_TOKEN") or ""
+        return (Credential("AWS_SECRET_ACCESS_KEY", secret, id, token),)
+
+    # -- what is there ---------------------------------------------------------------------
+
+    def _has(self, variable: str) -> bool:
+        return self._secrets.get(variable) is not None
+
+    def _known(self, name: str) -> bool:
+        return name in self._config.providers or find(name) is not None
+
+    def _callable(self, name: str, model: str = "?") -> bool:
+        """Whether it could be called now."""
+        return isinstance(self._endpoint(Wanted(name, model)), Endpoint)
+
+
+def _same(one: str, other: str) -> bool:
+    a, b = find(one), find(other)
+    return one == other or (a is not None and a is b)
+
+
+def _native(model: str, vendor: str) -> str:
+    """Aggregators write claude-sonnet-4.5 where the maker writes claude-sonnet-4-5."""
+    spec = find(vendor)
+    if spec is not None and spec.wire == "anthropic":
+        return re.sub(r"(?<=\d)\.(?=\d)", "-", model)
+    return model
+
+
+def _auth(wire: WireName, like: ProviderSpec | None, keys: tuple[Credential, ...]) -> Auth:
+    if wire == "bedrock":
+        return "bearer" if keys and not keys[0].id else "aws"
+    if not keys:
+        return "none"
+    return like.auth if like and like.auth not in ("none", "aws") else "bearer"

@@ -1,0 +1,319 @@
+"""One endpoint as a Provider: request out, answer in, every failure classified and redacted."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import time
+import weakref
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
+from hermes.core.events import StreamEvent
+from hermes.core.message import Target
+from hermes.core.provider import Request
+from hermes.core.redact import Redactor
+from hermes.llm import wire
+from hermes.llm.assemble import Answer
+from hermes.llm.catalog import Endpoint
+from hermes.llm.classify import MAX_MESSAGE, classify
+from hermes.llm.http import Exchange, Transport
+from hermes.llm.keys import NO_KEY, Credential, Pool, usable
+from hermes.llm.profile import Quirks, overlay
+from hermes.llm.reading import Reading
+from hermes.llm.view import View
+from hermes.llm.watchdog import Timeouts, Watchdog
+from hermes.version import VERSION
+
+Sleep = Callable[[float], Awaitable[None]]
+
+MAX_ERROR = 256 * 1024
+_LARGE_PROMPT = 400_000
+"""Bytes, about 100,000 tokens: reading that much takes a model long enough to look stalled."""
+_FRAMED = "application/vnd.amazon.eventstream"
+_LISTS = {"chat": "/models", "responses": "/models", "anthropic": "/v1/models", "gemini": "/models"}
+_LIST_SECONDS = 5.0
+_HINTS = re.compile(rb'"(n_ctx|retryDelay|resets_in_seconds)"\s*:\s*"?([\d.]+s?)"?')
+"""Facts that stand beside the message of an error and not in it."""
+
+
+class _Profile(Struct, frozen=True):
+    """The quirks in force, and a hashable name for them."""
+
+    quirks: Quirks
+    key: bytes
+    stream: bool
+
+
+class Client:
+    """Shared by all sessions that use its endpoint. It keeps nothing of a conversation: what was
+    encoded for one lives in that conversation's History."""
+
+    def __init__(
+        self, endpoint: Endpoint, transport: Transport, *, sleep: Sleep = asyncio.sleep
+    ) -> None:
+        self._endpoint = endpoint
+        self._transport = transport
+        self._sleep = sleep
+        self._pool = Pool(endpoint.base_url, endpoint.keys, transport.cooling)
+        self._redactor = Redactor(part for k in endpoint.keys for part in (k.value, k.id, k.token))
+        self._profiles: dict[bytes, _Profile] = {}
+        self._used: weakref.WeakKeyDictionary[asyncio.Task[Any], Credential]
+        self._used = weakref.WeakKeyDictionary()
+        """Which key each task's last call went out with: others may have moved on since."""
+        transport.proxy(endpoint.base_url)
+        if endpoint.keys and endpoint.auth != "aws":
+            transport.warn_plain(endpoint.base_url)
+
+    @property
+    def target(self) -> Target:
+        return self._endpoint.target
+
+    @property
+    def base_url(self) -> str:
+        return self._endpoint.base_url
+
+    @property
+    def key_source(self) -> str:
+        return self._credential().source
+
+    def rotate(self, failure: Failure) -> bool:
+        """Set the key of this task's last call aside; False when no other is left."""
+        return self._pool.set_aside(self._credential(), failure)
+
+    def hold(self, seconds: float) -> None:
+        """Nobody calls this endpoint with this key before then; the caller waits by itself."""
+        until = time.monotonic() + seconds
+        place = self._pool.place(self._credential())
+        if until > self._transport.until.get(place, (0.0, None))[0]:
+            self._transport.until[place] = (until, _here())
+
+    async def stream(
+        self, request: Request, answer: Answer
+    ) -> AsyncGenerator[list[StreamEvent], None]:
+        """Fill `answer`; see core.provider."""
+        profile = self._profile(request.learned)
+        body = self._body(request, profile)
+        key = self._pool.pick()
+        if (task := _here()) is not None:
+            self._used[task] = key
+        await self._wait_turn(key)
+        host = self._host
+        watchdog = Watchdog(self._limits(profile.stream, len(body)), host)
+        exchange: Exchange | None = None
+        try:
+            exchange = await watchdog.wait(self._post(profile, key, body, fresh=request.fresh))
+            await self._refuse(exchange, watchdog)
+            decoder = self._wire.Decoder(answer, profile.quirks)
+            reading = Reading(exchange, watchdog, decoder, answer)
+            while True:
+                try:
+                    more = await reading.step()
+                except ProviderError:
+                    if events := answer.drain():
+                        yield events
+                    raise
+                if events := answer.drain() if more else answer.finish():
+                    yield events
+                if not more:
+                    return
+        except ProviderError as error:
+            raise ProviderError(self._clean(error.failure)) from None
+        finally:
+            watchdog.stop()
+            if exchange is not None:
+                exchange.close()
+
+    async def models(self) -> tuple[str, ...]:
+        """The names this endpoint lists; empty when it does not say."""
+        path = _LISTS.get(self.target.wire)
+        if path is None:
+            return ()
+        url = self.base_url.partition("?")[0].rstrip("/")
+        url = url.removesuffix("/v1") + path if path.startswith("/v1") else url + path
+        watchdog = Watchdog(Timeouts(0, 0, _LIST_SECONDS), self._host)
+        exchange: Exchange | None = None
+        try:
+            headers = self._headers(self._credential())
+            exchange = await watchdog.wait(self._transport.send("GET", url, headers=headers))
+            if exchange.status != 200:
+                return ()
+            return _names(msgspec.json.decode(await watchdog.wait(exchange.all(4 * 2**20))))
+        except (ProviderError, ValueError):
+            return ()
+        finally:
+            watchdog.stop()
+            if exchange is not None:
+                exchange.close()
+
+    # -- the request -----------------------------------------------------------------------
+
+    @cached_property
+    def _wire(self) -> wire.Wire:
+        return wire.load(self.target.wire)
+
+    @cached_property
+    def _host(self) -> str:
+        return self.base_url.partition("://")[2].partition("/")[0].rpartition("@")[2]
+
+    def _profile(self, learned: Mapping[str, Any]) -> _Profile:
+        name = msgspec.json.encode(learned) if learned else b""
+        found = self._profiles.get(name)
+        if found is None:
+            quirks = overlay(self._endpoint.quirks, learned)
+            stream = quirks.stream and (self._wire.STREAM_TYPE != _FRAMED or _can_unframe())
+            found = _Profile(quirks, msgspec.json.encode(quirks), stream)
+            self._profiles[name] = found
+        return found
+
+    def _body(self, request: Request, profile: _Profile) -> bytes:
+        """Each message is made legal and serialised once; the rest is joining bytes."""
+        views = request.history.views
+        place = (self.target, profile.key)
+        made = views.get(place)
+        if made is None:
+            encoder = self._wire.Encoder(self.target, profile.quirks)
+            for other in [k for k in views if k[0] == self.target]:  # type: ignore[index]
+                del views[other]
+            made = views[place] = View(self.target, profile.quirks, encoder.push), encoder
+        view, encoder = made
+        view.advance(request.history)
+        body: bytes = encoder.body(
+            view.pending(request.tail),
+            system=request.system,
+            tools=request.tools,
+            settings=request.settings,
+            stream=profile.stream,
+        )
+        return body
+
+    async def _post(
+        self, profile: _Profile, key: Credential, body: bytes, *, fresh: bool
+    ) -> Exchange:
+        url = self._wire.url(self.base_url, self.target.model, stream=profile.stream)
+        headers = self._headers(key)
+        if self._endpoint.auth == "aws":
+            headers = await _signed(url, headers, body, key)
+        return await self._transport.send("POST", url, headers=headers, body=body, fresh=fresh)
+
+    def _headers(self, key: Credential) -> dict[str, str]:
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": f"hermes/{VERSION}",
+            **self._endpoint.headers,
+        }
+        if not key.value:
+            return headers
+        match self._endpoint.auth:
+            case "bearer":
+                headers["Authorization"] = f"Bearer {usable(key)}"
+            case "x-api-key" | "x-goog-api-key" as name:
+                headers[name] = usable(key)
+            case _:
+                pass
+        return headers
+
+    def _limits(self, stream: bool, size: int) -> Timeouts:
+        limits = self._endpoint.timeouts
+        factor = 2.0 if size > _LARGE_PROMPT else 1.0
+        return Timeouts(limits.ttfb if stream else 0.0, limits.stale * factor, limits.total)
+
+    async def _wait_turn(self, key: Credential) -> None:
+        until, holder = self._transport.until.get(self._pool.place(key), (0.0, None))
+        wait = until - time.monotonic()
+        if wait > 0 and holder is not _here():
+            # Spread: everybody who waited would otherwise come back in the same instant.
+            await self._sleep(wait + random.uniform(0.0, min(1.0, wait / 4)))
+
+    # -- failures --------------------------------------------------------------------------
+
+    async def _refuse(self, exchange: Exchange, watchdog: Watchdog) -> None:
+        """Raise what an answer says whose status is not a success."""
+        status = exchange.status
+        if 200 <= status < 300:
+            return
+        raw = await watchdog.wait(exchange.all(MAX_ERROR))
+        code, message, param = "", "", ""
+        try:
+            parsed = msgspec.json.decode(raw)
+        except (ValueError, RecursionError):
+            message = _page(raw)
+        else:
+            code, message, param = self._wire.error(parsed, exchange.headers)
+            if not message:
+                message = raw[:MAX_MESSAGE].decode("utf-8", "replace")
+        if 300 <= status < 400:
+            message = f"{exchange.host} redirects to {exchange.headers.get('Location', 'nowhere')}"
+        for name, value in _HINTS.findall(raw):
+            if value.decode() not in message:
+                message += f" ({name.decode()}: {value.decode()})"
+        raise ProviderError(
+            classify(
+                status=status,
+                code=code,
+                message=message,
+                param=param,
+                headers=exchange.headers,
+            )
+        )
+
+    def _clean(self, failure: Failure) -> Failure:
+        return structs.replace(
+            failure,
+            message=self._redactor.clean(failure.message),
+            code=self._redactor.clean(failure.code),
+        )
+
+    def _credential(self) -> Credential:
+        task = _here()
+        used = self._used.get(task) if task is not None else None
+        return used or self._pool.pick()
+
+
+def _here() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
+async def _signed(
+    url: str, headers: dict[str, str], body: bytes, key: Credential
+) -> dict[str, str]:
+    from hermes.llm import aws
+
+    keys = None if key is NO_KEY or not key.id else aws.Keys(key.id, key.value, key.token)
+    try:
+        return await asyncio.to_thread(aws.sign, "POST", url, headers, body, keys=keys)
+    except ConfigError as error:
+        raise ProviderError(Failure(Kind.AUTH, str(error))) from None
+
+
+def _can_unframe() -> bool:
+    from hermes.llm import aws
+
+    return aws.installed()
+
+
+def _page(raw: bytes) -> str:
+    """The gist of an error that is no JSON: the title of a page, or its text."""
+    text = raw[: 16 * MAX_MESSAGE].decode("utf-8", "replace")
+    if title := re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL):
+        return title[1].strip()
+    if "<" in text:
+        text = re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", text, flags=re.I | re.S)
+    return " ".join(text.split())
+
+
+def _names(listed: Any) -> tuple[str, ...]:
+    if isinstance(listed, dict):
+        listed = listed.get("data") or listed.get("models")
+    rows = listed if isinstance(listed, list) else []
+    found = [str(r.get("id") or r.get("name") or "") for r in rows if isinstance(r, dict)]
+    return tuple(name.removeprefix("models/") for name in found if name)

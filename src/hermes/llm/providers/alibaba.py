@@ -1,0 +1,13 @@
+"""Alibaba's DashScope, the Qwen models."""
+
+from __future__ import annotations
+
+from hermes.llm.profile import ProviderSpec
+
+PROVIDER = ProviderSpec(
+    name="alibaba",
+    wire="chat",
+    base_url="https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+    keys=("DASHSCOPE_API_KEY",),
+    aliases=("dashscope",),
+)

@@ -1,0 +1,12 @@
+"""Arcee."""
+
+from __future__ import annotations
+
+from hermes.llm.profile import ProviderSpec
+
+PROVIDER = ProviderSpec(
+    name="arcee",
+    wire="chat",
+    base_url="https://api.arcee.ai/api/v1",
+    keys=("ARCEEAI_API_KEY",),
+)

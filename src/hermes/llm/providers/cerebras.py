@@ -1,0 +1,14 @@
+"""Cerebras."""
+
+from __future__ import annotations
+
+from hermes.llm.profile import ProviderSpec
+
+PROVIDER = ProviderSpec(
+    name="cerebras",
+    wire="chat",
+    base_url="https://api.cerebras.ai/v1",
+    keys=("CEREBRAS_API_KEY",),
+    models={"*gpt-oss*": {"effort": "effort"}},
+    default_model="gpt-oss-120b",
+)

@@ -1,0 +1,14 @@
+"""DeepSeek."""
+
+from __future__ import annotations
+
+from hermes.llm.profile import ProviderSpec, Quirks
+
+PROVIDER = ProviderSpec(
+    name="deepseek",
+    wire="chat",
+    base_url="https://api.deepseek.com/v1",
+    keys=("DEEPSEEK_API_KEY",),
+    quirks=Quirks(thinking_field="reasoning_content"),
+    default_model="deepseek-chat",
+)

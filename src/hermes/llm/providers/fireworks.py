@@ -1,0 +1,12 @@
+"""Fireworks."""
+
+from __future__ import annotations
+
+from hermes.llm.profile import ProviderSpec
+
+PROVIDER = ProviderSpec(
+    name="fireworks",
+    wire="chat",
+    base_url="https://api.fireworks.ai/inference/v1",
+    keys=("FIREWORKS_API_KEY",),
+)

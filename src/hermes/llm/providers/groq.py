@@ -1,0 +1,14 @@
+"""Groq."""
+
+from __future__ import annotations
+
+from hermes.llm.profile import ProviderSpec
+
+PROVIDER = ProviderSpec(
+    name="groq",
+    wire="chat",
+    base_url="https://api.groq.com/openai/v1",
+    keys=("GROQ_API_KEY",),
+    models={"*gpt-oss*": {"effort": "effort"}},
+    default_model="openai/gpt-oss-120b",
+)

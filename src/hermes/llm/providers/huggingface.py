@@ -1,0 +1,12 @@
+"""Hugging Face's router."""
+
+from __future__ import annotations
+
+from hermes.llm.profile import ProviderSpec
+
+PROVIDER = ProviderSpec(
+    name="huggingface",
+    wire="chat",
+    base_url="https://router.huggingface.co/v1",
+    keys=("HF_TOKEN",),
+)

@@ -1,0 +1,14 @@
+"""Kimi in China."""
+
+from __future__ import annotations
+
+from hermes.llm.profile import ProviderSpec
+from hermes.llm.providers.kimi import KIMI
+
+PROVIDER = ProviderSpec(
+    name="kimi-cn",
+    wire="chat",
+    base_url="https://api.moonshot.cn/v1",
+    keys=("KIMI_CN_API_KEY",),
+    quirks=KIMI,
+)

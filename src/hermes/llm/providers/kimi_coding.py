@@ -1,0 +1,15 @@
+"""Kimi's coding plan."""
+
+from __future__ import annotations
+
+from hermes.llm.profile import ProviderSpec
+from hermes.llm.providers.kimi import KIMI
+
+PROVIDER = ProviderSpec(
+    name="kimi-coding",
+    wire="chat",
+    base_url="https://api.kimi.com/coding/v1",
+    keys=("KIMI_CODING_API_KEY",),
+    quirks=KIMI,
+    default_model="kimi-for-coding",
+)

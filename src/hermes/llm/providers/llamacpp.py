@@ -1,0 +1,13 @@
+"""llama.cpp's server on this machine."""
+
+from __future__ import annotations
+
+from hermes.llm.profile import ProviderSpec, Quirks
+
+PROVIDER = ProviderSpec(
+    name="llamacpp",
+    wire="chat",
+    base_url="http://127.0.0.1:8080/v1",
+    auth="none",
+    quirks=Quirks(effort="think"),
+)

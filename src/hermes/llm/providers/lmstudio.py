@@ -1,0 +1,13 @@
+"""LM Studio on this machine."""
+
+from __future__ import annotations
+
+from hermes.llm.profile import ProviderSpec, Quirks
+
+PROVIDER = ProviderSpec(
+    name="lmstudio",
+    wire="chat",
+    base_url="http://127.0.0.1:1234/v1",
+    auth="none",
+    quirks=Quirks(effort="think"),
+)

@@ -1,0 +1,13 @@
+"""MiniMax."""
+
+from __future__ import annotations
+
+from hermes.llm.profile import ProviderSpec
+
+PROVIDER = ProviderSpec(
+    name="minimax",
+    wire="chat",
+    base_url="https://api.minimax.io/v1",
+    keys=("MINIMAX_API_KEY",),
+    default_model="MiniMax-M2",
+)

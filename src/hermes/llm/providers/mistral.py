@@ -1,0 +1,14 @@
+"""Mistral."""
+
+from __future__ import annotations
+
+from hermes.llm.profile import ProviderSpec, Quirks
+
+PROVIDER = ProviderSpec(
+    name="mistral",
+    wire="chat",
+    base_url="https://api.mistral.ai/v1",
+    keys=("MISTRAL_API_KEY",),
+    quirks=Quirks(call_id="alnum9", usage_in_stream=False),
+    default_model="mistral-large-latest",
+)

@@ -1,0 +1,12 @@
+"""NVIDIA NIM."""
+
+from __future__ import annotations
+
+from hermes.llm.profile import ProviderSpec
+
+PROVIDER = ProviderSpec(
+    name="nvidia",
+    wire="chat",
+    base_url="https://integrate.api.nvidia.com/v1",
+    keys=("NVIDIA_API_KEY",),
+)

@@ -1,0 +1,13 @@
+"""Ollama on this machine."""
+
+from __future__ import annotations
+
+from hermes.llm.profile import ProviderSpec, Quirks
+
+PROVIDER = ProviderSpec(
+    name="ollama",
+    wire="chat",
+    base_url="http://127.0.0.1:11434/v1",
+    auth="none",
+    quirks=Quirks(effort="think"),
+)

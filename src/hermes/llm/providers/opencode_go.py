@@ -1,0 +1,12 @@
+"""OpenCode Go."""
+
+from __future__ import annotations
+
+from hermes.llm.profile import ProviderSpec
+
+PROVIDER = ProviderSpec(
+    name="opencode-go",
+    wire="chat",
+    base_url="https://opencode.ai/zen/go/v1",
+    keys=("OPENCODE_GO_API_KEY",),
+)

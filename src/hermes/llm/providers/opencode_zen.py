@@ -1,0 +1,12 @@
+"""OpenCode Zen."""
+
+from __future__ import annotations
+
+from hermes.llm.profile import ProviderSpec
+
+PROVIDER = ProviderSpec(
+    name="opencode-zen",
+    wire="chat",
+    base_url="https://opencode.ai/zen/v1",
+    keys=("OPENCODE_ZEN_API_KEY",),
+)

@@ -1,0 +1,12 @@
+"""Together."""
+
+from __future__ import annotations
+
+from hermes.llm.profile import ProviderSpec
+
+PROVIDER = ProviderSpec(
+    name="together",
+    wire="chat",
+    base_url="https://api.together.xyz/v1",
+    keys=("TOGETHER_API_KEY",),
+)

@@ -1,0 +1,12 @@
+"""Xiaomi MiMo."""
+
+from __future__ import annotations
+
+from hermes.llm.profile import ProviderSpec
+
+PROVIDER = ProviderSpec(
+    name="xiaomi",
+    wire="chat",
+    base_url="https://api.xiaomimimo.com/v1",
+    keys=("XIAOMI_API_KEY",),
+)

@@ -1,0 +1,13 @@
+"""Z.ai, the GLM models."""
+
+from __future__ import annotations
+
+from hermes.llm.profile import ProviderSpec
+
+PROVIDER = ProviderSpec(
+    name="zai",
+    wire="chat",
+    base_url="https://api.z.ai/api/paas/v4",
+    keys=("ZAI_API_KEY", "Z_AI_API_KEY", "GLM_API_KEY"),
+    default_model="glm-4.6",
+)

@@ -1,0 +1,109 @@
+"""The time limits of one call: first event, silence between events, and the whole."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from msgspec import Struct
+
+from hermes.core.errors import Failure, Kind, ProviderError
+
+T = TypeVar("T")
+
+
+class Timeouts(Struct, frozen=True):
+    """Seconds; 0 turns a limit off."""
+
+    ttfb: float = 45.0
+    """Until the first event."""
+    stale: float = 180.0
+    """Without an event, once they flow; from the start where there is no limit on the first."""
+    total: float = 1800.0
+
+
+class Watchdog:
+    """One timer, armed again when it rings too early, so that an event costs a clock reading.
+    It cancels a wait of this call and nothing else: while the consumer works, time stands still
+    for the limit on silence."""
+
+    __slots__ = (
+        "_began",
+        "_fired",
+        "_flows",
+        "_handle",
+        "_host",
+        "_last",
+        "_limits",
+        "_loop",
+        "_task",
+    )
+
+    def __init__(self, limits: Timeouts, host: str) -> None:
+        self._limits = limits
+        self._host = host
+        self._loop = asyncio.get_running_loop()
+        self._began = self._last = self._loop.time()
+        self._flows = not limits.ttfb
+        self._task: asyncio.Task[object] | None = None
+        self._fired = ""
+        self._handle: asyncio.TimerHandle | None = None
+        self._arm()
+
+    def event(self) -> None:
+        """Something was received."""
+        self._last = self._loop.time()
+        if not self._flows:
+            self._flows = True
+            self._arm()
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    async def wait(self, what: Awaitable[T]) -> T:
+        """The result, or ProviderError(STALLED) when a limit was reached meanwhile."""
+        task = self._task = asyncio.current_task()
+        assert task is not None
+        before = task.cancelling()
+        try:
+            if self._fired:
+                task.cancel()
+            return await what
+        except asyncio.CancelledError:
+            if self._fired and task.uncancel() <= before:
+                raise ProviderError(Failure(Kind.STALLED, self._fired)) from None
+            raise
+        finally:
+            self._task = None
+
+    def _arm(self) -> None:
+        self.stop()
+        dues = []
+        if self._limits.total:
+            dues.append(self._began + self._limits.total)
+        if not self._flows:
+            dues.append(self._began + self._limits.ttfb)
+        elif self._limits.stale:
+            dues.append(self._last + self._limits.stale)
+        if dues:
+            self._handle = self._loop.call_at(min(dues), self._ring)
+
+    def _ring(self) -> None:
+        self._handle = None
+        now = self._loop.time()
+        limits = self._limits
+        if self._task is None:
+            self._last = now
+        if limits.total and now >= self._began + limits.total:
+            self._fired = f"{self._host} was not done after {limits.total:g} s (request timeout)"
+        elif not self._flows:
+            self._fired = f"{self._host} sent nothing for {limits.ttfb:g} s (ttfb timeout)"
+        elif limits.stale and now >= self._last + limits.stale:
+            self._fired = f"{self._host} went silent for {limits.stale:g} s (stale timeout)"
+        if self._fired and self._task is not None:
+            self._task.cancel()
+        elif not self._fired:
+            self._arm()
