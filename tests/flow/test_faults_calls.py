@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -363,7 +364,7 @@ VALUES: dict[str, Any] = {
     "list": [1, {"a": None}],
     "set": {1},
     "object": object(),
-    "exception": RuntimeError("boom \ud800"),
+    "exception": RuntimeError("boom"),
     "key error": KeyError("k"),
     "timeout": TimeoutError(),
     "recursion": RecursionError("deep"),
@@ -382,6 +383,16 @@ async def test_F56_whatever_a_tool_returns_is_a_result(tmp_path: Path, name: str
         check_legal(r.requests[1])
         (stored,) = [p for m in await r.stored() for p in m.parts if isinstance(p, ToolReturn)]
         assert stored.error is isinstance(VALUES[name], BaseException)
+
+
+async def test_F56_an_exception_whose_words_cannot_be_encoded(tmp_path: Path) -> None:
+    logging.disable()  # pytest-xdist cannot carry the record
+    try:
+        steps = [call(("c1", "odd", {})), say("ok")]
+        async with rig(tmp_path, steps, tools=[returning(RuntimeError("boom \ud800"))]) as r:
+            assert (await r.turn()).completed and "boom" in results(r)[0][1]
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 async def test_F56_a_huge_result_is_cut_in_the_middle_and_saved(tmp_path: Path) -> None:
