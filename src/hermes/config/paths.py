@@ -21,7 +21,7 @@ def env_file(home: Path) -> Path:
 
 
 def database(home: Path) -> Path:
-    return home / "hermes.db"
+    return home / "state.db"
 
 
 def log_file(home: Path) -> Path:

@@ -226,6 +226,8 @@ def _clean(redactor: Redactor, value: Any) -> Any:
     match value:
         case str():
             return redactor.clean(value)
+        case {"t": "media"}:
+            return value
         case dict():
             return {key: _clean(redactor, item) for key, item in value.items()}
         case list() | tuple():
