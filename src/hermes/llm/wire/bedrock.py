@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from hermes.core.errors import Failure, Kind, ProviderError
+from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
 from hermes.core.message import Stop, Target
 from hermes.llm.assemble import Answer
 from hermes.llm.aws import Frames, installed
@@ -82,7 +82,10 @@ class Decoder:
             if self._plain or data[:1] == b"{":
                 self._plain.append(data)
                 return
-            self._frames = Frames()
+            try:
+                self._frames = Frames()
+            except ConfigError as missing:
+                raise ProviderError(Failure(Kind.STREAM_UNSUPPORTED, str(missing))) from None
         for headers, payload in self._frames.feed(data):
             self.activity += 1
             try:
