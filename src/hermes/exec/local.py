@@ -247,34 +247,40 @@ class _Launcher:
     """
 
     def __init__(self) -> None:
-        self._socket: socket.socket | None = None
+        self._requests = -1
+        """Our end of its socket: a bare descriptor, because it is closed by our end alone."""
         self._pid = 0
         self._owner = 0
 
     def hand_over(self, fds: list[int]) -> None:
         """A keeper's end of its socket, and the write ends of one or two pipes."""
         try:
-            socket.send_fds(self._connection(), [b"c"], fds)
+            self._send(fds)
         except ConnectionError:  # somebody killed it
             self._forget()
-            socket.send_fds(self._connection(), [b"c"], fds)
+            self._send(fds)
 
-    def _connection(self) -> socket.socket:
-        if self._socket and self._owner != os.getpid():
+    def _send(self, fds: list[int]) -> None:
+        if self._owner != os.getpid():
             self._forget()
-        if not self._socket:
-            ours, theirs = socket.socketpair()
-            with theirs:
-                self._pid = _spawn(theirs.fileno())
-            self._socket, self._owner = ours, os.getpid()
-        return self._socket
+        if self._requests < 0:
+            self._start()
+        with socket.socket(fileno=os.dup(self._requests)) as requests:
+            socket.send_fds(requests, [b"c"], fds)
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            self._pid = _spawn(theirs.fileno())
+            self._owner = os.getpid()
+            self._requests = ours.detach()
 
     def _forget(self) -> None:
-        if self._socket:
-            self._socket.close()
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self._pid, os.WNOHANG)
-        self._socket = None
+        if self._requests >= 0:
+            os.close(self._requests)
+            self._requests = -1
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self._pid, os.WNOHANG)
 
 
 def _spawn(requests: int) -> int:
