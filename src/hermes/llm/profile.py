@@ -40,7 +40,11 @@ class Quirks(Struct, frozen=True):
     schema: Literal["as_is", "gemini", "no_formats"] = "as_is"
     call_id: Literal["any", "word64", "alnum9"] = "any"
     """Which tool-call ids the API takes; others are remapped in the view."""
+    flatten: bool = False
+    """Tool calls and results are told as plain text: the form no endpoint can find illegal."""
     cache: Literal["none", "native", "envelope"] = "none"
+    cache_results: bool = True
+    """envelope: whether tool results may carry a cache marker."""
     store: bool = False
     """responses: let the provider keep the answer."""
     body: dict[str, Any] = {}
