@@ -18,8 +18,13 @@ CREATE VIRTUAL TABLE search USING fts5(
 
 
 def _first(db: Connection) -> None:
-    """`sessions` has what every append changes, so its rows stay small: long and constant texts
-    live elsewhere, and nothing indexes `updated`. `indexed` is the last message in `search`."""
+    """An append touches two pages: the session's row, which is short because long and constant
+    texts live elsewhere and nothing indexes what every append changes, and the message's.
+
+    A message's id is its session's number and its place there in one, so that a session lies
+    together and in order without an index. `pending`: from where on a session is not yet in
+    `search`.
+    """
     db.execute("""
     CREATE TABLE sessions (
         n INTEGER PRIMARY KEY,
@@ -34,7 +39,7 @@ def _first(db: Connection) -> None:
         updated REAL NOT NULL,
         state TEXT NOT NULL DEFAULT 'idle',
         owner TEXT NOT NULL DEFAULT '',
-        count INTEGER NOT NULL DEFAULT 0
+        count INTEGER NOT NULL DEFAULT 0 CHECK (count < 1 << 24)
     );
     CREATE INDEX sessions_cwd ON sessions (cwd);
     CREATE INDEX sessions_key ON sessions (source, key) WHERE key <> '';
@@ -44,19 +49,27 @@ def _first(db: Connection) -> None:
     );
     CREATE TABLE messages (
         id INTEGER PRIMARY KEY,
-        session INTEGER NOT NULL REFERENCES sessions (n) ON DELETE CASCADE,
-        seq INTEGER NOT NULL,
+        session INTEGER AS (id >> 24),
+        seq INTEGER AS (id & 0xffffff),
         role TEXT NOT NULL,
         kind TEXT NOT NULL,
         created REAL NOT NULL,
-        body BLOB NOT NULL,
-        UNIQUE (session, seq)
+        body BLOB NOT NULL
     );
+    CREATE TABLE pending (
+        session INTEGER PRIMARY KEY REFERENCES sessions (n) ON DELETE CASCADE,
+        first INTEGER NOT NULL
+    );
+    CREATE TRIGGER messages_added AFTER INSERT ON messages BEGIN
+        UPDATE sessions SET count = count + 1, updated = new.created WHERE n = new.id >> 24;
+        INSERT OR IGNORE INTO pending VALUES (new.id >> 24, new.id);
+    END;
     CREATE TRIGGER messages_stay BEFORE UPDATE ON messages BEGIN
         SELECT raise(ABORT, 'messages are append-only');
     END;
-    CREATE TABLE progress (indexed INTEGER NOT NULL);
-    INSERT INTO progress VALUES (0);
+    CREATE TRIGGER sessions_gone AFTER DELETE ON sessions BEGIN
+        DELETE FROM messages WHERE id >= old.n << 24 AND id < (old.n + 1) << 24;
+    END;
     """).fetchall()
     db.execute(SEARCH)
 

@@ -42,8 +42,8 @@ def find(db: Connection, owner: Owner, prefix: str, limit: int) -> list[SessionM
 
 def load(db: Connection, session_id: str) -> list[Message]:
     found = db.execute(
-        "SELECT body FROM messages WHERE session = (SELECT n FROM sessions WHERE id = ?)"
-        " ORDER BY seq",
+        "SELECT m.body FROM sessions s JOIN messages m"
+        " ON m.id >= s.n << 24 AND m.id < (s.n + 1) << 24 WHERE s.id = ? ORDER BY m.id",
         (clean(session_id),),
     ).get
     # `get` returns no list when there is one row or none; it is the fastest way to many.
@@ -55,10 +55,10 @@ def load(db: Connection, session_id: str) -> list[Message]:
 def page(db: Connection, session_id: str, after: int) -> list[Stored]:
     return rows.decode_rows(
         db.execute(
-            "SELECT seq, created, body FROM messages"
-            " WHERE session = (SELECT n FROM sessions WHERE id = ?) AND seq > ?"
-            " ORDER BY seq LIMIT ?",
-            (clean(session_id), after, PAGE),
+            "SELECT m.seq, m.created, m.body FROM sessions s JOIN messages m"
+            " ON m.id > (s.n << 24) + ? AND m.id < (s.n + 1) << 24 WHERE s.id = ?"
+            " ORDER BY m.id LIMIT ?",
+            (after, clean(session_id), PAGE),
         )
     )
 

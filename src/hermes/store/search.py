@@ -37,48 +37,47 @@ class IndexDamaged(Exception):
 
 def behind(db: Connection) -> bool:
     """Whether there are messages the index does not have yet."""
-    sql = "SELECT coalesce((SELECT max(id) FROM messages), 0) > (SELECT indexed FROM progress)"
-    return bool(db.execute(sql).get)
+    return db.execute("SELECT 1 FROM pending LIMIT 1").get is not None
 
 
 def advance(db: Connection) -> bool:
     """Index the next batch, in the caller's transaction; whether there may be more."""
     import apsw
 
-    (at,) = db.execute("SELECT indexed FROM progress").fetchall()[0]
-    sql = "SELECT id, body FROM messages WHERE id > ? ORDER BY id LIMIT ?"
-    found: list[tuple[Any, ...]] = db.execute(sql, (at, BATCH)).fetchall()
-    if not found:
-        return False
-    texts = [(n, _indexable(body)) for n, body in found]
-    try:
-        db.executemany("INSERT INTO search (rowid, text) VALUES (?, ?)", texts)
-    except (apsw.CorruptError, apsw.SQLError, apsw.ConstraintError) as error:
-        raise IndexDamaged(str(error)) from error
-    db.execute("UPDATE progress SET indexed = ?", (found[-1][0],))
-    return len(found) == BATCH
+    room = BATCH
+    todo: list[tuple[Any, ...]] = db.execute(
+        "SELECT session, first FROM pending LIMIT ?", (BATCH,)
+    ).fetchall()
+    for session, first in todo:
+        found: list[tuple[Any, ...]] = db.execute(
+            "SELECT id, body FROM messages WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
+            (first, session + 1 << 24, room),
+        ).fetchall()
+        texts = [(n, _indexable(body)) for n, body in found]
+        try:
+            db.executemany("INSERT INTO search (rowid, text) VALUES (?, ?)", texts)
+        except (apsw.CorruptError, apsw.SQLError, apsw.ConstraintError) as error:
+            raise IndexDamaged(str(error)) from error
+        if len(found) == room:
+            db.execute(
+                "UPDATE pending SET first = ? WHERE session = ?", (found[-1][0] + 1, session)
+            )
+            return True
+        db.execute("DELETE FROM pending WHERE session = ?", (session,))
+        room -= len(found)
+    return len(todo) == BATCH
 
 
 def forget(db: Connection, session: int) -> None:
-    """Before a session's messages are deleted. Their ids may be used again, so the mark of what
-    is indexed goes back where it must."""
+    """Before a session is deleted."""
     import apsw
 
     try:
         db.execute(
-            "DELETE FROM search WHERE rowid IN (SELECT id FROM messages WHERE session = ?"
-            " AND id <= (SELECT indexed FROM progress))",
-            (session,),
+            "DELETE FROM search WHERE rowid >= ? AND rowid < ?", (session << 24, session + 1 << 24)
         )
     except (apsw.CorruptError, apsw.SQLError, apsw.ConstraintError) as error:
         raise IndexDamaged(str(error)) from error
-
-
-def rewind(db: Connection) -> None:
-    """After messages were deleted."""
-    db.execute(
-        "UPDATE progress SET indexed = min(indexed, coalesce((SELECT max(id) FROM messages), 0))"
-    )
 
 
 def rebuild(db: Connection) -> None:
@@ -97,7 +96,7 @@ def rebuild(db: Connection) -> None:
         for part in _SHADOWS:
             db.execute(f"DROP TABLE IF EXISTS search_{part}")
         db.execute(SEARCH)
-        db.execute("UPDATE progress SET indexed = 0")
+        db.execute("INSERT OR REPLACE INTO pending SELECT n, n << 24 FROM sessions WHERE count > 0")
         db.execute("COMMIT")
     finally:
         if db.in_transaction:
@@ -147,7 +146,7 @@ def query(
     hits = []
     sql = (
         f"SELECT m.seq, m.role, m.body, {rows.COLUMNS}"
-        " FROM messages m JOIN sessions s ON s.n = m.session WHERE m.id = ?"
+        " FROM messages m JOIN sessions s ON s.n = m.id >> 24 WHERE m.id = ?"
     )
     for found in best:
         for seq, role, body, *row in db.execute(sql, found):

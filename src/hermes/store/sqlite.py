@@ -14,13 +14,17 @@ from hermes.core.store import Hit, SessionMeta, State, Stored
 from hermes.core.text import clean
 from hermes.store import connect, copy, faults, reads, rows, search, writes
 from hermes.store.locks import Owner
-from hermes.store.worker import Worker, Writer, rollback
+from hermes.store.worker import Worker, rollback
+from hermes.store.writer import Writer
 
 if TYPE_CHECKING:
     from apsw import Connection
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
+
+LAST_BATCHES = 4
+"""Indexed at most when closing; a search does the rest when it comes."""
 
 
 class SqliteStore:
@@ -59,13 +63,15 @@ class SqliteStore:
         state: State | None = None,
         create: SessionMeta | None = None,
     ) -> None:
-        new = [(m.role, m.kind, rows.encode(m)) for m in messages]
-        call = writes.Append(clean(session_id), new, self._clock(), state, create)
-        await self._writer.submit(partial(self._append, call))
+        now = self._clock()
+        new = [(m.role, m.kind, now, rows.encode(m)) for m in messages]
+        call = writes.Append(clean(session_id), new, state, create)
 
-    def _append(self, call: writes.Append, db: Connection) -> None:
-        writes.append(db, self._owner, call)
-        self._unindexed += len(call.rows)
+        def run(db: Connection) -> None:
+            writes.append(db, self._owner, now, call)
+            self._unindexed += len(new)
+
+        await self._writer.submit(run)
 
     async def set_state(self, session_id: str, state: State) -> None:
         run = partial(
@@ -191,11 +197,12 @@ class SqliteStore:
         """Indexing is put off until it is worth a transaction, and never waits for a lock."""
         if self._unindexed < (1 if last else search.BATCH):
             return
-        self._unindexed = 0
         db.set_busy_handler(None)
         try:
-            while _advance(db) and last:
-                pass
+            for _ in range(LAST_BATCHES if last else 1):
+                self._unindexed = self._unindexed - search.BATCH if _advance(db) else 0
+                if self._unindexed <= 0:
+                    break
         except search.IndexDamaged as error:
             log.warning("the search index is damaged, the next search rebuilds it: %s", error)
         finally:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from hermes.core.errors import StoreError
@@ -20,27 +20,25 @@ if TYPE_CHECKING:
     from apsw import Connection, Error
 
 T = TypeVar("T")
-log = logging.getLogger(__name__)
 
-Mode: TypeAlias = Literal["together", "alone", "detached"]
-"""In a transaction with others; on the connection but in none; with the connection closed."""
+Mode: TypeAlias = Literal["together", "alone", "detached", "stop"]
+"""In a transaction with others; on the connection but in none; with the connection closed; last."""
 
 GROUP = 256
-"""Most jobs that share a transaction."""
+"""Most jobs taken at once."""
 EXIT_PATIENCE = 10.0
-_OWN = ("ConstraintError", "TooBigError", "SQLError", "MismatchError", "RangeError", "AbortError")
-"""Errors of one job; any other apsw.Error is the transaction's, or the file's."""
 
 
 class Job:
     """One call: what to run, and whom to tell."""
 
-    __slots__ = ("error", "future", "mode", "result", "run")
+    __slots__ = ("bell", "error", "future", "mode", "result", "run")
 
-    def __init__(self, run: Callable[..., Any], mode: Mode) -> None:
+    def __init__(self, run: Callable[..., Any], mode: Mode, bell: Bell) -> None:
         self.run = run
         self.mode = mode
-        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.bell = bell
+        self.future: asyncio.Future[Any] = bell.loop.create_future()
         self.result: Any = None
         self.error: Exception | None = None
 
@@ -53,18 +51,51 @@ class Job:
             self.future.set_exception(self.error)
 
 
+class Bell:
+    """Brings finished jobs back to their event loop.
+
+    A pipe of our own: `call_soon_threadsafe` makes a handle, a context and an exception each
+    time, which costs about as much as SQLite's share of an append.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._done: deque[Job] = deque()
+        self._in, self._out = os.pipe()
+        os.set_blocking(self._in, False)
+        os.set_blocking(self._out, False)
+        loop.add_reader(self._in, self._answer)
+
+    def ring(self, jobs: list[Job]) -> None:
+        self._done.extend(jobs)
+        with suppress(BlockingIOError):  # full: it has been rung often enough
+            os.write(self._out, b"!")
+
+    def _answer(self) -> None:
+        os.read(self._in, 4096)
+        while self._done:
+            self._done.popleft().settle()
+
+    def close(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed already
+            self.loop.remove_reader(self._in)
+        os.close(self._in)
+        os.close(self._out)
+
+
 class Worker:
-    """Runs jobs in order, each on its own. The connection is opened when the first job needs it,
-    and again after an error that makes it untrustworthy."""
+    """Runs jobs in order, each on its own. The connection is opened when the thread starts, and
+    again after an error that makes it untrustworthy."""
 
     def __init__(self, path: Path, connect: Callable[[], Connection]) -> None:
         self._path = path
         self._connect = connect
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._bells: dict[asyncio.AbstractEventLoop, Bell] = {}
         self._db: Connection | None = None
         self._thread: threading.Thread | None = None
         self._pid = 0
-        self._closed = False
+        self._last: asyncio.Future[None] | None = None
 
     # -- on the event loop ---------------------------------------------------------------------
 
@@ -72,48 +103,50 @@ class Worker:
         self, run: Callable[[Connection], T], *, mode: Literal["together", "alone"] = "together"
     ) -> asyncio.Future[T]:
         """The job happens even when nobody waits for it any more."""
-        return self._put(Job(run, mode))
+        return self._put(run, mode)
 
     def detached(self, run: Callable[[], T]) -> asyncio.Future[T]:
         """With the connection closed; the next job opens it again."""
-        return self._put(Job(run, "detached"))
+        return self._put(run, "detached")
 
-    def _put(self, job: Job) -> asyncio.Future[Any]:
+    def start(self) -> None:
+        """Begin to open the connection, without waiting."""
+        if self._last is not None or (self._thread is not None and self._pid != os.getpid()):
+            raise StoreError(
+                "The store is closed, or was opened before a fork. Nothing was saved or lost.",
+                "closed",
+            )
+        if self._thread is None:
+            self._pid = os.getpid()
+            # A daemon only so that the interpreter reaches `atexit`, which waits for it there.
+            self._thread = threading.Thread(target=self._main, name="hermes-store", daemon=True)
+            atexit.register(self._leave)
+            self._thread.start()
+
+    def _put(self, run: Callable[..., Any], mode: Mode) -> asyncio.Future[Any]:
         self.start()
+        loop = asyncio.get_running_loop()
+        bell = self._bells.get(loop)
+        if bell is None:
+            bell = self._bells[loop] = Bell(loop)
+        job = Job(run, mode, bell)
         self._jobs.put(job)
         return job.future
 
-    def start(self) -> None:
-        if self._thread is not None and self._pid == os.getpid():
-            if self._closed:
-                raise StoreError("The store is closed; nothing was saved or lost.", "closed")
-            return
-        if self._thread is not None or self._closed:
-            raise StoreError("The store is closed, or it was opened before a fork.", "closed")
-        self._pid = os.getpid()
-        # A daemon only so that the interpreter reaches `atexit`, which waits for it there.
-        self._thread = threading.Thread(target=self._main, name="hermes-store", daemon=True)
-        atexit.register(self._leave)
-        self._thread.start()
-
     async def close(self) -> None:
         """Finish what was submitted, then let go of the file."""
-        thread, self._closed = self._thread, True
-        if thread is None or self._pid != os.getpid():
+        if self._thread is None or self._pid != os.getpid():
             return
-        if thread.is_alive():
-            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._ended = done
-            self._jobs.put(None)
-            await asyncio.shield(done)
-        thread.join()
+        if self._last is None:
+            self._last = self._put(_nothing, "stop")
+        await asyncio.shield(self._last)
+        self._thread.join()
         atexit.unregister(self._leave)
-
-    _ended: asyncio.Future[None] | None = None
+        while self._bells:
+            self._bells.popitem()[1].close()
 
     def _leave(self) -> None:
         """At interpreter exit without `close`: what was submitted is still written."""
-        self._closed = True
         if self._thread is not None and self._pid == os.getpid():
             self._jobs.put(None)
             self._thread.join(EXIT_PATIENCE)
@@ -123,30 +156,26 @@ class Worker:
     def _main(self) -> None:
         with suppress(Exception):  # whatever it is, the first job meets it and reports it
             self.connection()
-        more = True
+        more, last = True, None
         while more:
             jobs: list[Job] = []
             more = self._take(jobs)
+            last = jobs.pop() if jobs and jobs[-1].mode == "stop" else None
             self.serve(jobs)
             _deliver(jobs)
             del jobs
-            if more:
-                self.tidy()
-        self.finish()
+            self.tidy(last=not more)
         self.drop()
-        if self._ended is not None:
-            _post(self._ended.get_loop(), _set, self._ended)
+        if last is not None:
+            last.bell.ring([last])
 
     def _take(self, jobs: list[Job]) -> bool:
-        """Everything that waits; False when the end is reached."""
-        job = self._jobs.get()
-        while job is not None:
+        """Everything that waits; False when nothing will follow."""
+        while (job := self._jobs.get()) is not None:
             jobs.append(job)
-            if len(jobs) == GROUP:
-                return True
-            try:
-                job = self._jobs.get_nowait()
-            except Empty:
+            if job.mode == "stop":
+                return False
+            if len(jobs) == GROUP or self._jobs.empty():
                 return True
         return False
 
@@ -179,7 +208,8 @@ class Worker:
         db = self._db
         fault = faults.explain(error, self._path, db.system_errno if db else 0)
         fault.__cause__ = error
-        rollback(db)
+        if db is not None:
+            rollback(db)
         if fault.code in ("io", "damaged"):
             self.drop()
         return fault
@@ -192,152 +222,26 @@ class Worker:
             with suppress(apsw.Error):
                 db.close(True)
 
-    def tidy(self) -> None:
-        """Between jobs, nobody waiting."""
-
-    def finish(self) -> None:
-        """Before the connection is closed for good."""
+    def tidy(self, *, last: bool) -> None:
+        """After the callers were told; `last`: before the connection is closed for good."""
 
 
-class Writer(Worker):
-    """All that waits at one moment becomes one transaction; each caller hears of its own job only
-    after the commit. A job that fails takes back its own changes and nobody else's."""
-
-    def __init__(
-        self,
-        path: Path,
-        connect: Callable[[], Connection],
-        upkeep: Callable[[Connection, bool], None],
-    ) -> None:
-        super().__init__(path, connect)
-        self._upkeep = upkeep
-
-    def serve(self, jobs: list[Job]) -> None:
-        group: list[Job] = []
-        for job in jobs:
-            if job.mode != "together":
-                self._together(group)
-                group = []
-                self.single(job)
-            else:
-                group.append(job)
-        self._together(group)
-
-    def _together(self, jobs: list[Job]) -> None:
-        if not jobs:
-            return
-        fault = self._transaction(jobs)
-        if fault is None:
-            return
-        # A full disk may have room for some of them. After an I/O error the first try may have
-        # reached the disk or not: jobs are written so that running them again tells.
-        retry = fault.code == "io" or (fault.code == "full" and len(jobs) > 1)
-        for job in jobs:
-            job.error = self._transaction([job]) or job.error if retry else fault
-        if fault.code == "io" and not self._settled():
-            for job in jobs:
-                job.error = job.error or fault
-
-    def _settled(self) -> bool:
-        """After a failed fsync only a complete checkpoint shows that what we read back is on the
-        disk and not just in the cache."""
-        import apsw
-
-        try:
-            self.connection().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        except apsw.BusyError:
-            return True  # Others read or write: then nothing was read back, all was written anew.
-        except (apsw.Error, StoreError):
-            return False
-        return True
-
-    def _transaction(self, jobs: list[Job]) -> StoreError | None:
-        """The failure of the whole, or None: then each job has its own result or error."""
-        import apsw
-
-        for job in jobs:
-            job.error = job.result = None
-        try:
-            db = self.connection()
-            db.execute("BEGIN IMMEDIATE")
-            for job in jobs:
-                if not self._step(db, job, nested=len(jobs) > 1):
-                    return None
-            db.execute("COMMIT")
-        except apsw.Error as error:
-            return self.blame(error)
-        except StoreError as error:
-            return error
-        return None
-
-    def _step(self, db: Connection, job: Job, *, nested: bool) -> bool:
-        """Whether the transaction is still open."""
-        import apsw
-
-        if nested:
-            db.execute("SAVEPOINT job")
-        try:
-            job.result = job.run(db)
-        except Exception as error:
-            if isinstance(error, apsw.Error) and (
-                type(error).__name__ not in _OWN or not db.in_transaction
-            ):
-                raise
-            job.error = error
-            if isinstance(error, apsw.Error | OSError):
-                job.error = faults.explain(error, self._path)
-                job.error.__cause__ = error
-            db.execute("ROLLBACK TO job" if nested else "ROLLBACK")
-        if nested:
-            db.execute("RELEASE job")
-        return nested or job.error is None
-
-    def tidy(self) -> None:
-        if self._jobs.empty():
-            self._keep_up(last=False)
-
-    def finish(self) -> None:
-        self._keep_up(last=True)
-
-    def _keep_up(self, *, last: bool) -> None:
-        import apsw
-
-        if self._db is None:
-            return
-        try:
-            self._upkeep(self._db, last)
-        except apsw.Error as error:
-            log.info("upkeep of the store was put off: %s", self.blame(error))
-
-
-def rollback(db: Connection | None) -> None:
+def rollback(db: Connection) -> None:
     import apsw
 
-    if db is not None and db.in_transaction:
+    if db.in_transaction:
         with suppress(apsw.Error):
             db.execute("ROLLBACK")
 
 
 def _deliver(jobs: list[Job]) -> None:
     """One wake-up per event loop, not per job."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+    by_bell: dict[Bell, list[Job]] = {}
     for job in jobs:
-        by_loop.setdefault(job.future.get_loop(), []).append(job)
-    for loop, theirs in by_loop.items():
-        _post(loop, _settle, theirs)
+        by_bell.setdefault(job.bell, []).append(job)
+    for bell, theirs in by_bell.items():
+        bell.ring(theirs)
 
 
-def _post(loop: asyncio.AbstractEventLoop, call: Callable[..., object], argument: object) -> None:
-    # The loop may have been closed meanwhile: then nobody waits.
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(call, argument)
-
-
-def _settle(jobs: Iterable[Job]) -> None:
-    for job in jobs:
-        job.settle()
-
-
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+def _nothing() -> None:
+    pass

@@ -20,67 +20,57 @@ class Append(Struct):
     """One call of `append`, which may be run more than once before it has succeeded."""
 
     id: str
-    rows: Sequence[tuple[str, str, bytes]]
-    """Role, kind, body."""
-    now: float
+    rows: Sequence[tuple[str, str, float, bytes]]
+    """Role, kind, created, body."""
     state: State | None = None
     create: SessionMeta | None = None
-    first: int = -1
-    """Where the first row went when it was last tried."""
+    first: int = 0
+    """The first row's id when it was last tried."""
 
 
-def append(db: Connection, owner: Owner, call: Append) -> None:
-    if call.first >= 0 and _landed(db, call):
+_INSERT = (
+    "INSERT INTO messages (id, role, kind, created, body) SELECT n << 24 | count, ?, ?, ?, ?"
+    " FROM sessions WHERE id = ? AND (state <> 'running' OR owner = ?)"
+)
+"""One statement finds the session, sees that nobody else runs it, and takes the next number."""
+
+
+def append(db: Connection, owner: Owner, now: float, call: Append) -> None:
+    if call.first and _landed(db, call):
         return
-    n, count, state, holder = _open(db, owner, call)
-    call.first = count
-    new = [
-        (n, seq, role, kind, call.now, body)
-        for seq, (role, kind, body) in enumerate(call.rows, count)
-    ]
-    sql = "INSERT INTO messages (session, seq, role, kind, created, body) VALUES (?,?,?,?,?,?)"
-    if len(new) == 1:
-        db.execute(sql, new[0])
-    else:
-        db.executemany(sql, new)
+    if call.create is not None:
+        create(db, call.create, now)
+    for index, row in enumerate(call.rows):
+        values = (*row, call.id, owner.name)
+        db.execute(_INSERT, values)
+        if not db.changes():
+            _claim(db, owner, call.id)
+            db.execute(_INSERT, values)
+        if index == 0:
+            call.first = db.last_insert_rowid()
     if call.state is not None:
-        state = call.state
-        holder = owner.hold() if state == "running" else ""
-    db.execute(
-        "UPDATE sessions SET count = ?, updated = ?, state = ?, owner = ? WHERE n = ?",
-        (count + len(new), call.now, state, holder, n),
-    )
-
-
-def _open(db: Connection, owner: Owner, call: Append) -> tuple[int, int, str, str]:
-    if call.create is None:
-        return _claim(db, owner, call.id)
-    return create(db, call.create, call.now), 0, call.create.state, ""
+        set_state(db, owner, call.id, call.state)
 
 
 def _landed(db: Connection, call: Append) -> bool:
     """Whether an earlier try, which ended in an I/O error, is on disk after all."""
-    if not call.rows:
-        return False
-    found = db.execute(
-        "SELECT m.created, m.body FROM messages m JOIN sessions s ON s.n = m.session"
-        " WHERE s.id = ? AND m.seq = ?",
-        (call.id, call.first),
-    ).fetchall()
-    return found == [(call.now, call.rows[0][2])]
+    found = db.execute("SELECT created, body FROM messages WHERE id = ?", (call.first,)).fetchall()
+    return found == [call.rows[0][2:]]
 
 
-def _claim(db: Connection, owner: Owner, session_id: str) -> tuple[int, int, str, str]:
-    """A session this process may write to."""
+def _claim(db: Connection, owner: Owner, session_id: str) -> int:
+    """A session this process may write to; a turn left behind by a dead process is ended."""
     found: list[tuple[Any, ...]] = db.execute(
-        "SELECT n, count, state, owner FROM sessions WHERE id = ?", (session_id,)
+        "SELECT n, state, owner FROM sessions WHERE id = ?", (session_id,)
     ).fetchall()
     if not found:
         raise faults.missing(session_id)
-    n, count, state, holder = found[0]
-    if state == "running" and holder != owner.name and owner.alive(holder):
-        raise faults.in_use(session_id)
-    return n, count, state, holder
+    n, state, holder = found[0]
+    if state == "running" and holder != owner.name:
+        if owner.alive(holder):
+            raise faults.in_use(session_id)
+        db.execute("UPDATE sessions SET state = 'interrupted', owner = '' WHERE n = ?", (n,))
+    return int(n)
 
 
 def create(db: Connection, meta: SessionMeta, now: float) -> int:
@@ -101,7 +91,7 @@ def create(db: Connection, meta: SessionMeta, now: float) -> int:
 
 
 def set_state(db: Connection, owner: Owner, session_id: str, state: State) -> None:
-    n, *_ = _claim(db, owner, session_id)
+    n = _claim(db, owner, session_id)
     holder = owner.hold() if state == "running" else ""
     db.execute("UPDATE sessions SET state = ?, owner = ? WHERE n = ?", (state, holder, n))
 
@@ -122,8 +112,7 @@ def describe(db: Connection, session_id: str, title: str | None, model: str | No
 def delete(db: Connection, owner: Owner, session_id: str) -> bool:
     if not db.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchall():
         return False
-    n, *_ = _claim(db, owner, session_id)
+    n = _claim(db, owner, session_id)
     search.forget(db, n)
     db.execute("DELETE FROM sessions WHERE n = ?", (n,))
-    search.rewind(db)
     return True
