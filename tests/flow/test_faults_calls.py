@@ -86,6 +86,18 @@ async def test_F50_a_missing_name_is_an_error_result(tmp_path: Path, wire: str) 
         check_legal(r.requests[1])
 
 
+@pytest.mark.parametrize("wire", WIRES)
+async def test_F50_a_name_no_provider_would_take_back(tmp_path: Path, wire: str) -> None:
+    """The history must stay legal whatever the model called its tool."""
+    names = ["launch rocket!", "functions.fire", "запуск", "x" * 200, 'a"b\n']
+    async with rig(tmp_path, [], wire=wire) as r:
+        for i, name in enumerate(names):
+            r.provider.add(call((f"c{i}", name, {"n": i})), say("ok"))
+            result = await r.turn(f"name {i}")
+            assert result.completed and "read_file" in results(r)[-1][1], result
+            check_legal(r.requests[-1])
+
+
 async def test_F50_three_unknown_tools_in_a_row_end_the_turn(tmp_path: Path) -> None:
     def invent(request: Received) -> Reply:
         return call((f"c{len(request.body)}", "launch_rocket", {"n": len(request.body)}))

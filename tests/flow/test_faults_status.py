@@ -55,16 +55,17 @@ def test_F23_there_are_forty_wordings() -> None:
 
 
 async def test_F23_forty_wordings_of_overflow_never_loop(tmp_path: Path) -> None:
+    missed = []
     async with rig(tmp_path, []) as r:
         for code, error, message in OVERFLOWS:
             r.provider.then = status(code, message, error=error)
             before = len(r.requests)
             result = await r.turn(f"does this fit? {message[:20]}")
-            assert result.failed and result.error_code == "context_overflow", (
-                f"{code} {error} {message!r}: {result.error_code}"
-            )
+            assert result.failed and len(result.error) <= 300
             assert len(r.requests) - before <= 4, message
-            assert len(result.error) <= 300
+            if result.error_code != "context_overflow":
+                missed.append((result.error_code, code, error, message))
+    assert not missed, "\n".join(map(str, missed))
 
 
 @pytest.mark.parametrize("wire", [w for w in WIRES if w != "chat"])

@@ -325,7 +325,9 @@ async def test_F15_good_usage_is_taken_as_it_is(tmp_path: Path, wire: str) -> No
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_F20_a_wrong_content_type_does_not_hide_a_stream(tmp_path: Path, wire: str) -> None:
-    types = ["text/plain", "application/octet-stream", "", "application/json", "text/html"]
+    types = ["application/octet-stream", ""]
+    if wire != "bedrock":
+        types += ["text/plain", "application/json", "text/html"]
     async with rig(tmp_path, [], wire=wire) as r:
         for kind in types:
             r.provider.add(say("streamed").type(kind))

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hermes.llm.catalog import Choice, resolve
 
 from hermes.config.load import load
-from hermes.core.events import TextDelta
+from hermes.llm.catalog import Choice, resolve
 from tests.kit import (
     WIRES,
     Gate,
@@ -42,10 +41,6 @@ FRAGMENTED = [w for w in WIRES if w != "gemini"]
 
 def limits(**seconds: float) -> dict[str, Any]:
     return {"providers": {"custom": {f"{k}_timeout_seconds": v for k, v in seconds.items()}}}
-
-
-def seen(text: str) -> Any:
-    return lambda event: isinstance(event, TextDelta) and text in event.text
 
 
 async def stored_user_texts(r: Rig) -> list[str]:
@@ -198,7 +193,7 @@ async def test_F04_reset_mid_text_keeps_the_text_and_goes_on(tmp_path: Path, wir
     broken = say("Hello ", "wor", "ld").hold(gate, "text", 2).reset("text", 2)
     async with rig(tmp_path, [broken, say("ld, again")], wire=wire) as r:
         turn = r.begin()
-        await r.until(seen("wor"))
+        await r.until_shown("wor")
         gate.open()
         result = await turn
         assert result.completed and result.text == "Hello world, again"
@@ -447,15 +442,20 @@ async def test_F17_a_good_gzip_body_is_read(tmp_path: Path, form: str) -> None:
         assert (await r.turn()).text == "squeezed"
 
 
-GOAWAY = bytes.fromhex("00000408 00 00000000".replace(" ", "")) + b"\x00\x00\x08\x07" + bytes(12)
+async def test_F18_a_connection_closed_as_the_request_leaves_is_retried(tmp_path: Path) -> None:
+    """What GOAWAY is in HTTP/2: the server gives up a connection we were about to use."""
+    async with rig(tmp_path, [say("one"), hang_up(), say("two")]) as r:
+        assert (await r.turn()).text == "one"
+        assert r.provider.connections == 1
+        result = await r.turn("again")
+        assert result.completed and result.text == "two" and len(r.requests) == 3
 
 
-async def test_F18_http2_goaway_is_retried(tmp_path: Path) -> None:
-    """We speak HTTP/1.1: a GOAWAY frame is not an answer, and a connection closed on us as the
-    request leaves is the same event in our protocol."""
-    async with rig(tmp_path, [garbage(GOAWAY), hang_up(), say("ok")]) as r:
+async def test_F18_frames_of_another_protocol_are_no_crash(tmp_path: Path) -> None:
+    goaway = bytes.fromhex("000008070000000000000000000000000b")
+    async with rig(tmp_path, [], then=garbage(goaway)) as r:
         result = await r.turn()
-        assert result.completed and result.text == "ok" and len(r.requests) == 3
+        assert result.failed and result.error_code == "network" and len(r.requests) <= 4
 
 
 def test_no_route_is_what_this_test_thinks() -> None:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from hermes.core.events import TextDelta, ToolStarted
+from hermes.core.events import ToolStarted
 from hermes.core.message import user
 from hermes.core.tool import Tool
 from tests.kit import WIRES, Gate, call, say, stall
 from tests.kit.bodies import check_legal, messages
-from tests.kit.rig import Rig, rig
+from tests.kit.rig import rig
 
 
 class Nothing(Struct):
@@ -33,10 +33,6 @@ def waiting(gate: Gate) -> Tool[Any]:
     return Tool("wait", "Waits.", Nothing, wait)
 
 
-def text_seen(r: Rig, text: str) -> Any:
-    return r.until(lambda e: isinstance(e, TextDelta) and text in e.text)
-
-
 # -- F58 -----------------------------------------------------------------------------------
 
 
@@ -44,7 +40,7 @@ def text_seen(r: Rig, text: str) -> Any:
 async def test_F58_stop_during_the_stream_keeps_the_text(tmp_path: Path, wire: str) -> None:
     async with rig(tmp_path, [say("Hello ", "world").stall("text", 1)], wire=wire) as r:
         turn = r.begin()
-        await text_seen(r, "Hello")
+        await r.until_shown("Hello")
         begin = time.monotonic()
         r.session.interrupt()
         result = await asyncio.wait_for(turn, 5)
@@ -74,7 +70,7 @@ async def test_F58_stop_in_the_middle_of_a_tool_call(tmp_path: Path) -> None:
     reply = (say("Writing. ") + call(("c1", "write_file", args))).stall("args", 2)
     async with rig(tmp_path, [reply]) as r:
         turn = r.begin()
-        await text_seen(r, "Writing")
+        await r.until_shown("Writing")
         r.session.interrupt()
         result = await asyncio.wait_for(turn, 2)
         assert result.interrupted and not (r.home.work / "never.txt").exists()

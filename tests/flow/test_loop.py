@@ -65,7 +65,7 @@ async def test_1_text_arrives_in_order_and_before_the_answer_is_complete(
     async with rig(tmp_path, [reply], wire=wire) as r:
         turn = r.begin()
         await gate.reached()
-        await r.until(lambda e: isinstance(e, TextDelta) and "two" in e.text)
+        await r.until_shown("two")
         assert r.shown == "one two " and r.thought == "first I think" and not turn.done()
         gate.open()
         result = await turn
@@ -334,7 +334,8 @@ async def test_23_the_limit_of_model_calls_ends_with_a_summary_without_tools(
         assert result.text == "I did three." and len(r.requests) == 4
         last = r.requests[3]
         check_legal(last)
-        assert not tools(last) or b"none" in last.body, "tools cannot be called any more"
+        forbidden = b'"none"' in last.body.lower() or wire == "bedrock"  # which cannot say so
+        assert not tools(last) or forbidden, "tools cannot be called any more"
 
 
 async def test_23_calls_in_the_last_answer_are_not_run(tmp_path: Path) -> None:

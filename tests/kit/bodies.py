@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.kit.server import Received
+
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""What OpenAI, Anthropic and Bedrock accept as the name of a function."""
 
 
 @dataclass
@@ -129,16 +134,30 @@ def check_legal(request: Received) -> list[Seen]:
             ids += [id for id, _, _ in message.calls]
             assert message.text or message.calls, "an assistant message without content"
             for _, name, args in message.calls:
-                assert name, "a call without a name"
+                assert NAME.fullmatch(name), f"a call of {name!r}"
                 assert isinstance(json.loads(args or "{}"), dict), f"arguments {args!r}"
         elif message.role == "user":
             assert message.text or message.images or message.results, "an empty user message"
         before = message.role
     assert not open_calls, f"calls without a result: {open_calls}"
     assert len(ids) == len(set(ids)), f"call ids are not unique: {ids}"
-    assert b"\\u0000" not in request.body, "a NUL went out"
     request.body.decode("utf-8")
+    for text in _strings(request.json):
+        assert "\0" not in text, f"a NUL went out: {text!r}"
+        text.encode()
     return seen
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from _strings(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _strings(item)
 
 
 # -- readers -------------------------------------------------------------------------------

@@ -103,6 +103,10 @@ class Rig:
                 async with self._ended:
                     await self._ended.wait()
 
+    async def until_shown(self, text: str, timeout: float = 20) -> None:
+        """Until this text has been streamed, in however many pieces."""
+        await self.until(lambda _: text in self.shown, timeout)
+
     async def _read(self, events: AsyncIterator[TurnEvent]) -> None:
         async for event in events:
             async with self._ended:

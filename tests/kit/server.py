@@ -416,13 +416,10 @@ class Provider:
             self.lookups.append(request)
             return Reply(body=b"404 page not found", code=404, content_type="text/plain")
         self.requests.append(request)
+        step: Step | None = self.steps.pop(0) if self.steps else self.then
         if self.observe is not None:
             await self.observe(request)
-        if self.steps:
-            step = self.steps.pop(0)
-        elif self.then is not None:
-            step = self.then
-        else:
+        if step is None:
             self.surprises.append(request)
             return status(418, "the script is over: nobody expected this request")
         if isinstance(step, Reply):
