@@ -122,6 +122,14 @@ def test_how_a_text_ends(reasons: list[str | None], done: bool, stop: str) -> No
     assert stream(chunk({"content": "hi"}), *last, done=done).stop == stop
 
 
+def test_the_last_word_is_known_before_the_stream_ends() -> None:
+    decoder = chat.Decoder(Answer(), Quirks())
+    decoder.feed(events(chunk({"content": "hi"}), done=False))
+    assert not decoder.ended
+    decoder.feed(events(chunk({}, "stop"), done=False))
+    assert decoder.ended
+
+
 def test_a_broken_off_answer_is_the_providers_failure() -> None:
     assert failure(events(chunk({"content": "hi"}), chunk({}, "error"))).kind is Kind.SERVER
 
@@ -727,6 +735,7 @@ def test_quirks_of_the_envelope() -> None:
         (Quirks(effort="object"), "low", {"reasoning": {"effort": "low"}}),
         (Quirks(effort="object"), "none", {"reasoning": {"enabled": False}}),
         (Quirks(effort="think"), "none", {"think": False, "reasoning_effort": "none"}),
+        (Quirks(effort="think"), "low", {"reasoning_effort": "low"}),
         (
             Quirks(effort="effort", body={"thinking": {"type": "enabled"}}),
             "low",

@@ -186,6 +186,14 @@ def test_a_call_between_text_and_reasoning() -> None:
     assert (same.parts, same.stop, same.message.usage) == (read.parts, "tool_use", COUNTED)
 
 
+def test_the_last_word_is_known_before_the_stream_ends() -> None:
+    decoder = responses.Decoder(Answer(), Quirks())
+    decoder.feed(frames(done(message("hi"))))
+    assert not decoder.ended
+    decoder.feed(frames(end()))
+    assert decoder.ended
+
+
 @pytest.mark.parametrize("line_order", ["data first", "no name", "done at the end"])
 def test_framing_is_free(line_order: str) -> None:
     values = [added(message()), delta("hi"), done(message("hi")), end()]

@@ -99,6 +99,10 @@ class Decoder(Reader):
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
 
+    @property
+    def ended(self) -> bool:
+        return self._done or self._finish != ""
+
     # -- streams -----------------------------------------------------------------------------
 
     def _take(self, events: list[tuple[str, bytes]]) -> None:

@@ -134,7 +134,7 @@ def _effort(quirks: Quirks, settings: Settings) -> dict[str, Any]:
         case "object":
             return {"reasoning": {"enabled": False} if off else {"effort": effort}}
         case "think":
-            return {"think": not off, "reasoning_effort": effort}
+            return {**({"think": False} if off else {}), "reasoning_effort": effort}
         case _:
             return {}
 

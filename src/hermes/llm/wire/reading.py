@@ -33,6 +33,11 @@ class Reader:
         self._size = 0
         self._done = False
 
+    @property
+    def ended(self) -> bool:
+        """Whether the provider has said its last word: what breaks after it is no loss."""
+        return self._done
+
     def feed(self, data: bytes) -> None:
         if not self._begun:
             start = data.lstrip(_BLANK)[:1]

@@ -89,6 +89,10 @@ class Decoder(Reader):
         self._ended = False
         self._response: dict[str, Any] = {}
 
+    @property
+    def ended(self) -> bool:
+        return self._ended
+
     # -- streams -----------------------------------------------------------------------------
 
     def _take(self, events: list[tuple[str, bytes]]) -> None:
