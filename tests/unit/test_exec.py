@@ -265,7 +265,7 @@ async def test_a_killed_launcher_is_replaced_and_running_commands_go_on(
     while "launcher" not in Path(f"/proc/{keeper}/cmdline").read_text():
         keeper = int(Path(f"/proc/{keeper}/stat").read_text().rpartition(") ")[2].split()[1])
     launcher = int(Path(f"/proc/{keeper}/stat").read_text().rpartition(") ")[2].split()[1])
-    os.kill(launcher, signal.SIGKILL)
+    os.killpg(launcher, signal.SIGKILL)
     await until(lambda: os.waitid(os.P_PID, launcher, os.WEXITED | os.WNOWAIT | os.WNOHANG))
     outcome, out = await sh("echo again")
     assert (outcome, out.text()) == (Outcome(0), "again\n")

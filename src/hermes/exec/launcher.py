@@ -86,6 +86,7 @@ def _fork_keeper(fds: Sequence[int]) -> int:
     status = 1
     try:
         control, *output = fds
+        os.setsid()  # who kills the launcher's process group must not kill the keepers
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         _keep(socket.socket(fileno=control), output)
         status = 0
