@@ -452,6 +452,16 @@ def test_unknown_events_are_skipped() -> None:
     assert read.decoder.skipped == 1
 
 
+@pytest.mark.parametrize("odd", ["\\ud800", "\\u0000", "\x80"])
+def test_odd_characters_anywhere_are_replaced(odd: str) -> None:
+    body = frames(
+        added(message()), delta("a?b"), done(message("a?b")), end(output=[message("a?b")])
+    )
+    read = Read(body.replace(b"?", odd.encode("latin-1")))
+    assert read.parts == (Text("a\ufffdb"),)
+    assert read.message.usage == COUNTED
+
+
 @pytest.mark.parametrize(
     ("body", "kind"),
     [

@@ -134,7 +134,7 @@ class Decoder(Reader):
     def _event(self, event: Event, raw: bytes, name: str) -> None:
         kind = string(event.type)
         if kind in _TERMINAL:
-            self._terminal(record(jsonic.loads(event.response or b"null")))
+            self._terminal(record(jsonic.loads(bytes(event.response) or b"null")))
         elif not kind.startswith("response."):
             body = jsonic.loads(raw)
             if "error" in (kind, name) or event.error or (not kind and any(error(body, {}))):
