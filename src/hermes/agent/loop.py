@@ -11,7 +11,7 @@ from hermes.agent.executor import Batch
 from hermes.agent.guard import MAX_BAD_STEPS, STOP_AT, Guard
 from hermes.agent.recovery import Attempt
 from hermes.agent.report import bounded
-from hermes.agent.step import Stopped, normalise, sample
+from hermes.agent.step import Stopped, guide, normalise, sample
 from hermes.core.errors import StoreError
 from hermes.core.events import StepStart, TurnEnd, TurnResult
 from hermes.core.message import Message, ToolCall, user
@@ -51,7 +51,6 @@ async def _steps(agent: Agent, turn: Turn) -> TurnResult:
     while turn.calls < agent.limits.max_calls:
         n += 1
         turn.emit(StepStart(n))
-        await _guide(turn)
         message = await sample(agent, turn, Attempt(agent.settings))
         if message.stop == "paused" and not message.calls:
             await turn.append(message)
@@ -64,17 +63,9 @@ async def _steps(agent: Agent, turn: Turn) -> TurnResult:
         await turn.append(message)
         await Batch(agent, turn, guard).run(message.calls)
         _check(guard, calls)
-        await _guide(turn)
+        await guide(turn)
     await _last_call(agent, turn)
     raise AssertionError("unreachable")
-
-
-async def _guide(turn: Turn) -> None:
-    """Guidance given mid-run goes behind the last tool result; without one it waits."""
-    messages = turn.history.messages
-    carried = messages[-1].role == "tool" or messages[-1].kind == "steer"
-    if carried and (text := turn.steer()):
-        await turn.append(user(text, kind="steer"))
 
 
 def _check(guard: Guard, calls: tuple[ToolCall, ...]) -> None:

@@ -214,6 +214,12 @@ async def _larger_output(f: Fault) -> bool:
     return True
 
 
+async def _no_media(f: Fault) -> bool:
+    if f.failure.param == "tool_image" and await learn(media_in_tool_result=False)(f):
+        return True
+    return await learn(media=False)(f)
+
+
 async def _without_images(f: Fault) -> bool:
     if not any(_has_media(m) for m in f.turn.history.messages):
         return False
@@ -243,8 +249,7 @@ DROP_PARAMETER = Rung("drop_parameter", _drop_parameter, 6)
 SMALLER_OUTPUT = Rung("smaller_output", _smaller_output, 3)
 LARGER_OUTPUT = Rung("larger_output", _larger_output)
 NO_STREAM = Rung("no_stream", learn(stream=False))
-NO_TOOL_IMAGES = Rung("no_tool_images", learn(media_in_tool_result=False))
-NO_IMAGES = Rung("no_images", learn(media=False))
+NO_IMAGES = Rung("no_images", _no_media, 2)
 SHED_IMAGES = Rung("without_images", _without_images)
 DROP_THINKING = Rung("drop_thinking", learn(thinking_replay="drop"))
 FLATTEN = Rung("repair_history", _once(flatten=True))
@@ -271,7 +276,7 @@ POLICY: Mapping[Kind, tuple[Rung, ...]] = {
     Kind.OUTPUT_CAP: (SMALLER_OUTPUT, FALLBACK),
     Kind.PARAMETER: (DROP_PARAMETER, FALLBACK),
     Kind.STREAM_UNSUPPORTED: (NO_STREAM, FALLBACK),
-    Kind.MEDIA_REJECTED: (NO_TOOL_IMAGES, NO_IMAGES, FALLBACK),
+    Kind.MEDIA_REJECTED: (NO_IMAGES, FALLBACK),
     Kind.REPLAY_REJECTED: (DROP_THINKING, FALLBACK),
     Kind.MESSAGE_ORDER: (FLATTEN, FALLBACK),
     Kind.MODEL_NOT_FOUND: (FALLBACK,),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from contextlib import aclosing
 
@@ -29,6 +30,8 @@ REWRITE_CALL = (
 )
 CALL_LOST = "[The connection broke while you wrote a tool call; it was not run. Go on from there.]"
 MAX_CONTINUES = 3
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
+"""No wire takes these back in the name of a tool."""
 
 
 class Stopped(Exception):
@@ -64,6 +67,7 @@ async def sample(agent: Agent, turn: Turn, attempt: Attempt) -> Message:
     on cancellation what was streamed is recorded first."""
     step = _Step(attempt)
     while True:
+        await guide(turn)
         answer = Answer()
         failure = await _call(agent, turn, step, answer)
         message = answer.message(agent.providers[turn.active].target)
@@ -73,7 +77,7 @@ async def sample(agent: Agent, turn: Turn, attempt: Attempt) -> Message:
             turn.target = message.origin
         if failure is None:
             failure = _anomaly(message, answer)
-        if failure is None or failure.kind is Kind.TRUNCATED_CALL or _delivered(answer):
+        if failure is None or failure.kind is Kind.TRUNCATED_CALL or _delivered(message):
             done = await _settle(agent, turn, step, message, failure)
             if done is not None:
                 return done
@@ -135,10 +139,18 @@ async def _keep_partial(agent: Agent, turn: Turn, step: _Step, answer: Answer) -
         await turn.append(kept, "interrupted")
 
 
-def _delivered(answer: Answer) -> bool:
+async def guide(turn: Turn) -> None:
+    """Guidance given mid-run goes behind the last tool result; without one it waits."""
+    last = turn.history.messages[-1]
+    carried = last.role == "tool" or last.kind == "steer"
+    if carried and (text := turn.steer()):
+        await turn.append(user(text, kind="steer"))
+
+
+def _delivered(message: Message) -> bool:
     """Whether a person has seen text of it, or a tool call had begun: then it is not retried
     as if nothing had happened."""
-    return answer.shown or bool(answer.begun_calls)
+    return bool(message.calls or message.text.strip())
 
 
 def _anomaly(message: Message, answer: Answer) -> Failure | None:
@@ -277,7 +289,8 @@ def normalise(message: Message, tools: list[str], taken: set[str], position: int
             if not id or id in taken or id in seen:
                 id = f"{part.id or 'call'}_{position}_{i}"
             seen.add(id)
-            name = part.name if part.name in tools else resolve(part.name, tools) or part.name
+            name = part.name if part.name in tools else resolve(part.name, tools)
+            name = name or _ILLEGAL.sub("_", part.name)[:64] or "unknown"
             if (id, name) != (part.id, part.name):
                 part = structs.replace(part, id=id, name=name)
         parts.append(part)

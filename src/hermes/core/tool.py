@@ -74,8 +74,9 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
 
     def parse(self, args: dict[str, Any]) -> P:
         """Typed parameters, or a ToolError that says what to change."""
+        given = {k: v for k, v in args.items() if v is not None}
         try:
-            return msgspec.convert(args, self.params, strict=False)
+            return msgspec.convert(given, self.params, strict=False)
         except msgspec.ValidationError as error:
             raise ToolError(f"Invalid arguments for {self.name}: {error}") from None
 

@@ -111,7 +111,7 @@ class Encoder:
                 case ToolCall(id=id, name=name, args=args, extra=extra):
                     call: dict[str, Any] = {"name": name, "args": arguments(args)}
                     if extra and extra.get("id"):
-                        call["id"] = ids[id] = extra["id"]
+                        call["id"] = ids[id] = id
                     out.append({"functionCall": call, **signed})
                 case Native(data=data):
                     out.append(data)
