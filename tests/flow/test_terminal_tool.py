@@ -111,7 +111,7 @@ async def test_writes_to_one_file_happen_in_order(tmp_path: Path) -> None:
         (f"c{i}", "write_file", {"path": name, "content": f"{i}" * 100_000})
         for i, name in enumerate(["a.txt", "./a.txt", "link.txt"])
     ]
-    async with rig(tmp_path, [call(*writes), say("written")]) as r:
+    async with rig(tmp_path, [call(*writes, size=50_000), say("written")]) as r:
         await r.turn()
         assert [p.text.split()[0] for p in await results(r)] == ["Created", "Replaced", "Replaced"]
         assert (r.home.work / "a.txt").read_text() == "2" * 100_000

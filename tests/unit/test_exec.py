@@ -171,7 +171,7 @@ TREES = {
 @pytest.mark.parametrize("tree", TREES.values(), ids=TREES.keys())
 async def test_out_of_time_ends_the_whole_tree(sh: Shell, mark: str, tree: str) -> None:
     start = time.monotonic()
-    outcome, out = await sh("echo before; " + tree.format(mark), timeout=0.3)
+    outcome, out = await sh("echo before; " + tree.format(mark), timeout=0.2)
     assert outcome == Outcome(None)
     assert out.text() == "before\n"
     assert not living(mark)
@@ -259,7 +259,7 @@ async def test_a_command_that_kills_its_keeper_takes_everything_along(sh: Shell,
 async def test_a_killed_launcher_is_replaced_and_running_commands_go_on(
     sh: Shell, mark: str
 ) -> None:
-    running = asyncio.create_task(sh(f"sleep {mark}; true", timeout=1))
+    running = asyncio.create_task(sh(f"sleep {mark}; true", timeout=0.6))
     await until(lambda: living(mark))
     keeper = int(Path(f"/proc/{living(mark)[0]}/stat").read_text().rpartition(") ")[2].split()[1])
     while "launcher" not in Path(f"/proc/{keeper}/cmdline").read_text():
