@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
+import gc
 from argparse import Namespace
 from collections.abc import Awaitable
 from pathlib import Path
@@ -21,7 +20,7 @@ from hermes.cli.status import Status
 from hermes.config import env
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
-from hermes.core.events import Approval, TurnEnd, TurnResult
+from hermes.core.events import Approval, Recorded, StepStart, TurnEnd, TurnResult
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta, Store
 from hermes.llm.catalog import Choice
@@ -108,6 +107,9 @@ class OneShot:
         for sentence in await runtime.store.ready():
             self._status.line(f"! {sentence}")
         async for event in events:
+            if not gc.isenabled() and not isinstance(event, (StepStart, Recorded)):
+                gc.freeze()  # what was imported stays for good
+                gc.enable()
             if isinstance(event, TurnEnd):
                 self._ended = True
                 return event.result
@@ -147,7 +149,6 @@ class OneShot:
 
     def _status_of(self, result: TurnResult) -> int:
         if self._code is not None:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return self._code
         if result.completed:
             return 0

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -43,8 +42,7 @@ class Signals:
 
     def _arrived(self, number: int) -> None:
         if self.received:
-            kill_children()
-            os._exit(exit_code(number))
+            os._exit(exit_code(number))  # whoever keeps our children ends them when we are gone
         self.received = number
         self._stop()
 
@@ -55,22 +53,6 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 def _nothing() -> None:
     return
-
-
-def kill_children() -> None:
-    """Every process we started, with its group; where the system does not list them, none."""
-    try:
-        lists = [entry.read_text() for entry in Path("/proc/self/task").glob("*/children")]
-    except OSError:
-        return
-    for child in {int(word) for listed in lists for word in listed.split()}:
-        try:
-            group = os.getpgid(child)
-            if group != os.getpgrp():
-                os.killpg(group, signal.SIGKILL)
-            os.kill(child, signal.SIGKILL)
-        except OSError:
-            continue
 
 
 def harden() -> None:

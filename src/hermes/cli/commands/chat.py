@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ examples:
 
 def run(argv: list[str], profile: str) -> int:
     args = _arguments(argv, profile)
+    gc.disable()  # until the first answer: looking for garbage among fresh imports costs 20 ms
     from hermes.cli.process import Signals
 
     signals = Signals()
