@@ -348,8 +348,15 @@ CALL = ToolCall("t1", "read", '{"path":"a"}')
 
 
 def test_addresses() -> None:
-    for base in ("https://h", "https://h/", "https://h/v1", "https://h/v1/"):
+    for base in (
+        "https://h",
+        "https://h/",
+        "https://h/v1",
+        "https://h/v1/",
+        "https://h/v1/messages",
+    ):
         assert url(base, "m", stream=True) == "https://h/v1/messages"
+    assert url("https://h?k=1", "m", stream=True) == "https://h/v1/messages?k=1"
     assert url("https://h/anthropic", "m", stream=False) == "https://h/anthropic/v1/messages"
 
 

@@ -27,8 +27,11 @@ _STOPS: dict[str, Stop] = {
 
 
 def url(base_url: str, model: str, *, stream: bool) -> str:
-    base = base_url.rstrip("/")
-    return f"{base}/messages" if base.endswith("/v1") else f"{base}/v1/messages"
+    base, mark, query = base_url.partition("?")
+    base = base.rstrip("/")
+    if not base.endswith("/messages"):
+        base += "/messages" if base.endswith("/v1") else "/v1/messages"
+    return base + mark + query
 
 
 class _Block:
@@ -114,7 +117,7 @@ class Decoder(Reader):
                 answer.call(index, id=string(start.get("id")), name=string(start.get("name")))
                 if start.get("caller") is not None:
                     answer.extra(index, "call", caller=start["caller"])
-            case _ if "input" not in start:
+            case kind if kind and "input" not in start:
                 answer.native(index, start)
 
     def _delta(self, index: int, delta: dict[str, Any]) -> None:
@@ -163,7 +166,7 @@ class Decoder(Reader):
             case "tool_use":
                 if not block.input:
                     answer.call(index, args=dumps(block.start.get("input") or {}).decode())
-            case "text" | "redacted_thinking":
+            case "text" | "redacted_thinking" | "":
                 pass
             case _ if not block.input:
                 answer.native(index, block.start)

@@ -164,7 +164,7 @@ class _State:
                     out.append({"type": "tool_use", **call, **(extra or {})})
                 case Native(data=data) if _pair(data) in pairs:
                     out.append(data)
-        thinks = any(b["type"] in _THOUGHTS for b in out)
+        thinks = any(b.get("type") in _THOUGHTS for b in out)
         if self.begins:
             self.bare = not thinks and any(isinstance(p, ToolCall) for p in parts)
             self.begins = False
@@ -192,9 +192,9 @@ def _pair(data: dict[str, Any]) -> str:
 def _thoughts_first(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """With a thinking budget an answer must begin with its reasoning; only where several answers
     were joined to one group does it not."""
-    begin = next(i for i, b in enumerate(blocks) if b["type"] in _THOUGHTS)
+    begin = next(i for i, b in enumerate(blocks) if b.get("type") in _THOUGHTS)
     end = begin
-    while end < len(blocks) and blocks[end]["type"] in _THOUGHTS:
+    while end < len(blocks) and blocks[end].get("type") in _THOUGHTS:
         end += 1
     return [*blocks[begin:end], *blocks[:begin], *blocks[end:]]
 

@@ -54,10 +54,11 @@ def error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
 class _Block:
     """A content block under way, as far as the Answer does not hold it."""
 
-    __slots__ = ("citations", "input", "redacted", "signature", "start")
+    __slots__ = ("called", "citations", "input", "redacted", "signature", "start")
 
     def __init__(self, start: dict[str, Any]) -> None:
         self.start = start
+        self.called = False
         self.input: list[str] = []
         self.signature = ""
         self.redacted: list[bytes] = []
@@ -189,7 +190,7 @@ class Decoder:
         block = self._open[index] = _Block(start)
         use = record(start.get("toolUse"))
         if use and use.get("type") != "server_tool_use":
-            block.start = {}
+            block.called = True
             self._call(index, use)
 
     def _delta(self, index: int, delta: dict[str, Any]) -> None:
@@ -201,9 +202,10 @@ class Decoder:
             block = self._open[index] = _Block({})
         if "toolUse" in delta:
             piece = string(record(delta["toolUse"]).get("input"))
-            block.input.append(piece)
-            if not block.start:
-                self._answer.call(index, args=piece)
+            if piece:
+                block.input.append(piece)
+                if block.called:
+                    self._answer.call(index, args=piece)
         elif "reasoningContent" in delta:
             self._thought(index, block, record(delta["reasoningContent"]))
         elif "citation" in delta:
@@ -227,7 +229,10 @@ class Decoder:
         block = self._open.pop(index, None)
         if block is None:
             return
-        if block.redacted:
+        if block.called:
+            if not block.input:
+                self._answer.call(index, args="{}")
+        elif block.redacted:
             whole = b64encode(b"".join(block.redacted)).decode()
             self._answer.extra(index, "thinking", redacted=whole)
         elif block.signature:

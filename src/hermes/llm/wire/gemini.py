@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os import urandom
 from typing import Any
 from urllib.parse import quote
-from uuid import uuid4
 
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import Stop, Target
@@ -163,7 +163,7 @@ class Decoder(Reader):
         if signature:
             extra["thoughtSignature"] = signature
         name, args = string(call.get("name")), dumps(call.get("args") or {}).decode()
-        self._answer.call(slot, id=id or f"call_{uuid4().hex}", name=name, args=args)
+        self._answer.call(slot, id=id or f"call_{urandom(12).hex()}", name=name, args=args)
         if extra:
             self._answer.extra(slot, "call", **extra)
 
