@@ -41,6 +41,7 @@ OVERFLOWS: list[tuple[int | None, str, str, int | None]] = [
     (400, "invalid_request_error", "prompt is too long: 213462 tokens > 200000 maximum", 200000),
     (400, "", "input length and `max_tokens` exceed context limit: 199900 + 20000 > 200000, decrease input length or `max_tokens` and try again", 200000),
     (400, "", "Input is too long.", None),
+    (400, "", "tokens in request more than max tokens allowed", None),
     # Gemini, Vertex
     (400, "INVALID_ARGUMENT", "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).", 1048575),
     (400, "", "The input token count exceeds the maximum number of tokens allowed 1048576.", 1048576),
@@ -120,6 +121,7 @@ CAPS: list[tuple[str, int]] = [
     ("Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", 8192),
     ("<400> InternalError.Algo.InvalidParameter: Range of max_tokens should be [1, 8192]", 8192),
     ("The maximum tokens you requested exceeds the model limit of 4096. Try again with a maximum tokens value that is lower than 4096.", 4096),
+    ("Invalid 'max_output_tokens': integer above maximum value. Expected a value <= 8192, but got 100000 instead.", 8192),
     ("'max_tokens' or 'max_completion_tokens' is too large: 32000. This model's maximum context length is 32768 tokens and your request has 5000 input tokens (32000 > 32768 - 5000).", 27768),
     ("input length and `max_tokens` exceed context limit: 150000 + 64000 > 200000, decrease input length or `max_tokens` and try again", 50000),
     ("This model's maximum context length is 131072 tokens. However, you requested 140000 tokens (100000 in the messages, 8000 in the functions, 32000 in the completion).", 23072),

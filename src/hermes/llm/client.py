@@ -26,7 +26,7 @@ from hermes.llm.classify import MAX_MESSAGE, classify
 from hermes.llm.http import Exchange, Transport
 from hermes.llm.keys import NO_KEY, Credential, Pool, usable
 from hermes.llm.profile import Quirks, overlay
-from hermes.llm.reading import Reading
+from hermes.llm.reading import FRAMES, Reading
 from hermes.llm.view import View
 from hermes.llm.watchdog import Timeouts, Watchdog
 from hermes.version import VERSION
@@ -36,7 +36,6 @@ Sleep = Callable[[float], Awaitable[None]]
 MAX_ERROR = 256 * 1024
 _LARGE_PROMPT = 400_000
 """Bytes, about 100,000 tokens: reading that much takes a model long enough to look stalled."""
-_FRAMED = "application/vnd.amazon.eventstream"
 _LISTS = {"chat": "/models", "responses": "/models", "anthropic": "/v1/models", "gemini": "/models"}
 _LIST_SECONDS = 5.0
 _HINTS = re.compile(rb'"(n_ctx|retryDelay|resets_in_seconds)"\s*:\s*"?([\d.]+s?)"?')
@@ -100,6 +99,7 @@ class Client:
         """Fill `answer`; see core.provider."""
         profile = self._profile(request.learned)
         body = self._body(request, profile)
+        answer.sent = len(body)
         key = self._pool.pick()
         if (task := _here()) is not None:
             self._used[task] = key
@@ -111,7 +111,7 @@ class Client:
             exchange = await watchdog.wait(self._post(profile, key, body, fresh=request.fresh))
             await self._refuse(exchange, watchdog)
             decoder = self._wire.Decoder(answer, profile.quirks)
-            reading = Reading(exchange, watchdog, decoder, answer)
+            reading = Reading(exchange, watchdog, decoder, answer, self._wire.STREAM_TYPE)
             while True:
                 try:
                     more = await reading.step()
@@ -167,7 +167,7 @@ class Client:
         found = self._profiles.get(name)
         if found is None:
             quirks = overlay(self._endpoint.quirks, learned)
-            stream = quirks.stream and (self._wire.STREAM_TYPE != _FRAMED or _can_unframe())
+            stream = quirks.stream and (self._wire.STREAM_TYPE != FRAMES or _can_unframe())
             found = _Profile(quirks, msgspec.json.encode(quirks), stream)
             self._profiles[name] = found
         return found

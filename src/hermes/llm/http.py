@@ -222,6 +222,7 @@ def _open(socks: str, fresh: bool) -> aiohttp.ClientSession:
     else:
         connector = aiohttp.TCPConnector(
             limit=0,
+            use_dns_cache=False,  # a host that moved must be found again by the next attempt
             force_close=fresh,
             keepalive_timeout=None if fresh else KEEP_IDLE,
             socket_factory=_socket,
@@ -300,7 +301,7 @@ def unreachable(error: Exception, host: str) -> Failure:
         case aiohttp.ServerDisconnectedError():
             reason = "it closed the connection without an answer"
         case aiohttp.ClientResponseError():
-            return Failure(Kind.NOT_API, f"{host} does not answer in HTTP")
+            reason = "its answer is not HTTP"
         case aiohttp.InvalidURL() | ValueError():
             return Failure(Kind.NOT_API, f"{host or 'the base URL'} is not a valid address")
         case ssl.SSLError() | OSError():
@@ -312,7 +313,7 @@ def unreachable(error: Exception, host: str) -> Failure:
 
 def broken(error: Exception, host: str) -> Failure:
     """The answer had begun."""
-    reason = f" ({_plain(error)})" if isinstance(error, OSError) and error.strerror else ""
+    reason = f" ({_plain(error)})" if isinstance(error, OSError) and error.errno else ""
     return Failure(Kind.NETWORK, f"the connection to {host} broke off mid-answer{reason}")
 
 
@@ -322,16 +323,24 @@ def _certificate(error: BaseException | None) -> str | None:
 
     seen = 0
     while error is not None and seen < 8:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return error.verify_message or "its certificate is not valid"
-        if isinstance(error, ssl.SSLError) and "EOF" not in str(error.reason or ""):
-            return (error.reason or "the TLS handshake failed").replace("_", " ").lower()
+        # aiohttp's own classes are ssl errors by inheritance and say nothing; what is inside does.
         inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
-        error = inner or error.__cause__ or error.__context__
+        inner = inner or error.__cause__ or error.__context__
+        if isinstance(error, ssl.SSLCertVerificationError) and inner is None:
+            return error.verify_message or "its certificate is not valid"
+        if isinstance(error, ssl.SSLError) and inner is None:
+            reason = str(error.reason or "the TLS handshake failed")
+            return None if "EOF" in reason else reason.replace("_", " ").lower()
+        error = inner
         seen += 1
     return None
 
 
 def _plain(error: BaseException) -> str:
-    strerror = getattr(error, "strerror", None)
-    return str(strerror or str(error) or type(error).__name__).lower()
+    """The reason in words; the number knows it better than the texts libraries put around it."""
+    import os
+
+    code = getattr(error, "errno", None)
+    if isinstance(code, int) and code > 0 and not isinstance(error, socket.gaierror):
+        return os.strerror(code).lower()
+    return (str(error) or type(error).__name__).lower()

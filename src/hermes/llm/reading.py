@@ -14,8 +14,11 @@ _BLANK = b"\xef\xbb\xbf \t\r\n"
 _FIELD = re.compile(rb"(?:data|event|id|retry)?:")
 _ENOUGH = 6
 """Bytes that tell how a body begins: the longest field name and its colon."""
+_AFTER_THE_END = 5.0
+"""Seconds for what may follow the reason why it stopped: usage, and the end of the body."""
 _MAX_WHOLE = 2 * MAX_BYTES
-_STREAMS = ("text/event-stream", "application/vnd.amazon.eventstream")
+EVENTS = "text/event-stream"
+FRAMES = "application/vnd.amazon.eventstream"
 
 
 class Reading:
@@ -28,16 +31,19 @@ class Reading:
         watchdog: Watchdog,
         decoder: Decoder,
         answer: Answer,
+        stream_type: str,
     ) -> None:
         self._exchange = exchange
         self._watchdog = watchdog
         self._decoder = decoder
         self._answer = answer
+        self._stream_type = stream_type
         self._mode = ""
         """Undecided, then `stream` or `whole`."""
         self._held: list[bytes] = []
         self._size = 0
         self._seen = 0
+        self._ended = False
 
     async def step(self) -> bool:
         """Take in what has arrived; False at the end of the answer. Raises ProviderError; what
@@ -63,6 +69,9 @@ class Reading:
             if decoder.activity != self._seen:
                 self._seen = decoder.activity
                 self._watchdog.event()
+                if not self._ended and _ended(decoder):
+                    self._ended = True
+                    self._watchdog.hurry(_AFTER_THE_END)
 
     def _hold(self, data: bytes) -> None:
         self._held.append(data)
@@ -83,11 +92,11 @@ class Reading:
         kind = self._exchange.content_type
         if start[:1] == b"<" or (start and kind == "text/html" and last):
             raise self._no_api("a web page")
-        if kind == _STREAMS[1]:
+        if kind == FRAMES or (self._stream_type == FRAMES and data[:1] == b"\0"):
             return "stream"
         if start[:1] in (b"{", b"["):
             return "whole"
-        if kind == _STREAMS[0] and start:
+        if kind == EVENTS and start:
             return "stream"
         if _FIELD.match(start):
             return "stream"
@@ -98,7 +107,7 @@ class Reading:
     def _end(self) -> None:
         if not self._mode:
             data = b"".join(self._held)
-            if not data.strip(_BLANK) and self._exchange.content_type not in _STREAMS:
+            if not data.strip(_BLANK) and self._exchange.content_type not in (EVENTS, FRAMES):
                 raise ProviderError(
                     Failure(Kind.NETWORK, f"{self._exchange.host} sent an empty answer")
                 )
@@ -115,7 +124,7 @@ class Reading:
         """The connection broke or was given up. After the provider's last word that is no loss."""
         if self._mode != "stream":
             raise error
-        if getattr(self._decoder, "ended", False):
+        if _ended(self._decoder):
             self._decoder.close()
             return False
         self._answer.stop = "died"
@@ -124,3 +133,7 @@ class Reading:
     def _no_api(self, what: str) -> ProviderError:
         host = self._exchange.host
         return ProviderError(Failure(Kind.NOT_API, f"{host} answered with {what}, not an API"))
+
+
+def _ended(decoder: Decoder) -> bool:
+    return bool(getattr(decoder, "ended", False))

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.core.errors import Failure, Kind, ProviderError
 
@@ -56,6 +56,12 @@ class Watchdog:
         self._last = self._loop.time()
         if not self._flows:
             self._flows = True
+            self._arm()
+
+    def hurry(self, seconds: float) -> None:
+        """From here on a shorter silence is one too many."""
+        if not self._limits.stale or self._limits.stale > seconds:
+            self._limits = structs.replace(self._limits, stale=seconds)
             self._arm()
 
     def stop(self) -> None:

@@ -17,6 +17,7 @@ OUTPUT = (
     rf"{MAX_TOKENS}.{{0,80}} is too large.{{0,120}}supports at most {N}",
     rf"supports at most {N} (?:completion|output) tokens",
     rf"{MAX_TOKENS} (?:must|should) be (?:less|smaller|lower) than or equal to {N}",
+    rf"{MAX_TOKENS}.{{0,80}}expected a value <= ?{N}",
     rf"{MAX_TOKENS}.{{0,80}}(?:range|between|should be).{{0,40}}\[\d+, ?{N}\]",
     rf"range of {MAX_TOKENS} (?:is|should be) ?\[?\d+, ?{N}",
     r"maxOutputTokens.{0,80}supported range.{0,60}to (?P<limit>\d+) \(excl",
@@ -39,6 +40,7 @@ CONTEXT = (
     r"(?:is|are|was) too (?:long|large)\b",
     r"(?:prompt|input) too long|too long for (?:requested )?model|too large for model",
     r"too many (?:input |prompt |total )?tokens\b|input tokens? exceed",
+    r"more than (?:the )?max(?:imum)? tokens",
     r"input.{0,12}token.{0,40}(?:exceeds|cannot exceed|but model only supports)",
     r"exceed\w* (?:the )?(?:max(?:imum)?|allowed) (?:number of |allowed )?"
     r"(?:input |prompt |total )?(?:tokens|token (?:count|limit))",

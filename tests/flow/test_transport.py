@@ -1,0 +1,702 @@
+"""The client on real sockets: what the network and the other side can do to one call."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import shutil
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
+from hermes.core.events import StreamEvent, TextDelta
+from hermes.core.history import History
+from hermes.core.message import Message, Target, Text, user
+from hermes.core.provider import Request
+from hermes.llm.assemble import Answer
+from hermes.llm.catalog import Endpoint
+from hermes.llm.client import Client
+from hermes.llm.http import Transport
+from hermes.llm.keys import Credential, usable
+from hermes.llm.profile import Quirks
+from hermes.llm.watchdog import Timeouts
+from tests.kit import (
+    Gate,
+    Provider,
+    Received,
+    Reply,
+    call,
+    garbage,
+    hang_up,
+    html,
+    raw,
+    redirect,
+    reset,
+    say,
+    stall,
+    status,
+)
+
+KEY = "sk-test-0123456789abcdefghijklmnop"
+OTHER = "sk-other-zyxwvutsrqponmlkjihgfedcba"
+QUICK = Timeouts(ttfb=5, stale=5, total=10)
+"""Nothing in these tests takes that long unless it is broken."""
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.fixture
+async def transport() -> AsyncIterator[Transport]:
+    made = Transport()
+    yield made
+    await made.close()
+
+
+def client(
+    transport: Transport, provider: Provider | str, *, sleep: Any = asyncio.sleep, **fields: Any
+) -> Client:
+    base_url = provider if isinstance(provider, str) else provider.base_url
+    wire = "chat" if isinstance(provider, str) else provider.wire
+    fields.setdefault("keys", (Credential("TEST_KEY", KEY),))
+    fields.setdefault("timeouts", QUICK)
+    endpoint = Endpoint(Target("custom", "kit-model", wire), base_url, **fields)
+    return Client(endpoint, transport, sleep=sleep)
+
+
+def request(text: str = "hi", **fields: Any) -> Request:
+    return Request("be brief", History([user(text)]), **fields)
+
+
+class Heard:
+    """One call with all that came of it."""
+
+    def __init__(self) -> None:
+        self.answer = Answer()
+        self.events: list[StreamEvent] = []
+        self.failure: Failure | None = None
+
+    @property
+    def text(self) -> str:
+        return "".join(e.text for e in self.events if isinstance(e, TextDelta))
+
+    @property
+    def kind(self) -> Kind | None:
+        return self.failure.kind if self.failure else None
+
+    @property
+    def said(self) -> str:
+        return self.failure.message if self.failure else ""
+
+
+async def ask(to: Client, sent: Request | None = None) -> Heard:
+    heard = Heard()
+    try:
+        async with aclosing(to.stream(sent or request(), heard.answer)) as batches:
+            async for events in batches:
+                assert events, "an empty batch"
+                heard.events += events
+    except ProviderError as error:
+        heard.failure = error.failure
+    return heard
+
+
+# -- it works ------------------------------------------------------------------------------------
+
+
+async def test_an_answer_comes_in_order_and_the_connection_is_used_again(
+    transport: Transport,
+) -> None:
+    async with Provider([say("one two three"), say("four")]) as p:
+        c = client(transport, p)
+        heard = await ask(c)
+        assert (heard.text, heard.answer.stop, heard.failure) == ("one two three", "end", None)
+        assert (await ask(client(transport, p))).text == "four"
+        assert p.connections == 1
+        assert p.requests[0].headers["authorization"] == f"Bearer {KEY}"
+        assert p.requests[0].headers["content-length"] == str(len(p.requests[0].body))
+        assert "transfer-encoding" not in p.requests[0].headers
+
+
+async def test_a_fresh_connection_is_not_one_of_the_pool(transport: Transport) -> None:
+    async with Provider(then=say("ok")) as p:
+        c = client(transport, p)
+        await ask(c)
+        assert (await ask(c, request(fresh=True))).text == "ok"
+        assert p.connections == 2
+        assert (await ask(c)).text == "ok" and p.connections == 2
+        assert p.requests[2].connection == p.requests[0].connection
+
+
+async def test_consecutive_requests_share_their_prefix_byte_for_byte(transport: Transport) -> None:
+    async with Provider(then=say("ok")) as p:
+        c = client(transport, p)
+        history = History([user("first")])
+        await ask(c, Request("be brief", history))
+        history.append(Message("assistant", (Text("ok"),), origin=c.target))
+        history.append(user("second"))
+        await ask(c, Request("be brief", history))
+        first, second = p.requests[0].body, p.requests[1].body
+        assert first.rstrip(b"]}") == second[: len(first.rstrip(b"]}"))]
+
+
+async def test_large_requests_are_sent_in_one_go(transport: Transport) -> None:
+    async with Provider([say("ok")]) as p:
+        heard = await ask(client(transport, p), request("x" * 3_000_000))
+        assert heard.text == "ok"
+        assert len(p.last.body) > 3_000_000 and "transfer-encoding" not in p.last.headers
+
+
+@pytest.mark.parametrize("wire", ["chat", "responses", "anthropic", "gemini", "bedrock"])
+async def test_learned_not_to_stream(transport: Transport, wire: str) -> None:
+    async with Provider(then=say("plain"), wire=wire) as p:
+        heard = await ask(client(transport, p), request(learned={"stream": False}))
+        assert heard.text == "plain" and heard.answer.stop == "end"
+        assert not p.last.streams
+
+
+async def test_cookies_are_not_kept(transport: Transport) -> None:
+    async with Provider(then=say("ok").headers(Set_Cookie="a=b; Path=/")) as p:
+        c = client(transport, p)
+        await ask(c)
+        await ask(c)
+        assert "cookie" not in p.last.headers
+
+
+async def test_models_are_listed_or_not(transport: Transport) -> None:
+    for wire in ("chat", "responses", "anthropic", "gemini"):
+        async with Provider(wire=wire, models=["kit-model", "kit-2"]) as p:
+            assert await client(transport, p).models() == ("kit-model", "kit-2")
+    assert await client(transport, "http://127.0.0.1:9/v1").models() == ()
+
+
+def test_it_is_not_tied_to_an_event_loop() -> None:
+    transport = Transport()
+
+    async def once(p: Provider) -> str:
+        return (await ask(client(transport, p))).text
+
+    with Provider(then=say("ok").until_close()) as p:
+        assert asyncio.run(once(p)) == "ok"
+        assert asyncio.run(once(p)) == "ok"
+        asyncio.run(transport.close())
+    gc.collect()
+
+
+# -- what can happen to a connection -------------------------------------------------------------
+
+
+async def test_f01_refused_and_unknown_hosts(transport: Transport) -> None:
+    async with Provider(listening=False) as p:
+        heard = await ask(client(transport, p))
+        assert heard.kind is Kind.NETWORK
+        assert f"cannot reach 127.0.0.1:{p.port}" in heard.said and "refused" in heard.said
+    heard = await ask(client(transport, "http://nowhere.invalid/v1"))
+    assert heard.kind is Kind.NETWORK and "cannot reach nowhere.invalid" in heard.said
+
+
+@pytest.mark.parametrize("reply", [reset(), hang_up(), garbage(b"\x00\x00\x08\x07\x00")])
+async def test_f03_no_answer_at_all(transport: Transport, reply: Reply) -> None:
+    async with Provider([reply, say("ok")]) as p:
+        c = client(transport, p)
+        heard = await ask(c)
+        assert heard.kind is Kind.NETWORK and heard.answer.empty
+        assert (await ask(c)).text == "ok"
+
+
+@pytest.mark.parametrize("how", ["reset", "cut"])
+async def test_f04_text_that_arrived_is_kept(transport: Transport, how: str) -> None:
+    gate = Gate()
+    reply = getattr(say("one ", "two ", "three").hold(gate, "text", 2), how)("text", 2)
+    async with Provider([reply]) as p:
+        heard = Heard()
+        with pytest.raises(ProviderError) as caught:
+            async for events in client(transport, p).stream(request(), heard.answer):
+                heard.events += events
+                if heard.text == "one two ":
+                    gate.open()
+        assert caught.value.failure.kind is Kind.NETWORK
+        assert heard.text == "one two " and heard.answer.stop == "died"
+
+
+async def test_f05_a_call_that_broke_off_is_known_to_have_begun(transport: Transport) -> None:
+    reply = call(("c1", "write_file", {"path": "a", "content": "b" * 50})).cut("args", 2)
+    async with Provider([reply]) as p:
+        heard = await ask(client(transport, p))
+        assert heard.kind is Kind.NETWORK and heard.answer.stop == "died"
+        assert heard.answer.begun_calls == ("write_file",)
+
+
+@pytest.mark.parametrize("wire", ["chat", "responses", "anthropic", "gemini", "bedrock"])
+async def test_f12_a_connection_cut_after_the_last_word_is_no_loss(
+    transport: Transport, wire: str
+) -> None:
+    async with Provider([say("all of it").cut("stop")], wire=wire) as p:
+        heard = await ask(client(transport, p))
+        assert (heard.text, heard.answer.stop, heard.failure) == ("all of it", "end", None)
+
+
+@pytest.mark.parametrize("form", ["stream", "json"])
+async def test_f17_truncated_gzip(transport: Transport, form: str) -> None:
+    reply = say("compressed ", "text").gzip().cut("text")
+    if form == "json":
+        reply = say("compressed text").gzip(truncated=True).as_json()
+    async with Provider([reply, say("whole").gzip()]) as p:
+        c = client(transport, p)
+        heard = await ask(c)
+        assert heard.kind is Kind.NETWORK or heard.answer.stop == "died"
+        assert (await ask(c)).text == "whole"
+
+
+# -- watchdogs -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reply", [stall(), say("x").stall(n=0)])
+async def test_f06_no_first_event(transport: Transport, reply: Reply) -> None:
+    async with Provider([reply]) as p:
+        heard = await ask(client(transport, p, timeouts=Timeouts(0.05, 5, 5)))
+        assert heard.kind is Kind.STALLED and "0.05 s (ttfb" in heard.said
+        await asyncio.wait_for(p.last.gone.wait(), 2)
+
+
+async def test_f07_silence_in_mid_text(transport: Transport) -> None:
+    async with Provider([say("one ", "two").stall("text")]) as p:
+        heard = await ask(client(transport, p, timeouts=Timeouts(5, 0.08, 5)))
+        assert heard.kind is Kind.STALLED and "0.08 s (stale" in heard.said
+        assert heard.text == "one " and heard.answer.stop == "died"
+        await asyncio.wait_for(p.last.gone.wait(), 2)
+
+
+@pytest.mark.parametrize(("place", "limits"), [("", (0.1, 5, 5)), ("text", (5, 0.1, 5))])
+async def test_f08_comments_are_not_events(
+    transport: Transport, place: str, limits: tuple[float, float, float]
+) -> None:
+    reply = say("one ", "two").drip(b": ping\n\n", 0.01, after=place, n=1 if place else 0)
+    async with Provider([reply]) as p:
+        heard = await ask(client(transport, p, timeouts=Timeouts(*limits)))
+        assert heard.kind is Kind.STALLED
+
+
+async def test_f09_a_trickle_ends_at_the_total_cap(transport: Transport) -> None:
+    event = b'data: {"choices":[{"delta":{"content":"."}}]}\n\n'
+    reply = say("one ").drip(event, 0.01, after="text")
+    async with Provider([reply]) as p:
+        heard = await ask(client(transport, p, timeouts=Timeouts(5, 5, 0.25)))
+        assert heard.kind is Kind.STALLED and "0.25 s (request" in heard.said
+        assert heard.text.startswith("one ..")
+
+
+async def test_events_feed_the_stale_limit_whatever_they_are(transport: Transport) -> None:
+    event = b'data: {"choices":[]}\n\n'
+    reply = say("one ", "two").drip(event, 0.02, after="text", times=12)
+    async with Provider([reply]) as p:
+        heard = await ask(client(transport, p, timeouts=Timeouts(5, 0.1, 5)))
+        assert heard.text == "one two" and heard.failure is None
+
+
+async def test_without_streaming_only_the_other_limits_count(transport: Transport) -> None:
+    gate = Gate()
+    async with Provider([say("late").hold(gate, n=0), stall()]) as p:
+        c = client(transport, p, timeouts=Timeouts(0.03, 0.3, 5), quirks=Quirks(stream=False))
+        asyncio.get_running_loop().call_later(0.1, gate.open)
+        assert (await ask(c)).text == "late"
+        heard = await ask(c)
+        assert heard.kind is Kind.STALLED and "(stale" in heard.said
+
+
+async def test_limits_can_be_turned_off(transport: Transport) -> None:
+    gate = Gate()
+    async with Provider([say("late").hold(gate, n=0)]) as p:
+        asyncio.get_running_loop().call_later(0.05, gate.open)
+        heard = await ask(client(transport, p, timeouts=Timeouts(0, 0, 0)))
+        assert heard.text == "late"
+
+
+async def test_a_slow_consumer_is_not_a_silent_provider(transport: Transport) -> None:
+    async with Provider([say("one ", "two ", "three").bytes_each(40)]) as p:
+        heard = Heard()
+        c = client(transport, p, timeouts=Timeouts(5, 0.05, 5))
+        async for events in c.stream(request(), heard.answer):
+            heard.events += events
+            await asyncio.sleep(0.08)
+        assert heard.text == "one two three"
+
+
+async def test_an_open_connection_after_the_end_does_not_hold_the_answer(
+    transport: Transport,
+) -> None:
+    async with Provider([say("done").stall("done")]) as p:
+        heard = await ask(client(transport, p, timeouts=Timeouts(5, 0.05, 5)))
+        assert (heard.text, heard.failure) == ("done", None)
+
+
+# -- leaving early -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reply", [stall(), say("one ", "two").stall("text")])
+async def test_cancellation_closes_the_socket(transport: Transport, reply: Reply) -> None:
+    async with Provider([reply, say("next")]) as p:
+        c = client(transport, p)
+        task = asyncio.ensure_future(ask(c))
+        async with asyncio.timeout(5):
+            while not p.requests or not (reply.socket or p.last.sent):
+                await asyncio.sleep(0.005)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await p.requests[0].gone.wait()
+        assert (await ask(c)).text == "next" and p.connections == 2
+
+
+async def test_closing_the_stream_closes_the_socket(transport: Transport) -> None:
+    async with Provider([say("one ", "two").stall("text")]) as p:
+        async with aclosing(client(transport, p).stream(request(), Answer())) as batches:
+            await anext(batches)
+        await asyncio.wait_for(p.last.gone.wait(), 2)
+
+
+# -- answers that are none -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [html(), html().type("application/json"), html("\n\n <html>").type("text/event-stream")],
+)
+async def test_f10_a_web_page(transport: Transport, reply: Reply) -> None:
+    async with Provider([reply]) as p:
+        heard = await ask(client(transport, p))
+        assert heard.kind is Kind.NOT_API
+        assert heard.said == f"127.0.0.1:{p.port} answered with a web page, not an API"
+
+
+async def test_f10_text_and_nothing(transport: Transport) -> None:
+    replies = [raw(b"Bad wolf, no JSON", content_type="text/plain"), raw(b""), raw(b'{"choices":')]
+    async with Provider(replies) as p:
+        c = client(transport, p)
+        assert (await ask(c)).kind is Kind.NOT_API
+        assert (await ask(c)).kind is Kind.NETWORK
+        assert (await ask(c)).kind in (Kind.NETWORK, Kind.NOT_API)
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/json", "", "text/html", "text/event-stream"]
+)
+@pytest.mark.parametrize("form", ["stream", "json"])
+async def test_f20_the_body_says_what_it_is(transport: Transport, kind: str, form: str) -> None:
+    reply = say("as it is").type(kind).bytes_each(3)
+    reply = reply.as_json().type(kind) if form == "json" else reply
+    async with Provider([reply]) as p:
+        heard = await ask(client(transport, p))
+        assert (heard.text, heard.failure) == ("as it is", None)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 10_000), wire=st.sampled_from(["chat", "anthropic", "bedrock"]))
+async def test_every_cutting_gives_the_same_answer(seed: int, wire: str) -> None:
+    transport = Transport()
+    try:
+        async with Provider([say("a ü 漢 text").random_cuts(seed)], wire=wire) as p:
+            heard = await ask(client(transport, p))
+            assert (heard.text, heard.failure) == ("a ü 漢 text", None)
+    finally:
+        await transport.close()
+
+
+async def test_f41_redirects_are_not_followed(transport: Transport) -> None:
+    async with Provider() as elsewhere, Provider([redirect(elsewhere.base_url)]) as p:
+        heard = await ask(client(transport, p))
+        assert heard.kind is Kind.REDIRECT and elsewhere.base_url in heard.said
+        assert elsewhere.connections == 0
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+
+async def test_refusals_are_classified_with_what_they_say(transport: Transport) -> None:
+    replies = [
+        status(429, "slow down", headers={"Retry-After": "7"}),
+        status(400, "Unsupported parameter: 'top_p'", error="unsupported_parameter", param="top_p"),
+        raw(b"<html><title>502 Bad Gateway</title>...", code=502, content_type="text/html"),
+        raw(b"no such thing", code=404, content_type="text/plain"),
+        raw(
+            b'{"error":{"code":400,"message":"the request exceeds the available context size",'
+            b'"type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":4096}}',
+            code=400,
+        ),
+        raw(
+            b'{"error":{"code":429,"message":"Quota exceeded","details":[{"@type":'
+            b'"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"37s"}]}}',
+            code=429,
+        ),
+    ]
+    async with Provider(replies) as p:
+        c = client(transport, p)
+        first = (await ask(c)).failure
+        assert first == Failure(Kind.RATE_LIMITED, "slow down", 429, "requests", 7.0)
+        assert ((await ask(c)).failure or first).param == "top_p"
+        page = await ask(c)
+        assert (page.kind, page.said) == (Kind.SERVER, "502 Bad Gateway")
+        assert ((await ask(c)).failure or first).kind is Kind.WRONG_PATH
+        assert ((await ask(c)).failure or first).limit == 4096
+        assert ((await ask(c)).failure or first).retry_after == 37
+
+
+async def test_secrets_are_not_in_failures(transport: Transport) -> None:
+    said = f"Incorrect API key provided: {KEY} (Bearer {OTHER})"
+    async with Provider([status(401, said, error=KEY)]) as p:
+        heard = await ask(client(transport, p))
+        assert heard.kind is Kind.AUTH
+        assert KEY not in repr(heard.failure) and OTHER not in repr(heard.failure)
+        assert "Incorrect API key provided: [redacted]" in heard.said
+
+
+async def test_an_endless_error_is_not_read_to_its_end(transport: Transport) -> None:
+    def endless() -> Iterator[bytes]:
+        while True:
+            yield b"x" * 65536
+
+    async with Provider([raw(endless, code=500, content_type="text/plain")]) as p:
+        heard = await ask(client(transport, p))
+        assert heard.kind is Kind.SERVER and len(heard.said) <= 500
+        await asyncio.wait_for(p.last.gone.wait(), 5)
+        assert p.last.sent < 20_000_000
+
+
+# -- keys ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("auth", "header", "value"),
+    [
+        ("bearer", "authorization", f"Bearer {KEY}"),
+        ("x-api-key", "x-api-key", KEY),
+        ("x-goog-api-key", "x-goog-api-key", KEY),
+        ("none", "authorization", ""),
+    ],
+)
+async def test_where_the_key_goes(transport: Transport, auth: str, header: str, value: str) -> None:
+    async with Provider([say("ok")]) as p:
+        await ask(client(transport, p, auth=auth, headers={"X-Title": "Hermes"}))
+        assert p.last.headers.get(header, "") == value
+        assert KEY not in p.last.target and p.last.headers["x-title"] == "Hermes"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        f" {KEY}\n",
+        KEY.replace("-", "\u2013"),
+        f"\ufeff{KEY[:9]}\u200b{KEY[9:]}",
+        KEY[:20] + "\u00a0" + KEY[20:],
+        "".join(chr(ord(c) + 0xFEE0) for c in KEY),
+    ],
+)
+def test_look_alikes_from_a_pdf_are_put_right(written: str) -> None:
+    assert usable(Credential("TEST_KEY", written)) == KEY
+
+
+async def test_other_characters_are_named(transport: Transport) -> None:
+    async with Provider() as p:
+        odd = Credential("LAB_KEY", "sk-pa\u00e9ss-word-123456")
+        heard = await ask(client(transport, p, keys=(odd,)))
+        assert heard.kind is Kind.AUTH and not p.requests
+        assert "LAB_KEY" in heard.said and "character 6" in heard.said and "U+00E9" in heard.said
+
+
+async def test_the_next_key_of_the_pool(transport: Transport) -> None:
+    keys = (Credential("FIRST", KEY), Credential("SECOND", OTHER))
+
+    def picky(received: Received) -> Reply:
+        good = received.headers["authorization"].endswith(OTHER)
+        return say("in") if good else status(402, "no credit left")
+
+    async with Provider(then=picky) as p:
+        c = client(transport, p, keys=keys)
+        heard = await ask(c)
+        assert heard.kind is Kind.BILLING and c.key_source == "FIRST"
+        assert heard.failure is not None and c.rotate(heard.failure)
+        assert (await ask(c)).text == "in" and c.key_source == "SECOND"
+        # Everybody at this endpoint knows now, another model's client too.
+        assert (await ask(client(transport, p, keys=keys))).text == "in"
+        assert not c.rotate(heard.failure), "both have been set aside"
+        assert not client(transport, p).rotate(heard.failure), "there is only one"
+
+
+async def test_a_late_failure_of_the_first_key_does_not_cost_the_second(
+    transport: Transport,
+) -> None:
+    keys = (Credential("FIRST", KEY), Credential("SECOND", OTHER))
+    failure = Failure(Kind.AUTH, "no")
+    async with Provider(then=say("ok")) as p:
+        c = client(transport, p, keys=keys)
+        sent, go = asyncio.Event(), asyncio.Event()
+
+        async def late() -> bool:
+            await ask(c)
+            sent.set()
+            await go.wait()
+            return c.rotate(failure)
+
+        task = asyncio.ensure_future(late())
+        await sent.wait()
+        await ask(c)
+        assert c.rotate(failure)
+        go.set()
+        assert await task, "the second key is still good"
+
+
+async def test_f37_everybody_waits_but_the_one_who_waits_already(transport: Transport) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    async with Provider(then=say("ok")) as p:
+        c = client(transport, p, sleep=sleep)
+        c.hold(30)
+        await ask(c)
+        assert slept == []
+        await asyncio.ensure_future(ask(client(transport, p, sleep=sleep)))
+        assert len(slept) == 1 and 29 < slept[0] < 32
+        another = client(transport, p, sleep=sleep, keys=(Credential("X", OTHER),))
+        await asyncio.ensure_future(ask(another))
+        assert len(slept) == 1, "another key has its own limit"
+
+
+def test_a_key_over_plain_http_is_worth_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    transport = Transport()
+    with caplog.at_level(logging.WARNING):
+        for url in ("http://lab.example:8000/v1", "http://lab.example/v1", "http://127.0.0.1/v1"):
+            client(transport, url)
+        client(transport, "http://other.example/v1", keys=())
+        client(transport, "https://third.example/v1")
+    assert [r.getMessage() for r in caplog.records] == [
+        "The key for lab.example travels over plain http; use https if the host offers it."
+    ]
+
+
+# -- proxies and TLS -----------------------------------------------------------------------------
+
+
+async def test_the_proxy_of_the_environment(
+    transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Provider([say("through the proxy")]) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", f"http://joe:hunter22@127.0.0.1:{proxy.port}")
+        monkeypatch.setenv("NO_PROXY", "direct.invalid")
+        heard = await ask(client(transport, "http://api.invalid/v1"))
+        assert heard.text == "through the proxy"
+        assert proxy.last.target == "http://api.invalid/v1/chat/completions"
+        assert proxy.last.headers["proxy-authorization"].startswith("Basic ")
+        assert (await ask(client(transport, "http://direct.invalid/v1"))).kind is Kind.NETWORK
+        assert len(proxy.requests) == 1
+        refused = await ask(client(transport, "https://api.invalid/v1"))
+        assert refused.kind is Kind.NETWORK
+
+
+async def test_a_proxy_that_is_not_there(
+    transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Provider(listening=False) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", f"http://joe:hunter22@127.0.0.1:{proxy.port}")
+        heard = await ask(client(transport, "http://api.invalid/v1"))
+        assert heard.kind is Kind.NETWORK and "proxy" in heard.said
+        assert "hunter22" not in heard.said
+
+
+@pytest.mark.skipif(
+    __import__("importlib.util").util.find_spec("aiohttp_socks") is not None,
+    reason="with the package it is a proxy like others",
+)
+def test_a_socks_proxy_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
+    with pytest.raises(ConfigError, match="aiohttp-socks"):
+        client(Transport(), "https://api.invalid/v1")
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("openssl") is None:
+        pytest.skip("needs the openssl command")
+    folder = tmp_path_factory.mktemp("tls")
+    subprocess.run(
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
+        "-subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1 "
+        "-keyout key.pem -out cert.pem".split(),
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
+    return folder
+
+
+def serving(folder: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    return context
+
+
+async def test_f02_a_certificate_nobody_trusts(transport: Transport, certificate: Path) -> None:
+    async with Provider([say("secret")], tls=serving(certificate)) as p:
+        heard = await ask(client(transport, p))
+        assert heard.kind is Kind.TLS and "self-signed" in heard.said
+        assert not p.requests
+
+
+async def test_f02_https_to_a_plain_server(transport: Transport) -> None:
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(plain, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        heard = await ask(client(transport, f"https://127.0.0.1:{port}/v1"))
+    assert heard.kind is Kind.TLS and "wrong version number" in heard.said
+
+
+TRUSTED = """
+import asyncio, ssl, sys
+from hermes.llm.http import Transport, load
+started = ssl.SSLContext.set_default_verify_paths
+load()
+assert ssl.SSLContext.set_default_verify_paths is started
+from aiohttp import connector
+verified = connector._SSL_CONTEXT_VERIFIED
+assert ssl.SSLContext.cert_store_stats(verified)["x509"] == 0, "read before anybody needs it"
+async def main():
+    transport = Transport()
+    exchange = await transport.send("GET", sys.argv[1] + "/models", headers={})
+    print(exchange.status, (await exchange.all(9999)).decode())
+    exchange.close()
+    await transport.close()
+asyncio.run(main())
+assert type(verified) is ssl.SSLContext and verified.cert_store_stats()["x509"] > 0
+"""
+
+
+def test_certificates_are_read_when_https_is_first_spoken(certificate: Path) -> None:
+    with Provider(tls=serving(certificate)) as p:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", TRUSTED, p.base_url],
+            env={"SSL_CERT_FILE": str(certificate / "cert.pem"), "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+    assert done.stdout.startswith("200 ") and "kit-model" in done.stdout, done.stderr
