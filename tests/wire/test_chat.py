@@ -516,6 +516,7 @@ def test_error_frames_raise_with_the_providers_words_and_keep_what_came() -> Non
         {**chunk({"content": ""}), "error": {"code": 429, "message": "slow down"}},
         {"error": {"code": "429", "message": "slow down"}},
         {"error": {"status": 429, "message": "slow down"}},
+        {"error": {"http_status_code": 429, "message": "slow down"}},
         {"object": "error", "message": "slow down", "code": 429},
         {"error": "slow down", "code": 429},
         {"base_resp": {"status_code": 429, "status_msg": "slow down"}},
@@ -526,6 +527,21 @@ def test_in_band_errors_of_all_shapes(frame: Json) -> None:
     assert found.kind is Kind.RATE_LIMITED
     assert "slow down" in found.message
     assert failure(json.dumps({**frame, "choices": None}).encode(), is_whole=True) == found
+
+
+def test_an_error_inside_the_choice() -> None:
+    error = {"code": 429, "message": "slow down"}
+    choice = {"finish_reason": "error", "error": error}
+    for where in ("delta", "message"):
+        frame = {"choices": [{**choice, where: {"content": "a"}}]}
+        assert failure(events(frame)).kind is Kind.RATE_LIMITED
+        assert failure(json.dumps(frame).encode(), is_whole=True).kind is Kind.RATE_LIMITED
+
+
+def test_nothing_is_nested_too_deeply() -> None:
+    deep = b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b',"choices":[]}'
+    read = Read(b"data: " + deep + b"\n\n" + events(chunk({"content": "a"}, "stop")))
+    assert (read.message.text, read.decoder.skipped) == ("a", 1)
 
 
 def test_the_upstreams_own_words_are_kept() -> None:

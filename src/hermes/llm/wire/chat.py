@@ -12,6 +12,7 @@ from hermes.core.message import Stop
 from hermes.llm import jsonic
 from hermes.llm.assemble import Answer
 from hermes.llm.profile import Quirks
+from hermes.llm.wire.chat_calls import Calls
 from hermes.llm.wire.chat_request import Encoder
 from hermes.llm.wire.pieces import record, records, string, total
 from hermes.llm.wire.reading import Reader, error, fail
@@ -34,7 +35,6 @@ _STOPS: dict[str, Stop] = {
 """All other reasons are a normal end."""
 _TEXT = "text"
 _THOUGHT = "thought"
-_CALL_KEYS = frozenset({"index", "id", "type", "function", "custom"})
 
 
 def url(base_url: str, model: str, *, stream: bool) -> str:
@@ -61,6 +61,7 @@ class Choice(Struct, gc=False):
     delta: Delta | None = None
     message: Delta | None = None
     finish_reason: Any = None
+    error: Any = None
 
 
 class Chunk(Struct, gc=False):
@@ -71,17 +72,6 @@ class Chunk(Struct, gc=False):
 
 
 _decode = msgspec.json.Decoder(Chunk).decode
-
-
-class _Call:
-    """A tool call as far as it is known."""
-
-    __slots__ = ("id", "name", "slot")
-
-    def __init__(self, slot: int) -> None:
-        self.slot = slot
-        self.id = ""
-        self.name = ""
 
 
 class Decoder(Reader):
@@ -96,8 +86,7 @@ class Decoder(Reader):
         self._details: list[dict[str, Any]] = []
         self._pieces: list[list[str]] = []
         """Text fragments of each of the details."""
-        self._calls: list[_Call] = []
-        self._by_index: dict[int, _Call] = {}
+        self._calls = Calls(answer)
 
     @property
     def ended(self) -> bool:
@@ -112,7 +101,7 @@ class Decoder(Reader):
             count += 1
             try:
                 chunk = _decode(raw)
-            except ValueError:
+            except (ValueError, RecursionError):
                 value = self._odd(raw)
                 if self._done:
                     break
@@ -161,8 +150,13 @@ class Decoder(Reader):
             self._delta(choice.delta)
         elif choice.message is not None and self._answer.empty:
             self._message(choice.message)
+        self._ending(choice)
+
+    def _ending(self, choice: Choice) -> None:
         if choice.finish_reason:
             self._finish = jsonic.text(choice.finish_reason).lower()
+        if choice.error:
+            fail({"error": choice.error})
 
     # -- complete bodies ---------------------------------------------------------------------
 
@@ -176,7 +170,7 @@ class Decoder(Reader):
         if chunk.choices:
             choice = chunk.choices[0]
             self._message(choice.message or choice.delta or Delta())
-            self._finish = jsonic.text(choice.finish_reason).lower()
+            self._ending(choice)
 
     def _message(self, message: Delta) -> None:
         """In a complete message each element of `tool_calls` is a call, whatever its index."""
@@ -187,7 +181,7 @@ class Decoder(Reader):
         self._delta(message)
         self._details = [dict(d) for d in details]
         for call in calls:
-            self._fragment({**call, "index": len(self._calls)})
+            self._calls.add({**call, "index": len(self._calls)})
 
     # -- pieces of the answer ----------------------------------------------------------------
 
@@ -201,11 +195,11 @@ class Decoder(Reader):
         if isinstance(delta.refusal, str) and delta.refusal:
             self._refusal.append(delta.refusal)
         for fragment in records(delta.tool_calls):
-            self._fragment(fragment)
+            self._calls.add(fragment)
         if delta.function_call:
             function = record(delta.function_call)
             if function.get("name") or function.get("arguments"):
-                self._fragment({"index": -1, "function": function})
+                self._calls.add({"index": -1, "function": function})
 
     def _listed(self, items: list[dict[str, Any]]) -> None:
         """Content as a list: reasoning and text side by side."""
@@ -266,54 +260,6 @@ class Decoder(Reader):
                 return None
         return None
 
-    # -- tool calls --------------------------------------------------------------------------
-
-    def _fragment(self, fragment: dict[str, Any]) -> None:
-        function = record(fragment.get("function"))
-        if not function and fragment.get("custom"):
-            return
-        name, id = string(function.get("name")), string(fragment.get("id"))
-        call = self._call_of(fragment.get("index"), id, name)
-        call.id = call.id or id
-        call.name = name or call.name
-        args = jsonic.text(function.get("arguments"))
-        self._answer.call(call.slot, id=call.id, name=name, args=args)
-        extra = {k: v for k, v in fragment.items() if k not in _CALL_KEYS and v}
-        if extra:
-            self._answer.extra(call.slot, "call", **extra)
-
-    def _call_of(self, index: Any, id: str, name: str) -> _Call:
-        """The call a fragment belongs to: by index; without one, by id; without either, the last.
-        An index that comes with another id and a name after a complete call is a new call."""
-        call: _Call | None
-        if isinstance(index, int):
-            call = self._by_index.get(index)
-            if call is None or (id and call.id not in ("", id) and self._next(call, name)):
-                call = self._by_index[index] = self._new()
-            return call
-        call = next((c for c in self._calls if id and c.id == id), None)
-        if call is not None:
-            return call
-        call = self._calls[-1] if self._calls else None
-        if call is None or (id and call.id) or self._next(call, name):
-            call = self._new()
-        return call
-
-    def _next(self, call: _Call, name: str) -> bool:
-        """Whether a name behind `call` begins another one, or only repeats its own."""
-        return bool(name) and (name != (call.name or name) or self._complete(call))
-
-    def _complete(self, call: _Call) -> bool:
-        try:
-            return isinstance(msgspec.json.decode(self._answer.args(call.slot)), dict)
-        except (ValueError, RecursionError):
-            return False
-
-    def _new(self) -> _Call:
-        call = _Call(len(self._calls))
-        self._calls.append(call)
-        return call
-
     # -- the end -----------------------------------------------------------------------------
 
     def _count(self, chunk: Chunk) -> None:
@@ -341,8 +287,7 @@ class Decoder(Reader):
             words = f"the provider broke the answer off: {self._finish}"
             raise ProviderError(Failure(Kind.SERVER, words, code=self._finish))
         if self._calls:
-            cut = reason == "length" and not self._complete(self._calls[-1])
-            return "length" if cut else "tool_use"
+            return "length" if reason == "length" and self._calls.cut else "tool_use"
         return "filtered" if self._refusal else reason
 
 
@@ -357,6 +302,7 @@ def _convert(value: Any) -> Chunk:
                 msgspec.convert(delta, Delta) if isinstance(delta, dict) else None,
                 msgspec.convert(message, Delta) if isinstance(message, dict) else None,
                 choice.get("finish_reason"),
+                choice.get("error"),
             )
         )
     return Chunk(choices, value.get("usage"), value.get("error"), value.get("x_groq"))

@@ -132,7 +132,7 @@ def _told(body: Any) -> tuple[dict[str, Any], Any]:
 def status_of(body: Any) -> int | None:
     """The HTTP status an in-band error speaks of."""
     told, _ = _told(body)
-    for key in ("status_code", "status", "code"):
+    for key in ("status_code", "http_status_code", "status", "code"):
         value = told.get(key)
         if isinstance(value, str) and value.isdecimal():
             value = int(value)

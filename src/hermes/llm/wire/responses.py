@@ -102,7 +102,7 @@ class Decoder(Reader):
             self.activity += 1
             try:
                 event = _decode(raw)
-            except ValueError:
+            except (ValueError, RecursionError):
                 value = self._odd(raw)
                 if self._done:
                     break
