@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-import unicodedata
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -40,6 +39,10 @@ NO_KEY = Credential()
 def usable(key: Credential) -> str:
     """The key as it can stand in a header. Keys copied from a PDF or a chat have dashes, spaces
     and letters that only look right; what has an obvious meaning is put right."""
+    if key.value.isascii() and key.value.isprintable() and " " not in key.value:
+        return key.value
+    import unicodedata
+
     text = key.value.translate(_DASHES).translate(_NOTHING)
     text = "".join(unicodedata.normalize("NFKC", text).split())
     for at, char in enumerate(text):
