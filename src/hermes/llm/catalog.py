@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -101,9 +100,14 @@ def find(name: str) -> ProviderSpec | None:
     """The row of a built-in provider, by name or alias; only its own module is imported."""
     name = ALIASES.get(name.lower(), name.lower())
     module = "hermes.llm.providers." + name.replace("-", "_")
-    if not re.fullmatch(r"[a-z][a-z0-9-]*", name) or find_spec(module) is None:
+    if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
         return None
-    row: ProviderSpec = import_module(module).PROVIDER
+    try:
+        row: ProviderSpec = import_module(module).PROVIDER
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        return None
     return row
 
 
