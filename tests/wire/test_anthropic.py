@@ -157,6 +157,7 @@ def test_what_the_provider_ran_is_kept_in_place_and_is_no_call(seed: int) -> Non
         "content": [{"type": "web_search_result", "url": "u", "encrypted_content": "e"}],
     }
     cited = {"type": "web_search_result_location", "cited_text": "c", "encrypted_index": "i"}
+    quoted = {"type": "char_location", "cited_text": "q", "document_title": None}
     body = sse(
         BEGIN,
         start(0, type="text", text=""),
@@ -170,6 +171,7 @@ def test_what_the_provider_ran_is_kept_in_place_and_is_no_call(seed: int) -> Non
         stop(2),
         start(3, type="text", text="", citations=[]),
         delta(3, "citations_delta", citation=cited),
+        delta(3, "citations_delta", citation={**quoted, "file_id": None}),
         delta(3, "text_delta", text="It is so"),
         stop(3),
         start(4, type="text", text=""),
@@ -186,19 +188,19 @@ def test_what_the_provider_ran_is_kept_in_place_and_is_no_call(seed: int) -> Non
         Text("Looking. "),
         Native(use),
         Native(found),
-        Text("It is so", {"citations": [cited]}),
+        Text("It is so", {"citations": [cited, {**quoted, "file_id": None}]}),
         Text(", they say."),
         Native({"type": "brand_new", "data": "d", "more": "m"}),
     )
     assert message.text == "Looking. It is so, they say."
     assert (message.stop, message.calls) == ("end", ())
-    # And all of it goes back as it came.
+    # And all of it goes back as it came, but for a key that requests may not have.
     sent = Talk(WIRE).body(user("?"), message)["messages"][1]["content"]
     assert sent == [
         {"type": "text", "text": "Looking. "},
         use,
         found,
-        {"type": "text", "text": "It is so", "citations": [cited]},
+        {"type": "text", "text": "It is so", "citations": [cited, quoted]},
         {"type": "text", "text": ", they say."},
         {"type": "brand_new", "data": "d", "more": "m"},
     ]
@@ -638,3 +640,46 @@ def test_broken_unicode_is_sent_as_something_legal() -> None:
     raw.decode("utf-8")
     assert b"\\ud" not in raw
     assert len(orjson.loads(raw)["messages"]) == 3
+
+
+def test_the_vendors_library_knows_every_key_we_send() -> None:
+    from typing import get_args, get_type_hints
+
+    from anthropic.types import ContentBlockParam, ToolParam
+    from anthropic.types.message_create_params import MessageCreateParamsStreaming
+
+    forms = {}
+    for form in get_args(ContentBlockParam):
+        hints = get_type_hints(form)
+        forms[get_args(hints["type"])[0]] = (form, set(hints))
+
+    def check(block: dict[str, Any]) -> None:
+        form, known = forms[block["type"]]
+        assert form.__required_keys__ <= set(block) <= known
+        for inner in block["content"] if isinstance(block.get("content"), list) else ():
+            if inner["type"] in forms:
+                check(inner)
+
+    cited = {"type": "char_location", "cited_text": "c", "document_index": 0}
+    files = [Media("image/png", b"x"), Media("application/pdf", b"y"), Media("text/plain", b"z")]
+    body = Talk(WIRE, Quirks(effort="adaptive")).body(
+        user("x", *files, Media("image/png", url="https://h/i.png")),
+        assistant(
+            Thinking("t", {"signature": "s"}),
+            Thinking("", {"redacted": "r"}),
+            Text("a", {"citations": [cited]}),
+            USE,
+            FOUND,
+            ToolCall("t1", "read", "{}", {"caller": {"type": "direct"}}),
+        ),
+        result("t1", Text("r"), files[0], failed=True),
+        tools=TOOLS,
+        settings=Settings(effort="low", stop=("a",), tool_choice="none"),
+    )
+    top = MessageCreateParamsStreaming
+    assert top.__required_keys__ <= set(body) <= top.__required_keys__ | top.__optional_keys__
+    for tool in body["tools"]:
+        assert set(tool) <= ToolParam.__required_keys__ | ToolParam.__optional_keys__
+    for message in body["messages"]:
+        for block in message["content"]:
+            check(block)

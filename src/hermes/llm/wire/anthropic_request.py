@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import structs
 
 from hermes.core.message import (
+    Extra,
     Media,
     Message,
     Native,
@@ -24,7 +25,16 @@ from hermes.llm.jsonic import dumps
 from hermes.llm.profile import Quirks
 from hermes.llm.schema import fit
 from hermes.llm.wire.envelope import Head, shaped
-from hermes.llm.wire.pieces import BUDGETS, arguments, described, inline, opened, record, string
+from hermes.llm.wire.pieces import (
+    BUDGETS,
+    arguments,
+    described,
+    inline,
+    opened,
+    record,
+    records,
+    string,
+)
 
 MAX_TOKENS = 8192
 MIN_BUDGET = 1024
@@ -153,7 +163,7 @@ class _State:
         for part in parts:
             match part:
                 case Text(text=text, extra=extra) if text.strip():
-                    out.append({"type": "text", "text": text, **(extra or {})})
+                    out.append({"type": "text", "text": text, **_cited(extra)})
                 case Thinking(extra=extra) if extra and "redacted" in extra:
                     out.append({"type": "redacted_thinking", "data": extra["redacted"]})
                 case Thinking(text=text, extra=extra) if extra and "signature" in extra:
@@ -180,6 +190,14 @@ class _State:
         kept = {"", *(calls & results), *(self.running & results), *runs}
         self.running = frozenset((self.running - results) | runs)
         return kept
+
+
+def _cited(extra: Extra) -> dict[str, Any]:
+    """Citations as requests take them: the file they name in answers is refused there."""
+    citations = records((extra or {}).get("citations"))
+    if not citations:
+        return {}
+    return {"citations": [{k: v for k, v in c.items() if k != "file_id"} for c in citations]}
 
 
 def _pair(data: dict[str, Any]) -> str:
