@@ -37,10 +37,12 @@ def sentence(failure: Failure, provider: Endpoint, near: tuple[str, ...] = ()) -
         near=f" Near names: {', '.join(near)}." if near else "",
         said="{said}",
     )
-    room = LIMIT - len(fixed) + len("{said}") - 9
+    room = LIMIT - len(fixed) + len("{said}") - len("It said: .")
     said = " ".join(failure.message.split())
     if len(said) > room:
         said = said[: max(0, room - 1)] + "…"
+    elif said and said[-1] not in ".!?…":
+        said += "."
     return bounded(fixed.replace("{said}", f"It said: {said}" if said else ""))
 
 

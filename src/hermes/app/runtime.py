@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import secrets
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -112,6 +113,9 @@ class Runtime:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        local = sys.modules.get("hermes.exec.local")  # imported by the first command that ran
+        if local is not None:
+            await local.stop_all()
 
     def _agent(self, options: Options) -> Agent:
         """Sessions that ask alike share one agent: its clients, tools and schemas."""
