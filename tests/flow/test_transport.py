@@ -318,6 +318,13 @@ async def test_without_streaming_only_the_other_limits_count(transport: Transpor
         assert heard.kind is Kind.STALLED and "(stale" in heard.said
 
 
+async def test_a_large_prompt_gets_more_patience(transport: Transport) -> None:
+    async with Provider([say("one ", "two").stall("text")]) as p:
+        c = client(transport, p, timeouts=Timeouts(5, 0.05, 5))
+        heard = await ask(c, request("x" * 500_000))
+        assert heard.kind is Kind.STALLED and "0.1 s (stale" in heard.said
+
+
 async def test_limits_can_be_turned_off(transport: Transport) -> None:
     gate = Gate()
     async with Provider([say("late").hold(gate, n=0)]) as p:
@@ -476,6 +483,36 @@ async def test_an_endless_error_is_not_read_to_its_end(transport: Transport) -> 
         assert p.last.sent < 20_000_000
 
 
+async def test_f14_an_error_inside_the_stream_comes_after_what_was_said(
+    transport: Transport,
+) -> None:
+    said = f"Overloaded, says {KEY}"
+    reply = say("so far ").then_error(said, status=529, code="overloaded_error")
+    async with Provider([reply]) as p:
+        heard = await ask(client(transport, p))
+        assert heard.text == "so far " and heard.kind is Kind.OVERLOADED
+        assert heard.said == "Overloaded, says [redacted]"
+
+
+async def test_f19_an_answer_past_the_cap_is_cut_and_the_socket_closed(
+    transport: Transport,
+) -> None:
+    event = b'data: {"choices":[{"delta":{"content":"' + b"x" * 1000 + b'"}}]}\n\n'
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            yield event
+
+    async with Provider([raw(endless, content_type="text/event-stream")]) as p:
+        answer, events = Answer(max_bytes=100_000), []
+        with pytest.raises(ProviderError) as caught:
+            async for batch in client(transport, p).stream(request(), answer):
+                events += batch
+        assert caught.value.failure.kind is Kind.ANSWER_TOO_LARGE and answer.stop == "died"
+        assert 90_000 < sum(len(e.text) for e in events if isinstance(e, TextDelta)) < 400_000
+        await asyncio.wait_for(p.last.gone.wait(), 5)
+
+
 # -- keys ----------------------------------------------------------------------------------------
 
 
@@ -515,6 +552,31 @@ async def test_other_characters_are_named(transport: Transport) -> None:
         heard = await ask(client(transport, p, keys=(odd,)))
         assert heard.kind is Kind.AUTH and not p.requests
         assert "LAB_KEY" in heard.said and "character 6" in heard.said and "U+00E9" in heard.said
+
+
+async def test_a_signature_in_place_of_a_key(
+    transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("botocore")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    key = Credential(
+        "AWS_SECRET_ACCESS_KEY", "secret/secret/secret", "AKIDEXAMPLE", "session-token"
+    )
+    async with Provider([say("ok")], wire="bedrock") as p:
+        assert (await ask(client(transport, p, auth="aws", keys=(key,)))).text == "ok"
+        signed = p.last.headers["authorization"]
+        assert signed.startswith("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/")
+        assert "/eu-west-1/bedrock/aws4_request" in signed
+        assert p.last.headers["x-amz-security-token"] == "session-token"
+
+
+async def test_frames_without_the_package_that_reads_them_are_not_asked_for(
+    transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes.llm.aws.installed", lambda: False)
+    async with Provider([say("ok")], wire="bedrock") as p:
+        assert (await ask(client(transport, p))).text == "ok"
+        assert p.last.path.endswith("/converse")
 
 
 async def test_the_next_key_of_the_pool(transport: Transport) -> None:

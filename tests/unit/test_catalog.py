@@ -177,7 +177,8 @@ A, OA, R, G = (
         ({"model": "openai/gpt-4.1"}, {}, OA, ("openai", "gpt-4.1", "responses", "OPENAI_API_KEY")),
         ({"model": "meta/llama-4"}, {}, {"AI_GATEWAY_API_KEY": "k"}, ("ai-gateway", "meta/llama-4", "chat", "AI_GATEWAY_API_KEY")),
         ({"model": "meta/llama-4"}, {}, {"TOGETHER_API_KEY": "k"}, ("together", "meta/llama-4", "chat", "TOGETHER_API_KEY")),
-        ({"model": "openrouter/auto"}, {}, R, ("openrouter", "auto", "chat", "OPENROUTER_API_KEY")),
+        ({"model": "openrouter/auto"}, {}, R, ("openrouter", "openrouter/auto", "chat", "OPENROUTER_API_KEY")),
+        ({"model": "openrouter/qwen/qwen3"}, {}, R, ("openrouter", "qwen/qwen3", "chat", "OPENROUTER_API_KEY")),
         # provider:model
         ({"model": "openrouter:qwen/qwen3"}, {}, R | A, ("openrouter", "qwen/qwen3", "chat", "OPENROUTER_API_KEY")),
         ({"model": "moonshot:kimi-k2"}, {}, {"KIMI_API_KEY": "k"}, ("kimi", "kimi-k2", "chat", "KIMI_API_KEY")),

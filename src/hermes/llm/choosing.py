@@ -135,7 +135,9 @@ class Chooser:
         if vendor in self._config.providers:
             return vendor, rest
         if vendor in SLUGS:
-            return vendor, rest
+            # What this one routes by itself (vendor/auto) it names like a vendor's model.
+            own = vendor == SLUGS[0] and "/" not in rest
+            return vendor, model if own else rest
         if self._callable(SLUGS[0]):
             return SLUGS[0], model
         if find(vendor) is not None and self._callable(vendor):

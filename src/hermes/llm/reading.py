@@ -69,7 +69,7 @@ class Reading:
             if decoder.activity != self._seen:
                 self._seen = decoder.activity
                 self._watchdog.event()
-                if not self._ended and _ended(decoder):
+                if not self._ended and decoder.ended:
                     self._ended = True
                     self._watchdog.hurry(_AFTER_THE_END)
 
@@ -124,7 +124,7 @@ class Reading:
         """The connection broke or was given up. After the provider's last word that is no loss."""
         if self._mode != "stream":
             raise error
-        if _ended(self._decoder):
+        if self._decoder.ended:
             self._decoder.close()
             return False
         self._answer.stop = "died"
@@ -133,7 +133,3 @@ class Reading:
     def _no_api(self, what: str) -> ProviderError:
         host = self._exchange.host
         return ProviderError(Failure(Kind.NOT_API, f"{host} answered with {what}, not an API"))
-
-
-def _ended(decoder: Decoder) -> bool:
-    return bool(getattr(decoder, "ended", False))

@@ -56,6 +56,10 @@ class Decoder(Reader):
         self._usage: dict[str, Any] = {}
         self._reason = ""
 
+    @property
+    def ended(self) -> bool:
+        return self._done or self._reason != ""
+
     def _take(self, events: list[tuple[str, bytes]]) -> None:
         for name, raw in events:
             try:

@@ -78,6 +78,11 @@ class Decoder:
         self._open: dict[int, _Block] = {}
         self._reason = ""
 
+    @property
+    def ended(self) -> bool:
+        """Usage follows the reason, but nothing of the answer does."""
+        return self._reason != ""
+
     def feed(self, data: bytes) -> None:
         if self._frames is None:
             if self._plain or data[:1] == b"{":

@@ -77,6 +77,10 @@ class Decoder(Reader):
         self._reason = ""
         self._blocked = ""
 
+    @property
+    def ended(self) -> bool:
+        return self._done or self._reason != ""
+
     def whole(self, body: bytes) -> None:
         """Without `alt=sse` a stream is an array of chunks, complete when one says so."""
         if body.lstrip()[:1] != b"[":
