@@ -434,6 +434,15 @@ def test_effort(quirk: Any, effort: Any, fields: Any) -> None:
         assert config["maxTokens"] > fields["thinking"]["budget_tokens"]
 
 
+def test_a_turn_that_began_without_reasoning_goes_on_without() -> None:
+    talk = Talk(WIRE, Quirks(effort="budget"))
+    settings = Settings(effort="low")
+    body = talk.body(user("x"), assistant(CALL), result("t1", Text("y")), settings=settings)
+    assert "additionalModelRequestFields" not in body
+    body = talk.body(assistant(Text("done")), user("next"), settings=settings)
+    assert "thinking" in body["additionalModelRequestFields"]
+
+
 def test_what_the_endpoint_refused_is_left_out() -> None:
     quirks = Quirks(effort="budget", drop=("temperature", "thinking"))
     body = Talk(WIRE, quirks).body(user("x"), settings=Settings(temperature=1, max_output=5))

@@ -27,6 +27,7 @@ from hermes.llm.schema import fit
 from hermes.llm.wire.envelope import Head, shaped
 from hermes.llm.wire.pieces import (
     BUDGETS,
+    Opening,
     arguments,
     described,
     inline,
@@ -69,9 +70,7 @@ class Encoder:
         state = self._state.copy()
         last = len(pending) - 1
         fresh = [state.encode(g, self._quirks, last=i == last) for i, g in enumerate(pending)]
-        # Where a budget is set, a turn that began without reasoning cannot go on with it.
-        bare = state.bare and self._quirks.effort == "budget"
-        if bare:
+        if state.opening.bare and self._quirks.effort == "budget":
             settings = structs.replace(settings, effort=None)
         head = self._head.get(
             (system, tuple(tools), settings, stream),
@@ -132,28 +131,24 @@ def _tool(tool: ToolSpec, quirks: Quirks) -> dict[str, Any]:
 class _State:
     """What encoding a group must know of the groups before it."""
 
-    __slots__ = ("bare", "begins", "running")
+    __slots__ = ("opening", "running")
 
     def __init__(self) -> None:
+        self.opening = Opening()
         self.running: frozenset[str] = frozenset()
         """Calls the provider runs itself whose result is still to come, in a later answer."""
-        self.begins = True
-        """Whether the next answer is the first of its turn."""
-        self.bare = False
-        """Whether the turn under way began with tool calls that no signed reasoning precedes."""
 
     def copy(self) -> _State:
         out = _State()
-        out.running, out.begins, out.bare = self.running, self.begins, self.bare
+        out.opening, out.running = self.opening.copy(), self.running
         return out
 
     def encode(self, group: Message, quirks: Quirks, *, last: bool = False) -> bytes:
+        self.opening.see(group)
         if group.role == "assistant":
             blocks = self._assistant(group.parts, quirks, last)
         else:
             blocks = _user(group.parts)
-            if not any(isinstance(p, ToolReturn) for p in group.parts):
-                self.begins, self.bare = True, False
         blocks = blocks or [{"type": "text", "text": EMPTY}]
         return dumps({"role": group.role, "content": blocks})
 
@@ -175,9 +170,6 @@ class _State:
                 case Native(data=data) if _pair(data) in pairs:
                     out.append(data)
         thinks = any(b.get("type") in _THOUGHTS for b in out)
-        if self.begins:
-            self.bare = not thinks and any(isinstance(p, ToolCall) for p in parts)
-            self.begins = False
         return _thoughts_first(out) if thinks and quirks.effort == "budget" else out
 
     def _pairs(self, parts: Sequence[Part], last: bool) -> set[str]:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import structs
+
 from hermes.core.message import (
     Media,
     Message,
@@ -22,7 +24,16 @@ from hermes.llm.jsonic import dumps
 from hermes.llm.profile import Quirks
 from hermes.llm.schema import fit
 from hermes.llm.wire.envelope import Head, shaped
-from hermes.llm.wire.pieces import BUDGETS, arguments, described, inline, opened, record, string
+from hermes.llm.wire.pieces import (
+    BUDGETS,
+    Opening,
+    arguments,
+    described,
+    inline,
+    opened,
+    record,
+    string,
+)
 
 MAX_TOKENS = 8192
 MIN_BUDGET = 1024
@@ -68,12 +79,14 @@ class Encoder:
         """Names of the tools the history calls."""
         self._documents = 0
         """How many the history holds: their names must differ."""
+        self._opening = Opening()
         self._head = Head()
 
     def push(self, group: Message) -> None:
         self._kept += _encode(group, self._documents) + b","
         self._documents += _documents(group)
         self._called.update(_called(group))
+        self._opening.see(group)
 
     def body(
         self,
@@ -85,11 +98,14 @@ class Encoder:
         stream: bool,
     ) -> bytes:
         fresh: list[bytes] = []
-        called, documents = dict(self._called), self._documents
+        called, documents, opening = dict(self._called), self._documents, self._opening.copy()
         for i, group in enumerate(pending):
             fresh.append(_encode(group, documents, last=i == len(pending) - 1))
             documents += _documents(group)
             called.update(_called(group))
+            opening.see(group)
+        if opening.bare and self._quirks.effort == "budget":
+            settings = structs.replace(settings, effort=None)
         # Converse has no word for «call none», and refuses calls in the messages when no tool is
         # declared: what cannot be left out stays declared.
         declared = tuple(tools)

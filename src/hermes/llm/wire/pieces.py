@@ -6,7 +6,7 @@ from base64 import b64encode
 from typing import Any
 
 from hermes.core.errors import Failure, Kind, ProviderError
-from hermes.core.message import Media
+from hermes.core.message import Media, Message, Thinking, ToolCall, ToolReturn
 from hermes.core.provider import Effort
 from hermes.llm import jsonic
 
@@ -87,3 +87,36 @@ def opened(fields: dict[str, Any], last: str) -> bytes:
     """The fields as JSON, up to the inside of one more: the list the messages go into."""
     head = jsonic.dumps(fields)[:-1]
     return head + (b"," if fields else b"") + b'"' + last.encode() + b'":['
+
+
+class Opening:
+    """How the turn under way began. With a thinking budget an API refuses to go on with a turn
+    whose first answer calls tools without sealed reasoning before them: another model's turn."""
+
+    __slots__ = ("_next", "bare")
+
+    def __init__(self) -> None:
+        self._next = True
+        self.bare = False
+
+    def copy(self) -> Opening:
+        out = Opening()
+        out._next, out.bare = self._next, self.bare
+        return out
+
+    def see(self, group: Message) -> None:
+        if group.role == "user":
+            if not any(isinstance(p, ToolReturn) for p in group.parts):
+                self._next, self.bare = True, False
+        elif self._next:
+            self._next = False
+            calls = any(isinstance(p, ToolCall) for p in group.parts)
+            self.bare = calls and not any(
+                isinstance(p, Thinking) and sealed(p) for p in group.parts
+            )
+
+
+def sealed(thought: Thinking) -> bool:
+    """Whether reasoning is complete and came in a block of its own, so that it may go back."""
+    extra = thought.extra or {}
+    return "signature" in extra or "redacted" in extra
