@@ -22,6 +22,7 @@ from hermes.config.schema import Config
 from hermes.config.secrets import Secrets, read_dotenv, secret_name
 from hermes.config.validate import check, valid_keys
 from hermes.core.errors import ConfigError
+from hermes.llm.catalog import KEYS
 
 EXAMPLE = """\
 model:
@@ -474,6 +475,17 @@ def test_short_values_are_not_worth_redacting() -> None:
 )
 def test_names_of_secrets(name: str, secret: bool) -> None:
     assert secret_name(name) is secret
+
+
+def test_the_keys_of_all_providers_are_secrets_by_name() -> None:
+    assert [name for name in KEYS if not secret_name(name)] == []
+
+
+def test_a_variable_named_on_the_command_line_is_a_secret_too(tmp_path: Path) -> None:
+    env = {"HERMES_HOME": str(tmp_path / "h"), "ODD": "value-of-odd"}
+    setup = load(environ=env, keys=["ODD"])
+    assert setup.secrets.known() == {"value-of-odd"}
+    assert "ODD" not in child_env(setup.secrets, env)
 
 
 def test_children_get_no_secret_by_name_or_by_value() -> None:

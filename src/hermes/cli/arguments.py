@@ -51,6 +51,15 @@ def profile_option(parser: ArgumentParser, profile: str) -> None:
     )
 
 
+def variable_name(text: str) -> str:
+    """For `type=`: what is not a name is likely the key itself, and is not repeated."""
+    from argparse import ArgumentTypeError
+
+    if not text.isidentifier() or not text.isascii():
+        raise ArgumentTypeError("give the name of an environment variable, not the key itself")
+    return text
+
+
 def positive(text: str) -> int:
     """For `type=`: a whole number of at least 1."""
     from argparse import ArgumentTypeError

@@ -6,6 +6,7 @@ import asyncio
 import gc
 from argparse import Namespace
 from collections.abc import Awaitable
+from contextlib import suppress
 from pathlib import Path
 
 from hermes.app.runtime import Options, Runtime
@@ -19,7 +20,7 @@ from hermes.cli.render import RENDERERS
 from hermes.cli.status import Status
 from hermes.config import env
 from hermes.config.load import Setup
-from hermes.core.errors import ConfigError
+from hermes.core.errors import ConfigError, StoreError
 from hermes.core.events import Approval, Recorded, StepStart, TurnEnd, TurnResult
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta, Store
@@ -34,7 +35,7 @@ def make_options(args: Namespace) -> Options:
         model=args.model,
         provider=args.provider,
         base_url=args.base_url,
-        api_key_env=args.api_key_env,
+        api_key_env=args.api_key_env or "",
         api_mode=args.api_mode,
     )
     toolsets = None
@@ -104,8 +105,9 @@ class OneShot:
         session.approver = self._asker.possible
         events = session.events()
         session.submit(message)
-        for sentence in await runtime.store.ready():
-            self._status.line(f"! {sentence}")
+        with suppress(StoreError):  # the turn itself ends with it
+            for sentence in await runtime.store.ready():
+                self._status.line(f"! {sentence}")
         async for event in events:
             if not gc.isenabled() and not isinstance(event, (StepStart, Recorded)):
                 gc.freeze()  # what was imported stays for good

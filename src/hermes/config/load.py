@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -30,14 +30,20 @@ class Setup(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-def load(profile: str = "", environ: Mapping[str, str] | None = None) -> Setup:
-    """Create the home if needed and read it. Raises ConfigError; no file is ever rewritten."""
+def load(
+    profile: str = "",
+    environ: Mapping[str, str] | None = None,
+    *,
+    keys: Collection[str] = (),
+) -> Setup:
+    """Create the home if needed and read it. Raises ConfigError; no file is ever rewritten.
+    `keys` are variables that hold a key although the configuration does not say so."""
     env = os.environ if environ is None else environ
     home = paths.find_home(env, profile)
     warnings = paths.make_home(home)
     config = read_config(home)
     dotenv = _read_env_file(paths.env_file(home), warnings)
-    secrets = Secrets(env, dotenv, named=key_variables(config))
+    secrets = Secrets(env, dotenv, named={*key_variables(config), *keys})
     return Setup(config, home, profile, secrets, tuple(warnings))
 
 

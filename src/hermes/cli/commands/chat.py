@@ -6,8 +6,8 @@ import gc
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from hermes.cli.arguments import Parser, positive, profile_option
-from hermes.cli.main import EXIT_USAGE, fail
+from hermes.cli.arguments import Parser, positive, profile_option, variable_name
+from hermes.cli.main import EXIT_FAILED, EXIT_USAGE, fail
 
 if TYPE_CHECKING:
     from hermes.cli.process import Signals
@@ -39,15 +39,16 @@ def run(argv: list[str], profile: str) -> int:
 
     signals = Signals()
     signals.early()
-    from hermes.core.errors import ConfigError
+    from hermes.core.errors import ConfigError, HermesError
 
     try:
         return _answer(args, signals)
-    except ConfigError as error:
+    except HermesError as error:
+        usage = isinstance(error, ConfigError)
         if args.output != "text":
-            _print_error(str(error), args.output)
+            _print_error(str(error), "config" if usage else "internal", args.output)
         fail(str(error))
-        return EXIT_USAGE
+        return EXIT_USAGE if usage else EXIT_FAILED
 
 
 def _answer(args: Namespace, signals: Signals) -> int:
@@ -58,7 +59,7 @@ def _answer(args: Namespace, signals: Signals) -> int:
     from hermes.config.load import load
     from hermes.core.redact import Redactor
 
-    setup = load(args.profile)
+    setup = load(args.profile, keys=[args.api_key_env] if args.api_key_env else [])
     logs.install(paths.log_file(setup.home), Redactor(setup.secrets.known()).clean)
     for warning in setup.warnings:
         fail(warning)
@@ -74,13 +75,13 @@ def _answer(args: Namespace, signals: Signals) -> int:
     return asyncio.run(OneShot(setup, args, signals).run(message, folder, make_options(args)))
 
 
-def _print_error(sentence: str, form: str) -> None:
+def _print_error(sentence: str, code: str, form: str) -> None:
     """For programs that read the output: the same object a failed turn would give."""
     from hermes.cli.display import dump
     from hermes.cli.render import result_object
     from hermes.core.events import TurnResult
 
-    result = TurnResult(failed=True, error=sentence, error_code="config")
+    result = TurnResult(failed=True, error=sentence, error_code=code)
     line = result_object("", result, None)
     print(dump({"type": "result", **line} if form == "stream-json" else line))
 
@@ -92,7 +93,12 @@ def _arguments(argv: list[str], profile: str) -> Namespace:
     add("-m", "--model", metavar="M", default="", help="model, or provider:model")
     add("--provider", metavar="P", default="", help="a provider name, or custom")
     add("--base-url", metavar="U", default="", help="address of a custom endpoint")
-    add("--api-key-env", metavar="VAR", default="", help="name of the variable with the key")
+    add(
+        "--api-key-env",
+        metavar="VAR",
+        type=variable_name,
+        help="name of the variable with the key",
+    )
     add("--api-mode", choices=_API_MODES, default="", help="protocol; derived when absent")
     add("--toolsets", metavar="A,B|none", help="tools to offer; none: no tools at all")
     add("--max-turns", metavar="N", type=positive, help="model calls in this turn")

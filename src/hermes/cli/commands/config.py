@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes.cli.arguments import Parser, profile_option
 from hermes.cli.main import EXIT_USAGE, fail
 from hermes.config import paths
 from hermes.config.env import argument_text, environment, inside_agent
 from hermes.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hermes.config.schema import Config
+    from hermes.config.secrets import Secrets
 
 _EPILOG = """\
 commands:
@@ -117,8 +121,19 @@ def _check(args: Namespace) -> int:
     for name in sorted(key_variables(checked.config)):
         if secrets.get(name) is None:
             print(f"note: {name} is named as a key, but set neither in the environment nor in .env")
+    _note_endpoint(checked.config, secrets)
     print(f"{paths.config_file(home)} is valid.")
     return 0
+
+
+def _note_endpoint(config: Config, secrets: Secrets) -> None:
+    """Valid, and yet no model could be called with it."""
+    from hermes.llm.catalog import Choice, resolve
+
+    try:
+        resolve(config, secrets, Choice())
+    except ConfigError as error:
+        print(f"note: {error}")
 
 
 def _path(args: Namespace) -> int:
