@@ -15,6 +15,7 @@ import pytest
 
 from tests.kit import (
     WIRES,
+    Event,
     Gate,
     Home,
     Provider,
@@ -194,6 +195,34 @@ async def test_stream_json_reports_recoveries(tmp_path: Path) -> None:
         (event,) = [e for e in ran.events if e["type"] == "recovering"]
         assert set(event) == {"type", "kind", "action", "wait_seconds"}
         assert event["kind"] == "rate_limited" and ran.rc == 0
+
+
+async def test_notices_and_the_providers_own_cost(tmp_path: Path) -> None:
+    def priced(events: list[Event]) -> list[Event]:
+        end = b'"total_tokens": 18'
+        return [Event(e.kind, e.data.replace(end, b'"cost": 0.0125, ' + end)) for e in events]
+
+    refusal = status(402, "no credits")
+    async with Provider([refusal]) as p, Provider([say("spare").edit(priced)]) as q:
+        home = Home.of(tmp_path, p)
+        home.fall_back(q)
+        ran = await run_hermes(["chat", "-q", "hi", "--output", "stream-json"], home)
+        assert ran.rc == 0 and ran.result["text"] == "spare", ran
+        assert ran.result["provider"] == "spare" and ran.result["model"] == "spare-model"
+        assert ran.result["cost_usd"] == 0.0125
+        (notice,) = [e for e in ran.events if e["type"] == "notice"]
+        assert set(notice) == {"type", "code", "text"} and "spare" in notice["text"]
+
+
+async def test_the_environment_alone_is_enough(tmp_path: Path) -> None:
+    async with Provider([say("hello")]) as p:
+        home = Home(tmp_path)
+        (home.path / "config.yaml").unlink()
+        env = {"OPENAI_API_KEY": "sk-from-the-environment", "OPENAI_BASE_URL": p.base_url}
+        ran = await run_hermes(["chat", "-q", "hi", "--model", "some-model"], home, env=env)
+        assert (ran.rc, ran.stdout) == (0, "hello\n"), ran
+        assert p.requests[0].headers["authorization"] == "Bearer sk-from-the-environment"
+        assert p.requests[0].model == "some-model"
 
 
 # -- exit status ---------------------------------------------------------------------------

@@ -78,7 +78,7 @@ async def test_F43_thinking_that_used_up_the_budget_ends_the_turn_at_once(
         result = await r.turn()
         assert not result.completed and result.error_code == "thinking_exhausted"
         assert "Thinking Budget Exhausted" in result.error
-        assert "/reasoning low" in result.error and "max_tokens" in result.error
+        assert all(w in result.error for w in ("/reasoning low", "max_tokens", "/thinkon"))
         assert len(r.requests) == 1
 
 
@@ -114,7 +114,9 @@ async def test_F44_an_unterminated_think_tag_is_hidden_and_kept_apart(
         assert all("secret" not in m.text for m in await r.stored())
 
 
-@pytest.mark.parametrize("tag", ["think", "thinking", "reasoning", "thought", "Think"])
+@pytest.mark.parametrize(
+    "tag", ["think", "thinking", "reasoning", "thought", "Think", "REASONING_SCRATCHPAD"]
+)
 async def test_F44_closed_tags_are_removed_where_the_message_is_stored(
     tmp_path: Path, tag: str
 ) -> None:
@@ -131,6 +133,20 @@ async def test_F44_prose_that_mentions_the_tag_stays(tmp_path: Path) -> None:
     text = "Use the `<think>` tag, or write <think> in prose."
     async with rig(tmp_path, [say(text, size=4)]) as r:
         assert (await r.turn()).text == text == r.shown
+
+
+async def test_F44_a_closed_pair_anywhere_and_an_open_one_at_a_line_start(tmp_path: Path) -> None:
+    cases = {
+        "before <think>a</think>after": ("before after", "a"),
+        "one\n<think>b": ("one\n", "b"),
+        "x <think>c stays": ("x <think>c stays", ""),
+    }
+    async with rig(tmp_path, []) as r:
+        for size in (1, 3, 50):
+            for text, (visible, hidden) in cases.items():
+                r.provider.add(say(text, size=size))
+                result = await r.turn(f"{size} {text}")
+                assert result.text == visible and result.reasoning == hidden, text
 
 
 # -- F45 -----------------------------------------------------------------------------------

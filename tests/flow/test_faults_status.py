@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
-from hermes.core.message import Media, user
+from hermes.core.message import Media, Text, user
+from hermes.core.tool import Tool, ToolResult
 from tests.kit import WIRES, Provider, Received, Reply, call, html, nothing, raw, say, status, think
 from tests.kit.bodies import check_legal, max_tokens, messages
 from tests.kit.home import KEY, SPARE_KEY
@@ -196,7 +198,61 @@ async def test_F25_rejected_images_become_a_note(tmp_path: Path, wire: str) -> N
         assert "image" in messages(r.requests[1])[0].text.lower()
 
 
-@pytest.mark.parametrize("wire", ["chat", "responses", "anthropic"])
+class Nothing(Struct):
+    pass
+
+
+def camera() -> Tool[Any]:
+    async def shoot(p: Nothing, ctx: Any) -> ToolResult:
+        return ToolResult((Text("a photo:"), Media("image/png", PIXEL)))
+
+    return Tool("shoot", "Takes a photo.", Nothing, shoot)
+
+
+@pytest.mark.parametrize("wire", ["chat", "responses", "anthropic", "bedrock"])
+async def test_F25_an_image_rejected_in_a_tool_result_is_moved_or_noted(
+    tmp_path: Path, wire: str
+) -> None:
+    """Still readable for the model, remembered, and the history stays legal."""
+    complaints = 0
+
+    def picky(request: Received) -> Reply:
+        nonlocal complaints
+        if _image_in_result(request):
+            complaints += 1
+            return status(400, "Image content is not supported in tool messages.")
+        return say("I see")
+
+    steps = [call(("c1", "shoot", {}))]
+    async with rig(tmp_path, steps, wire=wire, then=picky, tools=[camera()]) as r:
+        result = await r.turn()
+        assert result.completed and result.text == "I see" and complaints <= 1
+        assert (await r.turn("again")).completed and complaints <= 1
+        last = messages(r.requests[-1])
+        assert any(PIXEL in m.images for m in last), "the image went to the user's part"
+
+
+def _image_in_result(request: Received) -> bool:
+    def holds(node: Any) -> bool:
+        if isinstance(node, dict):
+            inner = node.get("type") in ("image_url", "input_image", "image") or "image" in node
+            return inner or any(holds(v) for v in node.values())
+        return isinstance(node, list) and any(map(holds, node))
+
+    body = request.json
+    match request.wire:
+        case "chat":
+            return any(m["role"] == "tool" and holds(m["content"]) for m in body["messages"])
+        case "responses":
+            items = [i for i in body["input"] if i.get("type") == "function_call_output"]
+            return any(holds(i["output"]) for i in items)
+        case _:
+            blocks = [b for m in body["messages"] for b in m["content"] if isinstance(b, dict)]
+            results = [b for b in blocks if b.get("type") == "tool_result" or "toolResult" in b]
+            return any(holds(b.get("toolResult", b.get("content"))) for b in results)
+
+
+@pytest.mark.parametrize("wire", WIRES)
 async def test_F25_streaming_not_supported_switches_it_off_for_the_session(
     tmp_path: Path, wire: str
 ) -> None:

@@ -270,7 +270,7 @@ async def test_F05_when_the_repeated_call_breaks_too_the_turn_is_partial(tmp_pat
 async def test_F06_no_first_byte_is_dropped_and_retried_on_a_fresh_connection(
     tmp_path: Path, wire: str, fault: Reply
 ) -> None:
-    config = limits(ttfb=0.25)
+    config = limits(ttfb=0.5)
     async with rig(tmp_path, [fault, say("ok")], wire=wire, config=config) as r:
         result = await r.turn()
         assert result.completed and result.text == "ok"
@@ -279,7 +279,7 @@ async def test_F06_no_first_byte_is_dropped_and_retried_on_a_fresh_connection(
 
 
 async def test_F06_stalled_for_ever_is_reported(tmp_path: Path) -> None:
-    async with rig(tmp_path, [], then=stall(), config=limits(ttfb=0.1)) as r:
+    async with rig(tmp_path, [], then=stall(), config=limits(ttfb=0.3)) as r:
         result = await r.turn()
         assert result.failed and result.error_code == "stalled"
         assert len(r.requests) <= 4
@@ -308,7 +308,7 @@ def test_F06_F07_default_limits(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wire", WIRES)
 async def test_F07_stall_mid_text_keeps_it_and_goes_on(tmp_path: Path, wire: str) -> None:
     steps = [say("Hello ", "never").stall("text", 1), say("world")]
-    async with rig(tmp_path, steps, wire=wire, config=limits(stale=0.25)) as r:
+    async with rig(tmp_path, steps, wire=wire, config=limits(stale=0.5)) as r:
         result = await r.turn()
         assert result.completed and result.text == "Hello world" == r.shown
         assert r.requests[0].gone.is_set()
@@ -317,7 +317,7 @@ async def test_F07_stall_mid_text_keeps_it_and_goes_on(tmp_path: Path, wire: str
 @pytest.mark.parametrize("wire", FRAGMENTED)
 async def test_F07_stall_mid_tool_call(tmp_path: Path, wire: str) -> None:
     steps = [(say("Now. ") + call(WRITE)).stall("args", 2), say("noted")]
-    async with rig(tmp_path, steps, wire=wire, config=limits(stale=0.25)) as r:
+    async with rig(tmp_path, steps, wire=wire, config=limits(stale=0.5)) as r:
         result = await r.turn()
         assert result.completed and not (r.home.work / "lost.txt").exists()
         assert "Stream stalled mid tool-call" in r.shown
@@ -329,17 +329,17 @@ async def test_F07_the_first_event_feeds_the_stale_limit_not_the_first_byte_one(
     """Once events flow only the stale limit applies: a pause longer than ttfb is fine."""
     gate = Gate()
     steps = [say("a", "b").hold(gate, "text", 1)]
-    async with rig(tmp_path, steps, config=limits(ttfb=0.15, stale=8)) as r:
+    async with rig(tmp_path, steps, config=limits(ttfb=0.5, stale=8)) as r:
         turn = r.begin()
         await gate.reached()
-        asyncio.get_running_loop().call_later(0.4, gate.open)
+        asyncio.get_running_loop().call_later(0.8, gate.open)
         assert (await turn).text == "ab" and len(r.requests) == 1
 
 
 async def test_F07_any_event_is_activity_also_pings(tmp_path: Path) -> None:
     ping = b'event: ping\ndata: {"type": "ping"}\n\n'
-    steps = [say("a", "b").drip(ping, 0.1, after="text", times=7)]
-    async with rig(tmp_path, steps, wire="anthropic", config=limits(stale=0.4)) as r:
+    steps = [say("a", "b").drip(ping, 0.1, after="text", times=12)]
+    async with rig(tmp_path, steps, wire="anthropic", config=limits(stale=0.8)) as r:
         assert (await r.turn()).text == "ab" and len(r.requests) == 1
 
 
@@ -354,7 +354,7 @@ async def test_F08_comments_alone_do_not_keep_a_stream_alive(tmp_path: Path, wir
         say("Hello ", "never").drip(comment, 0.05, after="text"),
         say("world"),
     ]
-    config = limits(ttfb=0.3, stale=0.3)
+    config = limits(ttfb=0.5, stale=0.5)
     async with rig(tmp_path, steps, wire=wire, config=config) as r:
         result = await r.turn()
         assert result.completed and result.text == "Hello world"
@@ -375,7 +375,7 @@ async def test_F09_a_trickle_ends_at_the_total_limit(tmp_path: Path) -> None:
 
 async def test_F09_single_bytes_that_never_make_an_event_are_no_activity(tmp_path: Path) -> None:
     steps = [say("x" * 500).bytes_each(1).slow(0.03), say("ok")]
-    async with rig(tmp_path, steps, config=limits(ttfb=0.3)) as r:
+    async with rig(tmp_path, steps, config=limits(ttfb=0.5)) as r:
         result = await r.turn()
         assert result.completed and result.text == "ok"
 

@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from hermes.app.runtime import Options
 from hermes.core.events import StepStart, TextDelta, ThinkingDelta, ToolDone, ToolStarted
-from hermes.core.message import Message, Text, Thinking, ToolCall, user
+from hermes.core.message import Media, Message, Text, Thinking, ToolCall, user
 from hermes.core.store import SessionMeta
-from hermes.core.tool import Tool, tool
+from hermes.core.tool import Tool, ToolResult, tool
 from tests.kit import (
     WIRES,
     Event,
@@ -149,6 +149,17 @@ async def test_4_chunks_without_choices_and_late_usage(tmp_path: Path) -> None:
     async with rig(tmp_path, [reply]) as r:
         result = await r.turn()
         assert result.text == "text" and (result.usage.input, result.usage.output) == (50, 5)
+
+
+async def test_6_a_big_context_gets_more_time(tmp_path: Path) -> None:
+    """Reading a very long prompt takes a model long: the stale limit grows with it."""
+    gate = Gate()
+    limits = {"providers": {"custom": {"stale_timeout_seconds": 0.8}}}
+    async with rig(tmp_path, [say("a", "b").hold(gate, "text", 1)], config=limits) as r:
+        turn = r.begin("word " * 200_000)
+        await gate.reached()
+        asyncio.get_running_loop().call_later(1.1, gate.open)
+        assert (await turn).text == "ab" and len(r.requests) == 1
 
 
 async def test_7_a_lost_connection_reported_in_band_is_retried_in_the_call(tmp_path: Path) -> None:
@@ -449,6 +460,29 @@ async def test_25_guidance_given_while_waiting_for_the_provider_is_in_the_next_c
         check_legal(r.requests[2])
 
 
+@pytest.mark.parametrize("wire", WIRES)
+async def test_25_guidance_behind_a_result_that_is_an_image(tmp_path: Path, wire: str) -> None:
+    gate = Gate()
+    pixel = b"\x89PNG\r\n\x1a\n" + bytes(20)
+
+    async def shoot(p: Nothing, ctx: Any) -> ToolResult:
+        await gate.arrive()
+        return ToolResult((Media("image/png", pixel),))
+
+    camera = Tool("shoot", "Takes a photo.", Nothing, shoot)
+    async with rig(
+        tmp_path, [call(("c1", "shoot", {})), say("ok")], wire=wire, tools=[camera]
+    ) as r:
+        turn = r.begin()
+        await gate.reached()
+        r.session.submit(user("look left"), busy="steer")
+        gate.open()
+        assert (await turn).completed
+        assert r.requests[1].body.count(b"User guidance: look left") == 1
+        assert len([m for m in messages(r.requests[1]) if m.role == "user" and m.text]) <= 2
+        check_legal(r.requests[1])
+
+
 # -- 30: durability ------------------------------------------------------------------------
 
 
@@ -501,6 +535,28 @@ async def test_a_fallback_in_mid_turn_keeps_the_transcript(tmp_path: Path, wire:
         assert b"Zm9yZWlnbg" not in spare.requests[0].body
         assert b"foreign thoughts" not in spare.requests[0].body
         assert len(r.started) == 1
+
+
+async def test_many_sessions_at_once_do_not_mix(tmp_path: Path) -> None:
+    """One runtime, one pool of connections, thirty conversations with a tool call each."""
+
+    def echo(request: Received) -> Reply:
+        seen = check_legal(request)
+        name = seen[0].text.split()[-1]
+        if seen[-1].results:
+            assert f"for {name}" in seen[-1].results[0][1]
+            return say(f"done {name}").random_cuts(len(request.body))
+        return call(("c1", "terminal", {"command": f"echo for {name}"}))
+
+    async with rig(tmp_path, [], then=echo) as r:
+        options = Options(yolo=True)
+        sessions = [await r.runtime.session(cwd=r.home.work, options=options) for _ in range(30)]
+        turns = [s.turn(user(f"I am n{i}")) for i, s in enumerate(sessions)]
+        for i, result in enumerate(await asyncio.gather(*turns)):
+            assert result.completed and result.text == f"done n{i}"
+        assert len(r.requests) == 60 and r.provider.connections <= 30
+        for session in sessions:
+            await session.close()
 
 
 @pytest.mark.parametrize("wire", WIRES)

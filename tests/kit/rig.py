@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -54,6 +55,7 @@ class Rig:
         self.prompts: list[str] = []
         self.session: Session
         self._undurable: list[str] = []
+        self._illegal: list[str] = []
         self._observer: Any = None
         self._reader: asyncio.Task[None] | None = None
         self._ended = asyncio.Condition()
@@ -162,7 +164,12 @@ class Rig:
     # -- invariants ------------------------------------------------------------------------
 
     async def observe(self, request: Received) -> None:
-        """Called before the first byte of each answer: what led to it must be on disk."""
+        """Called before the first byte of each answer: what led to it must be on disk, and the
+        request must be one that a real provider takes."""
+        try:
+            check_legal(request)
+        except AssertionError as error:
+            self._illegal.append(f"request {len(self.requests)}: {error}")
         stored = await self.stored()
         texts = [m.text for m in stored if m.role == "user"]
         if self.prompts and not any(_clean(self.prompts[-1]) == t for t in texts):
@@ -176,6 +183,8 @@ class Rig:
             assert result.error_code in CODES, result.error_code
             assert len(result.error) <= 300, f"{len(result.error)} characters: {result.error}"
             assert "Traceback" not in result.error and "\n" not in result.error.strip()
+            told = result.interrupted or re.search(r"\b(lost|kept|saved)\b", result.error)
+            assert told, f"it does not say whether anything was lost: {result.error}"
         for secret in (KEY, SPARE_KEY):
             assert secret not in repr(self.events), "a secret was shown"
             assert secret not in repr(result)
@@ -184,16 +193,17 @@ class Rig:
         """Everything faults.md wants to hold after every case, the next turn included."""
         self._checked = True
         assert not self._undurable, f"a request before the prompt was on disk: {self._undurable}"
+        assert not self._illegal, f"illegal requests: {self._illegal}"
         assert not self.provider.surprises, "more requests than scripted"
         ends = self._ends
         assert ends >= len(self.results)
         self._check_shown()
-        self.provider.steps[:] = [say("still here")]
-        self.provider.then = None
+        self.provider.steps[:] = []
+        self.provider.then = say("still here")  # for ever: a loaded machine may need a retry
         await self.provider.listen()
         result = await self.turn("and now something else")
         assert result.completed and result.text == "still here", f"the next turn: {result}"
-        check_legal(self.provider.last)
+        assert not self._illegal, f"the history is not valid any more: {self._illegal}"
         assert not self.provider.surprises
         self._check_history(await self.stored())
         assert not self.home.leaks(), f"a secret on disk: {self.home.leaks()}"

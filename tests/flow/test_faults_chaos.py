@@ -1,0 +1,142 @@
+"""All faults at once, in any order: whatever happens to a turn, the global invariants hold."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.kit import (
+    WIRES,
+    Provider,
+    Received,
+    Reply,
+    call,
+    error_frame,
+    garbage,
+    hang_up,
+    html,
+    nothing,
+    raw,
+    reset,
+    say,
+    stall,
+    status,
+    think,
+)
+from tests.kit.rig import rig
+
+SEEDS = int(os.environ.get("HERMES_CHAOS_SEEDS", "40"))
+FIRST = int(os.environ.get("HERMES_CHAOS_FIRST", "0"))
+TURNS = 4
+LIMITS = {"ttfb_timeout_seconds": 0.3, "stale_timeout_seconds": 0.3}
+
+
+class Chaos:
+    """A provider that is right half of the time. Each command it asks for has its own number, so
+    that a command run twice shows in the log of effects."""
+
+    def __init__(self, seed: int, wire: str) -> None:
+        self.rng = random.Random(seed)
+        self.wire = wire
+        self.numbers = 0
+        self.trace: list[str] = []
+
+    def __call__(self, request: Received) -> Reply:
+        name = self.rng.choices(["good", "bent", "bad"], [6, 3, 3])[0]
+        reply: Reply = getattr(self, name)()
+        if self.rng.random() < 0.3 and reply.answer is not None:
+            reply = reply.random_cuts(self.rng.randrange(10**6))
+        return reply
+
+    def _pick(self, **choices: Callable[[], Reply]) -> Reply:
+        name = self.rng.choice(list(choices))
+        self.trace.append(name)
+        return choices[name]()
+
+    def _command(self) -> tuple[str, str, dict[str, str]]:
+        self.numbers += 1
+        command = f"echo {self.numbers} >> effects; echo done {self.numbers}"
+        id = self.rng.choice([f"c{self.numbers}", "same", "call_0", "", "x" * 70])
+        return id, "terminal", {"command": command}
+
+    def good(self) -> Reply:
+        return self._pick(
+            text=lambda: say(f"Answer number {self.rng.randrange(99)}. Grüße ✓"),
+            thinking=lambda: think("hm", signature="c2ln") + say("I thought about it."),
+            command=lambda: call(self._command()),
+            talking=lambda: say("I run it. ") + call(self._command()),
+            two=lambda: call(self._command(), self._command()),
+            plain=lambda: say("Not streamed.").as_json(),
+            plain_command=lambda: call(self._command()).as_json(),
+        )
+
+    def bent(self) -> Reply:
+        """Answers that are odd in themselves."""
+        text = self.wire != "gemini"
+        broken = '{"command": "echo never >> effects'
+        return self._pick(
+            length=lambda: say("This goes on and ").stop("length"),
+            empty=nothing,
+            blank=lambda: say("\n \n"),
+            thoughts=lambda: think("only thoughts"),
+            tags=lambda: say("<think>hidden</think>shown"),
+            open_tag=lambda: say("<think>never closed"),
+            unknown=lambda: call((f"u{self.rng.random()}", "launch rocket", {})),
+            case=lambda: call((f"r{self.rng.random()}", "Read-File", {"path": "none.txt"})),
+            cut_args=lambda: call(("b1", "terminal", broken)) if text else nothing(),
+            bad_args=lambda: call(("b2", "terminal", '{"a": 1}{"b": 2}')) if text else nothing(),
+            no_stop=lambda: say("No end in sight").without("stop", "usage", "done"),
+            no_usage=lambda: say("Free of charge").usage(None),
+            odd=lambda: say("a\ufffe\x01b <|im_start|>"),
+        )
+
+    def bad(self) -> Reply:
+        """Faults of the network and of the service."""
+        victim = (
+            think("hm") + say("Some words, ", "more words") + call(self._command())
+        ).bytes_each(self.rng.choice([7, 50, 0]))
+        at = self.rng.randrange(1, 1500)
+        return self._pick(
+            reset=reset,
+            hang_up=hang_up,
+            cut=lambda: victim.cut(byte=at),
+            reset_later=lambda: victim.reset(byte=at),
+            silence=lambda: victim.stall(byte=at),
+            mute=stall,
+            server=lambda: status(self.rng.choice([500, 502, 503, 529]), "down"),
+            limit=lambda: status(429, "slow", headers={"Retry-After": "2"}),
+            refused=lambda: status(400, "No."),
+            frame=lambda: error_frame("overloaded", status=503, code=""),
+            late_frame=lambda: say("Half a ").then_error("broken", status=500),
+            page=html,
+            noise=lambda: garbage(b"\x00\x01\x02 nonsense"),
+            odd_json=lambda: raw(b'{"unexpected": [1, 2'),
+            zipped=lambda: say("zip").as_json().gzip(truncated=True),
+            overflow=lambda: status(400, "prompt is too long: 9 tokens > 8 maximum"),
+            policy=lambda: nothing().stop("filtered"),
+        )
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
+async def test_any_mixture_of_faults_keeps_the_invariants(tmp_path: Path, seed: int) -> None:
+    """Replay one: HERMES_CHAOS_FIRST=n HERMES_CHAOS_SEEDS=1."""
+    wire = WIRES[seed % len(WIRES)]
+    chaos = Chaos(seed, wire)
+    config = {"providers": {"custom": LIMITS}, "agent": {"max_turns": 8}}
+    async with rig(tmp_path, Provider(wire=wire, then=chaos), config=config) as r:
+        try:
+            for n in range(TURNS):
+                await r.turn(f"prompt {n}")
+            await r.invariants()
+        except AssertionError:
+            print(f"seed {seed} on {wire}: {chaos.trace}")
+            raise
+        log = r.home.work / "effects"
+        effects = log.read_text().split() if log.exists() else []
+        assert len(effects) == len(set(effects)), f"run twice: {effects} {chaos.trace}"
+        assert "never" not in effects
+        assert len(r.requests) <= TURNS * 8 * 6
