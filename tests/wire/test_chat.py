@@ -227,6 +227,12 @@ def test_the_same_words_in_two_fields_count_once_and_details_come_back_whole() -
     assert thought.extra["reasoning_details"] == [{**signature, "text": "This is easy."}]
 
 
+def test_reasoning_under_two_names_at_once_counts_once() -> None:
+    both = {"reasoning": "hm", "reasoning_content": "hm", "content": ""}
+    assert stream(chunk(both), chunk({"content": "4"}, "stop")).message.thinking == "hm"
+    assert whole({**both, "content": "4"}).message.thinking == "hm"
+
+
 def test_details_alone_are_shown_and_encrypted_ones_kept() -> None:
     details = [
         {"type": "reasoning.summary", "summary": "Sum", "index": 0},
@@ -285,6 +291,7 @@ def test_refusal_is_filtered_with_the_words_of_the_provider() -> None:
     assert (read.stop, read.answer.detail) == ("filtered", "I can't do that.")
     assert read.message.parts == ()
     assert whole({"content": None, "refusal": "No."}).stop == "filtered"
+    assert stream(chunk({"content": "", "refusal": "No."}), chunk({}, "stop")).stop == "filtered"
 
 
 # -- tool calls --------------------------------------------------------------------------------
@@ -333,6 +340,13 @@ def test_one_index_for_all_calls() -> None:
     ) == [("a", "read", '{"p":1}'), ("b", "read", '{"p":2}'), ("c", "list", "{}")]
 
 
+def test_one_index_for_calls_whose_arguments_have_not_begun() -> None:
+    assert calls(call(0, "a", "read", ""), call(0, "b", "list", "")) == [
+        ("a", "read", ""),
+        ("b", "list", ""),
+    ]
+
+
 def test_calls_without_index() -> None:
     assert calls(
         call(None, "a", "read", '{"p":'),
@@ -375,10 +389,17 @@ def test_the_old_function_call() -> None:
 
 def test_extras_of_a_call_are_kept_and_fillers_are_not() -> None:
     extra = {"google": {"thought_signature": "s"}}
-    filler = {"custom": {"name": "", "input": ""}, "type": "function", "note": None}
-    read = stream(
-        chunk(call(0, "a", "f", "{}", extra_content=extra, **filler)), chunk({}, "tool_calls")
-    )
+    fragment = {
+        "index": 0,
+        "id": "a",
+        "type": "function",
+        "function": {"name": "f", "arguments": "{}"},
+        "custom": {"name": "", "input": ""},
+        "note": None,
+        "list": [],
+        "extra_content": extra,
+    }
+    read = stream(chunk({"tool_calls": [fragment]}), chunk({}, "tool_calls"))
     assert read.message.calls == (ToolCall("a", "f", "{}", {"extra_content": extra}),)
 
 
@@ -465,7 +486,9 @@ def test_usage_under_all_its_names(usage: Json, expected: Usage) -> None:
     assert stream(chunk({"content": "x"}, "stop"), chunk(usage=usage)).message.usage == expected
     assert whole({"content": "x"}, usage=usage).message.usage == expected
     assert (
-        stream(chunk({"content": "x"}), chunk({}, "stop", x_groq={"usage": usage})).message.usage
+        stream(
+            chunk({"content": "x"}, "stop"), chunk({"content": ""}, x_groq={"usage": usage})
+        ).message.usage
         == expected
     )
 

@@ -289,6 +289,23 @@ def test_one_index_for_all_items_or_none(at: int | None) -> None:
     assert read.message.thinking == "why"
 
 
+def test_calls_with_one_index_and_one_id_are_two() -> None:
+    read = stream(
+        *(e for x in "12" for e in (added(function("c", "")), done(function("c", f'{{"x":{x}}}')))),
+        end(),
+    )
+    assert [c.args for c in read.message.calls] == ['{"x":1}', '{"x":2}']
+
+
+def test_reasoning_that_is_never_done_keeps_its_place() -> None:
+    read = stream(
+        done(message("4"), 1),
+        ev("reasoning_text.delta", 0, content_index=0, delta="two and two"),
+        end(),
+    )
+    assert read.parts == (Thinking("two and two"), Text("4"))
+
+
 def test_a_stream_without_terminal_frame_is_complete_when_it_has_content() -> None:
     assert stream(added(message()), delta("hi")).stop == "end"
     read = stream(added(function("c", "")), ev("function_call_arguments.done", 0, arguments="{}"))
@@ -410,6 +427,11 @@ def test_a_refusal_is_filtered_with_its_words() -> None:
     )
     assert (read.stop, read.answer.detail, read.parts) == ("filtered", "I won't.", ())
     assert whole(refusal).answer.detail == "I won't."
+    short = stream(
+        ev("refusal.delta", 0, content_index=0, delta="I "),
+        ev("refusal.done", 0, content_index=0, refusal="I won't."),
+    )
+    assert (short.stop, short.answer.detail) == ("filtered", "I won't.")
 
 
 # -- errors ------------------------------------------------------------------------------------
