@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.core.history import History
@@ -80,6 +80,7 @@ def returned(group: Message) -> list[ToolReturn]:
     return [p for p in group.parts if isinstance(p, ToolReturn)]
 
 
+@settings(deadline=None)
 @given(histories, quirks)
 def test_any_history_is_legal(history: list[Message], q: Quirks) -> None:
     found = groups(history, q)
@@ -111,6 +112,7 @@ def test_any_history_is_legal(history: list[Message], q: Quirks) -> None:
         assert not any(isinstance(p, ToolCall | ToolReturn) for p in everything)
 
 
+@settings(deadline=None)
 @given(histories, quirks, st.lists(st.integers(1, 4), max_size=14), histories)
 def test_advancing_in_steps_gives_the_same(
     history: list[Message], q: Quirks, steps: list[int], tail: list[Message]
@@ -132,6 +134,7 @@ def test_advancing_in_steps_gives_the_same(
     assert out + view.pending(tuple(tail)) == groups([*history, *tail], q)
 
 
+@settings(deadline=None)
 @given(histories)
 def test_what_the_user_said_is_sent_once_and_in_order(history: list[Message]) -> None:
     marked = [
@@ -149,6 +152,7 @@ def flat(group: Message) -> list[Part]:
     return [p for part in group.parts for p in getattr(part, "content", (part,))]
 
 
+@settings(deadline=None)
 @given(histories)
 def test_foreign_state_stays_at_home(history: list[Message]) -> None:
     foreign = [Message(m.role, m.parts, m.kind, THERE) for m in history]

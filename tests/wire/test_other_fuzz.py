@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.core.errors import ProviderError
-from hermes.core.message import Message, user
+from hermes.core.message import Message, Native, user
+from hermes.core.provider import Settings
 from hermes.llm.assemble import Answer
 from hermes.llm.profile import Quirks
 from hermes.llm.wire import load
-from tests.wire.talk import Talk, target
+from tests.unit.test_view import HERE, histories, quirks
+from tests.wire.talk import TOOLS, Talk, target
 from tests.wire.test_bedrock import frame
 
 KEYS = {
@@ -170,7 +173,7 @@ def streams(draw: st.DrawFn) -> tuple[str, bytes, list[int]]:
     return wire, body, draw(st.lists(st.integers(1, 60), max_size=20))
 
 
-@settings(max_examples=400)
+@settings(max_examples=250, deadline=None)
 @given(streams())
 def test_any_stream(given_: tuple[str, bytes, list[int]]) -> None:
     wire, body, sizes = given_
@@ -186,7 +189,7 @@ def test_any_stream(given_: tuple[str, bytes, list[int]]) -> None:
         resent(wire, whole)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.sampled_from(sorted(KEYS)).flatmap(lambda w: st.tuples(st.just(w), values(w))))
 def test_any_body(given_: tuple[str, Any]) -> None:
     wire, value = given_
@@ -199,6 +202,7 @@ def test_any_body(given_: tuple[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("wire", sorted(KEYS))
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes(wire: str, body: bytes) -> None:
     decoded(wire, [body])
@@ -236,3 +240,89 @@ def resent(wire: str, message: Message) -> None:
     talk = Talk(wire)
     orjson.loads(talk.raw(user("x"), message, user("y")))
     orjson.loads(talk.raw(user("z")))
+
+
+# -- any history, sent to any of them ------------------------------------------------------------
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.sampled_from(sorted(KEYS)), histories, quirks, st.sampled_from([None, "low", "none"]))
+def test_any_history_makes_a_legal_request(
+    wire: str, history: list[Message], q: Quirks, effort: Any
+) -> None:
+    for style in ("omit", "budget"):
+        talk = Talk(wire, msgspec.structs.replace(q, effort=style))
+        body: dict[str, Any] = {}
+        own = [at_home(m, wire) for m in [user("x"), *history]]
+        for message in own:
+            body = talk.body(message, tools=TOOLS, settings=Settings(effort=effort))
+        # Message by message or all at once: the same bytes.
+        again = Talk(wire, msgspec.structs.replace(q, effort=style))
+        assert body == again.body(*own, tools=TOOLS, settings=Settings(effort=effort))
+        LEGAL[wire](body)
+
+
+def at_home(message: Message, wire: str) -> Message:
+    """The same, as if this wire had made it."""
+    if message.origin != HERE:
+        return message
+    data = {
+        "anthropic": {"type": "container_upload", "file_id": "f"},
+        "gemini": {"executableCode": {"language": "PYTHON", "code": "1"}},
+        "bedrock": {"guardContent": {"text": {"text": "x"}}},
+    }[wire]
+    parts = tuple(Native(data) if isinstance(p, Native) else p for p in message.parts)
+    return msgspec.structs.replace(message, parts=parts, origin=target(wire))
+
+
+def legal_messages(body: dict[str, Any]) -> None:
+    waiting: list[str] = []
+    for i, message in enumerate(body["messages"]):
+        blocks = message["content"]
+        assert message["role"] == ("user", "assistant")[i % 2]
+        assert blocks
+        answered = [b["tool_use_id"] for b in blocks if b["type"] == "tool_result"]
+        assert answered == waiting
+        assert all(b["type"] == "tool_result" for b in blocks[: len(answered)])
+        waiting = [b["id"] for b in blocks if b["type"] == "tool_use"]
+        for block in blocks:
+            if block["type"] == "text":
+                assert block["text"].strip()
+            elif block["type"] == "tool_use":
+                assert isinstance(block["input"], dict)
+    assert not waiting
+    assert body.get("thinking", {}).get("budget_tokens", 0) < body["max_tokens"]
+
+
+def legal_contents(body: dict[str, Any]) -> None:
+    waiting: list[str] = []
+    for i, content in enumerate(body["contents"]):
+        assert content["role"] == ("user", "model")[i % 2]
+        assert content["parts"]
+        answers = [p["functionResponse"] for p in content["parts"] if "functionResponse" in p]
+        assert [a["name"] for a in answers] == waiting
+        assert all(isinstance(a["response"], dict) for a in answers)
+        waiting = [p["functionCall"]["name"] for p in content["parts"] if "functionCall" in p]
+    assert not waiting
+
+
+def legal_converse(body: dict[str, Any]) -> None:
+    from botocore.validate import ParamValidator
+
+    from tests.wire.test_other_oracles import _converse
+
+    report = ParamValidator().validate({"modelId": "m", **body}, _converse()[1].input_shape)
+    assert not report.has_errors(), report.generate_report()
+    waiting: list[str] = []
+    for i, message in enumerate(body["messages"]):
+        assert message["role"] == ("user", "assistant")[i % 2]
+        assert message["content"]
+        results = [b["toolResult"] for b in message["content"] if "toolResult" in b]
+        assert [r["toolUseId"] for r in results] == waiting
+        waiting = [b["toolUse"]["toolUseId"] for b in message["content"] if "toolUse" in b]
+        assert all(b["text"].strip() for b in message["content"] if "text" in b)
+        assert all(r["content"] for r in results)
+    assert not waiting
+
+
+LEGAL = {"anthropic": legal_messages, "gemini": legal_contents, "bedrock": legal_converse}
