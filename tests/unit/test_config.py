@@ -320,7 +320,8 @@ def test_a_damaged_cache_is_ignored(tmp_path: Path, damage: bytes | None) -> Non
     whole = cache.read_bytes()
     cache.write_bytes(whole[:-3] if damage is None else damage)
     assert read(home).config.agent.max_turns == 7
-    cache.write_bytes(whole.replace(b"7", b"8"))
+    head, _, body = whole.partition(b"\n")
+    cache.write_bytes(head + b"\n" + body.replace(b"7", b"8"))
     assert read(home).config.agent.max_turns == 7
 
 
@@ -523,7 +524,7 @@ _lines = st.one_of(
         _values,
         st.sampled_from(["", '"', "'", " # comment"]),
     ),
-    st.sampled_from(["", "# comment", "  # x=y", "JUST_A_NAME", "\t"]),
+    st.sampled_from(["", "# comment", "  # x=y", "JUST_A_NAME", "\t", "=x", "1A=b"]),
 )
 
 
