@@ -18,6 +18,7 @@ from msgspec import Struct
 from hermes.agent.deps import Agent, Learned, Limits
 from hermes.agent.prompt import system_prompt
 from hermes.app.session import Session
+from hermes.config import paths
 from hermes.config.env import child_env
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
@@ -62,7 +63,7 @@ class Runtime:
     @classmethod
     @asynccontextmanager
     async def open(cls, setup: Setup, *, sleep: Sleep = asyncio.sleep) -> AsyncIterator[Runtime]:
-        store = SqliteStore(setup.home / "state.db")
+        store = SqliteStore(paths.database(setup.home))
         transport = Transport()
         runtime = cls(setup, store, transport, sleep)
         try:

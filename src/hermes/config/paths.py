@@ -21,7 +21,8 @@ def env_file(home: Path) -> Path:
 
 
 def database(home: Path) -> Path:
-    return home / "state.db"
+    """Not state.db: that is the original's, and its users bring their home along."""
+    return home / "hermes.db"
 
 
 def log_file(home: Path) -> Path:
