@@ -90,11 +90,19 @@ class Parser:
             self._size = 0
             if self._data or self._name:
                 self._block(blocks.pop(0), out)
+        names = self._names
         for block in blocks:
-            if block[:6] == b"data: " and b"\n" not in block:
-                append(("", block[6:]))
-            else:
-                self._block(block, out)
+            end = block.find(b"\n")
+            if end < 0:
+                if block[:6] == b"data: ":
+                    append(("", block[6:]))
+                    continue
+            elif block[end + 1 : end + 7] == b"data: " and block[:7] == b"event: ":
+                name = names.get(block[7:end])
+                if name is not None and block.find(b"\n", end + 7) < 0:
+                    append((name, block[end + 7 :]))
+                    continue
+            self._block(block, out)
         if rest:
             lines = rest.split(b"\n")
             last = lines.pop()
@@ -108,12 +116,6 @@ class Parser:
 
     def _block(self, block: bytes, out: list[tuple[str, bytes]]) -> None:
         """The lines before a blank line, and that blank line."""
-        if block[:7] == b"event: " and not self._data:
-            head, _, tail = block.partition(b"\n")
-            if tail[:6] == b"data: " and b"\n" not in tail:
-                self._name = ""
-                out.append((self._named(head[7:]), tail[6:]))
-                return
         for line in block.split(b"\n"):
             self._take(line, out)
         self._take(b"", out)

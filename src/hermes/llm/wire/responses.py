@@ -97,9 +97,10 @@ class Decoder(Reader):
 
     def _take(self, events: list[tuple[str, bytes]]) -> None:
         pieces: list[str] = []
-        place: tuple[Any, Any] = (None, None)
+        at = index = None
+        count = 0
         for name, raw in events:
-            self.activity += 1
+            count += 1
             try:
                 event = _decode(raw)
             except (ValueError, RecursionError):
@@ -107,28 +108,28 @@ class Decoder(Reader):
                 if self._done:
                     break
                 if not isinstance(value, dict):
-                    self.activity -= 1
+                    count -= 1
                     continue
                 event = _convert(value)
+            # The common case first: this runs for every token.
             if event.type == _TEXT_DELTA and event.delta.__class__ is str:
-                here = (event.output_index, event.content_index)
-                if here != place:
-                    self._text(place, pieces)
-                    pieces, place = [], here
+                if event.output_index != at or event.content_index != index:
+                    self._text(at, index, pieces)
+                    pieces, at, index = [], event.output_index, event.content_index
                 pieces.append(event.delta)
                 continue
             if pieces:
-                self._text(place, pieces)
+                self._text(at, index, pieces)
                 pieces = []
             if not self._ended:
                 self._event(event, raw, name)
+        self.activity += count
         if pieces:
-            self._text(place, pieces)
+            self._text(at, index, pieces)
 
-    def _text(self, place: tuple[Any, Any], pieces: list[str]) -> None:
+    def _text(self, sent: Any, index: Any, pieces: list[str]) -> None:
         if pieces and not self._ended:
-            slot = self._text_slot(self._index(place[0]), place[1])
-            self._answer.text(slot, "".join(pieces))
+            self._answer.text(self._text_slot(self._index(sent), index), "".join(pieces))
             self._said = True
 
     def _event(self, event: Event, raw: bytes, name: str) -> None:
