@@ -118,7 +118,8 @@ _SENTENCES: dict[Kind, str] = {
     Kind.ANSWER_TOO_LARGE: "The answer of {model} exceeded the size cap and was cut; what arrived "
     "is kept. Ask for a shorter answer.",
     Kind.TRUNCATED_CALL: TRUNCATED
-    + "; the cut tool call was not run. Raise model.max_tokens or ask for smaller steps.",
+    + "; the cut tool call was not run, everything before it is kept. Raise model.max_tokens or "
+    "ask for smaller steps.",
     Kind.BAD_REQUEST: "{provider} rejected the request. {said} "
     + KEPT
     + " If it names a setting, change it; otherwise try another model.",
