@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
@@ -58,6 +59,18 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.fixture(autouse=True)
+def no_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = socket.getaddrinfo
+
+    def lookup(host: Any, *args: Any, **kwargs: Any) -> Any:
+        if str(host).endswith(".invalid"):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return real(host, *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
 
 
 @pytest.fixture
@@ -388,6 +401,15 @@ async def test_f10_a_web_page(transport: Transport, reply: Reply) -> None:
         heard = await ask(client(transport, p))
         assert heard.kind is Kind.NOT_API
         assert heard.said == f"127.0.0.1:{p.port} answered with a web page, not an API"
+
+
+async def test_a_first_line_of_garbage_is_not_a_page(transport: Transport) -> None:
+    reply = say("still read").insert(b"<garbage line>\n\n", before="start").bytes_each(2)
+    padded = raw(b'\n\n \n{"choices":[{"message":{"content":"x"}}]}')
+    async with Provider([reply, padded]) as p:
+        c = client(transport, p)
+        assert (await ask(c)).text == "still read"
+        assert (await ask(c)).text == "x"
 
 
 async def test_f10_text_and_nothing(transport: Transport) -> None:

@@ -223,6 +223,7 @@ def test_who_answers(
         ({"provider": "custom", "model": "x"}, {}, A, "model.base_url"),
         ({"base_url": "http://x:1/v1"}, {}, A, "--model"),
         ({"base_url": "x.example/v1", "model": "m"}, {}, A, "http://"),
+        ({"base_url": "https://joe:hunter22@x/v1", "model": "m"}, {}, {"PW": "hunter22"}, "api_key_env"),
         ({"base_url": "http://x:1/v1", "model": "m", "api_key_env": "NOT_SET"}, {}, A, "NOT_SET"),
         ({"provider": "together"}, {}, {"TOGETHER_API_KEY": "k"}, "No model is set"),
         ({"provider": "azure", "model": "m"}, {}, {"AZURE_OPENAI_API_KEY": "k"}, "AZURE_OPENAI_ENDPOINT"),

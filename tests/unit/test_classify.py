@@ -185,6 +185,8 @@ PARAMETERS: list[tuple[str, str, str]] = [
     ("", "thinking is enabled but reasoning_content is missing in assistant tool call message at index 2", "missing"),
     ("", "`max_tokens` must be greater than `thinking.budget_tokens`.", "thinking"),
     ("", "For this model the parameter temperature is not supported.", "temperature"),
+    ("reasoning.summary", "Your organization must be verified to generate reasoning summaries. Please go to: https://platform.openai.com/settings/organization/general", "reasoning.summary"),
+    ("reasoning.summary", "Unsupported parameter: 'reasoning.summary' is not supported with this model.", "reasoning.summary"),
     ("", "Unable to submit request because thinking is not supported by this model.", "thinking"),
 ]  # fmt: skip
 

@@ -217,6 +217,8 @@ class Chooser:
                 return f"{spec.name} needs {missing} {_SET}."
         if not url.startswith(("http://", "https://")):
             return f"The address {url!r} is not a URL: it must begin with http:// or https://."
+        if "@" in url.partition("://")[2].partition("/")[0]:
+            return "The address must not hold a user name or a password: use api_key_env."
         return url.rstrip("/")
 
     def _filled(self, template: str) -> tuple[str, str]:

@@ -12,8 +12,9 @@ from hermes.llm.wire import Decoder
 
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _FIELD = re.compile(rb"(?:data|event|id|retry)?:")
-_ENOUGH = 6
-"""Bytes that tell how a body begins: the longest field name and its colon."""
+_PAGE = re.compile(rb"<(?:!doctype|!--|html|head|body|\?xml)", re.IGNORECASE)
+_ENOUGH = 9
+"""Bytes that tell how a body begins: the longest of these beginnings."""
 _AFTER_THE_END = 5.0
 """Seconds for what may follow the reason why it stopped: usage, and the end of the body."""
 _MAX_WHOLE = 2 * MAX_BYTES
@@ -74,6 +75,8 @@ class Reading:
                     self._watchdog.hurry(_AFTER_THE_END)
 
     def _hold(self, data: bytes) -> None:
+        if not self._held and not data.lstrip(_BLANK):
+            return  # blank lines keep a connection alive while a request waits its turn
         self._held.append(data)
         self._size += len(data)
         if self._mode == "whole":
@@ -88,19 +91,21 @@ class Reading:
             self._feed(so_far)
 
     def _guess(self, data: bytes, *, last: bool) -> str:
+        """How to read a body that begins like this; "" when more of it must be seen."""
         start = data.lstrip(_BLANK)
         kind = self._exchange.content_type
-        if start[:1] == b"<" or (start and kind == "text/html" and last):
-            raise self._no_api("a web page")
         if kind == FRAMES or (self._stream_type == FRAMES and data[:1] == b"\0"):
             return "stream"
         if start[:1] in (b"{", b"["):
             return "whole"
-        if kind == EVENTS and start:
+        sure = last or len(start) >= _ENOUGH
+        if start[:1] == b"<" and not sure:
+            return ""
+        if _PAGE.match(start) or (start[:1] == b"<" and kind != EVENTS):
+            raise self._no_api("a web page")
+        if kind == EVENTS or _FIELD.match(start):
             return "stream"
-        if _FIELD.match(start):
-            return "stream"
-        if last or len(start) > _ENOUGH:
+        if sure:
             raise self._no_api("text")
         return ""
 

@@ -119,6 +119,7 @@ MODEL_OR_FIELD = (
         _REQUEST,
         param="developer",
     ),
+    Rule(Kind.PARAMETER, r"verified to generate reasoning", _DENIED, param="reasoning.summary"),
     Rule(Kind.PARAMETER, r"temperature and top_p cannot both", _REQUEST, param="top_p"),
     Rule(Kind.PARAMETER, w.NO_THINKING, _REQUEST, param="thinking"),
     *(Rule(Kind.PARAMETER, text, _REQUEST) for text in w.PARAMETER),
