@@ -376,6 +376,20 @@ def test_reasoning_with_nothing_readable_is_kept_for_replay_only() -> None:
     assert stream(done(reasoning()), done(message("ok"), 1), end()).parts == (Text("ok"),)
 
 
+def test_open_reasoning_goes_back_under_its_id_and_sealed_reasoning_without() -> None:
+    content = [{"type": "reasoning_text", "text": "open"}]
+    read = stream(
+        done(reasoning(content=content)),
+        done(reasoning(encrypted_content="blob"), 1),
+        done(message("ok"), 2),
+        end(),
+    )
+    assert body(HI, read.message, HI)["input"][1:3] == [
+        {"type": "reasoning", "summary": [], "content": content, "id": "rs1"},
+        {"type": "reasoning", "summary": [], "encrypted_content": "blob"},
+    ]
+
+
 def test_summary_and_content_of_one_item_count_once() -> None:
     content = [{"type": "reasoning_text", "text": "long"}]
     read = stream(

@@ -16,12 +16,14 @@ _KEYS = frozenset({"index", "id", "type", "function", "custom"})
 class _Call:
     """A call as far as it is known."""
 
-    __slots__ = ("id", "name", "slot")
+    __slots__ = ("end", "id", "name", "slot")
 
     def __init__(self, slot: int) -> None:
         self.slot = slot
         self.id = ""
         self.name = ""
+        self.end = ""
+        """The last fragment of its arguments."""
 
 
 class Calls:
@@ -50,6 +52,7 @@ class Calls:
         call.id = call.id or id
         call.name = name or call.name
         args = text(function.get("arguments"))
+        call.end = args.rstrip() or call.end
         self._answer.call(call.slot, id=call.id, name=name, args=args)
         extra = {k: v for k, v in fragment.items() if k not in _KEYS and v}
         if extra:
@@ -78,6 +81,8 @@ class Calls:
         return bool(name) and (name != (call.name or name) or self._complete(call))
 
     def _complete(self, call: _Call) -> bool:
+        if not call.end.endswith("}"):
+            return False
         try:
             return isinstance(msgspec.json.decode(self._answer.args(call.slot)), dict)
         except (ValueError, RecursionError):

@@ -13,7 +13,7 @@ from hermes.llm import jsonic
 from hermes.llm.assemble import Answer
 from hermes.llm.profile import Quirks
 from hermes.llm.wire.pieces import record, records, string
-from hermes.llm.wire.reading import Reader, error, fail
+from hermes.llm.wire.reader import Reader, error, fail
 from hermes.llm.wire.responses_request import Encoder
 
 __all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
@@ -281,6 +281,9 @@ class Decoder(Reader):
         if text:
             self._answer.complete(slot, "thinking", text)
         kept = {k: item[k] for k in ("encrypted_content", "content") if item.get(k)}
+        if "content" in kept and "encrypted_content" not in kept and item.get("id"):
+            # Open reasoning is not stored by anyone, and servers that return it want its id.
+            kept["id"] = item["id"]
         if kept or item.get("summary"):
             self._answer.extra(slot, "thinking", summary=item.get("summary") or [], **kept)
 

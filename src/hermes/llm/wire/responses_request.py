@@ -29,8 +29,9 @@ _NAMELESS = frozenset({"web_search_call", "tool_search_call", "tool_search_outpu
 
 
 class Encoder:
-    """Bytes of items are only ever added, so consecutive requests share their prefix. Ids of our
-    own items are never sent: an endpoint that does not store answers would look them up in vain."""
+    """Bytes of items are only ever added, so consecutive requests share their prefix. Messages,
+    calls and sealed reasoning go back without their ids: an endpoint that does not store answers
+    would look them up in vain."""
 
     def __init__(self, target: Target, quirks: Quirks) -> None:
         self._model = target.model
