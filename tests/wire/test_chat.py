@@ -642,7 +642,7 @@ def test_bodies_that_are_no_answer(body: bytes, kind: Kind) -> None:
 
 
 def test_an_endless_plain_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermes.llm.wire.reader.MAX_EVENT", 1000)
+    monkeypatch.setattr("hermes.llm.wire.reading.MAX_EVENT", 1000)
     assert sse.MAX_EVENT > 1000
     assert failure(b"{" + b" " * 2000).kind is Kind.ANSWER_TOO_LARGE
 

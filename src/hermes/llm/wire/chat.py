@@ -15,7 +15,7 @@ from hermes.llm.profile import Quirks
 from hermes.llm.wire.chat_calls import Calls
 from hermes.llm.wire.chat_request import Encoder
 from hermes.llm.wire.pieces import record, records, string, total
-from hermes.llm.wire.reader import Reader, error, fail
+from hermes.llm.wire.reading import Reader, error, fail
 
 __all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
 

@@ -13,7 +13,7 @@ from hermes.llm import jsonic
 from hermes.llm.assemble import Answer
 from hermes.llm.profile import Quirks
 from hermes.llm.wire.pieces import record, records, string
-from hermes.llm.wire.reader import Reader, error, fail
+from hermes.llm.wire.reading import Reader, error, fail
 from hermes.llm.wire.responses_request import Encoder
 
 __all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
