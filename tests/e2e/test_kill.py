@@ -1,8 +1,9 @@
-"""kill -9 at random moments of whole turns: nothing acknowledged is lost, nothing happens twice."""
+"""kill -9 at random moments of whole turns: nothing acknowledged is lost, nothing done twice."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -61,19 +62,29 @@ class Lane:
         args = ["chat", "--yolo", "-q", prompt, "--output", "stream-json", *more]
         begin = time.monotonic()
         process = await start_hermes(args, self.home)
-        read = asyncio.create_task(process.stdout.read())  # type: ignore[union-attr]
-        if kill:
-            wait = self.rng.random() * self.span
-            try:
-                await asyncio.wait_for(process.wait(), wait)
-            except TimeoutError:
-                process.kill()
-        out = (await read).decode()
+        moment = self.rng.random() * self.span if kill else 60.0
+        line = self.rng.randint(1, 9) if kill and self.rng.random() < 0.5 else 0
+        if line:
+            moment = 60.0
+        timer = asyncio.get_running_loop().call_later(moment, _kill, process)
+        out = await self.read(process, line)
         await process.wait()
+        timer.cancel()
         if not kill:
             assert process.returncode == 0, out
             self.span = time.monotonic() - begin
         self.acknowledge(prompt, out)
+
+    async def read(self, process: asyncio.subprocess.Process, last: int) -> str:
+        """All output. With `last`, the process is killed the moment that line is read: whatever
+        it says must be true already."""
+        assert process.stdout is not None
+        lines: list[bytes] = []
+        while line := await process.stdout.readline():
+            lines.append(line)
+            if len(lines) == last:
+                _kill(process)
+        return b"".join(lines).decode()
 
     def acknowledge(self, prompt: str, out: str) -> None:
         lines = out.split("\n")
@@ -114,6 +125,11 @@ class Lane:
         assert len(effects) == len(set(effects)), "a command ran twice"
         for effect in effects:
             assert f"call_{effect}" in calls, f"{effect} ran before its call was stored"
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
 
 
 def _last_prompt(request: Received) -> str:
