@@ -623,6 +623,21 @@ def test_a_json_body_read_as_a_stream_and_a_stream_read_as_a_body() -> None:
     assert (framed.message.text, framed.stop) == ("hi", "end")
 
 
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+@pytest.mark.parametrize("garbage", [b"<oops>", b"{broken", b"[1] warning: metadata:"])
+def test_garbage_before_a_stream_does_not_hold_it_up(garbage: bytes, size: int) -> None:
+    data = garbage + b"\n" + events(chunk({"content": "hel"}), chunk({"content": "lo"}, "stop"))
+    answer = Answer()
+    decoder = chat.Decoder(answer, Quirks())
+    end = data.index(b'"lo"')
+    for i in range(0, end, size):
+        decoder.feed(data[i : min(i + size, end)])
+    assert answer.drain() == [TextDelta("hel")]
+    decoder.feed(data[end:])
+    decoder.close()
+    assert (answer.message(TARGET).text, answer.stop) == ("hello", "end")
+
+
 @pytest.mark.parametrize(
     ("body", "kind"),
     [

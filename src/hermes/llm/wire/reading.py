@@ -31,6 +31,7 @@ class Reader:
         self._begun = False
         self._plain: list[bytes] | None = None
         self._size = 0
+        self._near = b""
         self._done = False
 
     @property
@@ -45,15 +46,25 @@ class Reader:
             if start and start in b"{[<":
                 self._plain = []
         if self._plain is not None:
-            self._size += len(data)
-            if self._size > MAX_EVENT:
-                raise ProviderError(Failure(Kind.ANSWER_TOO_LARGE, "the answer is too large"))
-            self.activity += 1
-            self._plain.append(data)
-            return
+            data = self._hold(self._plain, data)
         events = self._sse.feed(data)
         if events and not self._done:
             self._take(events)
+
+    def _hold(self, plain: list[bytes], data: bytes) -> bytes:
+        """Keep what looks like one JSON object, or like a page, until it ends or turns out to be
+        a stream behind a line of garbage: then all of it is due."""
+        plain.append(data)
+        self.activity += 1
+        self._size += len(data)
+        if self._size > MAX_EVENT:
+            raise ProviderError(Failure(Kind.ANSWER_TOO_LARGE, "the answer is too large"))
+        near = b" " + self._near + data
+        self._near = near[-8:]
+        if not _EVENTS.search(near):
+            return b""
+        self._plain = None
+        return b"".join(plain)
 
     def close(self) -> None:
         if self._plain is not None:
