@@ -16,8 +16,7 @@ from hermes.core.message import Message, Text
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
 
-RARE = "m50000"
-QUERIES = (RARE, "zebra", "docker deploying", '"kernel memory"')
+QUERIES = ("m50000", "zebra", "docker deploying", '"kernel memory"')
 
 
 def message(number: int) -> Message:
@@ -75,7 +74,7 @@ async def search_group() -> None:
             await store.append(session, messages, create=SessionMeta(session))
             table.append(session, ((m.role, m.text) for m in messages))
         sums: dict[str, list[float]] = {"": [], "floor:": []}
-        for query in QUERIES:
+        for place, query in enumerate(QUERIES):
 
             async def ours(q: str = query) -> None:
                 assert await store.search(q, limit=20)
@@ -86,8 +85,7 @@ async def search_group() -> None:
             found = await in_turn({"": ours, "floor:": plain}, 15)
             for prefix, values in found.items():
                 sums[prefix].append(median(values))
-                if query == RARE:
-                    emit(prefix + "search_rare", *values)
+                emit(f"{prefix}search_{place}", *values)
         for prefix, values in sums.items():
             emit(prefix + "search", sum(values))
         await store.close()
