@@ -202,5 +202,5 @@ async def test_F59_an_interrupt_clears_guidance(tmp_path: Path) -> None:
         assert result.interrupted and result.pending_steer == ""
         assert len(r.requests) == 1
         r.provider.add(say("ok"))
-        await r.turn("next")
-        assert b"use blue" not in r.requests[1].body
+        following = await r.turn("next")
+        assert following.pending_steer == "" and b"use blue" not in r.requests[1].body

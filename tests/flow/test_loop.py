@@ -551,14 +551,21 @@ async def test_30_while_a_turn_runs_its_state_says_so(tmp_path: Path) -> None:
 # -- across providers ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wire", [w for w in WIRES if w != "chat"])
-async def test_a_fallback_in_mid_turn_keeps_the_transcript(tmp_path: Path, wire: str) -> None:
+@pytest.mark.parametrize("there", WIRES)
+@pytest.mark.parametrize("here", WIRES)
+async def test_a_fallback_in_mid_turn_keeps_the_transcript(
+    tmp_path: Path, here: str, there: str
+) -> None:
+    """Re-encoded for the other wire, without the first provider's reasoning and signatures."""
     work(tmp_path, a="alpha")
     args = ("c1", "read_file", {"path": "a.txt"})
-    first = think("foreign thoughts", signature="Zm9yZWlnbg==") + say("Look. ") + call(args)
+    sign = {"thoughtSignature": "Zm9yZWlnbg=="} if here == "gemini" else {}
+    first = think("foreign thoughts", signature="Zm9yZWlnbg==") + say("Look. ")
     async with (
-        Provider([say("finished here")], wire="chat") as spare,
-        rig(tmp_path, [first], wire=wire, then=status(500, "down"), spare=spare) as r,
+        Provider([say("finished here")], wire=there) as spare,
+        rig(
+            tmp_path, [first + call(args, **sign)], wire=here, then=status(500, "x"), spare=spare
+        ) as r,
     ):
         result = await r.turn("start")
         assert result.completed and result.text == "finished here"
