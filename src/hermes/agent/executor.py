@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 from msgspec import Struct, structs
@@ -31,7 +32,7 @@ class _Plan(Struct, frozen=True):
     call: ToolCall
     tool: Tool[Any]
     params: Any
-    key: str | None
+    keys: tuple[str, ...]
 
 
 class Batch:
@@ -98,16 +99,14 @@ class Batch:
             raise
         params = tool.parse(args)
         self._guard.refuse(call)
-        cwd = self._turn.context(call).cwd
-        return _Plan(call, tool, params, tool.key(params, cwd) if tool.key else None)
+        keys = tool.key(params, self._turn.context(call).cwd) if tool.key else None
+        return _Plan(call, tool, params, (keys,) if isinstance(keys, str) else keys or ())
 
     async def _one(self, plan: _Plan) -> None:
-        lock = self._locks.setdefault(plan.key, asyncio.Lock()) if plan.key else None
-        if lock is None:
+        async with AsyncExitStack() as held:
+            for key in sorted(set(plan.keys)):  # in one order, so that nobody waits in a circle
+                await held.enter_async_context(self._locks.setdefault(key, asyncio.Lock()))
             await self._execute(plan)
-        else:
-            async with lock:
-                await self._execute(plan)
 
     async def _execute(self, plan: _Plan) -> None:
         call = plan.call
@@ -130,8 +129,9 @@ class Batch:
         """The one place that catches everything: a tool's failure is a result, never the end."""
         tool = plan.tool
         try:
-            if not await context.approve(plan.call, tool.risk, plan.key or plan.call.args):
-                return (Text(_DENIED),), True
+            for what in plan.keys or (plan.call.args,):
+                if not await context.approve(plan.call, tool.risk, what):
+                    return (Text(_DENIED),), True
             async with asyncio.timeout(tool.timeout):
                 result = await tool.run(plan.params, context)
             return content_of(result, context, self._agent.limits.result_chars)

@@ -15,6 +15,7 @@ from hermes.core.message import Media, Text, ToolCall
 from hermes.core.provider import ToolSpec
 
 Risk: TypeAlias = Literal["read", "write", "exec", "network"]
+Keys: TypeAlias = str | tuple[str, ...] | None
 P = TypeVar("P", bound=Struct)
 HIDDEN = msgspec.Meta(extra_json_schema={"hidden": True})
 """Annotates a parameter that is understood but not advertised."""
@@ -36,6 +37,15 @@ class Approver(Protocol):
     async def __call__(self, call: ToolCall, risk: Risk, summary: str) -> bool: ...
 
 
+class Asker(Protocol):
+    async def __call__(self, question: str, choices: tuple[str, ...]) -> str | None: ...
+
+
+async def nobody_answers(question: str, choices: tuple[str, ...]) -> str | None:
+    """Where there is no person to ask."""
+    return None
+
+
 class ToolContext(Struct, frozen=True):
     """Everything a tool may touch. Narrow on purpose: no agent, no session object."""
 
@@ -51,11 +61,15 @@ class ToolContext(Struct, frozen=True):
     home: Path
     """The agent's own folder: its settings, secrets and history are no tool's business."""
     terminal_timeout: float = 180.0
+    ask: Asker = nobody_answers
+    """Asks the user; None when nobody can answer."""
+    state: dict[str, Any] = {}
+    """What tools keep for the session while it is open, by the tool's name."""
 
 
 class Tool(Struct, Generic[P], frozen=True, dict=True):
-    """One tool. `exclusive` tools run alone; `key` names what a call writes to, so that calls
-    with equal keys run one after the other."""
+    """One tool. `exclusive` tools run alone; `key` names what a call writes to (one thing or
+    several), so that calls that share a key run one after the other."""
 
     name: str
     description: str
@@ -64,7 +78,7 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
     toolset: str = "core"
     risk: Risk = "read"
     exclusive: bool = False
-    key: Callable[[P, Path], str | None] | None = None
+    key: Callable[[P, Path], Keys] | None = None
     timeout: float = 600.0
     """Seconds after which a call is stopped and answered with an error."""
 
@@ -120,7 +134,7 @@ def tool(  # noqa: PLR0913 - one keyword per field of Tool
     toolset: str = "core",
     risk: Risk = "read",
     exclusive: bool = False,
-    key: Callable[[Any, Path], str | None] | None = None,
+    key: Callable[[Any, Path], Keys] | None = None,
     timeout: float = 600.0,
 ) -> Callable[[Callable[[P, ToolContext], Awaitable[ToolResult | str]]], Tool[P]]:
     """Make a Tool of `async def name(p: Params, ctx: ToolContext)`."""
