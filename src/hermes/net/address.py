@@ -1,0 +1,99 @@
+"""Which IP addresses belong to the public internet, whatever form they hide in."""
+
+from __future__ import annotations
+
+import socket
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from typing import TypeAlias
+
+IPAddress: TypeAlias = IPv4Address | IPv6Address
+
+_CLOSED4 = tuple(
+    IPv4Network(text)
+    for text in (
+        "0.0.0.0/8",  # this network
+        "10.0.0.0/8",
+        "100.64.0.0/10",  # carrier-grade NAT; Alibaba's metadata
+        "127.0.0.0/8",
+        "168.63.129.16/32",  # Azure WireServer
+        "169.254.0.0/16",  # link-local; metadata of most clouds
+        "172.16.0.0/12",
+        "192.0.0.0/24",  # protocol assignments; Oracle's metadata
+        "192.0.2.0/24",
+        "192.88.99.0/24",  # 6to4 relays
+        "192.168.0.0/16",
+        "198.18.0.0/15",  # benchmarks
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/3",  # multicast, reserved, broadcast
+    )
+)
+_NEVER4 = (IPv4Network("169.254.0.0/16"), IPv4Network("168.63.129.16/32"))
+_GLOBAL6 = IPv6Network("2000::/3")
+_CLOSED6 = tuple(
+    IPv6Network(text)
+    for text in (
+        "2001::/23",  # protocol assignments: Teredo, ORCHID, benchmarks
+        "2001:db8::/32",
+        "3fff::/20",  # documentation
+    )
+)
+_MAPPED = IPv6Network("::ffff:0:0/96")
+_NAT64 = IPv6Network("64:ff9b::/96")
+_6TO4 = IPv6Network("2002::/16")
+_ISATAP = (0x00005EFE, 0x02005EFE)
+_METADATA6 = (IPv6Address("fd00:ec2::254"), IPv6Address("fd20:ce::254"))
+
+
+def public(address: IPAddress) -> bool:
+    """Whether this is a host of the public internet; an embedded IPv4 address must be one too."""
+    if isinstance(address, IPv4Address):
+        return not any(address in net for net in _CLOSED4)
+    inner = embedded(address)
+    if inner is not None and not public(inner):
+        return False
+    if address in _MAPPED or address in _NAT64:
+        return address.scope_id is None
+    return (
+        address in _GLOBAL6
+        and not any(address in net for net in _CLOSED6)
+        and address.scope_id is None
+    )
+
+
+def embedded(address: IPv6Address) -> IPv4Address | None:
+    """The IPv4 address a packet to this one would end at."""
+    number = int(address)
+    if address in _MAPPED or address in _NAT64 or number >> 32 == 0:
+        return IPv4Address(number & 0xFFFFFFFF)
+    if address in _6TO4:
+        return IPv4Address(number >> 80 & 0xFFFFFFFF)
+    if number >> 32 & 0xFFFFFFFF in _ISATAP:
+        return IPv4Address(number & 0xFFFFFFFF)
+    return None
+
+
+def metadata(address: IPAddress) -> bool:
+    """Link-local services that hand out a machine's credentials: no name may lead to them."""
+    if isinstance(address, IPv6Address):
+        inner = embedded(address)
+        if inner is not None:
+            return metadata(inner)
+        return address.is_link_local or address in _METADATA6
+    return any(address in net for net in _NEVER4) or address == IPv4Address("192.0.0.192")
+
+
+def ours(address: IPAddress) -> bool:
+    """Whether it is an address of this machine, behind whose firewall we stand."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((str(address), 9))  # nothing is sent: this only picks a route
+            return bool(probe.getsockname()[0] == str(address))
+    except OSError:
+        return False
+
+
+def reachable(address: IPAddress) -> bool:
+    """Public, and not this machine under its public address."""
+    return public(address) and not ours(address)

@@ -1,0 +1,9 @@
+"""The one failure of everything that fetches."""
+
+from __future__ import annotations
+
+from hermes.core.errors import ToolError
+
+
+class EgressError(ToolError):
+    """A fetch that was refused or failed; the message is one sentence for the model."""
