@@ -61,7 +61,7 @@ async def read_file(p: Params, ctx: ToolContext) -> ToolResult:
             return _read(path, p, ctx)
         return await asyncio.to_thread(_read, path, p, ctx)
     except FileNotFoundError:
-        raise ToolError(_missing(path)) from None
+        raise ToolError(missing(path)) from None
     except OSError as error:
         raise ToolError(f"Cannot read {path}: {error.strerror}.") from None
 
@@ -201,7 +201,7 @@ def _numbered(rows: list[str], first: int) -> list[str]:
     return shown
 
 
-def _missing(path: Path) -> str:
+def missing(path: Path) -> str:
     folder = path.parent
     if not folder.is_dir():
         while not folder.is_dir():

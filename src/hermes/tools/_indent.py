@@ -1,0 +1,64 @@
+"""Moves lines written with one indentation to the indentation of the file they go into."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import pairwise
+
+
+def indent_of(row: str) -> str:
+    return row[: len(row) - len(row.lstrip())]
+
+
+class Reindent:
+    """What was learned from lines known in both forms, as written and as in the file."""
+
+    def __init__(self, known: Iterable[tuple[str, str]]) -> None:
+        counts = Counter((indent_of(a), indent_of(b)) for a, b in known if a.strip())
+        self._table: dict[str, str] = {}
+        for (written, there), _ in counts.most_common():
+            self._table.setdefault(written, there)
+        self._same = all(a == b for a, b in self._table.items())
+        self._tabs, self._ratio = self._learn()
+
+    def __call__(self, row: str) -> str:
+        if self._same or not row.strip():
+            return row
+        indent = indent_of(row)
+        return self._moved(indent) + row[len(indent) :]
+
+    def _moved(self, indent: str) -> str:
+        if indent in self._table:
+            return self._table[indent]
+        bases = [base for base in self._table if indent.startswith(base)]
+        if bases:
+            base = max(bases, key=len)
+            return self._table[base] + self._converted(indent[len(base) :])
+        shortest = min(self._table, key=len)
+        if not shortest.startswith(indent):
+            return indent
+        there = self._table[shortest]
+        missing = self._converted(shortest[len(indent) :])
+        return there[: max(0, len(there) - len(missing))]
+
+    def _learn(self) -> tuple[bool, float]:
+        """Whether the file indents with tabs, and how many of its characters one of ours is."""
+        tabs = any("\t" in there for there in self._table.values())
+        steps = sorted((len(a), len(b)) for a, b in self._table.items())
+        for (a1, b1), (a2, b2) in pairwise(steps):
+            if a2 > a1 and b2 > b1:
+                return tabs, (b2 - b1) / (a2 - a1)
+        written = next((a for a in self._table if a), "")
+        there = self._table.get(written, "")
+        if ("\t" in written) == ("\t" in there) or not there or not written:
+            return tabs, 1.0
+        return tabs, len(there) / len(written)
+
+    def _converted(self, rest: str) -> str:
+        if not rest or set(rest) - {" ", "\t"}:
+            return rest
+        size = len(rest) * self._ratio
+        if size != int(size):
+            return rest
+        return ("\t" if self._tabs else " ") * int(size)

@@ -1,0 +1,214 @@
+"""Finds a block of lines in a file: exactly, else whatever its white space, else nearly."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec import Struct
+
+NEAR = 0.85
+"""How alike a block must be to be taken for the one that was meant; for one line, a bit more."""
+NEAR_ONE = 0.9
+MARGIN = 0.05
+"""How much better it must be than the next best."""
+CHANGED = 0.7
+"""How alike each line must be that is going to be replaced."""
+_SECONDS = 2.0
+_LONG = 1000
+"""Characters of a line beyond which only equal lines are alike."""
+_CANDIDATES = 24
+_TYPOGRAPHY = str.maketrans(
+    {
+        **dict.fromkeys("‘’‚‛′`´", "'"),
+        **dict.fromkeys("“”„‟″«»", '"'),
+        **dict.fromkeys("‐‑‒–—―−", "-"),
+        **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u00ad", ""),
+        "…": "...",
+    }
+)
+
+
+class Found(Struct, frozen=True):
+    """Lines `start` to `stop` (exclusive) are the block; `pairs[i]` is the line that line i of
+    the block stands for, None when there is none."""
+
+    start: int
+    stop: int
+    pairs: tuple[int | None, ...]
+    score: float = 1.0
+
+
+def collapsed(row: str) -> str:
+    return " ".join(row.split())
+
+
+def _typographic(row: str) -> str:
+    return collapsed(row.translate(_TYPOGRAPHY))
+
+
+LEVELS: tuple[tuple[str, Callable[[str], str]], ...] = (
+    ("", str),
+    ("ignoring trailing white space", str.rstrip),
+    ("ignoring indentation", str.strip),
+    ("ignoring white space", collapsed),
+    ("ignoring the style of quotes and dashes", _typographic),
+)
+
+
+def locate(rows: Sequence[str], old: Sequence[str]) -> tuple[str, list[Found]]:
+    """How the block was recognised, and every place (places do not overlap)."""
+    for how, form in LEVELS:
+        wanted = [form(row) for row in old]
+        if how and not any(wanted):
+            break
+        if places := _equal([form(row) for row in rows], wanted):
+            size = len(wanted)
+            return how, [Found(at, at + size, tuple(range(at, at + size))) for at in places]
+    return "", []
+
+
+def _equal(rows: list[str], wanted: list[str]) -> list[int]:
+    pivot = max(range(len(wanted)), key=lambda i: len(wanted[i]), default=0)
+    size = len(wanted)
+    places: list[int] = []
+    at = pivot - 1
+    while wanted:
+        try:
+            at = rows.index(wanted[pivot], at + 1)
+        except ValueError:
+            break
+        start = at - pivot
+        free = not places or start >= places[-1] + size
+        if free and rows[start : start + size] == wanted:
+            places.append(start)
+    return places
+
+
+def nearest(rows: Sequence[str], old: Sequence[str]) -> list[Found]:
+    """The places most like the block, best first, none overlapping a better one."""
+    deadline = time.monotonic() + _SECONDS
+    forms = [_typographic(row) for row in rows]
+    wanted = [_typographic(row) for row in old]
+    if not any(wanted):
+        return []
+    scored: list[Found] = []
+    for start in _starts(forms, wanted, deadline):
+        scored.append(_best_window(forms, wanted, start))
+        if time.monotonic() > deadline:
+            break
+    scored.sort(key=lambda f: (-f.score, f.start, f.stop))
+    kept: list[Found] = []
+    for found in scored:
+        if found.score > 0 and all(f.stop <= found.start or found.stop <= f.start for f in kept):
+            kept.append(found)
+    return kept
+
+
+def surely(found: Sequence[Found], size: int) -> Found | None:
+    """The first, if it is near enough and clearly nearer than the second."""
+    if not found or found[0].score < (NEAR if size > 1 else NEAR_ONE):
+        return None
+    clear = len(found) == 1 or found[0].score - found[1].score >= MARGIN
+    return found[0] if clear else None
+
+
+def _starts(rows: list[str], wanted: list[str], deadline: float) -> list[int]:
+    """Where the block may begin: where many of its lines are, or its longest line nearly is."""
+    where: dict[str, list[int]] = {}
+    for at, row in enumerate(rows):
+        where.setdefault(row, []).append(at)
+    votes: Counter[int] = Counter()
+    for i, row in enumerate(wanted):
+        places = where.get(row, ()) if row else ()
+        for at in places if len(places) <= 200 else ():
+            votes[at - i] += len(row)
+    if len(votes) < 4:
+        pivot = max(range(len(wanted)), key=lambda i: len(wanted[i]))
+        for score, at in _alike(rows, wanted[pivot], deadline):
+            votes[at - pivot] += int(score * len(wanted[pivot]))
+    return [max(at, 0) for at, _ in votes.most_common(_CANDIDATES)]
+
+
+def _alike(rows: list[str], wanted: str, deadline: float) -> list[tuple[float, int]]:
+    return heapq.nlargest(6, _similarities(rows, wanted, deadline))
+
+
+def _similarities(rows: list[str], wanted: str, deadline: float) -> Iterator[tuple[float, int]]:
+    alike = _Likeness(wanted)
+    for at, row in enumerate(rows):
+        if row and (score := alike(row, least=0.3)):
+            yield score, at
+        if at % 256 == 0 and time.monotonic() > deadline:
+            return
+
+
+class _Likeness:
+    """How alike other lines are to one line, from 0 to 1."""
+
+    def __init__(self, row: str) -> None:
+        from difflib import SequenceMatcher
+
+        self._row = row
+        self._matcher = SequenceMatcher(None, "", row if len(row) <= _LONG else "", autojunk=False)
+
+    def __call__(self, other: str, *, least: float) -> float:
+        if self._row == other:
+            return 1.0
+        if max(len(self._row), len(other)) > _LONG:
+            return 0.0
+        matcher = self._matcher
+        matcher.set_seq1(other)
+        if matcher.real_quick_ratio() < least or matcher.quick_ratio() < least:
+            return 0.0
+        ratio = matcher.ratio()
+        return ratio if ratio >= least else 0.0
+
+
+def _best_window(rows: list[str], wanted: list[str], start: int) -> Found:
+    size = len(wanted)
+    slack = min(2, size // 3)
+    stops = {min(start + size + more, len(rows)) for more in range(-slack, slack + 1)}
+    windows = [_compare(rows, wanted, start, stop) for stop in sorted(stops) if stop > start]
+    return max(windows, key=lambda f: f.score, default=Found(start, start, (None,) * size, 0.0))
+
+
+def _compare(rows: list[str], wanted: list[str], start: int, stop: int) -> Found:
+    from difflib import SequenceMatcher
+
+    window = rows[start:stop]
+    pairs: list[int | None] = [None] * len(wanted)
+    reached = 0.0
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, wanted, window, autojunk=False).get_opcodes():
+        if tag == "equal":
+            for i, j in zip(range(i1, i2), range(j1, j2), strict=True):
+                pairs[i] = start + j
+                reached += len(wanted[i]) + 1
+        elif tag == "replace":
+            for i, j, score in _pair_up(wanted, window, range(i1, i2), range(j1, j2)):
+                pairs[i] = start + j
+                reached += score * (len(wanted[i]) + 1)
+    used = {j for j in pairs if j is not None}
+    extra = [rows[j] for j in range(start, stop) if j not in used]
+    whole = sum(len(row) + 1 for row in (*wanted, *extra))
+    return Found(start, stop, tuple(pairs), reached / whole)
+
+
+def _pair_up(
+    wanted: list[str], window: list[str], mine: range, theirs: range
+) -> Iterator[tuple[int, int, float]]:
+    """Lines that differ, each with the next line that is more alike than not."""
+    at = theirs.start
+    for i in mine:
+        alike = _Likeness(wanted[i])
+        for j in range(at, theirs.stop):
+            if score := alike(window[j], least=0.5):
+                yield i, j, score
+                at = j + 1
+                break
+
+
+def likeness(one: str, other: str) -> float:
+    return _Likeness(_typographic(one))(_typographic(other), least=0.0)

@@ -1,0 +1,66 @@
+"""Edits text files: replaces a piece of one, or applies a patch to several, all or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from msgspec import Struct
+
+from hermes.core.errors import ToolError
+from hermes.core.tool import ToolContext, ToolResult, tool
+from hermes.tools._paths import resolve
+
+
+class Params(Struct, frozen=True):
+    path: str | None = None
+    old: str | None = None
+    new: str | None = None
+    all: bool | None = None
+    patch: str | None = None
+
+
+def _key(p: Params, cwd: Path) -> tuple[str, ...]:
+    return tuple(str(resolve(raw, cwd)) for raw in _paths(p))
+
+
+def _paths(p: Params) -> list[str]:
+    if not p.patch:
+        return [p.path or ""]
+    from hermes.tools._v4a import parse
+
+    return [raw for change in parse(p.patch) for raw in (change.path, change.to) if raw]
+
+
+@tool(
+    "Edit files: replace `old` (unique, or `all`) by `new` in `path`, or apply a V4A `patch` "
+    "(*** Begin Patch ...) to several files, all or none.",
+    risk="write",
+    key=_key,
+)
+async def patch(p: Params, ctx: ToolContext) -> ToolResult:
+    if bool(p.patch) == bool(p.path):
+        raise ToolError("Give either path, old and new, or patch.")
+    if p.path and (p.old is None or p.new is None):
+        raise ToolError("Give old and new (an empty `new` deletes `old`); nothing was changed.")
+    try:
+        return await asyncio.to_thread(_run, p, ctx)
+    except OSError as error:
+        name = f" {error.filename}" if isinstance(error.filename, str) else ""
+        raise ToolError(f"Cannot edit{name}: {error.strerror}. Nothing was changed.") from None
+
+
+def _run(p: Params, ctx: ToolContext) -> ToolResult:
+    from hermes.tools._edits import Workspace
+
+    files = Workspace(ctx)
+    if p.patch:
+        from hermes.tools._v4a import parse
+
+        for change in parse(p.patch):
+            files.change(change)
+    else:
+        files.replace(p.path or "", (p.old or "", p.new or ""), every=bool(p.all))
+    files.commit()
+    return files.report(os.path.realpath(ctx.cwd))
