@@ -39,7 +39,8 @@ INSIDE = """
 localhost LOCALHOST localhost. LocalHost.localdomain foo.localhost a.b.localhost.
 localhost.localdomain ip6-localhost ip6-loopback metadata metadata.google.internal
 METADATA.GOOGLE.INTERNAL metadata.google.internal. instance-data kubernetes
-kubernetes.default.svc.cluster.local router.lan printer.local nas.home gateway.home.arpa wiki.corp jenkins.intranet db.internal redis postgres
+kubernetes.default.svc.cluster.local router.lan
+printer.local nas.home gateway.home.arpa wiki.corp jenkins.intranet db.internal redis postgres
 host.docker.internal gateway.docker.internal consul vault.private expyuzz4wqqyqhjn.onion
 intranet wpad
 """.split()

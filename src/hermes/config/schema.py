@@ -103,6 +103,22 @@ class Sandbox(Section, frozen=True):
     required: bool = False
 
 
+class Search(Section, frozen=True):
+    """The service behind `web_search`."""
+
+    backend: Literal["searxng", "brave", "tavily", "exa", "duckduckgo"] | None = None
+    """None: the first one a key or an address is there for."""
+    base_url: str = ""
+    """Of a SearXNG of one's own, or instead of a service's usual address."""
+    api_key_env: EnvName = ""
+
+
+class Web(Section, frozen=True):
+    search: Search = Search()
+    allow_hosts: tuple[str, ...] = ()
+    """host[:port]: internal hosts that may be fetched from, exactly as written."""
+
+
 class Budget(Section, frozen=True):
     """None: no cap."""
 
@@ -122,6 +138,7 @@ class Config(Section, frozen=True):
     terminal: Terminal = Terminal()
     approvals: Approvals = Approvals()
     sandbox: Sandbox = Sandbox()
+    web: Web = Web()
     budget: Budget = Budget()
     platforms: dict[str, dict[str, Any]] = {}
     """Each platform checks its own keys."""
@@ -130,7 +147,7 @@ class Config(Section, frozen=True):
 
 def key_variables(config: Config) -> frozenset[str]:
     """Names of all variables this configuration takes keys from."""
-    named = [config.model.api_key_env]
+    named = [config.model.api_key_env, config.web.search.api_key_env]
     for provider in config.providers.values():
         named += [provider.api_key_env, *provider.api_key_envs]
     named += [job.api_key_env for job in config.auxiliary.values()]

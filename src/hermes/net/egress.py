@@ -15,7 +15,7 @@ from hermes.net.address import IPAddress, reachable
 from hermes.net.errors import EgressError
 from hermes.net.inflate import ENCODINGS, Inflate
 from hermes.net.location import Location, join, parse
-from hermes.net.route import Gate, Resolve, Route
+from hermes.net.route import Gate, Resolve, Route, reason
 from hermes.version import VERSION
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ class Door:
         timeout: float = TIMEOUT,
         accept: Collection[str] = (),
     ) -> AsyncIterator[Page]:
-        """`accept` lists content types (`text/` means the family, empty means a missing one);
-        without it any type is read. It applies to successful answers."""
+        """`accept` lists content types (`text/` means the family, `+json` all in that notation,
+        empty a missing one); without it any type is read. It applies to successful answers."""
         if method not in _METHODS:
             raise EgressError(f"The method {method} is not used for fetching.")
         ask = _Ask(method, dict(headers or {}), body, max_bytes, tuple(accept))
@@ -149,9 +149,7 @@ class Door:
 
 
 def _why(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
-    return type(error).__name__
+    return reason(error) if isinstance(error, OSError) and error.errno else type(error).__name__
 
 
 def _redirected(ask: _Ask, status: int, old: Location, new: Location) -> _Ask:
@@ -187,7 +185,10 @@ async def _page(response: aiohttp.ClientResponse, location: Location, ask: _Ask)
 def _wanted(kind: str, accept: tuple[str, ...]) -> bool:
     if not accept:
         return True
-    return any(kind == a or (a.endswith("/") and kind.startswith(a)) for a in accept)
+    return any(
+        kind == a or (a.endswith("/") and kind.startswith(a)) or (a[:1] == "+" and kind.endswith(a))
+        for a in accept
+    )
 
 
 async def _body(response: aiohttp.ClientResponse, location: Location, limit: int) -> bytes:

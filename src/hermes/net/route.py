@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Awaitable, Callable, Collection
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -116,8 +117,13 @@ async def dial(route: Route) -> socket.socket:
         except TimeoutError:
             last = "no answer"
         except OSError as error:
-            last = (error.strerror or str(error) or type(error).__name__).lower()
+            last = reason(error)
     raise EgressError(f"No connection to {host}: {last}.")
+
+
+def reason(error: OSError) -> str:
+    """In words; by its number, for the texts around it name addresses."""
+    return os.strerror(error.errno).lower() if error.errno else str(error) or type(error).__name__
 
 
 async def _open(route: Route, address: str) -> socket.socket:

@@ -1,0 +1,157 @@
+"""The readable text of a fetched page, whatever it is written in."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import re
+import sys
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from hermes.net.egress import Page
+from hermes.net.errors import EgressError
+
+READABLE = (
+    "",
+    "text/",
+    "+json",
+    "+xml",
+    "application/json",
+    "application/xml",
+    "application/pdf",
+    "application/x-pdf",
+    "application/javascript",
+    "application/x-javascript",
+    "application/yaml",
+    "application/x-yaml",
+    "application/toml",
+    "application/x-ndjson",
+    "application/x-sh",
+    "application/octet-stream",
+)
+"""Content types worth downloading: what can be made into text."""
+SECONDS = 45.0
+_HTML = frozenset({"text/html", "application/xhtml+xml"})
+_META = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{2,40})", re.I)
+_XML = re.compile(rb"\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9_.:-]{2,40})", re.I)
+_STARTS_HTML = re.compile(
+    rb"\s*(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S
+)
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+# Pages say one and mean the other, as browsers have agreed.
+_MEANT = {
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+    "tis-620": "cp874",
+}
+_WRITTEN = tuple(
+    "ascii iso8859 cp gb big5 shift_jis euc koi8 mac tis hz johab utf-8 utf-16 utf-32".split()
+)
+
+
+class Reading(Struct, frozen=True):
+    text: str
+    title: str = ""
+    note: str = ""
+    """What the reader should know about how the text was made."""
+
+
+class _Made(Struct):
+    text: str = ""
+    title: str = ""
+    note: str = ""
+    error: str = ""
+
+
+async def read(page: Page, *, seconds: float = SECONDS) -> Reading:
+    body = page.body
+    if body.startswith(b"%PDF-") or page.content_type in ("application/pdf", "application/x-pdf"):
+        return await _work("pdf", page.url, body, seconds)
+    if page.content_type in _HTML or _STARTS_HTML.match(body[:4096]):
+        text = decode(body, page.charset)
+        return await _work("html", page.url, text.encode("utf-8", "replace"), seconds)
+    if b"\0" in body[:4096] and not body.startswith(tuple(mark for mark, _ in _MARKS)):
+        raise EgressError("That is binary data, not text.")
+    return Reading(decode(body, page.charset))
+
+
+def decode(body: bytes, declared: str = "") -> str:
+    """Text: by its byte order mark, what the server or the page says, UTF-8, or a good guess."""
+    for mark, name in _MARKS:
+        if body.startswith(mark):
+            return body.decode(name, "replace")
+    said = _META.search(body[:4096]) or _XML.match(body[:400])
+    for name in (declared, said[1].decode("ascii") if said else ""):
+        codec = _codec(name)
+        if codec.startswith("utf"):
+            codec = codec if name == declared else "utf-8"  # a page that could say so is no UTF-16
+        if codec == "utf-8":
+            break
+        if codec:
+            return body.decode(codec, "replace")
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.start >= len(body) - 3:
+            return body.decode("utf-8", "replace")
+    return _guess(body)
+
+
+def _codec(name: str) -> str:
+    """Python's name of an encoding that pages are written in; empty when there is none."""
+    try:
+        found = codecs.lookup(name).name
+    except (LookupError, ValueError):
+        return ""
+    return _MEANT.get(found, found) if found.startswith(_WRITTEN) else ""
+
+
+def _guess(body: bytes) -> str:
+    try:
+        from charset_normalizer import from_bytes
+    except ImportError:
+        return body.decode("cp1252", "replace")
+    best = from_bytes(body[:65536]).best()
+    return body.decode(best.encoding if best else "cp1252", "replace")
+
+
+async def _work(kind: str, url: str, data: bytes, seconds: float) -> Reading:
+    """In a process of its own: documents of strangers can hang or fill the memory."""
+    script = Path(__file__).with_name("page_worker.py")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-X", "utf8", str(script), kind, url),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={},
+        cwd="/",
+    )
+    try:
+        async with asyncio.timeout(seconds):
+            out, _ = await process.communicate(data)
+        made = msgspec.json.decode(out, type=_Made)
+    except TimeoutError:
+        raise EgressError("The document took too long to read.") from None
+    except msgspec.DecodeError:
+        raise EgressError("The document is too large or too broken to be read.") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if made.error:
+        raise EgressError(made.error)
+    return Reading(made.text, made.title, made.note)

@@ -1,0 +1,39 @@
+"""Brave Search."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from msgspec import Struct
+
+from hermes.net.egress import Door
+from hermes.net.search.backend import Asked, Backend, Hit, ask, decode, hit
+
+
+class _Result(Struct):
+    url: str = ""
+    title: str | None = ""
+    description: str | None = ""
+
+
+class _Web(Struct):
+    results: list[_Result] = []
+
+
+class _Answer(Struct):
+    web: _Web | None = None
+
+
+async def _search(door: Door, asked: Asked) -> list[Hit]:
+    query = urlencode({"q": asked.query, "count": min(asked.count, 20)})
+    page = await ask(
+        door,
+        asked,
+        f"{asked.base_url}/res/v1/web/search?{query}",
+        headers={"X-Subscription-Token": asked.key},
+    )
+    web = decode(page, _Answer).web or _Web()
+    return [hit(r.title, r.url, r.description) for r in web.results]
+
+
+BACKEND = Backend("brave", "https://api.search.brave.com", "BRAVE_API_KEY", _search)

@@ -1,0 +1,108 @@
+"""DuckDuckGo, read from its pages for browsers without scripts."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from hermes.net.egress import Door, Page
+from hermes.net.errors import EgressError
+from hermes.net.search.backend import MAX_BYTES, TIMEOUT, Asked, Backend, Hit, check, hit
+
+_TITLES = frozenset({"result__a", "result-link"})
+_SNIPPETS = frozenset({"result__snippet", "result-snippet"})
+_USUAL = "https://html.duckduckgo.com"
+
+
+async def _search(door: Door, asked: Asked) -> list[Hit]:
+    """The full page, then the lite one: they are not turned off at the same time."""
+    lite = "https://lite.duckduckgo.com" if asked.base_url == _USUAL else asked.base_url
+    for url in (f"{asked.base_url}/html/", f"{lite}/lite/"):
+        page = await _ask(door, asked, url)
+        if not _puzzle(page):
+            check(page, asked)
+            return read(page.body.decode("utf-8", "replace"))
+    raise EgressError(
+        "DuckDuckGo wants to see a person; try again later or set another web.search.backend."
+    )
+
+
+async def _ask(door: Door, asked: Asked, url: str) -> Page:
+    async with door.fetch(
+        url,
+        method="POST",
+        headers={"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html"},
+        body=urlencode({"q": asked.query, "kl": ""}).encode(),
+        max_bytes=MAX_BYTES,
+        timeout=TIMEOUT,
+    ) as page:
+        return page
+
+
+def _puzzle(page: Page) -> bool:
+    return page.status in (202, 403, 418) or b"anomaly-modal" in page.body
+
+
+def read(html: str) -> list[Hit]:
+    """The results of a page, without advertisements."""
+    reader = _Reader()
+    reader.feed(html)
+    reader.close()
+    return [hit(title, url, snippet) for url, title, snippet in reader.found]
+
+
+class _Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.found: list[tuple[str, str, str]] = []
+        self._in = ""
+        self._tag = ""
+        self._text: list[str] = []
+        self._advertised = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        classes = frozenset((given.get("class") or "").split())
+        if "result" in classes or tag == "tr":
+            self._advertised = bool({"result--ad", "result-sponsored"} & classes)
+        if tag == "a" and classes & _TITLES:
+            url = _target(given.get("href") or "")
+            self._begin("title" if url and not self._advertised else "", tag)
+            if self._in:
+                self.found.append((url, "", ""))
+        elif classes & _SNIPPETS and self.found and not self._advertised:
+            self._begin("snippet", tag)
+
+    def _begin(self, what: str, tag: str) -> None:
+        self._in, self._tag, self._text = what, tag, []
+
+    def handle_data(self, data: str) -> None:
+        if self._in:
+            self._text.append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self._in or tag != self._tag:
+            return
+        url, title, snippet = self.found[-1]
+        text = " ".join("".join(self._text).split())
+        self.found[-1] = (url, text, snippet) if self._in == "title" else (url, title, text)
+        self._in = ""
+
+
+def _target(link: str) -> str:
+    """Where a link leads behind DuckDuckGo's own redirect; empty for advertisements."""
+    if link.startswith("//"):
+        link = "https:" + link
+    try:
+        parts = urlsplit(link)
+    except ValueError:
+        return ""
+    if parts.path == "/y.js":
+        return ""
+    hidden = parse_qs(parts.query).get("uddg")
+    if parts.path == "/l/" and hidden:
+        return hidden[0]
+    return link if parts.scheme in ("http", "https") else ""
+
+
+BACKEND = Backend("duckduckgo", _USUAL, "", _search)

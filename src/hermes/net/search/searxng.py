@@ -1,0 +1,39 @@
+"""SearXNG, an instance of one's own."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from msgspec import Struct
+
+from hermes.net.egress import Door
+from hermes.net.errors import EgressError
+from hermes.net.search.backend import Asked, Backend, Hit, check, decode, hit
+
+
+class _Result(Struct):
+    url: str = ""
+    title: str | None = ""
+    content: str | None = ""
+
+
+class _Answer(Struct):
+    results: list[_Result] = []
+
+
+async def _search(door: Door, asked: Asked) -> list[Hit]:
+    query = urlencode({"q": asked.query, "format": "json"})
+    headers = {"Accept": "application/json"}
+    if asked.key:
+        headers["Authorization"] = f"Bearer {asked.key}"
+    async with door.fetch(f"{asked.base_url}/search?{query}", headers=headers) as page:
+        if page.status == 403:
+            raise EgressError(
+                "This SearXNG does not answer in JSON: "
+                "add `json` to search.formats in its settings.yml."
+            )
+        check(page, asked)
+        return [hit(r.title, r.url, r.content) for r in decode(page, _Answer).results]
+
+
+BACKEND = Backend("searxng", "", "", _search)
