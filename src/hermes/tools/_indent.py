@@ -6,6 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise
 
+_TAB = 4
+"""Spaces for a tab when nothing shows how many."""
+
 
 def indent_of(row: str) -> str:
     return row[: len(row) - len(row.lstrip())]
@@ -20,7 +23,8 @@ class Reindent:
         for (written, there), _ in counts.most_common():
             self._table.setdefault(written, there)
         self._same = all(a == b for a, b in self._table.items())
-        self._tabs, self._ratio = self._learn()
+        self._tabs = any("\t" in there for there in self._table.values())
+        self._ratio = self._learned()
 
     def __call__(self, row: str) -> str:
         if self._same or not row.strip():
@@ -42,23 +46,24 @@ class Reindent:
         missing = self._converted(shortest[len(indent) :])
         return there[: max(0, len(there) - len(missing))]
 
-    def _learn(self) -> tuple[bool, float]:
-        """Whether the file indents with tabs, and how many of its characters one of ours is."""
-        tabs = any("\t" in there for there in self._table.values())
+    def _learned(self) -> float:
+        """How many characters of the file one of ours is; 0 when nothing shows it."""
         steps = sorted((len(a), len(b)) for a, b in self._table.items())
         for (a1, b1), (a2, b2) in pairwise(steps):
             if a2 > a1 and b2 > b1:
-                return tabs, (b2 - b1) / (a2 - a1)
-        written = next((a for a in self._table if a), "")
-        there = self._table.get(written, "")
-        if ("\t" in written) == ("\t" in there) or not there or not written:
-            return tabs, 1.0
-        return tabs, len(there) / len(written)
+                return (b2 - b1) / (a2 - a1)
+        for written, there in self._table.items():
+            if written and there and ("\t" in written) != ("\t" in there):
+                return len(there) / len(written)
+        return 0.0
 
     def _converted(self, rest: str) -> str:
         if not rest or set(rest) - {" ", "\t"}:
             return rest
-        size = len(rest) * self._ratio
-        if size != int(size):
-            return rest
-        return ("\t" if self._tabs else " ") * int(size)
+        ratio = self._ratio
+        if not ratio:
+            if ("\t" in rest) == self._tabs:
+                return rest
+            ratio = 1 / _TAB if self._tabs else _TAB
+        size = len(rest) * ratio
+        return ("\t" if self._tabs else " ") * int(size) if size == int(size) else rest

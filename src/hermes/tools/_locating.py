@@ -16,7 +16,7 @@ MARGIN = 0.05
 """How much better it must be than the next best."""
 CHANGED = 0.7
 """How alike each line must be that is going to be replaced."""
-_SECONDS = 2.0
+_SECONDS = 1.0
 _LONG = 1000
 """Characters of a line beyond which only equal lines are alike."""
 _CANDIDATES = 24

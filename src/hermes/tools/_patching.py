@@ -20,6 +20,7 @@ Item: TypeAlias = int | str
 """A line of a result: one of the old lines, by its number, or a fresh one."""
 _SHOWN = 12
 _PLACES = 8
+_COUNTED = 1000
 _SAME = "`old` and `new` are the same; there is nothing to change."
 
 
@@ -46,14 +47,14 @@ def replace(text: str, old: str, new: str, *, every: bool = False) -> Edited:
         raise ToolError(_SAME)
     lines = Lines.of(text)
     if lines.mixed and ("\r" in old or "\r" in new) and old in text:
-        places = _places(text, old)
+        places = _places(text, old, every=every)
         _one_place([text.count("\n", 0, at) for at in places], every=every)
         return Edited(text.replace(old, new), len(places))
     wanted, fresh = _ends_as_in(lines, old), _ends_as_in(lines, new)
     if wanted == fresh:
         raise ToolError(_SAME)
     plain = lines.plain
-    if places := _places(plain, wanted):
+    if places := _places(plain, wanted, every=every):
         _one_place([plain.count("\n", 0, at) for at in places], every=every)
         return Edited(_exchanged(text, lines, places, (wanted, fresh)), len(places))
     return _tolerant(lines, wanted, fresh, every=every)
@@ -67,12 +68,14 @@ def _ends_as_in(lines: Lines, text: str) -> str:
     return text.replace("\r", "\n") if lines.usual == "\r" else text
 
 
-def _places(text: str, old: str) -> list[int]:
+def _places(text: str, old: str, *, every: bool) -> list[int]:
+    """Where it is; to be the only place, it may not even overlap with another."""
     places: list[int] = []
+    step = len(old) if every else 1
     at = text.find(old)
-    while at >= 0:
+    while at >= 0 and (every or len(places) < _COUNTED):
         places.append(at)
-        at = text.find(old, at + len(old))
+        at = text.find(old, at + step)
     return places
 
 
@@ -239,7 +242,14 @@ def apply(
     done = 0
     for edit in edits:
         keep(done, edit.start)
-        spare = iter(lines.ends[edit.start : edit.stop])
+        kept = {item for item in edit.items if isinstance(item, int)}
+        spare = iter(
+            [
+                lines.ends[n]
+                for n in range(edit.start, edit.stop)
+                if n not in kept and n < len(lines.ends)
+            ]
+        )
         for item in edit.items:
             if isinstance(item, int):
                 keep(item, item + 1)
