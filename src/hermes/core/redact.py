@@ -1,69 +1,136 @@
-"""Secrets taken out of text: known values in the forms they travel in, and the usual key shapes."""
+"""Secrets taken out of text: known values in the forms they travel in, and the shapes of tokens."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hermes.core.families import Family
 
 MARK = "[redacted]"
+"""In place of a known value; a token of a known shape leaves the name of its family."""
 _SHORTEST = 8
 """Shorter values are words: they would be blanked out of everything."""
-
-SHAPES = (
-    r"sk-(?:ant-|or-|proj-|svcacct-|admin-)?[A-Za-z0-9_\-]{16,}",
-    r"(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{16,}",
-    r"AIza[A-Za-z0-9_\-]{30,}",
-    r"ya29\.[A-Za-z0-9_\-.]{20,}",
-    r"(?:gsk|hf|fw|r8|nvapi|csk|tgp)[_\-][A-Za-z0-9_\-]{20,}",
-    r"(?:xai|pplx|tvly|pcsk)-[A-Za-z0-9_\-]{20,}",
-    r"gh[pousr]_[A-Za-z0-9]{20,}",
-    r"github_pat_[A-Za-z0-9_]{20,}",
-    r"glpat-[A-Za-z0-9_\-]{16,}",
-    r"xox[abposr]-[A-Za-z0-9\-]{10,}",
-    r"xapp-[A-Za-z0-9\-]{10,}",
-    r"(?:AKIA|ASIA)[A-Z0-9]{16}",
-    r"ABSK[A-Za-z0-9+/=]{40,}",
-    r"eyJ[A-Za-z0-9_\-]{8,}\.eyJ[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]*)?",
-)
-_BEARER = r"(?i:\b(bearer|basic)\s+)(?!\[)[A-Za-z0-9._~+/=\-]{8,}"
-_IN_URL = r"(://[^/\s:@]{1,256}:)[^/\s@]{1,256}@"
+_RUN = 16
+"""No token and no coded value worth the name has fewer characters of the kind below in a row."""
+_WORD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.+/="
+_CLASSES = bytes(97 if byte in _WORD else 10 for byte in range(256))
+_LONG = b"a" * _RUN
 
 
 class Redactor:
-    """Costs nothing until it is used. `clean` never lengthens a secret's neighbourhood: whatever
-    matches becomes one mark."""
+    """Costs nothing until it is used. What is searched for in clean text are a few literals, most
+    of them only in its long runs of token characters; patterns run when a literal was found."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values = tuple(values)
 
     def clean(self, text: str) -> str:
-        if self._known is not None:
-            text = self._known.sub(MARK, text)
-        text = _shapes().sub(MARK, text)
-        text = _bearer().sub(rf"\1 {MARK}", text)
-        return _userinfo().sub(rf"\1{MARK}@", text)
+        runs = _runs(text)
+        for forms in self._known:
+            text = forms.clean(text, runs)
+        return _shapes(text, runs)
 
     @cached_property
-    def _known(self) -> re.Pattern[str] | None:
-        forms: set[str] = set()
-        for value in self._values:
-            if len(value.strip()) >= _SHORTEST:
-                forms |= _forms(value.strip())
-        if not forms:
-            return None
+    def _known(self) -> list[_Value]:
+        values = {value.strip() for value in self._values}
         # The longest first: a secret that contains another must not leave its tail behind.
-        return re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True))))
+        usable = sorted((v for v in values if len(v) >= _SHORTEST), key=lambda v: (-len(v), v))
+        return [_Value(value) for value in usable]
 
 
-def _forms(value: str) -> set[str]:
-    """The value plain, percent-encoded and inside base64 at each of the three offsets."""
-    from base64 import b64encode
+class _Value:
+    """One secret in the forms it travels in."""
+
+    def __init__(self, value: str) -> None:
+        self._plain = sorted(_plain_forms(value), key=len, reverse=True)
+        self._coded = sorted(_coded_forms(value), key=len, reverse=True)
+        # A dump may be wrapped inside a form: then its first or its second piece is still whole.
+        self._pieces = {piece for form in self._coded for piece in _pieces(form)}
+        self._short = any(len(form) < 2 * _RUN for form in self._coded)
+
+    def clean(self, text: str, runs: str) -> str:
+        for form in self._plain:
+            if form in text:
+                text = text.replace(form, MARK)
+        where = text if self._short else runs
+        if any(piece in where for piece in self._pieces):
+            text = self._wrapped.sub(MARK, text)
+        return text
+
+    @cached_property
+    def _wrapped(self) -> re.Pattern[str]:
+        brk = r"(?:\r?\n[ \t]*)?"
+        return re.compile("|".join(brk.join(map(re.escape, form)) for form in self._coded))
+
+
+def _runs(text: str) -> str:
+    """The runs of at least `_RUN` token characters, a line each."""
+    coded = text.encode("latin-1", "replace").translate(_CLASSES)  # a byte for a character
+    found: list[str] = []
+    at = coded.find(_LONG)
+    while at >= 0:
+        end = coded.find(b"\n", at + _RUN)
+        if end < 0:
+            end = len(coded)
+        found.append(text[at:end])
+        at = coded.find(_LONG, end)
+    return "\n".join(found)
+
+
+def _shapes(text: str, runs: str) -> str:
+    from hermes.core.families import FAMILIES
+
+    for family in FAMILIES:
+        where = text if family.apart else runs
+        if family.hints and not any(hint in where for hint in family.hints):
+            continue
+        if not family.apart and _compiled(family).search(runs) is None:
+            continue
+        text = _compiled(family).sub(partial(_marked, family), text)
+    return text
+
+
+def _marked(family: Family, found: re.Match[str]) -> str:
+    group = 1 if found.re.groups else 0
+    if family.check is not None and not family.check(found[group]):
+        return found[0]
+    start, end = found.span(group)
+    before, after = found.string[found.start() : start], found.string[end : found.end()]
+    return f"{before}[redacted:{family.name}]{after}"
+
+
+@cache
+def _compiled(family: Family) -> re.Pattern[str]:
+    """When it is first needed: most are never. A token begins where a word begins."""
+    return re.compile(family.pattern if family.apart else "(?<![A-Za-z0-9])" + family.pattern)
+
+
+def _plain_forms(value: str) -> set[str]:
+    from html import escape
+    from json import dumps
     from urllib.parse import quote, quote_plus
 
+    forms = {value, escape(value), value.replace("/", r"\/")}
+    forms |= {dumps(value)[1:-1], dumps(value, ensure_ascii=False)[1:-1]}
+    for quoted in (
+        quote(value, safe="", errors="replace"),
+        quote(value, safe="/", errors="replace"),
+        quote_plus(value, errors="replace"),
+    ):
+        forms |= {quoted, re.sub("%..", lambda m: m[0].lower(), quoted)}
+    return forms
+
+
+def _coded_forms(value: str) -> set[str]:
+    """The value in hex, and inside base64 at each of the three offsets."""
+    from base64 import b64encode
+
     raw = value.encode("utf-8", "surrogatepass")
-    forms = {value, quote_plus(value, errors="replace")}
-    forms |= {quote(value, safe=safe, errors="replace") for safe in ("", "/")}
+    forms = {raw.hex(), raw.hex().upper()}
     for skew in range(3):
         # Only characters made of the value's own bits: its neighbours decide the others.
         coded = b64encode(b"\0" * skew + raw).decode()
@@ -74,23 +141,6 @@ def _forms(value: str) -> set[str]:
     return forms
 
 
-_compiled: dict[str, re.Pattern[str]] = {}
-
-
-def _pattern(source: str) -> re.Pattern[str]:
-    found = _compiled.get(source)
-    if found is None:
-        found = _compiled[source] = re.compile(source)
-    return found
-
-
-def _shapes() -> re.Pattern[str]:
-    return _pattern(r"(?<![A-Za-z0-9])(?:" + "|".join(SHAPES) + ")")
-
-
-def _bearer() -> re.Pattern[str]:
-    return _pattern(_BEARER)
-
-
-def _userinfo() -> re.Pattern[str]:
-    return _pattern(_IN_URL)
+def _pieces(form: str) -> tuple[str, ...]:
+    size = 12 if len(form) >= 24 else len(form) // 2 if len(form) >= _RUN else len(form)
+    return form[:size], form[size : 2 * size] or form
