@@ -20,17 +20,19 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NoReturn
 
+from hermes.exec import cgroup, confine
+
 FRAME = struct.Struct("!cii")
 """From keeper to agent: one of the kinds below and two numbers."""
 STARTED = b"S"
 """(pid, 0)"""
 FAILED = b"F"
-"""(errno, 1 if the folder was at fault)"""
+"""(errno, what was at fault: 0 the program, 1 the folder, 2 the sandbox)"""
 ENDED = b"E"
 """(exit status or minus the signal, number of processes left behind). After the last of those
 the keeper hangs up."""
 HEADER = struct.Struct("!I")
-"""From agent to keeper: the length of a marshalled (argv, cwd, env), all bytes, and then it."""
+"""From agent to keeper: the length of a marshalled (argv, cwd, env, confine.Box), and then it."""
 
 GRACE = 1.5
 """Seconds between TERM and KILL."""
@@ -38,6 +40,7 @@ _GIVE_UP = 12.0
 """Seconds after which processes that not even KILL ends (stuck in the kernel) are let go."""
 _LOOK_AGAIN = 0.03
 """Seconds between looks for processes born while the others were being ended."""
+_PROGRAM, _FOLDER, _SANDBOX = 0, 1, 2
 _LINUX = sys.platform == "linux"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -52,6 +55,7 @@ def main() -> NoReturn:
     requests = socket.socket(fileno=0)
     wake = _wake_on_child()
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    cgroup.sweep()
     keepers: set[int] = set()
     while True:
         ready, _, _ = select.select([0, wake], [], [])
@@ -112,31 +116,41 @@ def _keep(control: socket.socket, output: Sequence[int]) -> None:
     header = _receive(control, HEADER.size)
     if not header:
         return
-    request = marshal.loads(_receive(control, *HEADER.unpack(header)))
-    pid = _start(request, output, control)
-    for fd in output:
-        os.close(fd)
-    if pid:
-        _supervise(pid, control, wake)
+    *request, box = marshal.loads(_receive(control, *HEADER.unpack(header)))
+    held = confine.Held(box)
+    try:
+        held.prepare()
+        pid = _start(request, output, control, held)
+        for fd in output:
+            os.close(fd)
+        if pid:
+            _supervise(pid, control, wake, held)
+    except OSError as error:
+        _send(control, FRAME.pack(FAILED, error.errno or 0, _SANDBOX))
+    finally:
+        held.release()
 
 
-def _start(request: Any, output: Sequence[int], control: socket.socket) -> int:
+def _start(request: Any, output: Sequence[int], control: socket.socket, held: confine.Held) -> int:
     """The command's process, or 0 after reporting why there is none."""
     keeper = os.getpid()
     ours, theirs = os.pipe()
     pid = os.fork()
     if not pid:
-        _become(request, output, keeper=keeper, report=theirs)
+        _become(request, output, held, keeper=keeper, report=theirs)
     os.close(theirs)
     failure = os.read(ours, FRAME.size)
     os.close(ours)
+    held.entered()
     _send(control, failure or FRAME.pack(STARTED, pid, 0))
     return 0 if failure else pid
 
 
-def _become(request: Any, output: Sequence[int], *, keeper: int, report: int) -> NoReturn:
+def _become(
+    request: Any, output: Sequence[int], held: confine.Held, *, keeper: int, report: int
+) -> NoReturn:
     argv, cwd, env = request
-    in_folder = 1
+    at_fault = _FOLDER
     try:
         os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -147,21 +161,25 @@ def _become(request: Any, output: Sequence[int], *, keeper: int, report: int) ->
         os.dup2(output[0], 1)
         os.dup2(output[-1], 2)
         os.chdir(cwd)
-        in_folder = 0
+        at_fault = _SANDBOX
+        held.enter()
+        at_fault = _PROGRAM
         os.execve(argv[0], argv, env)
     except OSError as error:
-        os.write(report, FRAME.pack(FAILED, error.errno or 0, in_folder))
+        os.write(report, FRAME.pack(FAILED, error.errno or 0, at_fault))
     finally:
         os._exit(127)
 
 
-def _supervise(main: int, control: socket.socket, wake: int) -> None:
+def _supervise(main: int, control: socket.socket, wake: int, held: confine.Held) -> None:
     """Report the command's end; when the agent hangs up, end everything. Until nothing is left."""
     hung_up_at = 0.0
     told: set[int] = set()
     while True:
         status, alone = _reap(main)
-        if status is not None:
+        if status is not None and held.never_ran(status):
+            _send(control, FRAME.pack(FAILED, 0, _SANDBOX))
+        elif status is not None:
             left = 0 if alone else len(descendants(os.getpid()))
             _send(control, FRAME.pack(ENDED, status, left))
         since = time.monotonic() - hung_up_at if hung_up_at else 0.0
@@ -170,11 +188,17 @@ def _supervise(main: int, control: socket.socket, wake: int) -> None:
         if hung_up_at:
             _end_all(main, told, force=since >= GRACE)
         watched = [wake] if hung_up_at else [wake, control.fileno()]
+        watched += [held.listener] if held.listener >= 0 else []
         ready, _, _ = select.select(watched, [], [], _LOOK_AGAIN if hung_up_at else None)
         if wake in ready:
             os.read(wake, 512)
+        if held.listener in ready:
+            held.serve()
         if control.fileno() in ready and not _receive(control, 1):
             hung_up_at = time.monotonic()
+            held.stop_forking()
+            if held.wrapped:  # its end would be KILL for the command; the command's end is its own
+                told.add(main)
 
 
 def _end_all(main: int, told: set[int], *, force: bool) -> None:

@@ -8,15 +8,19 @@ import marshal
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.exec.capture import Capture
 from hermes.exec.launcher import ENDED, FAILED, FRAME, GRACE, HEADER
+
+if TYPE_CHECKING:
+    from hermes.exec.sandbox import Policy, Tier
 
 MAX_COMMAND = 128 * 1024 - 1
 """Bytes in one argument of a program; the limit of the Linux kernel."""
@@ -45,6 +49,10 @@ class Command(Struct, frozen=True):
     cwd: Path
     env: Mapping[str, str]
     timeout: float
+    policy: Policy | None = None
+    """What it may see and change; None: all that we may."""
+    tier: Tier | None = None
+    """How that is enforced; None: as strongly as this machine can."""
 
 
 async def run(command: Command, out: Capture, err: Capture | None = None) -> Outcome:
@@ -53,7 +61,7 @@ async def run(command: Command, out: Capture, err: Capture | None = None) -> Out
     Raises ToolError when nothing could be started. When it is cancelled or out of time it returns
     with every process of the command dead: TERM first, KILL after 1.5 s.
     """
-    request = _request(command)
+    request = await _request(command)
     child = _Child([out] if err is None else [out, err])
     try:
         async with asyncio.timeout(command.timeout):
@@ -65,6 +73,10 @@ async def run(command: Command, out: Capture, err: Capture | None = None) -> Out
         return Outcome(None)
     except OSError as error:
         raise ToolError(f"No process could be started: {error.strerror}.") from error
+    except _NotStarted as failure:
+        await child.last_words()
+        words = (err or out).text().strip()[:500]
+        raise ToolError(f"{failure} Nothing was run. {words}".strip()) from None
     finally:
         try:
             await child.end()
@@ -80,15 +92,23 @@ async def stop_all() -> None:
         await child.end()
 
 
-def _request(command: Command) -> bytes:
+async def _request(command: Command) -> bytes:
     text = command.text.encode("utf-8", "surrogateescape")
     if len(text) > MAX_COMMAND:
         raise ToolError("The command is too long (128 KB): write it to a file and run that.")
     if b"\0" in text:
         raise ToolError("The command contains a NUL character; nothing was run.")
-    env = {os.fsencode(k): os.fsencode(v) for k, v in command.env.items()}
-    argv = [os.fsencode(_shell()), b"-c", text]
-    body = marshal.dumps((argv, os.fsencode(command.cwd), env))
+    argv: Sequence[str] = (_shell(), "-c", os.fsdecode(text))
+    env, box = command.env, None
+    if command.policy:
+        from hermes.exec.sandbox import probe, wrap
+
+        tier = command.tier or await probe()
+        launch = wrap(argv, command.policy, tier, env=env, cwd=command.cwd)
+        argv, env, box = launch.argv, launch.env, launch.box
+    names = {os.fsencode(k): os.fsencode(v) for k, v in env.items()}
+    parts = [os.fsencode(part) for part in argv]
+    body = marshal.dumps((parts, os.fsencode(command.cwd), names, dict(box or {})))
     return HEADER.pack(len(body)) + body
 
 
@@ -96,6 +116,10 @@ def _request(command: Command) -> bytes:
 def _shell() -> str:
     shells = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh")
     return next((shell for shell in shells if os.access(shell, os.X_OK)), "/bin/sh")
+
+
+class _NotStarted(ToolError):
+    """What the program itself said about it may still be in the pipes."""
 
 
 class _Child:
@@ -190,7 +214,7 @@ class _Child:
                 self._left = second
                 self.ended.set_result((first, second))
             elif kind == FAILED:
-                self.ended.set_exception(ToolError(_why(first, in_folder=second == 1)))
+                self.ended.set_exception(_NotStarted(_why(first, second)))
         if not data:
             self._on_hang_up()
 
@@ -233,9 +257,9 @@ class _Child:
 _left_running: set[_Child] = set()
 
 
-def _why(number: int, *, in_folder: bool) -> str:
-    reason = os.strerror(number) if number else "unknown error"
-    return f"The {'working directory' if in_folder else 'shell'} cannot be used: {reason}."
+def _why(number: int, at_fault: int) -> str:
+    what = ("shell", "working directory", "sandbox")[at_fault]
+    return f"The {what} cannot be used{f': {os.strerror(number)}' if number else ''}."
 
 
 class _Launcher:

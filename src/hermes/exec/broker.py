@@ -1,0 +1,164 @@
+"""Changes modes and times of files for a command that Landlock confines but cannot keep from it.
+
+Landlock lets anyone change the mode and the times of any file he owns. So a seccomp filter stops
+those calls, and a keeper makes them in the command's stead: on a file it has opened itself, after
+looking where that file is. The command cannot swap anything between the look and the change.
+"""
+
+# ruff: noqa: PTH101, PTH115
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import struct
+from typing import Any
+
+_RECEIVE, _SEND, _VALID = 0xC0502100, 0xC0182101, 0x40082102
+_QUESTION = struct.Struct("=QIIiIQ6Q")
+_ANSWER = struct.Struct("=QqiI")
+_AT_FDCWD = -100
+_NOFOLLOW, _EMPTY_PATH = 0x100, 0x1000
+_PATH_MAX = 4096
+_TIMES = {"utime": 16, "utimes": 32, "futimesat": 32, "utimensat": 32}
+"""Bytes behind the pointer to the new times."""
+CALLS: dict[str, tuple[int, int, int]] = {
+    "chmod": (90, -1, 0),
+    "fchmod": (91, 52, 0),
+    "fchmodat": (268, 53, 1),
+    "fchmodat2": (452, 452, 1),
+    "utime": (132, -1, 0),
+    "utimes": (235, -1, 0),
+    "futimesat": (261, -1, 1),
+    "utimensat": (280, 88, 1),
+}
+"""Name -> number on x86_64, on aarch64 (-1: none), position of the path among the arguments."""
+_NAMES = [
+    {number[which]: name for name, number in CALLS.items() if number[which] >= 0}
+    for which in (0, 1)
+]
+_ARCH = {0xC000003E: 0, 0xC00000B7: 1}
+
+
+def answer(listener: int, writable: list[bytes], readonly: list[bytes]) -> bool:
+    """Take one question and answer it. False when nobody is left who could ask."""
+    import fcntl
+
+    poll = select.poll()
+    poll.register(listener, select.POLLIN)
+    events = poll.poll(0)
+    if not events:
+        return True
+    if not events[0][1] & select.POLLIN:
+        return False
+    buffer = bytearray(_QUESTION.size)
+    try:
+        fcntl.ioctl(listener, _RECEIVE, buffer)
+    except OSError as error:
+        return error.errno in (errno.ENOENT, errno.EINTR)  # he was killed meanwhile
+    ident, pid, _, number, arch, _, *args = _QUESTION.unpack(buffer)
+    name = _NAMES[_ARCH.get(arch, 0)].get(number, "")
+    failure = 0
+    try:
+        fd = _open(name, pid, args)
+        try:
+            fcntl.ioctl(listener, _VALID, struct.pack("=Q", ident))
+            if not _inside(fd, writable, readonly):
+                raise PermissionError(errno.EPERM, "outside")
+            _change(name, pid, args, fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        failure = error.errno or errno.EPERM
+    with contextlib.suppress(OSError):
+        fcntl.ioctl(listener, _SEND, bytearray(_ANSWER.pack(ident, 0, -failure, 0)))
+    return True
+
+
+def _open(name: str, pid: int, args: list[int]) -> int:
+    """The file meant, as the asking process would have found it."""
+    position = CALLS[name][2]
+    if name == "fchmod":
+        return os.open(f"/proc/{pid}/fd/{_signed(args[0])}", os.O_PATH | os.O_CLOEXEC)
+    base = _signed(args[0]) if position else _AT_FDCWD
+    flags = args[3] if name in ("utimensat", "fchmodat2") else 0
+    path = _text(pid, args[position]) if args[position] else b""
+    if not path and not (flags & _EMPTY_PATH or (name == "utimensat" and not args[position])):
+        raise FileNotFoundError(errno.ENOENT, "empty path")
+    start = f"/proc/{pid}/cwd" if base == _AT_FDCWD else f"/proc/{pid}/fd/{base}"
+    if not path:
+        return os.open(start, os.O_PATH | os.O_CLOEXEC)
+    for own in (b"/proc/self/", b"/proc/thread-self/", b"/dev/fd/"):
+        if path.startswith(own):  # ours would be meant
+            raise PermissionError(errno.EPERM, "a view of the asking process")
+    how = os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if flags & _NOFOLLOW else 0)
+    if path.startswith(b"/"):
+        return os.open(path, how)
+    folder = os.open(start, os.O_PATH | os.O_CLOEXEC)
+    try:
+        return os.open(path, how, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _inside(fd: int, writable: list[bytes], readonly: list[bytes]) -> bool:
+    path = os.readlink(b"/proc/self/fd/%d" % fd) + b"/"
+    return any(path.startswith(root + b"/") for root in writable) and not any(
+        path.startswith(root + b"/") for root in readonly
+    )
+
+
+def _change(name: str, pid: int, args: list[int], fd: int) -> None:
+    position = CALLS[name][2]
+    path = f"/proc/self/fd/{fd}"
+    if "chmod" in name:
+        mode = args[position + 1] & 0o7777
+        os.chmod(path, mode & ~0o6000)
+        return
+    pointer = args[position + 1]
+    raw = _memory(pid, pointer, _TIMES[name]) if pointer else b""
+    libc = _libc()
+    if raw and name != "utimensat":
+        fields = struct.unpack("=2q" if name == "utime" else "=4q", raw)
+        pairs = (fields[0], 0, fields[1], 0) if name == "utime" else fields
+        raw = struct.pack("=4q", pairs[0], pairs[1] * 1000, pairs[2], pairs[3] * 1000)
+    if libc.utimensat(_AT_FDCWD, path.encode(), raw or None, 0):
+        import ctypes
+
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _text(pid: int, address: int) -> bytes:
+    found = b""
+    while b"\0" not in found:
+        page = 4096 - (address + len(found)) % 4096
+        found += _memory(pid, address + len(found), page)
+        if len(found) > 2 * _PATH_MAX:
+            raise OSError(errno.ENAMETOOLONG, "path")
+    return found[: found.index(b"\0")]
+
+
+def _memory(pid: int, address: int, size: int) -> bytes:
+    try:
+        fd = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        raise PermissionError(errno.EPERM, "its memory cannot be read") from None
+    try:
+        return os.pread(fd, size, address)
+    except OSError:
+        raise OSError(errno.EFAULT, "bad address") from None
+    finally:
+        os.close(fd)
+
+
+def _signed(value: int) -> int:
+    value &= 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
+
+
+def _libc() -> Any:
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True)

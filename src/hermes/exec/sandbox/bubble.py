@@ -1,0 +1,150 @@
+"""Tier 1: a bubblewrap command line that shows a command only what its policy lets it see."""
+
+# ruff: noqa: PTH120
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from hermes.core.errors import ToolError
+from hermes.exec.confine import FIRST_FILE_FD, STATUS_FD, Box
+from hermes.exec.sandbox import filters
+from hermes.exec.sandbox.limits import box_of
+from hermes.exec.sandbox.paths import Guards, bound_sockets, guards
+from hermes.exec.sandbox.policy import Launch, Policy
+
+Kind: TypeAlias = Literal["scratch", "hide", "mask", "write", "read"]
+_SCRATCH = ("/tmp", "/run", "/var/tmp")
+_KEPT_OF_RUN = ("/run/current-system", "/run/opengl-driver", "/run/wrappers")
+_NOT_FOR_WORK = ("/dev", "/proc", "/sys")
+_FIXED = """
+    --unshare-user --unshare-all --disable-userns --cap-drop ALL --die-with-parent --new-session
+    --ro-bind / / --proc /proc --dev /dev
+""".split()
+RELAY_PORT = 3128
+
+
+def launch(
+    argv: Sequence[str],
+    policy: Policy,
+    bwrap: str,
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+) -> Launch:
+    workspace = os.path.realpath(policy.workspace)
+    if workspace == "/" or any((workspace + "/").startswith(p + "/") for p in _NOT_FOR_WORK):
+        raise ToolError(f"{workspace} cannot be the workspace of a sandbox; nothing was run.")
+    inside = dict(env)
+    command = list(argv)
+    if policy.network:
+        command = _through_relay(command, policy.network, inside)
+    kept = guards(policy.workspace, policy.protected)
+    if policy.mode == "read-only":
+        kept = Guards((), (), (), ())
+    mounts = _mounts(policy, workspace, kept, inside.get("HOME", ""))
+    options = [*_FIXED, "--size", str(policy.limits.scratch), "--tmpfs", "/dev/shm"]
+    options += ["--remount-ro", "/dev", *_options(mounts, policy.limits.scratch)]
+    for name, value in inside.items():
+        options += ["--setenv", name, value]
+    options += ["--chdir", os.path.realpath(cwd)]
+    table, _ = filters.MACHINES[os.uname().machine]
+    files = [filters.isolated(table), b"\0".join(os.fsencode(o) for o in options)]
+    box: Box = {
+        **box_of(policy.limits),
+        "placeholders": [os.fsencode(path) for path in kept.make],
+        "covers": [os.fsencode(path) for path in kept.cover],
+        "files": files,
+        "status": True,
+    }
+    fixed = ["--json-status-fd", str(STATUS_FD), "--seccomp", str(FIRST_FILE_FD)]
+    fixed += ["--args", str(FIRST_FILE_FD + 1)]
+    return Launch((bwrap, *fixed, "--", *command), {}, box)
+
+
+def _mounts(policy: Policy, workspace: str, kept: Guards, home: str) -> dict[str, Kind]:
+    """Path -> what is mounted there. A path inside another one wins over it."""
+    mounts = _hidden(policy, os.path.realpath(home) if home else "")
+    for seen in (*map(str, policy.visible), *_KEPT_OF_RUN):
+        path = os.path.realpath(seen)
+        if os.path.lexists(path) and _covered(path, mounts):
+            mounts[path] = "read"
+    mounts[workspace] = "write" if policy.mode == "workspace-write" else "read"
+    for path in kept.pin:
+        mounts.setdefault(path, "write")
+    for path in (*kept.keep, *kept.make, *kept.cover):
+        if mounts.get(path) not in ("hide", "mask"):
+            mounts[path] = "read"
+    for path in bound_sockets():
+        if path not in mounts and os.path.lexists(path) and not _covered(path, mounts):
+            mounts[path] = "mask"
+    if policy.network:
+        mounts[os.path.realpath(policy.network)] = "read"
+    return mounts
+
+
+def _hidden(policy: Policy, home: str) -> dict[str, Kind]:
+    mounts: dict[str, Kind] = dict.fromkeys(filter(_is_folder, _SCRATCH), "scratch")
+    for hidden in policy.hidden:
+        path = os.path.realpath(hidden)
+        if _is_folder(path):
+            mounts[path] = "scratch" if path == home else "hide"
+        elif os.path.lexists(path):
+            mounts[path] = "mask"
+    return mounts
+
+
+def _covered(path: str, mounts: Mapping[str, Kind]) -> bool:
+    """Whether the nearest mount above `path` hides it."""
+    while path != "/":
+        path = os.path.dirname(path)
+        if kind := mounts.get(path):
+            return kind in ("scratch", "hide")
+    return False
+
+
+def _options(mounts: Mapping[str, Kind], scratch: int) -> list[str]:
+    options: list[str] = []
+    closing: list[str] = []
+    for path in sorted(mounts, key=lambda p: (p.count("/"), p)):
+        match mounts[path]:
+            case "scratch":
+                options += ["--perms", "1777" if path != "/run" else "0755"]
+                options += ["--size", str(scratch), "--tmpfs", path]
+            case "hide":
+                options += ["--size", "4096", "--tmpfs", path]
+                closing += ["--remount-ro", path]
+            case "mask":
+                options += ["--ro-bind", os.devnull, path]
+            case "write":
+                options += ["--bind", path, path]
+            case "read":
+                options += ["--ro-bind", path, path]
+    return options + closing
+
+
+def _through_relay(command: list[str], proxy: str, env: dict[str, str]) -> list[str]:
+    """A relay beside the command offers the proxy's socket where programs expect a proxy."""
+    address = f"http://127.0.0.1:{RELAY_PORT}"
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        env[name] = env[name.lower()] = address
+    env["NO_PROXY"] = env["no_proxy"] = "localhost,127.0.0.1,::1"
+    python = os.path.realpath(sys.executable)
+    return [python, "-I", "-S", "-c", _relay(), os.path.realpath(proxy), str(RELAY_PORT), *command]
+
+
+@cache
+def _relay() -> str:
+    return Path(__file__).with_name("relay.py").read_text(encoding="utf-8")
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False

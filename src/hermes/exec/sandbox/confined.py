@@ -1,0 +1,98 @@
+"""Tier 2: Landlock rules and a seccomp filter for a command without namespaces of its own."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from hermes.core.errors import ToolError
+from hermes.exec.confine import Box
+from hermes.exec.sandbox import filters
+from hermes.exec.sandbox.limits import box_of
+from hermes.exec.sandbox.paths import guards
+from hermes.exec.sandbox.policy import Launch, Policy
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
+_REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+_FIRST = (1 << 13) - 1
+"""The accesses of Landlock's first version."""
+_READ = _EXECUTE | _READ_FILE | _READ_DIR
+_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+_NET = 3
+_SCOPES = 3
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_SHARED = ("/tmp", "/var/tmp", "/run", "/dev")
+"""With the whole machine, so kept from the command."""
+
+
+def launch(
+    argv: Sequence[str], policy: Policy, landlock: int, machine: str, env: Mapping[str, str]
+) -> Launch:
+    table, number = filters.MACHINES[machine]
+    workspace = os.path.realpath(policy.workspace)
+    if workspace == "/":
+        raise ToolError("/ cannot be the workspace of a sandbox; nothing was run.")
+    kept = guards(policy.workspace, policy.protected)
+    closed = {*kept.keep, *kept.make, *kept.cover}
+    hidden = {os.path.realpath(path) for path in policy.hidden}
+    scratch = f"/tmp/hermes-{os.urandom(8).hex()}"
+    writable = [scratch]
+    if policy.mode == "workspace-write":
+        writable += _spread(workspace, closed | (hidden - {workspace}))
+    handled = _handled(landlock)
+    rules = _readable(policy, workspace, hidden)
+    rules |= dict.fromkeys(writable, handled[0] & ~_IOCTL_DEV)
+    rules |= {f"/dev/{name}": _READ_FILE | _WRITE_FILE | _IOCTL_DEV for name in _DEVICES}
+    box: Box = {
+        **box_of(policy.limits),
+        "scratch": os.fsencode(scratch),
+        "bare": True,
+        "landlock": (handled, [_rule(path, access, handled[0]) for path, access in rules.items()]),
+        "seccomp": (number, filters.confined(table, ask=True, truncation=landlock >= 3)),
+        "writable": [os.fsencode(path) for path in writable],
+        "readonly": [os.fsencode(path) for path in closed | (hidden - {workspace})],
+    }
+    return Launch(tuple(argv), {**env, "TMPDIR": scratch, "HOME": scratch}, box)
+
+
+def _readable(policy: Policy, workspace: str, hidden: set[str]) -> dict[str, int]:
+    rules = dict.fromkeys(_spread("/", hidden | set(_SHARED)), _READ)
+    for seen in (workspace, *(os.path.realpath(path) for path in policy.visible)):
+        rules |= dict.fromkeys(_spread(seen, hidden - {seen}), _READ)
+    rules["/dev"] = _READ_DIR
+    return rules
+
+
+def _spread(root: str, closed: Collection[str]) -> Iterator[str]:
+    """The largest parts of `root` that hold nothing closed. Landlock opens whole trees only."""
+    if root in closed:
+        return
+    below = root.rstrip("/") + "/"
+    if not any(path.startswith(below) for path in closed):
+        yield root
+        return
+    try:
+        with os.scandir(root) as entries:
+            names = [entry.name for entry in entries if not entry.is_symlink()]
+    except OSError:
+        return
+    for name in names:
+        yield from _spread(below + name, closed)
+
+
+def _handled(landlock: int) -> tuple[int, int, int]:
+    """Everything this version of Landlock can refuse: files, network, scopes."""
+    files = _FIRST
+    for since, access in ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV)):
+        if landlock >= since:
+            files |= access
+    return files, _NET if landlock >= 4 else 0, _SCOPES if landlock >= 6 else 0
+
+
+def _rule(path: str, access: int, handled: int) -> tuple[bytes, int]:
+    try:
+        folder = stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        folder = True  # the scratch folder, not made yet
+    return os.fsencode(path), access & handled & (-1 if folder else _OF_FILES)

@@ -1,0 +1,151 @@
+"""What a command may see and change, and how strongly this machine can enforce it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from hermes.core.errors import ConfigError
+from hermes.exec.confine import Box
+
+Mode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
+Level: TypeAlias = Literal[1, 2, 3]
+
+_GB = 1024**3
+_ALWAYS = (".git", ".hermes", "AGENTS.md", "CLAUDE.md", ".cursorrules")
+"""Names at the top of a workspace that somebody outside the sandbox will trust. They can neither
+be changed nor, where they are missing, be made."""
+_WHEN_PRESENT = """
+    .claude .cursor .mcp.json .vscode .idea .envrc .gitmodules .gitconfig .bashrc .bash_profile
+    .bash_login .bash_logout .profile .zshrc .zprofile .zshenv .zlogin .config/fish
+""".split()
+_GIT_TRUSTED = """
+    config config.worktree hooks commondir info modules worktrees objects/info/alternates
+""".split()
+"""Inside .git: whatever names a program that git runs, or another place to look for such names."""
+_KEYS_IN_HOME = """
+    .ssh .gnupg .aws .azure .config/gcloud .config/gh .config/hub .config/op .kube .docker .netrc
+    .npmrc .pypirc .git-credentials .gitconfig .pgpass .my.cnf .password-store .local/share/keyrings
+    .mozilla .config/google-chrome .config/chromium .config/BraveSoftware .thunderbird .bash_history
+    .zsh_history .python_history .cargo/credentials .cargo/credentials.toml .terraform.d
+    .vault-token .config/rclone .boto .s3cfg .hermes
+""".split()
+_KEYS_OF_ROOT = """
+    /etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/ssl/private /etc/krb5.keytab
+    /etc/sudoers /etc/sudoers.d /etc/kubernetes /var/lib/docker /var/lib/containerd
+    /var/lib/kubelet /var/lib/cloud /var/spool/cron /var/lib/postgresql /var/lib/mysql /boot
+""".split()
+"""Read by nobody else, but by an agent that runs as root."""
+_TOOLS_IN_HOME = """
+    .pyenv/versions .pyenv/shims .pyenv/libexec .pyenv/bin .pyenv/version .local/share/uv/python
+    .local/bin .rustup .cargo/bin .cargo/env .nvm/versions .volta/bin .volta/tools .asdf .sdkman
+    .bun/bin .deno/bin go/bin .go .rbenv .nodenv .local/share/mise .local/share/pnpm .linuxbrew
+    .miniconda3 miniconda3 .conda anaconda3 mambaforge miniforge3
+""".split()
+"""Programs people install at home; a command finds them on its PATH."""
+
+
+class Limits(Struct, frozen=True):
+    """Of one command with everything it starts (or of each process, where there are no control
+    groups). 0: this machine's own measure."""
+
+    memory: int = 0
+    processes: int = 1024
+    file: int = 16 * _GB
+    """Bytes of the largest file."""
+    scratch: int = 2 * _GB
+    """Bytes of each private /tmp."""
+    open_files: int = 65536
+
+
+class Policy(Struct, frozen=True):
+    mode: Mode
+    workspace: Path
+    hidden: tuple[Path, ...] = ()
+    """Neither readable nor writable, except for the workspace and `visible` inside them."""
+    protected: tuple[Path, ...] = ()
+    """Read-only inside the workspace; what does not exist cannot be made."""
+    network: str = ""
+    """Path of the unix socket of an egress proxy; empty: no network."""
+    visible: tuple[Path, ...] = ()
+    """Readable although inside of something hidden."""
+    limits: Limits = Limits()
+
+
+class Tier(Struct, frozen=True):
+    """How strongly commands are confined here: 1 namespaces, 2 Landlock, 3 not at all."""
+
+    level: Level
+    name: str
+    evidence: tuple[str, ...] = ()
+    """What was tried, and what came of it."""
+    lost: tuple[str, ...] = ()
+    """What is not protected."""
+    landlock: int = 0
+    """Version of the kernel's Landlock; 0: none."""
+    bwrap: str = ""
+
+
+class Launch(Struct, frozen=True):
+    """What the launcher executes, and what it does to the process first."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    box: Box | None = None
+
+
+def standard(
+    mode: Mode,
+    workspace: Path,
+    agent_home: Path,
+    user_home: Path,
+    *,
+    network: str = "",
+    commits: bool = False,
+) -> Policy:
+    """The policy for a workspace. `commits`: git may write its history, not its settings."""
+    workspace, user_home = _real(workspace), _real(user_home)
+    if workspace == Path("/"):
+        raise ConfigError("The root folder cannot be a workspace; choose a folder below it.")
+    hidden = [_real(agent_home)]
+    if user_home.is_relative_to(workspace):
+        hidden += _existing(user_home, _KEYS_IN_HOME)
+    else:
+        hidden.append(user_home)
+    hidden += [home for home in (Path("/root"), Path("/home")) if not _within(user_home, home)]
+    if os.geteuid() == 0:
+        hidden += _existing(Path("/"), _KEYS_OF_ROOT)
+        hidden += sorted(Path("/etc/ssh").glob("ssh_host_*_key"))
+    names = [*_ALWAYS, *(n for n in _WHEN_PRESENT if (workspace / n).exists())]
+    protected = [workspace / name for name in names]
+    if commits and (workspace / ".git").is_dir():
+        protected.remove(workspace / ".git")
+        protected += [workspace / ".git" / name for name in _GIT_TRUSTED]
+    return Policy(
+        mode,
+        workspace,
+        tuple(
+            path
+            for path in dict.fromkeys(hidden)
+            if not workspace.is_relative_to(path) or path.is_dir()
+        ),
+        tuple(protected),
+        network,
+        tuple(_existing(user_home, _TOOLS_IN_HOME)),
+    )
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _within(path: Path, folder: Path) -> bool:
+    return path.is_relative_to(folder)
+
+
+def _existing(folder: Path, names: Iterable[str]) -> list[Path]:
+    return [folder / name for name in names if (folder / name).exists()]

@@ -1,0 +1,210 @@
+"""Finds out by trying how strongly commands can be confined here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from hermes.exec.sandbox.filters import MACHINES
+from hermes.exec.sandbox.policy import Policy, Tier
+
+_BWRAP = (
+    "/usr/bin/bwrap",
+    "/usr/local/bin/bwrap",
+    "/bin/bwrap",
+    "/run/current-system/sw/bin/bwrap",
+)
+_VERSION = 1
+"""Raised when the sandbox changes so that an old finding says nothing about it."""
+_TIMEOUT = 15.0
+_NAMES = {1: "bubblewrap: namespaces, seccomp", 2: "Landlock and seccomp", 3: "none"}
+_GROUPS = "memory and processes are counted by control groups"
+_LOST_ALONE = (
+    "the list of processes and their command lines can be read",
+    "new files cannot be made in a folder that holds protected names (the top of the workspace)",
+    "private /tmp and home are an ordinary folder, and there is no /dev/shm",
+    "no network can be granted, not even loopback or unix sockets",
+)
+_LOST_ALL = (
+    "anything: commands can do what this user can; whatever does not only read asks first",
+)
+_known: Tier | None = None
+
+
+class _Finding(Struct):
+    key: list[str]
+    tier: Tier
+
+
+async def probe(cache: Path | None = None) -> Tier:
+    """The strongest tier whose canary failed at everything it must not do.
+
+    Once per process; with a folder `cache`, once per boot.
+    """
+    global _known
+    if _known is None:
+        key = _key()
+        _known = _recall(cache, key)
+        if _known is None:
+            _known = await _find()
+            _remember(cache, _Finding(key, _known))
+    return _known
+
+
+async def _find() -> Tier:
+    evidence: list[str] = []
+    for candidate in candidates():
+        tier, why = await attempt(candidate)
+        if tier:
+            return msgspec.structs.replace(tier, evidence=(*evidence, *tier.evidence))
+        evidence.append(f"tier {candidate.level} ({candidate.name}) cannot be used: {why}")
+    if not evidence:
+        evidence.append("neither bubblewrap nor Landlock is here")
+    return Tier(3, _NAMES[3], tuple(evidence), _LOST_ALL)
+
+
+def candidates() -> list[Tier]:
+    """Tiers whose parts are here, strongest first; untried."""
+    if sys.platform != "linux" or os.uname().machine not in MACHINES:
+        return []
+    found: list[Tier] = []
+    version = landlock_version()
+    bwrap = next((path for path in _BWRAP if os.access(path, os.X_OK)), "")
+    counted = _counted()
+    uncounted = () if counted else (_uncounted(),)
+    evidence = (_GROUPS,) if counted else ()
+    if bwrap:
+        found.append(Tier(1, _NAMES[1], evidence, uncounted, version, bwrap))
+    if version:
+        lost = [*_LOST_ALONE, *uncounted]
+        if version < 6:
+            lost.append("signals can be sent to other processes of this user (Landlock before 6)")
+        name = f"{_NAMES[2]} (version {version})"
+        found.append(Tier(2, name, evidence, tuple(lost), version))
+    return found
+
+
+async def attempt(tier: Tier) -> tuple[Tier | None, str]:
+    """The tier with what the canary found; or None, and why not."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="hermes-canary-") as folder:
+        base = Path(folder).resolve()  # noqa: ASYNC240 - once per boot
+        for name in ("workspace", "outside", "home"):
+            (base / name).mkdir()
+        (base / "home" / "secret").write_text("secret")
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.setblocking(False)
+            results = await _run(base, listener.getsockname()[1], tier)
+            with contextlib.suppress(BlockingIOError):
+                listener.accept()[0].close()
+                results["reach the network"] = ""
+        if (base / "outside" / "written").exists():
+            results["write outside the workspace"] = ""
+    return _judge(tier, results)
+
+
+async def _run(base: Path, port: int, tier: Tier) -> dict[str, str]:
+    from shlex import join
+
+    from hermes.core.errors import ToolError
+    from hermes.exec.capture import Capture
+    from hermes.exec.local import Command, run
+
+    script = Path(__file__).with_name("canary.py")
+    words = [sys.executable, "-I", "-S", str(script), str(base / "outside")]
+    words += [str(base / "home" / "secret"), str(port), str(os.getpid())]
+    policy = Policy(
+        "workspace-write", base / "workspace", (base / "home",), visible=(base / "outside",)
+    )
+    command = Command(join(words), base / "workspace", {}, _TIMEOUT, policy, tier)
+    out, err = Capture(20_000, base), Capture(20_000, base)
+    try:
+        await run(command, out, err)
+        return msgspec.json.decode(out.text(), type=dict[str, str])
+    except ToolError as error:
+        return {"failure": str(error)}
+    except msgspec.DecodeError:
+        return {"failure": f"the canary died: {err.text().strip()}"[:500]}
+    finally:
+        out.close()
+        err.close()
+
+
+def _judge(tier: Tier, results: dict[str, str]) -> tuple[Tier | None, str]:
+    if failure := results.pop("failure", ""):
+        return None, failure
+    if reason := results.pop("write in the workspace"):
+        return None, f"nothing can be written in the workspace ({reason})"
+    if tier.level == 2:
+        del results["read the first process's environment"]  # not one of ours
+        if tier.landlock < 6:
+            del results["signal the agent"]
+    if worked := [name for name, reason in results.items() if not reason]:
+        return None, f"the canary could {', '.join(worked)}"
+    facts = tuple(f"tried to {name}: {reason}" for name, reason in results.items())
+    return msgspec.structs.replace(tier, evidence=(*facts, *tier.evidence)), ""
+
+
+def landlock_version() -> int:
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    return max(0, int(libc.syscall(ctypes.c_long(444), None, ctypes.c_size_t(0), 1)))
+
+
+def _counted() -> bool:
+    from hermes.exec import cgroup
+
+    groups, complete = cgroup.make(2**30, 100)
+    cgroup.remove(groups)
+    return complete
+
+
+def _uncounted() -> str:
+    if os.geteuid():
+        return "memory is limited per process only: there are no control groups for us"
+    return "the number of processes is not limited, memory per process only: no control groups"
+
+
+def _key() -> list[str]:
+    """What the finding depends on."""
+    key = [str(_VERSION), os.uname().release, os.uname().machine, str(os.geteuid()), sys.executable]
+    for path in ("/proc/sys/kernel/random/boot_id", "/proc/self/cgroup"):
+        with contextlib.suppress(OSError):
+            key.append(Path(path).read_text(encoding="utf-8", errors="replace"))
+    for path in _BWRAP:
+        with contextlib.suppress(OSError):
+            found = Path(path).stat()
+            key.append(f"{path} {found.st_mtime_ns} {found.st_size}")
+    return key
+
+
+def _recall(cache: Path | None, key: list[str]) -> Tier | None:
+    if cache is None:
+        return None
+    try:
+        finding = msgspec.json.decode((cache / "sandbox.json").read_bytes(), type=_Finding)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return finding.tier if finding.key == key else None
+
+
+def _remember(cache: Path | None, finding: _Finding) -> None:
+    if cache is None:
+        return
+    from hermes.config.paths import private_folder
+
+    with contextlib.suppress(OSError):
+        private_folder(cache)
+        temporary = cache / f"sandbox.{os.getpid()}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        with open(os.open(temporary, flags, 0o600), "wb") as file:  # noqa: PTH123
+            file.write(msgspec.json.encode(finding))
+        temporary.replace(cache / "sandbox.json")
