@@ -21,6 +21,7 @@ SOCKET = "egress.sock"
 _HEAD = 32 * 1024
 _BLOCK = 64 * 1024
 _HELLO = 16 * 1024
+_LAST = 5.0
 _WEB_PORTS = (80, 443)
 _REASONS = {400: "Bad Request", 403: "Forbidden", 411: "Length Required", 502: "Bad Gateway"}
 _HOP = frozenset(
@@ -132,11 +133,8 @@ class _Desk:
         except (OSError, EOFError, asyncio.CancelledError):
             pass  # gone, too slow, or the proxy is closing: nothing is owed to anybody
         finally:
+            await _hang_up(writer, task)
             self._tasks.discard(task)
-            if task.cancelling():
-                writer.transport.abort()
-            else:
-                writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -194,7 +192,7 @@ class _Desk:
                 there[1].write(hello)
             await self._both((reader, writer), there, sent=len(hello))
         finally:
-            there[1].close()
+            await _hang_up(there[1], asyncio.current_task())
 
     async def _hello(self, reader: asyncio.StreamReader, location: Location) -> bytes:
         """The start of a tunnel to a web port: TLS that asks for the very name that was allowed.
@@ -230,7 +228,7 @@ class _Desk:
             there[1].write(("\r\n".join(head) + "\r\nConnection: close\r\n\r\n").encode("ascii"))
             await self._both((reader, writer), there, sent=0, only=length)
         finally:
-            there[1].close()
+            await _hang_up(there[1], asyncio.current_task())
 
     async def _both(self, here: _Pair, there: _Pair, *, sent: int, only: int | None = None) -> None:
         """Both directions until the far side is done. `only`: bytes that may still go up."""
@@ -301,6 +299,19 @@ def _headers(lines: list[str]) -> tuple[list[str], int]:
     if len(lengths) > 1 or not all(text.isdecimal() for text in lengths):
         raise _Refused(400, "The length of the body cannot be understood.")
     return kept, int(lengths.pop()) if lengths else 0
+
+
+async def _hang_up(writer: asyncio.StreamWriter, task: asyncio.Task[None] | None) -> None:
+    """Lets the last bytes leave, but not for long and not when the proxy is closing."""
+    writer.close()
+    try:
+        if task is None or not task.cancelling():
+            async with asyncio.timeout(_LAST):
+                await writer.wait_closed()
+    except OSError:
+        pass  # it is closed, if by the other side
+    finally:
+        writer.transport.abort()
 
 
 async def _refuse(writer: asyncio.StreamWriter, status: int, text: str) -> None:

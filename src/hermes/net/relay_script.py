@@ -66,9 +66,11 @@ def _relay(listener: socket.socket, path: str, parent: int) -> None:
 
     async def run() -> None:
         server = await asyncio.start_server(one, sock=listener)
+        ended = asyncio.Event()
+        if parent:
+            asyncio.get_running_loop().add_reader(os.pidfd_open(parent), ended.set)
         async with server:
-            while not parent or os.getppid() == parent:  # noqa: ASYNC110 - nobody tells us
-                await asyncio.sleep(0.5)
+            await ended.wait()
 
     asyncio.run(run())
 
