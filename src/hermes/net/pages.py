@@ -34,6 +34,9 @@ READABLE = (
 )
 """Content types worth downloading: what can be made into text."""
 SECONDS = 45.0
+_FOREIGN = 0.3
+_BEYOND = re.compile(rb"[\x80-\xff]")
+_ROWS = re.compile(rb"[\x80-\xff](?=[\x80-\xff])")
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _META = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{2,40})", re.I)
 _XML = re.compile(rb"\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9_.:-]{2,40})", re.I)
@@ -121,11 +124,16 @@ def _codec(name: str) -> str:
 
 
 def _guess(body: bytes) -> str:
+    """Western accents stand alone among ASCII; what comes in rows is for a statistician."""
+    start = body[:65536]
+    beyond = len(_BEYOND.findall(start))
+    if len(_ROWS.findall(start)) < beyond * _FOREIGN:
+        return body.decode("cp1252", "replace")
     try:
         from charset_normalizer import from_bytes
     except ImportError:
         return body.decode("cp1252", "replace")
-    best = from_bytes(body[:65536]).best()
+    best = from_bytes(start).best()
     return body.decode(best.encoding if best else "cp1252", "replace")
 
 
