@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
@@ -89,6 +89,42 @@ def test_fuzz_only_public_literals_and_only_one_error(url: str) -> None:
         return
     assert all(public(ip_address(a)) for a in route.addresses)
     assert "@" not in route.location.authority
+
+
+_PIECES = [
+    *r"a.com 127.0.0.1 @ : 80 / \ ? # [ ] ::1 %2f %40 ; & . 。 ß １ user % | ^ //".split(),
+    *"\t\n \x00",
+]
+
+
+def _read_by(parser: Callable[[str], str | None], url: str) -> str | None:
+    try:
+        host = parser(url)
+    except ValueError:
+        return None
+    return host.lower().rstrip(".") if host else None
+
+
+@settings(max_examples=800, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(_PIECES),
+        max_size=8,
+    ).map(lambda parts: "http://" + "".join(parts))
+)
+def test_fuzz_where_parsers_disagree_nothing_passes(url: str) -> None:
+    from urllib.parse import urlsplit
+
+    from yarl import URL
+
+    hosts = {_read_by(lambda u: urlsplit(u).hostname, url), _read_by(lambda u: URL(u).host, url)}
+    if len(hosts) > 1 or None in hosts:
+        with pytest.raises(EgressError):
+            run(door().check(url))
+        return
+    with suppress(EgressError):
+        found = run(door().check(url)).location
+        assert {found.host, parse(f"http://{hosts.pop()}/").host} == {found.host}
 
 
 @settings(max_examples=600, deadline=None)
@@ -211,5 +247,7 @@ def test_this_machines_own_addresses_are_not_public() -> None:
     from hermes.net.address import ours, reachable
 
     assert ours(IPv4Address("127.0.0.1"))
+    assert ours(IPv6Address("::ffff:127.0.0.1"))
+    assert ours(IPv6Address("64:ff9b::7f00:1"))
     assert not ours(IPv4Address("8.8.8.8"))
     assert not reachable(IPv4Address("127.0.0.1"))

@@ -8,6 +8,7 @@ import shutil
 import ssl
 import stat
 import sys
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -18,7 +19,7 @@ from hermes.net import relay
 from hermes.net.address import public
 from hermes.net.errors import EgressError
 from hermes.net.hello import server_name
-from hermes.net.proxy import Domains, Limits, serve
+from hermes.net.proxy import Domains, Limits, serve, serve_local
 from hermes.net.route import Gate
 
 NAMES = {"inner.example": "127.0.0.66", "meta.example": "169.254.169.254"}
@@ -293,6 +294,32 @@ async def test_a_tunnel_carries_tls_for_the_allowed_name_only(tmp_path: Path) ->
         for wrong in (hello("evil.example"), hello(None), b"GET / HTTP/1.1\r\nHost: evil\r\n\r\n"):
             assert await through(path, "site.example", wrong) == b""
         assert len(got) == 1
+
+
+async def test_a_port_of_loopback_asks_for_its_password() -> None:
+    seen: list[bytes] = []
+    async with origin(seen) as at, serve_local(GATE) as local:
+
+        async def ask(host: str, login: str) -> str:
+            reader, writer = await asyncio.open_connection(*local.url[7:].split(":"))
+            writer.write(f"GET http://{host}:{at}/ HTTP/1.1\r\n{login}\r\n".encode())
+            answer = (await reader.read()).decode()
+            await shut(writer)
+            return answer
+
+        def login(password: str) -> str:
+            token = b64encode(f"{local.user}:{password}".encode()).decode()
+            return f"Proxy-Authorization: Basic {token}\r\n"
+
+        for wrong in ("", login(""), login("guess"), login(local.password) * 2):
+            answer = await ask("any.example", wrong)
+            assert answer.startswith("HTTP/1.1 407 ") and "Proxy-Authenticate: Basic" in answer
+        assert seen == []
+        assert (await ask("any.example", login(local.password))).endswith("hello")
+        assert "public internet" in await ask("inner.example", login(local.password))
+        assert "public internet" in await ask("127.0.0.66", login(local.password))
+        assert local.password not in seen[0].decode()
+    assert len(seen) == 1
 
 
 # -- the relay and real programs -------------------------------------------------------------------

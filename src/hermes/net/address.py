@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TypeAlias
 
 IPAddress: TypeAlias = IPv4Address | IPv6Address
@@ -85,12 +85,15 @@ def metadata(address: IPAddress) -> bool:
 
 def ours(address: IPAddress) -> bool:
     """Whether it is an address of this machine, behind whose firewall we stand."""
+    inner = embedded(address) if isinstance(address, IPv6Address) else None
+    if inner is not None:
+        return ours(inner)
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((str(address), 9))  # nothing is sent: this only picks a route
-            return bool(probe.getsockname()[0] == str(address))
-    except OSError:
+            return ip_address(probe.getsockname()[0]) == address
+    except (OSError, ValueError):
         return False
 
 

@@ -1,16 +1,18 @@
-"""The sandbox's way out: an HTTP proxy on a unix socket that knows a list of domains."""
+"""The way out for programs we start: an HTTP proxy with a list of domains and the door's checks."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import stat
 import time
+from base64 import b64encode
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.net.errors import EgressError
 from hermes.net.hello import server_name
@@ -22,8 +24,15 @@ _HEAD = 32 * 1024
 _BLOCK = 64 * 1024
 _HELLO = 16 * 1024
 _LAST = 5.0
+_LOGIN = "proxy-authorization"
 _WEB_PORTS = (80, 443)
-_REASONS = {400: "Bad Request", 403: "Forbidden", 411: "Length Required", 502: "Bad Gateway"}
+_REASONS = {
+    400: "Bad Request",
+    403: "Forbidden",
+    407: "Proxy Authentication Required",
+    411: "Length Required",
+    502: "Bad Gateway",
+}
 _HOP = frozenset(
     "connection keep-alive proxy-connection proxy-authorization proxy-authenticate te trailer "
     "upgrade host".split()
@@ -71,6 +80,22 @@ class Domains:
         return any((".".join(labels[i:]), port) in self._below for i in range(1, len(labels)))
 
 
+class Everywhere:
+    """All names and ports; what the gate refuses is still refused."""
+
+    def __contains__(self, at: object) -> bool:
+        return True
+
+
+class Local(Struct, frozen=True):
+    """A proxy on loopback, for a program that cannot use a unix socket. Others on this machine
+    can reach the port, so it asks for a password."""
+
+    url: str
+    user: str
+    password: str
+
+
 class _Refused(Exception):
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -98,6 +123,23 @@ async def serve(
             path.unlink()
 
 
+@asynccontextmanager
+async def serve_local(
+    gate: Gate, limits: Limits | None = None, domains: Collection[str] | None = None
+) -> AsyncIterator[Local]:
+    """A running proxy on a free port of 127.0.0.1; without `domains` for the whole internet."""
+    allowed = Everywhere() if domains is None else Domains(domains)
+    local = Local("", "hermes", secrets.token_urlsafe(24))
+    desk = _Desk(allowed, gate, limits or Limits(), local)
+    server = await asyncio.start_server(desk.serve, "127.0.0.1", 0, limit=_HEAD)
+    try:
+        port = server.sockets[0].getsockname()[1]
+        yield structs.replace(local, url=f"http://127.0.0.1:{port}")
+    finally:
+        server.close()
+        await desk.close()
+
+
 def _private(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
@@ -110,10 +152,17 @@ def _private(folder: Path) -> None:
 class _Desk:
     """Serves connections; keeps track of them so that none outlives the proxy."""
 
-    def __init__(self, domains: Domains, gate: Gate, limits: Limits) -> None:
+    def __init__(
+        self,
+        domains: Domains | Everywhere,
+        gate: Gate,
+        limits: Limits,
+        login: Local | None = None,
+    ) -> None:
         self._domains = domains
         self._gate = gate
         self._limits = limits
+        self._login = "" if login is None else _basic(login)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
@@ -141,6 +190,7 @@ class _Desk:
             if len(self._tasks) > self._limits.connections:
                 raise _Refused(403, "Too many connections at once.")
             method, target, lines = await self._head(reader)
+            self._check_login(lines)
             if method == "CONNECT":
                 await self._connect(reader, writer, target)
             else:
@@ -162,6 +212,13 @@ class _Desk:
         if bad or version not in ("HTTP/1.1", "HTTP/1.0") or not method.isalpha():
             raise _Refused(400, "The request cannot be understood.")
         return method.upper(), target, lines
+
+    def _check_login(self, lines: list[str]) -> None:
+        if not self._login:
+            return
+        given = [v.strip() for n, _, v in (x.partition(":") for x in lines) if n.lower() == _LOGIN]
+        if len(given) != 1 or not secrets.compare_digest(given[0], self._login):
+            raise _Refused(407, "This proxy is for one program only.")
 
     async def _route(self, location: Location) -> _Pair:
         if (location.host, location.port) not in self._domains:
@@ -301,6 +358,10 @@ def _headers(lines: list[str]) -> tuple[list[str], int]:
     return kept, int(lengths.pop()) if lengths else 0
 
 
+def _basic(login: Local) -> str:
+    return "Basic " + b64encode(f"{login.user}:{login.password}".encode()).decode()
+
+
 async def _hang_up(writer: asyncio.StreamWriter, task: asyncio.Task[None] | None) -> None:
     """Lets the last bytes leave, but not for long and not when the proxy is closing."""
     writer.close()
@@ -318,7 +379,9 @@ async def _refuse(writer: asyncio.StreamWriter, status: int, text: str) -> None:
     body = (text + "\n").encode()
     head = (
         f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: text/plain; charset=utf-8\r\n"
-        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n"
     )
-    writer.write(head.encode() + body)
+    if status == 407:
+        head += 'Proxy-Authenticate: Basic realm="hermes"\r\n'
+    writer.write(f"{head}\r\n".encode() + body)
     await writer.drain()

@@ -100,5 +100,8 @@ def plain(text: str) -> str:
 
 def usable(hits: list[Hit], count: int) -> list[Hit]:
     """Web addresses only, each once."""
-    found = {h.url: h for h in reversed(hits) if h.url.startswith(("http://", "https://"))}
-    return list(reversed(found.values()))[:count]
+    found: dict[str, Hit] = {}
+    for one in hits:
+        if one.url.startswith(("http://", "https://")):
+            found.setdefault(one.url, one)
+    return list(found.values())[:count]
