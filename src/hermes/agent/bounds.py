@@ -1,4 +1,4 @@
-"""What a tool returned, made into bounded, clean content: converted, cut, saved, defused."""
+"""What a tool returned, made into content: text, redacted, quoted, cut to size, saved."""
 
 from __future__ import annotations
 
@@ -7,27 +7,26 @@ import re
 from typing import Any
 
 from hermes.core.message import Media, Text
+from hermes.core.quoting import inert
+from hermes.core.redact import Redactor
 from hermes.core.text import clean
 from hermes.core.tool import ToolContext, ToolResult
 
-GUIDANCE = re.compile(r"User guidance(\s*):", re.I)
-"""The words that mark a user's mid-run message; in tool output they are only a quotation."""
-
 
 def content_of(
-    result: Any, context: ToolContext, limit: int
+    result: Any, context: ToolContext, limit: int, redactor: Redactor
 ) -> tuple[tuple[Text | Media, ...], bool]:
     """(content, is error) of anything a tool may return."""
+
+    def shown(text: str) -> Text:
+        return Text(bounded(inert(redactor.clean(clean(text))), context, limit))
+
     error = False
     if isinstance(result, ToolResult):
         error, result = result.error, result.content
     if isinstance(result, tuple) and all(isinstance(p, Text | Media) for p in result):
-        parts = [
-            Text(bounded(defuse(p.text), context, limit)) if isinstance(p, Text) else p
-            for p in result
-        ]
-        return tuple(parts), error
-    return (Text(bounded(defuse(as_text(result)), context, limit)),), error
+        return tuple([shown(p.text) if isinstance(p, Text) else p for p in result]), error
+    return (shown(as_text(result)),), error
 
 
 def as_text(value: Any) -> str:
@@ -40,10 +39,6 @@ def as_text(value: Any) -> str:
             return bytes(value).decode("utf-8", "replace")
         case _:
             return str(value)
-
-
-def defuse(text: str) -> str:
-    return GUIDANCE.sub(r"User guidance (quoted)\1:", clean(text))
 
 
 def bounded(text: str, context: ToolContext, limit: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -13,7 +13,9 @@ from hermes.core.events import Recorded, TurnEvent
 from hermes.core.history import History
 from hermes.core.message import Message, Target, ToolCall, Usage
 from hermes.core.provider import Provider, Settings, ToolSpec
+from hermes.core.redact import Redactor
 from hermes.core.store import State
+from hermes.core.taint import Source
 from hermes.core.tool import Tool, ToolContext
 
 
@@ -59,6 +61,8 @@ class Agent(Struct, frozen=True):
     specs: tuple[ToolSpec, ...] = ()
     settings: Settings = Settings()
     limits: Limits = Limits()
+    redactor: Redactor = Redactor()
+    """What tools print goes through it before anybody sees it."""
 
 
 class Learned(Struct):
@@ -80,6 +84,8 @@ class Turn(Struct, kw_only=True):
     steer: Callable[[], str]
     """Take the guidance given since last time; empty when there is none."""
     context: Callable[[ToolCall], ToolContext]
+    absorb: Callable[[Collection[Source]], None]
+    """Told what a call brought into the conversation before its result is recorded."""
     sleep: Callable[[float], Awaitable[None]]
     learned: dict[Target, Learned]
     active: int = 0

@@ -18,7 +18,7 @@ from hermes.agent.guard import Guard
 from hermes.core.errors import HermesError, ToolError
 from hermes.core.events import ToolDone, ToolProgress, ToolStarted
 from hermes.core.message import Message, Text, ToolCall, ToolReturn
-from hermes.core.tool import Tool, ToolContext
+from hermes.core.tool import Tool, ToolContext, ToolResult
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +123,8 @@ class Batch:
             await self._finish(twin, content, error=error, began=began)
 
     def _progress(self, call: ToolCall) -> Any:
-        return lambda text: self._turn.emit(ToolProgress(call.id, text))
+        clean = self._agent.redactor.clean
+        return lambda text: self._turn.emit(ToolProgress(call.id, clean(text)))
 
     async def _guarded(self, plan: _Plan, context: ToolContext) -> tuple[tuple[Any, ...], bool]:
         """The one place that catches everything: a tool's failure is a result, never the end."""
@@ -132,16 +133,24 @@ class Batch:
             for what in plan.keys or (plan.call.args,):
                 if not await context.approve(plan.call, tool.risk, what):
                     return (Text(_DENIED),), True
-            async with asyncio.timeout(tool.timeout):
-                result = await tool.run(plan.params, context)
-            return content_of(result, context, self._agent.limits.result_chars)
+            result = await self._run(plan, context)
         except ToolError as error:
-            return (Text(str(error)),), True
+            result = ToolResult(str(error), error=True)
         except TimeoutError:
-            return (Text(f"Timed out after {tool.timeout:g} s and was stopped."),), True
+            result = ToolResult(f"Timed out after {tool.timeout:g} s and was stopped.", error=True)
         except Exception as error:
             log.exception("tool %s crashed", tool.name)
-            return (Text(f"The tool failed unexpectedly: {type(error).__name__}: {error}"),), True
+            why = f"The tool failed unexpectedly: {type(error).__name__}: {error}"
+            result = ToolResult(why, error=True)
+        limit = self._agent.limits.result_chars
+        return content_of(result, context, limit, self._agent.redactor)
+
+    async def _run(self, plan: _Plan, context: ToolContext) -> ToolResult | str:
+        async with asyncio.timeout(plan.tool.timeout):
+            try:
+                return await plan.tool.run(plan.params, context)
+            finally:
+                self._turn.absorb(plan.tool.brings)
 
     async def _finish(
         self, call: ToolCall, content: tuple[Any, ...], *, error: bool, began: float | None

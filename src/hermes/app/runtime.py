@@ -25,6 +25,8 @@ from hermes.core.errors import ConfigError
 from hermes.core.history import History
 from hermes.core.message import Target, ToolCall
 from hermes.core.provider import Settings
+from hermes.core.quoting import mark_of
+from hermes.core.redact import Redactor
 from hermes.core.store import SessionMeta, Store
 from hermes.core.tool import Risk, ToolContext
 from hermes.llm.catalog import Choice, resolve
@@ -92,7 +94,7 @@ class Runtime:
         meta_or_none = await self.store.meta(resume)
         if meta_or_none is None:
             raise ConfigError(f"There is no session {resume}. `hermes sessions list` shows them.")
-        history = History(await self.store.load(resume))
+        history = History(await self.store.load(resume), mark=mark_of(resume))
         context = self._context(resume, where)
         return Session(self, agent, meta_or_none, context, history=history, yolo=options.yolo)
 
@@ -141,6 +143,7 @@ class Runtime:
                 max_calls=options.max_turns or config.agent.max_turns,
                 tries=max(1, config.agent.api_max_retries),
             ),
+            Redactor(self.setup.secrets.known()),
         )
 
     def _new_meta(self, agent: Agent, source: str, key: str, cwd: Path) -> SessionMeta:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -17,7 +17,9 @@ from hermes.core.channel import Channel
 from hermes.core.events import Approval, TurnEnd, TurnEvent, TurnResult
 from hermes.core.history import History
 from hermes.core.message import Message, Text, ToolCall, user
+from hermes.core.quoting import mark_of
 from hermes.core.store import SessionMeta, State
+from hermes.core.taint import Source, Taint
 from hermes.core.text import clean
 from hermes.core.tool import Risk, ToolContext
 
@@ -51,6 +53,7 @@ class Session:
         "agent",
         "approver",
         "meta",
+        "taint",
         "yolo",
     )
 
@@ -66,6 +69,8 @@ class Session:
     ) -> None:
         self.agent = agent
         self.meta = meta
+        self.taint = meta.taint
+        """What it has read so far; stored together with the result that brought it."""
         self.yolo = yolo
         self.approver = False
         """Whether somebody answers Approval events; without one the answer is no."""
@@ -87,7 +92,7 @@ class Session:
     @property
     def history(self) -> History:
         if self._history is None:
-            self._history = History()
+            self._history = History(mark=mark_of(self.id))
         return self._history
 
     @property
@@ -169,6 +174,7 @@ class Session:
             emit=self._emit,
             steer=self._take_steer,
             context=self._context_for,
+            absorb=self._absorb,
             sleep=self._runtime.sleep,
             learned=self._runtime.learned,
         )
@@ -204,8 +210,15 @@ class Session:
         create = None
         if not self._stored:
             create = structs.replace(self.meta, title=_title(message))
-        await store.append(self.id, (message,), state=state, create=create)
+        taint = self.taint
+        news = taint if taint != self.meta.taint else None
+        await store.append(self.id, (message,), state=state, create=create, taint=news)
         self._stored = True
+        if news is not None:
+            self.meta = structs.replace(self.meta, taint=taint)
+
+    def _absorb(self, brings: Collection[Source]) -> None:
+        self.taint |= Taint.of(brings)
 
     def _emit(self, event: TurnEvent) -> None:
         for channel in self._subscribers:

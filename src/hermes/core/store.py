@@ -8,6 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from hermes.core.message import Message
+from hermes.core.taint import Taint
 
 State: TypeAlias = Literal["idle", "running", "interrupted", "partial", "failed"]
 """Of a session's last turn. A `running` turn whose process is gone reads as `interrupted`."""
@@ -30,6 +31,8 @@ class SessionMeta(Struct, frozen=True):
     created: float = 0.0
     updated: float = 0.0
     messages: int = 0
+    taint: Taint = Taint()
+    """What it has read; a child starts with its parent's."""
 
 
 class Hit(Struct, frozen=True):
@@ -65,8 +68,10 @@ class Store(Protocol):
         *,
         state: State | None = None,
         create: SessionMeta | None = None,
+        taint: Taint | None = None,
     ) -> None:
         """Add messages, set the state and (first message) create the session: one transaction.
+        Bits of `taint` are added to those the session has.
 
         Refused while a turn of this session runs in another living process.
         """

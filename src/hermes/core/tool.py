@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
@@ -13,12 +13,20 @@ from msgspec import Struct
 from hermes.core.errors import ToolError
 from hermes.core.message import Media, Text, ToolCall
 from hermes.core.provider import ToolSpec
+from hermes.core.taint import BOTH, Source
 
 Risk: TypeAlias = Literal["read", "write", "exec", "network"]
 Keys: TypeAlias = str | tuple[str, ...] | None
 P = TypeVar("P", bound=Struct)
 HIDDEN = msgspec.Meta(extra_json_schema={"hidden": True})
 """Annotates a parameter that is understood but not advertised."""
+_BRINGS: dict[Risk, frozenset[Source]] = {
+    "read": BOTH,
+    "write": frozenset(),
+    "exec": BOTH,
+    "network": frozenset({"untrusted"}),
+}
+_SENDS: frozenset[Risk] = frozenset({"exec", "network"})
 
 
 class ToolResult(Struct, frozen=True):
@@ -81,6 +89,10 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
     key: Callable[[P, Path], Keys] | None = None
     timeout: float = 600.0
     """Seconds after which a call is stopped and answered with an error."""
+    brings: frozenset[Source] = BOTH
+    """What its results put into the conversation (see core.taint)."""
+    sends: bool = True
+    """Whether a call can pass data on: over the network, or to a place beyond the workspace."""
 
     @cached_property
     def spec(self) -> ToolSpec:
@@ -136,15 +148,28 @@ def tool(  # noqa: PLR0913 - one keyword per field of Tool
     exclusive: bool = False,
     key: Callable[[Any, Path], Keys] | None = None,
     timeout: float = 600.0,
+    brings: Collection[Source] | None = None,
+    sends: bool | None = None,
 ) -> Callable[[Callable[[P, ToolContext], Awaitable[ToolResult | str]]], Tool[P]]:
-    """Make a Tool of `async def name(p: Params, ctx: ToolContext)`."""
+    """Make a Tool of `async def name(p: Params, ctx: ToolContext)`. What it brings and whether it
+    sends follows from its risk unless it is said."""
 
     def wrap(fn: Callable[[P, ToolContext], Awaitable[ToolResult | str]]) -> Tool[P]:
         params = fn.__annotations__["p"]
         if isinstance(params, str):
             params = fn.__globals__[params]
         return Tool(
-            name or fn.__name__, description, params, fn, toolset, risk, exclusive, key, timeout
+            name or fn.__name__,
+            description,
+            params,
+            fn,
+            toolset=toolset,
+            risk=risk,
+            exclusive=exclusive,
+            key=key,
+            timeout=timeout,
+            brings=_BRINGS[risk] if brings is None else frozenset(brings),
+            sends=risk in _SENDS if sends is None else sends,
         )
 
     return wrap

@@ -18,6 +18,7 @@ from hermes.core.message import (
     ToolCall,
     ToolReturn,
 )
+from hermes.core.quoting import wrap
 from hermes.llm.profile import Quirks
 
 NO_RESULT = "[no result: interrupted]"
@@ -31,14 +32,16 @@ _ALNUM9 = re.compile(r"[a-zA-Z0-9]{9}")
 class View:
     """Turns canonical messages into groups: user and assistant strictly alternate, the first is
     a user's, none is empty. A user group starts with the results of the assistant group before
-    it, one ToolReturn per call, in the order of the calls; guidance is appended to the last of
-    them. No two calls of the whole history share an id. A group goes to `sink` when the next one
-    begins; the open one can still grow."""
+    it, one ToolReturn per call, in the order of the calls, each wrapped in the history's mark;
+    guidance is appended to the last of them, outside the wrapper. No two calls of the whole
+    history share an id. A group goes to `sink` when the next one begins; the open one can still
+    grow."""
 
     def __init__(self, target: Target, quirks: Quirks, sink: Callable[[Message], None]) -> None:
         self._target = target
         self._quirks = quirks
         self._sink = sink
+        self._mark = ""
         self._seen = 0
         self._role = ""
         self._parts: list[Part] = []
@@ -53,6 +56,7 @@ class View:
 
     def advance(self, history: History) -> None:
         messages = history.messages
+        self._mark = history.mark
         for i in range(self._seen, len(messages)):
             self._add(messages[i])
         self._seen = len(messages)
@@ -61,7 +65,7 @@ class View:
         """The open group and `tail`, closed for this request; the view itself stays open."""
         out: list[Message] = []
         fork = View(self._target, self._quirks, out.append)
-        fork._role, fork._parts = self._role, list(self._parts)
+        fork._mark, fork._role, fork._parts = self._mark, self._role, list(self._parts)
         fork._calls, fork._returns = list(self._calls), dict(self._returns)
         fork._waiting = {id: list(keys) for id, keys in self._waiting.items()}
         fork._steers = list(self._steers)
@@ -147,7 +151,9 @@ class View:
             done = self._returns.get(call.id)
             if done is None:
                 done = ToolReturn(call.id, call.name, (Text(NO_RESULT),), True)
-            content = self._media(done.content)
+                content: list[Part] = list(done.content)
+            else:
+                content = self._wrapped(self._media(done.content))
             if not self._quirks.media_in_tool_result:
                 images = [p for p in content if isinstance(p, Media)]
                 if images:
@@ -159,6 +165,16 @@ class View:
             kept = tuple([p for p in content if isinstance(p, Text | Media)])
             out.append(ToolReturn(call.id, call.name, kept, done.error))
         return [*out, *moved]
+
+    def _wrapped(self, content: list[Part]) -> list[Part]:
+        """The same with the mark before its first text and behind its last."""
+        texts = [i for i, p in enumerate(content) if isinstance(p, Text) and p.text]
+        if self._mark and texts:
+            for i in texts:
+                begin, end = i == texts[0], i == texts[-1]
+                text = content[i].text  # type: ignore[union-attr]
+                content[i] = Text(wrap(text, self._mark, begin=begin, end=end))
+        return content
 
     def _guided(self, content: list[Part]) -> list[Part]:
         """The content with all guidance behind it: in its last text, or in one of its own."""

@@ -74,7 +74,12 @@ def _first(db: Connection) -> None:
     db.execute(SEARCH)
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first,)
+def _taint(db: Connection) -> None:
+    """Nobody knows what older sessions have read: both bits are set for them."""
+    db.execute("ALTER TABLE sessions ADD COLUMN taint INTEGER NOT NULL DEFAULT 3")
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _taint)
 """Never edited once released, only added to: `user_version` counts those applied."""
 VERSION = len(MIGRATIONS)
 

@@ -10,6 +10,7 @@ import msgspec
 from hermes.core.errors import StoreError
 from hermes.core.message import Message, Text, ToolReturn
 from hermes.core.store import SessionMeta, Stored
+from hermes.core.taint import Taint
 from hermes.core.text import clean
 
 VISIBLE_LIMIT = 64 * 1024
@@ -78,20 +79,33 @@ def _clean(value: Any) -> Any:
 
 COLUMNS = (
     "s.id, s.source, s.key, s.cwd, s.title, s.model, s.parent, s.state, s.owner,"
-    " s.created, s.updated, s.count"
+    " s.created, s.updated, s.count, s.taint"
 )
 
 
 def insert(meta: SessionMeta, now: float) -> tuple[Column, ...]:
-    """In the order id, source, key, cwd, title, model, parent, created, updated."""
+    """In the order id, source, key, cwd, title, model, parent, created, updated, taint."""
     texts = (meta.id, meta.source, meta.key, meta.cwd, meta.title, meta.model, meta.parent)
-    return (*map(clean, texts), meta.created or now, meta.updated or meta.created or now)
+    created = meta.created or now
+    return (*map(clean, texts), created, meta.updated or created, meta.taint.bits)
 
 
 def session(row: Sequence[Any], *, alive: bool, system: str = "") -> SessionMeta:
-    sid, source, key, cwd, title, model, parent, state, _, created, updated, count = row
+    sid, source, key, cwd, title, model, parent, state, _, created, updated, count, bits = row
     if state == "running" and not alive:
         state = "interrupted"
     return SessionMeta(
-        sid, source, key, cwd, title, system, model, parent, state, created, updated, count
+        id=sid,
+        source=source,
+        key=key,
+        cwd=cwd,
+        title=title,
+        system=system,
+        model=model,
+        parent=parent,
+        state=state,
+        created=created,
+        updated=updated,
+        messages=count,
+        taint=Taint.from_bits(bits),
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hermes.core.message import Message
 from hermes.core.store import Hit, SessionMeta, State, Stored
+from hermes.core.taint import Taint
 from hermes.core.text import clean
 from hermes.store import connect, copy, faults, reads, rows, search, writes
 from hermes.store.locks import Owner
@@ -62,10 +63,12 @@ class SqliteStore:
         *,
         state: State | None = None,
         create: SessionMeta | None = None,
+        taint: Taint | None = None,
     ) -> None:
         now = self._clock()
         new = [(m.role, m.kind, now, rows.encode(m)) for m in messages]
-        call = writes.Append(clean(session_id), new, state, create)
+        bits = taint.bits if taint is not None else 0
+        call = writes.Append(clean(session_id), new, state, create, bits)
 
         def run(db: Connection) -> None:
             writes.append(db, self._owner, now, call)

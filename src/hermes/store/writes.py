@@ -24,6 +24,8 @@ class Append(Struct):
     """Role, kind, created, body."""
     state: State | None = None
     create: SessionMeta | None = None
+    taint: int = 0
+    """Bits to be added."""
     first: int = 0
     """The first row's id when it was last tried."""
 
@@ -48,6 +50,8 @@ def append(db: Connection, owner: Owner, now: float, call: Append) -> None:
             db.execute(_INSERT, values)
         if index == 0:
             call.first = db.last_insert_rowid()
+    if call.taint:
+        db.execute("UPDATE sessions SET taint = taint | ? WHERE id = ?", (call.taint, call.id))
     if call.state is not None:
         set_state(db, owner, call.id, call.state)
 
@@ -78,8 +82,8 @@ def create(db: Connection, meta: SessionMeta, now: float) -> int:
 
     try:
         db.execute(
-            "INSERT INTO sessions (id, source, key, cwd, title, model, parent, created, updated)"
-            " VALUES (?,?,?,?,?,?,?,?,?)",
+            "INSERT INTO sessions (id, source, key, cwd, title, model, parent, created, updated,"
+            " taint) VALUES (?,?,?,?,?,?,?,?,?,?)",
             rows.insert(meta, now),
         )
     except apsw.ConstraintError:

@@ -1,0 +1,110 @@
+"""The words of others made inert: hidden characters shown, markers broken, results wrapped."""
+
+from __future__ import annotations
+
+import re
+from unicodedata import bidirectional, category
+
+_HIDDEN = (
+    "\x00-\x08\x0b\x0e-\x1f\x7f-\x9f"
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb"
+    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+"""Controls, zero-width and filler characters, directions, variation selectors, tags."""
+_FLAG = "\U0001f3f4[\U000e0061-\U000e007a]{5}\U000e007f"
+_SUSPECT = re.compile(f"{_FLAG}|[{_HIDDEN}]")
+_FLAGS = frozenset({"gbeng", "gbsct", "gbwls"})
+"""The regions whose flags are written in tags."""
+_JOINING = (
+    ("\u0600", "\u08ff"),  # Arabic, Syriac, N'Ko and their neighbours
+    ("\u0900", "\u0dff"),  # the scripts of India and Sri Lanka
+    ("\u1000", "\u109f"),
+    ("\u1780", "\u18af"),  # Khmer, Mongolian
+    ("\ufb50", "\ufdff"),
+    ("\ufe70", "\ufefc"),
+)
+_IDEOGRAPHS = (("\u3400", "\u9fff"), ("\uf900", "\ufaff"), ("\U00020000", "\U0003ffff"))
+
+_MARKERS = re.compile(
+    r"""<(?= /?data-[0-9a-f]{6}>                  # the wrapper, whatever its number
+           | [|｜][^|｜<>\s]{1,40}[|｜]>            # <|im_start|> and its relatives
+           | /?(?:start|end)_of_turn>
+           | </?SYS>> )
+      | \[(?= /?INST\] | no\ result:\ interrupted\] )""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_GUIDANCE = re.compile(r"(User\s+guidance)(\s*[:：])", re.IGNORECASE)
+"""The words that mark a user's mid-run message; in tool output they are only a quotation."""
+
+
+def mark_of(session_id: str) -> str:
+    """The name of the wrapper in one conversation: the same after a restart, and nothing the
+    author of a page or a file could know."""
+    import hashlib
+
+    return (
+        "data-" + hashlib.sha256(b"mark " + session_id.encode("utf-8", "replace")).hexdigest()[:6]
+    )
+
+
+def wrap(text: str, mark: str, *, begin: bool, end: bool) -> str:
+    """A result's first and last text carry the delimiters; neither can be inside."""
+    if mark in text:
+        text = text.replace(f"<{mark}", f"<\\{mark}").replace(f"</{mark}", f"<\\/{mark}")
+    return f"<{mark}>\n" * begin + text + f"\n</{mark}>" * end
+
+
+def inert(text: str) -> str:
+    """What a tool printed, as a quotation: nothing in it is hidden, nothing speaks our language."""
+    text = _MARKERS.sub(r"\g<0>\\", reveal(text))
+    return _GUIDANCE.sub(r"\1 (quoted)\2", text)
+
+
+def reveal(text: str) -> str:
+    """Hidden characters as `<U+200B>`. Those that belong to the writing stay: joiners in emoji and
+    between letters of scripts that need them, a selector behind its symbol, a direction mark
+    beside right-to-left letters. Whoever copies a shown character back writes it out."""
+    if _SUSPECT.search(text) is None:
+        return text
+    return _SUSPECT.sub(_shown, text)
+
+
+def _shown(found: re.Match[str]) -> str:
+    char, text = found[0], found.string
+    if len(char) > 1:
+        region = "".join(chr(ord(c) - 0xE0000) for c in char[1:-1])
+        return char if region in _FLAGS else char[0] + "".join(map(_escape, char[1:]))
+    before = text[found.start() - 1] if found.start() else ""
+    after = text[found.end()] if found.end() < len(text) else ""
+    return char if _belongs(char, before, after) else _escape(char)
+
+
+def _belongs(char: str, before: str, after: str) -> bool:
+    match char:
+        case "\u200d" if _pictured(before) and after and category(after) == "So":
+            return True
+        case "\u200c" | "\u200d":
+            return _within(before, _JOINING) and _within(after, _JOINING)
+        case "\u200e" | "\u200f" | "\u061c":
+            return any(c and bidirectional(c) in ("R", "AL") for c in (before, after))
+        case "\ufe0e" | "\ufe0f":
+            return _pictured(before) or before in tuple("#*0123456789©®‼⁉〰〽㊗㊙")
+        case _ if "\ufe00" <= char <= "\ufe0d" or "\U000e0100" <= char <= "\U000e01ef":
+            return _within(before, _IDEOGRAPHS) or (bool(before) and category(before) == "Sm")
+        case _ if "\u180b" <= char <= "\u180f":
+            return "\u1820" <= before <= "\u18aa"
+    return False
+
+
+def _pictured(char: str) -> bool:
+    """A symbol, or what may follow one inside an emoji: a skin tone, a selector."""
+    return char == "\ufe0f" or (char != "" and category(char) in ("So", "Sm", "Sk"))
+
+
+def _within(char: str, ranges: tuple[tuple[str, str], ...]) -> bool:
+    return any(low <= char <= high for low, high in ranges)
+
+
+def _escape(char: str) -> str:
+    return f"<U+{ord(char):04X}>"

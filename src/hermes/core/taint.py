@@ -1,0 +1,70 @@
+"""Two bits a session keeps about what it has read, and what they make a call ask for.
+
+`private`: something of the user's is in the conversation. `untrusted`: words of strangers are. With
+both, whoever wrote the words may be steering what happens to the data, so everything that sends
+out or persists beyond the workspace asks first. The bits are only ever set; a child session
+(compression, delegation, a branch) starts with its parent's, and a parent takes over its child's.
+
+What tools bring:
+- files, search and commands bring both. They are the user's; and who wrote a checkout, a download
+  or a log is not known, so treating them as the user's words would let any file speak for him.
+- pages, the browser and MCP bring `untrusted`; memory and past sessions bring both, because what
+  was read then is quoted again.
+- writing and planning tools bring nothing: they answer with what the model wrote.
+
+What sends: everything that reaches the network with something the model chose (a query and an
+address are enough), messages, memory, skills and schedules. A command does, unless it runs without
+network and cannot write outside the workspace. Writing inside the workspace does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from hermes.core.tool import Tool
+
+Source: TypeAlias = Literal["private", "untrusted"]
+BOTH: frozenset[Source] = frozenset({"private", "untrusted"})
+
+
+class Taint(Struct, frozen=True):
+    """What a session has read so far. There is no way to take a bit away."""
+
+    private: bool = False
+    untrusted: bool = False
+
+    @classmethod
+    def of(cls, sources: Iterable[Source]) -> Taint:
+        found = frozenset(sources)
+        return cls("private" in found, "untrusted" in found)
+
+    @classmethod
+    def from_bits(cls, bits: int) -> Taint:
+        return cls(bool(bits & 1), bool(bits & 2))
+
+    @property
+    def bits(self) -> int:
+        return self.private | self.untrusted << 1
+
+    def __or__(self, more: Taint) -> Taint:
+        return Taint.from_bits(self.bits | more.bits)
+
+
+def needs_approval(taint: Taint, tool: Tool[Any], *, sends: bool | None = None) -> str:
+    """Why this call needs the user's yes; empty when it does not. `sends` overrides what the tool
+    says of itself for one call: a command that was given no network sends nothing."""
+    if not (tool.sends if sends is None else sends):
+        return ""
+    if "private" in tool.brings:
+        # It reads while it runs: one call may join what two would have brought.
+        taint |= Taint.of(tool.brings)
+    if not (taint.private and taint.untrusted):
+        return ""
+    return (
+        f"This session holds private data and strangers' words, and {tool.name} can pass data on. "
+        "Allow it only if you know what it sends and where."
+    )
