@@ -12,7 +12,7 @@ from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext
 
 _PLATFORM: str = platform
-_SECRET = (
+SECRET = (
     (".ssh",),
     (".aws",),
     (".gnupg",),
@@ -74,7 +74,7 @@ def check(path: Path, ctx: ToolContext, *, write: bool) -> None:
     """Raise ToolError when file tools may not touch this (resolved) path."""
     parts = tuple(part.casefold() for part in path.parts[1:])
     reason = _own(path, ctx, write=write)
-    if not reason and (_contains(parts, _SECRET) or _of_a_process(parts)):
+    if not reason and (_contains(parts, SECRET) or _of_a_process(parts)):
         reason = "it holds credentials"
     if not reason and write:
         reason = _later(path, parts)

@@ -1,0 +1,138 @@
+"""Globs and rules of .gitignore as regular expressions that never take exponential time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from hermes.core.errors import ToolError
+
+WILD = frozenset("*?[{")
+_MAX_ALTERNATIVES = 64
+_MAX_DEEP = 4
+"""How many `**` one pattern may have."""
+_MAX_RULES = 5000
+
+
+def matcher(glob: str) -> Callable[[str], bool]:
+    """Whether a path (relative, with `/`) fits. A pattern without `/` is about the last name; one
+    that begins with `!` fits what the rest does not. Raises ToolError when it makes no sense."""
+    wanted = glob.removeprefix("!")
+    if not wanted:
+        raise ToolError("The glob is empty.")
+    try:
+        found = re.compile("|".join(_regex(one) for one in _alternatives(wanted)), re.S).fullmatch
+    except (re.error, ValueError) as error:
+        raise ToolError(f"Not a usable glob: {glob[:200]!r} ({error}).") from None
+    if wanted is not glob:
+        return lambda path: not found(path)
+    return lambda path: bool(found(path))
+
+
+def _alternatives(glob: str) -> list[str]:
+    """`{a,b}` spelled out."""
+    done: list[str] = []
+    todo = [glob]
+    while todo:
+        one = todo.pop()
+        inner = re.search(r"\{([^{}]*)\}", one)
+        if inner is None:
+            done.append(one)
+        else:
+            todo += [
+                one[: inner.start()] + word + one[inner.end() :] for word in inner[1].split(",")
+            ]
+        if len(todo) + len(done) > _MAX_ALTERNATIVES:
+            raise ValueError("too many alternatives")
+    return done
+
+
+def _regex(glob: str) -> str:
+    """Of a path relative to where the pattern is written."""
+    if glob.count("**") > _MAX_DEEP:
+        raise ValueError("too many **")
+    anchored = "/" in glob.rstrip("/")
+    names = glob.strip("/").removeprefix("./").split("/")
+    parts = [] if anchored else [r"(?:[^/]+/)*"]
+    for at, name in enumerate(names):
+        last = at == len(names) - 1
+        if name == "**":
+            parts.append("(?s:.+)" if last else r"(?:[^/]+/)*")
+        else:
+            parts.append(_name(name) + ("" if last else "/"))
+    return "".join(parts)
+
+
+def _name(name: str) -> str:
+    """One name. Each `*` but the last takes as little as it can and never changes its mind: that
+    finds a match if there is one, and in linear time."""
+    first, *rest = [_chunk(piece) for piece in re.split(r"(?<!\\)\*+", name)]
+    if not rest:
+        return first
+    middle = "".join(f"(?>[^/]*?{piece})" for piece in rest[:-1] if piece)
+    return f"{first}{middle}[^/]*{rest[-1]}"
+
+
+_TOKEN = re.compile(r"\\(.)|(\?)|\[([!^]?)(\]?[^\]/]*)\]|(.)", re.S)
+
+
+def _chunk(text: str) -> str:
+    out: list[str] = []
+    for token in _TOKEN.finditer(text):
+        escaped, one, negated, inside, plain = token.groups()
+        if one:
+            out.append("[^/]")
+        elif inside is not None:
+            inside = re.sub(r"[\\\[\]^&~|]", r"\\\g<0>", inside).replace("--", r"-\-")
+            out.append(f"[{'^/' if negated else ''}{inside}]")
+        else:
+            out.append(re.escape(escaped or plain))
+    return "".join(out)
+
+
+class Ignore:
+    """The rules of one .gitignore, for paths relative to its folder."""
+
+    def __init__(self, text: str) -> None:
+        self._rules: list[tuple[re.Pattern[str], bool, bool]] = []
+        plain: list[str] = []
+        folders: list[str] = []
+        for rule, keep, folder in _rules(text):
+            if keep:
+                self._flush(plain, folders)
+                self._rules.append((re.compile(rule, re.S), True, folder))
+            else:
+                (folders if folder else plain).append(rule)
+        self._flush(plain, folders)
+
+    def _flush(self, plain: list[str], folders: list[str]) -> None:
+        """Neighbouring rules that say the same are one expression."""
+        if plain:
+            self._rules.append((re.compile("|".join(plain), re.S), False, False))
+        if folders:
+            self._rules.append((re.compile("|".join(folders), re.S), False, True))
+        plain.clear()
+        folders.clear()
+
+    def verdict(self, path: str, *, folder: bool) -> bool | None:
+        """True: ignored; False: kept whatever outer rules say; None: no word about it."""
+        for rule, keep, only_folders in reversed(self._rules):
+            if (folder or not only_folders) and rule.fullmatch(path):
+                return not keep
+        return None
+
+
+def _rules(text: str) -> Iterable[tuple[str, bool, bool]]:
+    """(expression, whether it keeps, whether it is about folders only)."""
+    for row in text.splitlines()[:_MAX_RULES]:
+        line = re.sub(r"(?<!\\)\s+$", "", row)
+        if not line or line.startswith("#"):
+            continue
+        keep = line.startswith("!")
+        line = line.removeprefix("!")
+        try:
+            expression = _regex(line)
+            re.compile(expression)
+        except (re.error, ValueError):
+            continue
+        yield expression, keep, line.endswith("/")
