@@ -15,7 +15,7 @@ from hermes.app.runtime import Options
 from hermes.core.message import ToolReturn
 from hermes.core.tool import Tool
 from tests.kit import WIRES, Event, Received, Reply, call, raw, say
-from tests.kit.bodies import check_legal, messages
+from tests.kit.bodies import check_legal, messages, quoted
 from tests.kit.rig import Rig, rig
 
 
@@ -27,7 +27,7 @@ def work(root: Path, **files: str) -> None:
 
 def results(r: Rig) -> list[tuple[str, str]]:
     """All tool results the model has been sent, in order."""
-    return [result for m in messages(r.requests[-1]) for result in m.results]
+    return [(id, quoted(text)) for m in messages(r.requests[-1]) for id, text in m.results]
 
 
 READ = {"path": "a.txt"}

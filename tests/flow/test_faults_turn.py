@@ -15,7 +15,7 @@ from hermes.core.events import ToolStarted
 from hermes.core.message import user
 from hermes.core.tool import Tool
 from tests.kit import WIRES, Gate, call, say, stall
-from tests.kit.bodies import check_legal, messages
+from tests.kit.bodies import check_legal, messages, quoted
 from tests.kit.rig import rig
 
 
@@ -132,7 +132,8 @@ async def test_F59_guidance_during_a_tool_arrives_once_behind_its_result(
         assert result.completed and not result.pending_steer
         assert r.requests[1].body.count(b"rather use blue") == 1
         (found,) = [t for m in messages(r.requests[1]) for _, t in m.results]
-        assert found == "waited\n\nUser guidance: rather use blue"
+        assert quoted(found) == "waited\n\nUser guidance: rather use blue"
+        assert found.endswith(">\n\nUser guidance: rather use blue"), "outside the wrapper"
         check_legal(r.requests[1])
 
 

@@ -13,6 +13,11 @@ from tests.kit.server import Received
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """What OpenAI, Anthropic and Bedrock accept as the name of a function."""
+WRAPPED = re.compile(
+    r"<(?P<mark>data-[0-9a-f]{6})>\n(?P<inside>.*)\n</(?P=mark)>(?P<behind>\n\nUser guidance: .*)?",
+    re.S,
+)
+"""How a tool result is sent."""
 
 
 @dataclass
@@ -32,6 +37,14 @@ def messages(request: Received) -> list[Seen]:
     """The conversation of a request, system prompt left out, consecutive tool results as one
     message of role `tool` (wires that put them into a user message: their text stays there)."""
     return _READERS[request.wire](request.json)
+
+
+def quoted(text: str) -> str:
+    """What a tool returned, taken out of the wrapper it must have been sent in; what stands behind
+    the wrapper stays."""
+    found = WRAPPED.fullmatch(text)
+    assert found, f"not wrapped: {text!r}"
+    return found["inside"] + (found["behind"] or "")
 
 
 def system(request: Received) -> str:
