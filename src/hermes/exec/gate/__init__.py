@@ -1,0 +1,33 @@
+"""Judges a shell command before it runs: allow, ask a human, or deny."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hermes.exec.gate.rules import Rules, as_data, grant
+from hermes.exec.gate.values import Decision, Judgement, Rule
+
+__all__ = ["Decision", "Judgement", "Rule", "Rules", "as_data", "grant", "judge"]
+
+
+def judge(  # noqa: PLR0913 - one keyword per fact the judgement depends on
+    command: str,
+    *,
+    workspace: Path,
+    home: Path,
+    rules: Rules,
+    sandboxed: bool,
+    tainted_files: frozenset[Path] = frozenset(),
+    cwd: Path | None = None,
+) -> Judgement:
+    """What may be done with `command`, run by bash in `cwd` (else in the workspace).
+
+    `home` is the agent's own folder. `tainted_files` were written from the network earlier in
+    this session. A denied command must not run in any mode; what is asked about runs only as the
+    exact bytes that were judged.
+    """
+    from hermes.exec.gate.judging import Court
+    from hermes.exec.gate.places import Places
+
+    places = Places(workspace, home, tainted_files)
+    return Court(places, rules, sandboxed=sandboxed).judge(command, str(cwd or workspace))

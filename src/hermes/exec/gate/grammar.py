@@ -1,0 +1,34 @@
+"""The bash grammar, loaded with the first command, and its limits."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from hermes.exec.gate.scan import MAX_BYTES, check_shape
+from hermes.exec.gate.values import TooComplex
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+MAX_NODES = 8000
+
+
+@cache
+def _parser() -> Parser:
+    import tree_sitter
+    import tree_sitter_bash
+
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+
+
+def parse(text: str) -> tuple[Node, bytes]:
+    """The tree of a command, which may contain errors, and the bytes its offsets refer to."""
+    source = text.encode("utf-8", "replace")
+    if len(source) > MAX_BYTES:
+        raise TooComplex("it is longer than 128 KB")
+    check_shape(text)
+    root = _parser().parse(source).root_node
+    if root.descendant_count > MAX_NODES:
+        raise TooComplex("it has too many parts")
+    return root, source

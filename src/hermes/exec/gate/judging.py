@@ -1,0 +1,331 @@
+"""Weighs every simple command of a command line and sums it up in one judgement."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from hermes.exec.gate.blocks import blocked, blocked_write
+from hermes.exec.gate.calls import Call
+from hermes.exec.gate.grammar import parse
+from hermes.exec.gate.options import objections
+from hermes.exec.gate.places import Places, Zone
+from hermes.exec.gate.programs import NETWORK, SENSITIVE, TWO_DEEP, WITH_SUBCOMMAND
+from hermes.exec.gate.reading import Reader, Simple
+from hermes.exec.gate.rules import Rules, builtin
+from hermes.exec.gate.scan import joined, misleading
+from hermes.exec.gate.scope import Scope
+from hermes.exec.gate.settings import risky_setting
+from hermes.exec.gate.values import Decision, Finding, Judgement, TooComplex
+from hermes.exec.gate.words import UNKNOWN, clean, literal, vague, written
+from hermes.exec.gate.wrappers import SHELLS, Inner, unwrap
+
+_MAX_LAYERS = 5
+_MAX_REASONS = 12
+_SYSTEM_BIN = re.compile(r"(?:/usr)?(?:/local)?/s?bin/[^/]+|/opt/homebrew/bin/[^/]+")
+_VERSION = frozenset("--version -V -version --help -h version help".split())
+_OWN = "touches the agent's own files"
+
+
+class Court:
+    """One judgement: findings gather here, and every one can only make it stricter."""
+
+    def __init__(self, places: Places, rules: Rules, *, sandboxed: bool) -> None:
+        self._places = places
+        self._rules = rules
+        self._sandboxed = sandboxed
+        self._findings: list[Finding] = []
+        self._commands: list[tuple[str, ...]] = []
+        self._downloads: list[Path] = []
+        self._read_only = True
+        self._layers = 0
+        self._only_denials = 0
+
+    def judge(self, command: str, folder: str) -> Judgement:
+        if reason := misleading(command):
+            self._ask(reason)
+        self._script(command, Scope(folder, self._places.user))
+        return self._sum_up()
+
+    def _sum_up(self) -> Judgement:
+        decision: Decision = "allow"
+        for level in ("ask", "deny"):
+            if any(finding.decision == level for finding in self._findings):
+                decision = level
+        telling = [f for f in self._findings if f.decision == decision]
+        reasons = tuple(dict.fromkeys(finding.reason for finding in telling))
+        grants: tuple[tuple[str, ...], ...] = ()
+        if decision == "ask" and all(finding.grant for finding in telling):
+            grants = tuple(dict.fromkeys(finding.grant for finding in telling))
+        return Judgement(
+            decision,
+            reasons[:_MAX_REASONS],
+            tuple(self._commands),
+            self._read_only and decision == "allow",
+            grants,
+            tuple(dict.fromkeys(self._downloads)),
+        )
+
+    def _ask(self, reason: str, grant: tuple[str, ...] = ()) -> None:
+        self._read_only = False
+        if not self._only_denials:
+            self._findings.append(Finding("ask", reason, grant))
+
+    def _deny(self, reason: str) -> None:
+        self._findings.append(Finding("deny", reason))
+
+    # Scripts
+
+    def _script(self, text: str, scope: Scope) -> None:
+        """A whole command line, or a text that a shell inside it would run."""
+        if self._layers > _MAX_LAYERS:
+            self._ask("too complex: shells within shells")
+            return
+        whole = joined(text)
+        if whole != text:
+            self._ask("a line is continued in the middle of a word")
+        self._layers += 1
+        try:
+            root, source = parse(clean(whole))
+            reader = Reader(root, source, scope, depth=self._layers * 6)
+        except TooComplex as limit:
+            self._ask(f"too complex: {limit}")
+        else:
+            self._weigh(reader)
+        finally:
+            self._layers -= 1
+
+    def _weigh(self, reader: Reader) -> None:
+        for reason in reader.doubts:
+            self._ask(reason)
+        for reason in reader.bombs:
+            self._deny(reason)
+        for simple in reader.commands:
+            self._simple(simple)
+
+    # Simple commands
+
+    def _simple(self, simple: Simple) -> None:
+        reads_lines = simple.argv[:1] in (("read",), ("mapfile",), ("readarray",))
+        for name, value in simple.assigned:
+            if not (reads_lines and name == "IFS"):
+                self._setting(name, value)
+        for word in simple.writes:
+            self._write(word, simple)
+        for word in simple.reads:
+            self._read(word, simple.folders)
+        if not simple.argv:
+            return
+        if not self._only_denials:
+            self._commands.append(tuple(written(word) for word in simple.argv))
+        self._argv(simple.argv, simple)
+        if simple.likely:
+            self._only_denials += 1
+            self._argv(simple.likely, simple)
+            self._only_denials -= 1
+
+    def _setting(self, name: str, value: str) -> None:
+        if reason := risky_setting(name, value):
+            self._ask(reason)
+        if self._names_own(value):
+            self._deny(f"{name} {_OWN}")
+
+    def _argv(self, argv: tuple[str, ...], simple: Simple) -> None:
+        if not argv:
+            return
+        self._layers += 1
+        try:
+            if self._layers > _MAX_LAYERS * 3:
+                self._ask("too complex: programs within programs")
+            else:
+                self._one(argv, simple)
+        finally:
+            self._layers -= 1
+
+    def _one(self, argv: tuple[str, ...], simple: Simple) -> None:
+        for word in argv[1:]:
+            self._look_at(word, argv[0], simple.folders)
+        if vague(argv[0]):
+            self._ask("the name of a program is only known when it runs")
+            return
+        if reason := blocked(argv, simple.folders, self._places):
+            self._deny(reason)
+        inner = unwrap(argv, simple.feed)
+        if inner is not None:
+            self._inner(inner, simple)
+            if inner.pure:
+                return
+        if simple.function and argv == simple.argv:
+            return
+        self._program(argv, simple)
+
+    def _inner(self, inner: Inner, simple: Simple) -> None:
+        if inner.ask:
+            self._ask(inner.ask)
+        for name, value in inner.assigned:
+            self._setting(name, value)
+        for command in inner.commands:
+            self._argv(command, simple)
+        for command in inner.likely:
+            self._only_denials += 1
+            self._argv(command, simple)
+            self._only_denials -= 1
+        for script in inner.scripts:
+            if vague(script):
+                self._ask("the text a shell would run is only known when it runs")
+            folder = simple.folders[0]
+            scope = Scope(folder or "/", self._places.user, ("", *inner.arguments[1:]))
+            self._script(literal(script).replace(UNKNOWN, "").replace("\x1e", ""), scope)
+
+    def _program(self, argv: tuple[str, ...], simple: Simple) -> None:
+        words = tuple(literal(word) for word in argv)
+        name = self._name(words[0], simple)
+        if not name:
+            return
+        if name == "hermes" and words[1:2] not in (("--version",), ("--help",)):
+            self._deny("the agent's own program is the operator's to run")
+            return
+        call = Call(name, argv[1:], simple, self._places, sandboxed=self._sandboxed)
+        findings = list(objections(call))
+        for reason in findings:
+            self._ask(reason)
+        for path in call.downloads:
+            self._download(path)
+        if call.alters and not self._sandboxed:
+            self._ask(f"{name} changes files, and there is no sandbox")
+        self._by_rules((name, *call.words), bool(findings) or call.alters)
+
+    def _name(self, word: str, simple: Simple) -> str:
+        """The program's name; empty when it is a file, which is weighed here."""
+        if "/" not in word:
+            if not word.isascii():
+                self._ask(f"the name {word!r} is not plain ASCII")
+                return ""
+            return word
+        if _SYSTEM_BIN.fullmatch(word):
+            return word.rpartition("/")[2]
+        zones = self._places.zones(word, simple.folders, follow=False)
+        name = word.rpartition("/")[2]
+        if zones <= {"inside"}:
+            self._run_file(word, simple)
+            self._read_only = False
+            if not self._sandboxed:
+                self._ask(f"{written(word)} changes things, and there is no sandbox")
+            return (
+                name if re.search(r"(?:venv|env|\.tox|\.nox)[^/]*/bin/|node_modules/", word) else ""
+            )
+        self._ask(f"runs {written(word)}, a program outside the workspace")
+        return ""
+
+    def _run_file(self, word: str, simple: Simple) -> None:
+        for path in self._places.paths(word, simple.folders):
+            if path is not None and self._places.is_tainted(path):
+                self._ask(f"runs {written(word)}, which came from the network")
+
+    def _by_rules(self, argv: tuple[str, ...], suspect: bool) -> None:
+        reading, working = builtin()
+        shown = tuple(written(word) for word in argv)
+        own = self._rules.decide(shown)
+        quiet = any(rule.covers(argv) for rule in reading.get(argv[0], ()))
+        busy = any(rule.covers(argv) for rule in working.get(argv[0], ()))
+        asks_version = len(argv) == 2 and argv[1] in _VERSION
+        quiet = quiet or (asks_version and (busy or argv[0] in working))
+        if not quiet or suspect:
+            self._read_only = False
+        if own is not None and own.decision != "allow":
+            reason = own.reason or f"a rule says so about {' '.join(map(str, own.prefix))}"
+            self._findings.append(Finding(own.decision, reason))
+        elif own is None and not quiet:
+            self._unknown(shown, busy or asks_version)
+
+    def _unknown(self, argv: tuple[str, ...], busy: bool) -> None:
+        name = argv[0]
+        if busy and self._sandboxed:
+            return
+        if busy:
+            reason = f"{name} changes things, and there is no sandbox"
+        elif name in NETWORK:
+            reason = f"{name} reaches other machines"
+        elif name in SENSITIVE:
+            reason = f"{name} reaches beyond the workspace"
+        else:
+            reason = f"no rule knows {' '.join(_prefix(argv))}"
+        self._ask(reason, () if name in NETWORK or name in SHELLS else _prefix(argv))
+
+    # Files
+
+    def _write(self, word: str, simple: Simple) -> None:
+        zones = self._places.zones(word, simple.folders, follow=True)
+        if zones != {"plain"}:
+            self._read_only = False
+        if reason := blocked_write(word, simple.folders, self._places):
+            self._deny(reason)
+        if "own" in zones:
+            self._deny(f"writes to {written(word)}: {_OWN}")
+        if bad := zones - {"inside", "plain", "top", "device", "own"}:
+            self._ask(f"writes to {written(word)}{_where(bad)}")
+        elif not self._sandboxed and zones != {"plain"}:
+            self._ask("writes a file, and there is no sandbox")
+        if {word.rpartition("/")[2] for word in (*simple.sources, *simple.argv[:1])} & NETWORK:
+            for path in self._places.paths(word, simple.folders):
+                self._download(path)
+
+    def _read(self, word: str, folders: tuple[str | None, ...]) -> None:
+        zones = self._places.zones(word, folders, follow=True)
+        if "own" in zones:
+            self._deny(f"reads {written(word)}: {_OWN}")
+        if zones & {"secret", "network", "device"}:
+            self._ask(f"reads {written(word)}{_where(zones & {'secret', 'network', 'device'})}")
+
+    def _look_at(self, word: str, program: str, folders: tuple[str | None, ...]) -> None:
+        """Any argument may be a path, also behind `--option=` or `@`."""
+        if "/" not in word and not word.startswith(".") and "=" not in word:
+            return
+        text = word
+        if text.startswith("-") or "=" in text:
+            text = text.rpartition("=")[2] or text
+        text = text.lstrip("@<>")
+        if " " in literal(text) or "\n" in text or program in ("echo", "printf"):
+            return
+        zones = self._places.zones(text, folders, follow=False)
+        if "own" in zones:
+            self._deny(f"{written(word)}: {_OWN}")
+        if zones & {"secret", "network"}:
+            self._ask(f"{written(word)}{_where(zones & {'secret', 'network'})}")
+
+    def _names_own(self, value: str) -> bool:
+        return value.startswith("/") and "own" in self._places.zones(value, (None,), follow=False)
+
+    def _download(self, path: str | None) -> None:
+        if path is not None and not self._only_denials and not path.startswith("/dev/"):
+            self._downloads.append(Path(path))
+            self._places.tainted |= {path}
+
+
+def _prefix(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """What is remembered of a command: the program and what it is told to do."""
+    name = argv[0]
+    if name not in WITH_SUBCOMMAND:
+        return (name,)
+    size = 3 if name in TWO_DEEP else 2
+    words = argv[:size]
+    if len(words) < 2 or any(w.startswith("-") or "…" in w for w in words[1:]):
+        return argv[:2] if len(argv) > 1 and not argv[1].startswith("-") and size == 3 else ()
+    return words
+
+
+def _where(zones: Iterable[Zone]) -> str:
+    return " (" + ", ".join(sorted(_ZONES.get(zone, zone) for zone in zones)) + ")"
+
+
+_ZONES: dict[Zone, str] = {
+    "outside": "outside the workspace",
+    "vital": "outside the workspace",
+    "unknown": "only known when it runs",
+    "secret": "holds credentials",
+    "network": "a network connection",
+    "git": "git acts on it",
+    "device": "a device",
+    "top": "the whole workspace",
+}

@@ -1,0 +1,311 @@
+"""Options that turn a harmless program into one that runs, writes or sends something else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from hermes.exec.gate.calls import Call
+from hermes.exec.gate.fetching import FETCHING
+from hermes.exec.gate.running import RUNNING
+from hermes.exec.gate.versions import git
+from hermes.exec.gate.words import UNKNOWN, literal, vague
+from hermes.exec.gate.writing import WRITING, outside
+
+Check = Callable[[Call], Iterator[str]]
+_LOOKS_RUN = re.compile(r"\$\(|`")
+
+
+def objections(call: Call) -> Iterator[str]:
+    """Why this call needs a human, whatever the rules say about its program."""
+    name = call.name
+    if name in _ALTERS and call.has(*_ALTERS[name]):
+        call.alters = True
+    if name in _TRAPS and call.has(*_TRAPS[name]):
+        yield f"{name} is told to run or to do something else"
+    if name in _TRAPS and any(arg[:1] == "\x1e" for arg in call.args) and name in _STRICT:
+        yield f"the options of {name} are only known when it runs"
+    if name in _NEVER:
+        yield _NEVER[name]
+    if name in _NAMES and any(_LOOKS_RUN.search(word) for word in call.words):
+        yield f"{name} would evaluate a command hidden in a name"
+    for table in (_CHECKS, RUNNING, WRITING, FETCHING):
+        check = table.get(name)
+        if check:
+            yield from check(call)
+
+
+_EDITOR = "an editor can run anything"
+_SHELL_STATE = "it changes what later commands mean"
+_NEVER: dict[str, str] = {
+    **dict.fromkeys("vi vim nvim view vimdiff ex ed emacs emacsclient nano pico micro".split(),
+                    _EDITOR),
+    **dict.fromkeys("alias unalias enable complete compgen bind".split(), _SHELL_STATE),
+    **dict.fromkeys("nc ncat netcat socat telnet ftp lftp tftp sftp scp rclone smbclient mail mailx "
+                    "sendmail mutt croc ngrok cloudflared websocat".split(),
+                    "it connects to other machines"),
+    **dict.fromkeys("crontab at batch".split(), "what it plans runs later, unwatched"),
+    **dict.fromkeys("gdb lldb tmux screen expect osascript".split(), "it can run anything"),
+    **dict.fromkeys("mount umount losetup mknod insmod modprobe rmmod setcap sysctl iptables nft "
+                    "ufw useradd userdel usermod groupadd passwd chpasswd visudo chsh".split(),
+                    "it changes the system"),
+}  # fmt: skip
+_NAMES = frozenset("test [ read unset declare export local typeset readonly let printf mapfile "
+                   "readarray getopts wait".split())  # fmt: skip
+_IP = ("add", "del", "delete", "set", "flush", "change", "replace", "exec")
+_TRAPS: dict[str, tuple[str, ...]] = {
+    "rg": ("--pre", "--hostname-bin", "--search-zip-with"),
+    "sort": ("--compress-program", "-o", "--output"),
+    "man": ("-P", "--pager", "-H", "--html"),
+    "less": ("-o", "-O", "--log-file", "-k", "--lesskey-file"),
+    "tree": ("-o",),
+    "date": ("-s", "--set"),
+    "tar": (
+        "--checkpoint-action",
+        "--to-command",
+        "-I",
+        "--use-compress-program",
+        "--rsh-command",
+        "-F",
+        "--info-script",
+        "--new-volume-script",
+        "--rmt-command",
+    ),
+    "zip": ("-T", "-TT", "--unzip-command", "--test"),
+    "make": ("--eval",),
+    "gmake": ("--eval",),
+    "go": ("-exec", "-toolexec", "--exec", "--toolexec"),
+    "cargo": ("--config",),
+    "gcc": ("-wrapper", "-specs", "--specs", "-B", "-fplugin"),
+    "g++": ("-wrapper", "-specs", "--specs", "-B", "-fplugin"),
+    "clang": ("-fplugin", "-B", "--config", "-Xclang"),
+    "bat": ("--pager",),
+    "batcat": ("--pager",),
+    "fzf": ("--preview", "--bind", "--execute"),
+    "npm": ("--script-shell",),
+    "ip": ("-b", "-batch", "-n", "-netns", "netns", *_IP),
+    "ifconfig": ("up", "down", "netmask", "hw"),
+    "hostname": ("-F", "-b", "--file"),
+    "exiftool": ("-if", "-p", "-execute", "-config"),
+    "pygmentize": ("-x",),
+    "xmllint": ("--shell", "--output", "-o"),
+    "ag": ("--pager",),
+    "ack": ("--pager",),
+    "ctags": ("--options",),
+    "gem": ("push", "yank", "owner", "signin"),
+    "mvn": ("deploy", "release:perform", "-Dexec.executable"),
+    "dotnet": ("nuget",),
+    "shopt": ("expand_aliases",),
+    "ffmpeg": ("-protocol_whitelist",),
+    "journalctl": ("--vacuum-size", "--vacuum-time", "--rotate", "--flush", "--vacuum-files"),
+    "dmesg": ("-c", "-C", "--clear", "-n", "-D", "-E"),
+    "iconv": ("-o", "--output"),
+}
+_STRICT = frozenset("tar make gmake gcc clang".split())
+_ALTERS: dict[str, tuple[str, ...]] = {
+    "sed": ("-i", "--in-place"),
+    "gsed": ("-i", "--in-place"),
+    "yq": ("-i", "--inplace"),
+    "xxd": ("-r",),
+    "shuf": ("-o", "--output"),
+    "go": ("-w",),
+    "ss": ("-K", "--kill"),
+}
+
+
+def _find(call: Call) -> Iterator[str]:
+    for at, arg in enumerate(call.args):
+        if call.words[at] in ("-fprint", "-fprintf", "-fls", "-fprint0"):
+            if at + 1 < len(call.args) and outside(call, call.args[at + 1]):
+                yield "find writes a file outside the workspace"
+            call.alters = True
+        if arg[0:1] == "\x1e" or (arg[:1] == UNKNOWN and at):
+            yield "the conditions of find are only known when it runs"
+    deletes = "-delete" in call.words
+    runs = any(word in ("-exec", "-execdir", "-ok", "-okdir") for word in call.words)
+    call.alters = call.alters or deletes
+    if deletes or runs:
+        yield from _find_starts(call, deletes)
+
+
+def _find_starts(call: Call, deletes: bool) -> Iterator[str]:
+    starts: list[str] = []
+    for arg in call.args:
+        if arg.startswith(("-", "(", "!")):
+            break
+        starts.append(arg)
+    tests = {"-name", "-iname", "-path", "-ipath", "-regex", "-size", "-mtime", "-mmin", "-newer",
+             "-empty", "-type", "-wholename", "-atime", "-ctime", "-user", "-perm"}  # fmt: skip
+    if deletes and not tests & set(call.words):
+        yield "find deletes everything it finds"
+    for start in starts or ["."]:
+        if deletes and outside(call, start):
+            yield f"find deletes files in {literal(start)}, outside the workspace"
+
+
+_REGEX = r"/(?:[^/\\\n]|\\.)*/[IM]*"
+_ADDRESS = rf"(?:(?:\d+(?:~\d+)?|\$|{_REGEX})(?:\s*,\s*(?:[+~]?\d+|\$|{_REGEX}))?\s*!?\s*)?"
+_SUBSTITUTE = (
+    r"(?:s|y)([^\w\s\\])(?:(?!\{n})[^\\\n]|\\.)*\{n}(?:(?!\{n})[^\\]|\\.)*\{n}[gpiImM0-9]*"
+)
+_SED_STEP = re.compile(
+    r"\s*" + _ADDRESS + r"(?:[{}]|[dDgGhHlnNpPqQxzF=]\s*\d*|[btT:]\s*\w*|[aic]\s*\\?[^\n]*|"
+    + _SUBSTITUTE.replace("{n}", "1") + r")\s*(?:[;\n}]\s*|\s*#[^\n]*\n?|(?=\Z|[}\w/$]))",
+    re.DOTALL,
+)  # fmt: skip
+
+
+def harmless_sed(script: str) -> bool:
+    """Only editing: no command, no other file."""
+    at = 0
+    while at < len(script):
+        found = _SED_STEP.match(script, at)
+        if not found or found.end() == at:
+            return not script[at:].strip("} ;\n")
+        at = found.end()
+    return True
+
+
+def _sed(call: Call) -> Iterator[str]:
+    scripts, files, from_file = _sed_words(call)
+    if from_file:
+        yield "sed reads its commands from a file"
+    for script in scripts:
+        if vague(script):
+            if not _only_values(script):
+                yield "the commands of sed are only known when it runs"
+        elif not harmless_sed(literal(script)):
+            yield "sed runs a command or writes another file"
+    if call.has("-i", "--in-place"):
+        for file in files:
+            if not vague(file) and outside(call, file):
+                yield f"sed changes {literal(file)}, outside the workspace"
+
+
+def _sed_words(call: Call) -> tuple[list[str], list[str], bool]:
+    """Its scripts, its files, and whether there is a file of scripts."""
+    scripts: list[str] = []
+    files: list[str] = []
+    from_file = False
+    at = 0
+    while at < len(call.args):
+        word = call.words[at]
+        if word in ("-e", "--expression") or re.fullmatch(r"-[nErszu]+e", word):
+            scripts += call.args[at + 1 : at + 2]
+            at += 1
+        elif word.startswith("--expression="):
+            scripts.append(call.args[at].partition("=")[2])
+        elif word.startswith(("-f", "--file")) or re.fullmatch(r"-[nErszu]+f", word):
+            from_file = True
+            at += 1
+        elif not word.startswith("-") or word == "-":
+            files.append(call.args[at])
+        at += 1
+    if not scripts and not from_file:
+        scripts, files = files[:1], files[1:]
+    return scripts, files, from_file
+
+
+def _only_values(script: str) -> bool:
+    """Unknown parts stand only inside quotes, in an otherwise ordinary script."""
+    return "\x1e" not in script and harmless_sed(literal(script).replace(UNKNOWN, "1"))
+
+
+_AWK = re.compile(
+    r"system|getline|/inet|@load|@include|\|&|printf?\b[^;}\n]*(?:(?<!\|)\|(?!\|)|>)|close\s*\("
+)
+
+
+def _awk(call: Call) -> Iterator[str]:
+    if call.has("-i", "--include", "-l", "--load", "-E", "--exec", "-f", "--file"):
+        yield f"{call.name} reads its program from a file"
+    programs = [w for w in call.rest("-F -v --field-separator --assign")]
+    for program in programs[:1]:
+        if vague(program):
+            yield f"the program of {call.name} is only known when it runs"
+        elif _AWK.search(literal(program)):
+            yield f"{call.name} runs a command or writes a file"
+
+
+def _make(call: Call) -> Iterator[str]:
+    for word in call.words:
+        if re.match(r"(?:SHELL|MAKE|\.SHELLFLAGS|MAKEFLAGS)\s*[:+?]?=", word):
+            yield "make is told to use another shell"
+        if "$(shell" in word or "`" in word or ("=" in word and "$(" in word):
+            yield "make is told to run a command"
+    for option in ("-f", "--file", "-C", "--directory"):
+        target = call.value(option)
+        if target is not None and outside(call, target):
+            yield f"make works on {literal(target)}, outside the workspace"
+        for path in call.paths(target) if target and option in ("-f", "--file") else []:
+            if path is not None and call.places.is_tainted(path):
+                yield "make reads a file that came from the network"
+
+
+def _pip(call: Call) -> Iterator[str]:
+    for option in ("--target", "-t", "--prefix", "--root"):
+        target = call.value(option)
+        if target is not None and target and outside(call, target):
+            yield f"{call.name} installs outside the workspace"
+
+
+def _shell_words(call: Call) -> Iterator[str]:
+    if call.has("-C", "-c"):
+        yield f"{call.name} is given a command to run"
+
+
+def _second_is_output(call: Call) -> Iterator[str]:
+    for target in call.rest("-f -s -w -c -l -o -g -n")[1:2]:
+        call.alters = True
+        if outside(call, target):
+            yield f"{call.name} writes outside the workspace"
+
+
+def _sets_by_word(call: Call) -> Iterator[str]:
+    if any(not word.startswith(("+", "-")) for word in call.rest("-d --date -r --reference -f -I")):
+        yield f"{call.name} changes the system"
+
+
+def _dc(call: Call) -> Iterator[str]:
+    if any("!" in text for text in (*call.words, call.simple.feed or "")):
+        yield "dc can run commands"
+
+
+def _less(call: Call) -> Iterator[str]:
+    if any(word.startswith("+") for word in call.words):
+        yield f"{call.name} is given a command to run"
+
+
+def _sqlite(call: Call) -> Iterator[str]:
+    text = " ".join(call.words) + " " + (call.simple.feed or "")
+    if re.search(r"(?:^|[\s\"';])\.(?:shell|system|import|load|output|once|open|excel)\b|"
+                 r"load_extension|\|", text) or call.simple.feed == "\x02pipe":  # fmt: skip
+        yield f"{call.name} can run commands that way"
+
+
+_CHECKS: dict[str, Check] = {
+    "git": git,
+    "find": _find,
+    "gfind": _find,
+    "sed": _sed,
+    "gsed": _sed,
+    "awk": _awk,
+    "gawk": _awk,
+    "mawk": _awk,
+    "nawk": _awk,
+    "make": _make,
+    "gmake": _make,
+    "pip": _pip,
+    "pip3": _pip,
+    "uniq": _second_is_output,
+    "xxd": _second_is_output,
+    "date": _sets_by_word,
+    "hostname": _sets_by_word,
+    "dc": _dc,
+    "less": _less,
+    "more": _less,
+    "mapfile": _shell_words,
+    "readarray": _shell_words,
+    "sqlite3": _sqlite,
+    "duckdb": _sqlite,
+}

@@ -1,0 +1,234 @@
+"""Reads the words of a command line: what each becomes once the shell has expanded it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from hermes.exec.gate.scope import Scope
+from hermes.exec.gate.words import (
+    FIELDS,
+    UNKNOWN,
+    ansi,
+    bare,
+    expand,
+    in_double_quotes,
+    quoted,
+    split,
+    vague,
+)
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_HIDDEN_CODE = re.compile(r"(?<!\\)(?:`|\$\()")
+_NUMBERS = frozenset("? # $ !".split())
+
+
+class Phrase(Struct, frozen=True):
+    """The words one piece of source becomes."""
+
+    words: list[str]
+    likely: list[str]
+
+    @property
+    def certain(self) -> bool:
+        return not any(vague(word) for word in self.words)
+
+
+class _Pieces:
+    def __init__(self) -> None:
+        self.certain: list[str] = []
+        self.likely: list[str] = []
+        self.quoted = False
+
+    def add(self, certain: str, likely: str | None = None) -> None:
+        self.certain.append(certain)
+        self.likely.append(certain if likely is None else likely)
+
+
+class Phrases:
+    """`substitute` reads a command substitution and may tell its output."""
+
+    def __init__(
+        self,
+        source: bytes,
+        scope: Scope,
+        substitute: Callable[[Node], str | None],
+        doubt: Callable[[str], None],
+    ) -> None:
+        self._source = source
+        self._scope = scope
+        self._substitute = substitute
+        self._doubt = doubt
+
+    def read(self, node: Node, *, as_value: bool = False) -> Phrase:
+        """`as_value`: on the right of an assignment nothing is split."""
+        if node.type == "word":
+            text = bare(self._text(node))
+            self._check_hidden(node)
+            words = [text] if as_value and "~" not in text else self._expand(text, False)
+            return Phrase(words, words)
+        pieces = _Pieces()
+        self._piece(node, pieces, as_value)
+        certain, likely = "".join(pieces.certain), "".join(pieces.likely)
+        keep = pieces.quoted or as_value
+        if as_value:
+            certain, likely = certain.replace("{", "\ue07b"), likely.replace("{", "\ue07b")
+        words = self._expand(certain, keep)
+        return Phrase(words, words if likely == certain else self._expand(likely, keep))
+
+    def look_inside(self, node: Node) -> None:
+        """Only for the commands hidden in it."""
+        todo = [node]
+        while todo:
+            inner = todo.pop()
+            if inner.type in ("command_substitution", "process_substitution"):
+                self._substitute(inner)
+            elif inner.type in ("expansion", "ansi_c_string"):
+                self._piece(inner, _Pieces(), True)
+            else:
+                if not inner.child_count:
+                    self._check_hidden(inner)
+                todo += inner.children
+
+    def heredoc(self, node: Node) -> str:
+        """The text of a here-document, after reading what it substitutes."""
+        if not node.named_child_count:
+            return self._text(node)
+        text = self._text(node)
+        if "`" in text:  # the parser does not see these
+            self._doubt("a here-document runs commands")
+        self.look_inside_expansions(node)
+        return text
+
+    def look_inside_expansions(self, node: Node) -> None:
+        for child in node.named_children:
+            if child.type != "heredoc_content":
+                self.look_inside(child)
+
+    def _expand(self, text: str, keep: bool) -> list[str]:
+        return expand(text, self._scope.home, keep_empty=keep)
+
+    def _piece(self, node: Node, out: _Pieces, in_quotes: bool) -> None:
+        kind = node.type
+        if kind in ("word", "number", "extglob_pattern", "regex", "variable_name"):
+            self._check_hidden(node)
+            out.add(bare(self._text(node)))
+        elif kind == "brace_expression":
+            out.add(self._text(node))
+        elif kind == "raw_string":
+            out.quoted = True
+            out.add(quoted(self._text(node)[1:-1]))
+        elif kind == "ansi_c_string":
+            out.quoted = True
+            out.add(quoted(ansi(self._text(node)[2:-1])))
+        elif kind == "string":
+            self._string(node, out)
+        elif kind in ("concatenation", "translated_string"):
+            self._concatenation(node, out, in_quotes)
+        elif kind in ("simple_expansion", "expansion"):
+            self._expansion(node, out, in_quotes)
+        elif kind == "command_substitution":
+            self._substitution(node, out, in_quotes)
+        elif kind == "process_substitution":
+            self._substitute(node)
+            out.add("/dev/fd/" + UNKNOWN)
+        elif kind == "arithmetic_expansion":
+            self.look_inside(node)
+            out.add(UNKNOWN)
+        elif kind == "$":
+            out.add("$")
+        else:
+            self._doubt(f"it contains a construct that is not understood ({kind})")
+            self.look_inside(node)
+            out.add(UNKNOWN)
+
+    def _string(self, node: Node, out: _Pieces) -> None:
+        """The parser skips some white space between the parts; it belongs to the string."""
+        out.quoted = True
+        at = node.start_byte + 1
+        for child in node.children[1:-1]:
+            if child.start_byte > at:
+                out.add(quoted(self._slice(at, child.start_byte)))
+            if child.type == "string_content":
+                out.add(in_double_quotes(self._text(child)))
+            elif child.is_named:
+                self._piece(child, out, True)
+            else:
+                out.add(quoted(self._text(child)))
+            at = child.end_byte
+        if node.end_byte - 1 > at:
+            out.add(quoted(self._slice(at, node.end_byte - 1)))
+
+    def _concatenation(self, node: Node, out: _Pieces, in_quotes: bool) -> None:
+        end = node.start_byte
+        children = node.children
+        for at, child in enumerate(children):
+            if child.start_byte != end:
+                self._doubt("its words could not be told apart")
+            end = child.end_byte
+            following = children[at + 1].type if at + 1 < len(children) else ""
+            if child.type == "$" and following == "string":
+                continue  # $"…" is a translated string
+            self._piece(child, out, in_quotes)
+
+    def _expansion(self, node: Node, out: _Pieces, in_quotes: bool) -> None:
+        source = self._text(node)
+        plain = re.fullmatch(r"\$\{?(\w+|[@*#?$!-])\}?", source)
+        unknown = UNKNOWN if in_quotes else FIELDS
+        if plain:
+            if plain[1] == "IFS":
+                self._doubt("it plays with IFS")
+            if plain[1] in _NUMBERS:
+                out.add(UNKNOWN)
+            else:
+                out.add(*self._scope.value(plain[1], in_quotes=in_quotes))
+            return
+        for child in node.named_children:
+            self.look_inside(child)
+        if re.search(r"@[PEA]\}$|^\$\{!", source):
+            self._doubt("it expands a variable indirectly")
+        out.add(unknown, self._likely(source, in_quotes) or unknown)
+
+    def _likely(self, source: str, in_quotes: bool) -> str:
+        """The probable value of the usual operators."""
+        found = re.fullmatch(
+            r"\$\{(\w+)(?:\[[@*\d]\])?(?:(:?[-=+])(.*)|(%%?|##?|/|:|\^|,).*)?\}", source, re.DOTALL
+        )
+        if not found:
+            return ""
+        name, operator, default, trim = found.groups()
+        value = self._scope.value(name, in_quotes=in_quotes)[1]
+        if operator and (vague(value) or "+" in operator):
+            return str(default).strip("'\"") if in_quotes else split(str(default).strip("'\""))
+        if trim and trim != "%":
+            return ""
+        if trim:
+            suffix = source.rpartition("%")[2][:-1]
+            return value.removesuffix(suffix) if suffix else value
+        return value
+
+    def _substitution(self, node: Node, out: _Pieces, in_quotes: bool) -> None:
+        text = self._substitute(node)
+        unknown = UNKNOWN if in_quotes else FIELDS
+        if text is None:
+            out.add(unknown)
+        else:
+            text = text.rstrip("\n")
+            out.add(unknown, quoted(text) if in_quotes else split(text))
+
+    def _check_hidden(self, node: Node) -> None:
+        """The parser overlooks some substitutions and shows them as plain text."""
+        quiet = ("raw_string", "ansi_c_string", "comment", "`", "$(")
+        if node.type not in quiet and _HIDDEN_CODE.search(self._text(node)):
+            self._doubt("a command is hidden in one of its words")
+
+    def _text(self, node: Node) -> str:
+        return self._slice(node.start_byte, node.end_byte)
+
+    def _slice(self, start: int, end: int) -> str:
+        return self._source[start:end].decode("utf-8", "replace")

@@ -1,0 +1,200 @@
+"""Where a path leads: into the workspace, out of it, or to something that is no tool's business."""
+
+from __future__ import annotations
+
+import os
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from hermes.exec.gate.words import literal, vague, wild
+
+Zone: TypeAlias = Literal[
+    "inside",  # in the workspace, or in the private /tmp
+    "top",  # the workspace itself, or everything directly in it
+    "git",  # files in it that make git run something
+    "plain",  # /dev/null and the like
+    "outside",
+    "vital",  # without it the machine or the account is lost: /, ~, /usr, …
+    "device",
+    "network",  # /dev/tcp/…
+    "secret",
+    "own",  # the agent's own files
+    "unknown",
+]
+_PLAIN = frozenset("null zero full random urandom stdin stdout stderr tty ptmx".split())
+_TOP = frozenset(
+    "bin boot dev etc home lib lib32 lib64 libx32 mnt media opt proc root run sbin srv sys usr var "
+    "Applications Library System Users Volumes private".split()
+)
+_SECOND = frozenset(
+    "usr/bin usr/lib usr/lib32 usr/lib64 usr/sbin usr/share usr/local usr/include usr/libexec "
+    "var/lib var/log var/spool var/db var/run usr/local/bin usr/local/lib private/etc "
+    "private/var".split()
+)
+_SECRET = (
+    ".ssh .aws .gnupg .azure .kube .password-store .mozilla .thunderbird .netrc .pgpass .pypirc "
+    ".git-credentials .npmrc keyrings Keychains"
+).split()
+_SECRET_PAIRS = re.compile(
+    r"/(?:\.config/(?:gcloud|gh|google-chrome|chromium|BraveSoftware)|\.docker/config\.json"
+    r"|etc/(?:g?shadow|sudoers)|proc/[^/]+/(?:environ|mem|auxv)|proc/kcore)(?:[-/.]|$)"
+)
+_GIT = re.compile(r"/\.git(?:/hooks|/config|/info/attributes|/modules/.*/hooks)?(?:/|$)")
+_CRITICAL = re.compile(
+    r"^/(?:etc/(?:passwd|g?shadow|group|sudoers|fstab|hosts\.allow|ld\.so\.preload|pam\.d)"
+    r"|boot|proc/sysrq-trigger|proc/sys|sys)(?:[-/.]|$)"
+)
+
+
+class Places:
+    """The folders of one judgement. Paths are compared as text and, for files that are written,
+    after following links."""
+
+    def __init__(self, workspace: Path, home: Path, tainted: frozenset[Path]) -> None:
+        self.user = _user_home()
+        self._workspaces = tuple(path for path in _both(workspace) if path != "/")
+        self._homes = _both(home)
+        self._temporary = ("/tmp", "/var/tmp", "/private/tmp")
+        self.tainted = frozenset(str(path) for path in tainted)
+        self._links_left = 64
+
+    def paths(self, word: str, folders: tuple[str | None, ...]) -> list[str | None]:
+        """Every path a word may mean; None when that cannot be told. Wildcards stay."""
+        if vague(word):
+            return [None]
+        text = literal(word)
+        if text.startswith("/"):
+            return [normal(text)]
+        return [None if f is None else normal(f"{f}/{text}") for f in folders]
+
+    def zones(self, word: str, folders: tuple[str | None, ...], *, follow: bool) -> set[Zone]:
+        if vague(word):
+            return self._vague_zones(word, folders)
+        found: set[Zone] = set()
+        for path in self.paths(word, folders):
+            found.add("unknown" if path is None else self.zone(path))
+            if follow and path is not None and self._links_left > 0 and not wild(word):
+                self._links_left -= 1
+                real = os.path.realpath(path)
+                if real != path:
+                    found.add(self.zone(real))
+        return found
+
+    def _vague_zones(self, word: str, folders: tuple[str | None, ...]) -> set[Zone]:
+        head = re.split("[\0\x1e]", word, maxsplit=1)[0]
+        folder = head[: head.rfind("/") + 1]
+        found: set[Zone] = {"unknown"}
+        if folder:
+            found |= {z for z in self.zones(folder, folders, follow=False) if z != "vital"}
+        return found - {"top", "inside"}
+
+    def zone(self, path: str) -> Zone:
+        if path.startswith("/dev/"):
+            return _device(path)
+        if self._is_own(path):
+            return "own"
+        if self._is_secret(path):
+            return "secret"
+        if path in ("/", self.user) or _directly_all(path, self.user):
+            return "vital"
+        for workspace in self._workspaces:
+            if path == workspace or _directly_all(path, workspace):
+                return "top"
+            if _inside(path, workspace):
+                return "git" if _GIT.search(path[len(workspace) :]) else "inside"
+            if _inside(workspace, path):
+                return "vital"
+        if any(_inside(path, folder) for folder in self._temporary):
+            return "inside"
+        return "vital" if self._is_vital(path) else "outside"
+
+    def is_tainted(self, path: str) -> bool:
+        if path in self.tainted:
+            return True
+        return bool(self.tainted) and os.path.realpath(path) in self.tainted
+
+    def critical(self, path: str) -> bool:
+        """Overwriting it takes the machine down or hands it over."""
+        return _CRITICAL.search(path) is not None
+
+    def _is_own(self, path: str) -> bool:
+        """All of its home, unless one works inside that home."""
+        for home in self._homes:
+            if path == home or _inside(path, home):
+                working_there = [w for w in self._workspaces if _inside(w, home)]
+                return not any(path == w or _inside(path, w) for w in working_there)
+        return _has_part(path, ".hermes")
+
+    def _is_secret(self, path: str) -> bool:
+        if any(_has_part(path, name) for name in _SECRET):
+            return not any(_inside(path, w) for w in self._workspaces) or "/.ssh" in path
+        return _SECRET_PAIRS.search(path) is not None
+
+    def _is_vital(self, path: str) -> bool:
+        inside = path[1:].rstrip("/*")
+        head, _, rest = path[1:].partition("/")
+        if not rest and (head in _TOP or any(c in head for c in "*?[")):
+            return True
+        if any(c in head for c in "*?["):
+            return True
+        if inside in _SECOND or inside in _TOP:
+            return True
+        parent, _, name = path.rpartition("/")
+        if parent in (self.user, "/root") and _takes_all(name):
+            return True
+        if head in ("home", "Users"):
+            return "/" not in rest or _takes_all(rest.partition("/")[2])
+        return path == "/root"
+
+
+def normal(path: str) -> str:
+    path = os.path.normpath(path)
+    return "/" + path.lstrip("/") if path.startswith("//") else path
+
+
+def _both(path: Path) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((normal(str(path)), normal(os.path.realpath(path)))))
+
+
+def _user_home() -> str:
+    try:
+        return normal(str(Path.home()))
+    except RuntimeError:
+        return "/root"
+
+
+def _inside(path: str, folder: str) -> bool:
+    return path.startswith(folder if folder.endswith("/") else folder + "/")
+
+
+def _directly_all(path: str, folder: str) -> bool:
+    parent, _, name = path.rpartition("/")
+    return parent == folder and _takes_all(name)
+
+
+def _takes_all(name: str) -> bool:
+    """A wildcard that spares (nearly) nothing."""
+    return re.fullmatch(r"[.*?]*\*[.*?]*|\.?\[[^]]*\]\*|\?+", name) is not None
+
+
+def _has_part(path: str, name: str) -> bool:
+    if f"/{name}/" in path or path.endswith("/" + name):
+        return True
+    if not any(c in path for c in "*?["):
+        return False
+    return any(
+        fnmatchcase(name, part) and part.strip("*") and len(part.strip("*?")) >= 2
+        for part in path.split("/")
+        if any(c in part for c in "*?[")
+    )
+
+
+def _device(path: str) -> Zone:
+    name = path[len("/dev/") :]
+    if name in _PLAIN or name.startswith(("fd/", "pts/")):
+        return "plain"
+    if name.startswith(("tcp/", "udp/")):
+        return "network"
+    return "inside" if name.startswith("shm/") else "device"

@@ -1,0 +1,483 @@
+"""From the tree of a command line to the simple commands in it, in the order they may run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from hermes.exec.gate.outputs import output_of
+from hermes.exec.gate.phrases import Phrase, Phrases
+from hermes.exec.gate.scope import Scope
+from hermes.exec.gate.values import TooComplex
+from hermes.exec.gate.words import UNKNOWN, vague
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+PIPE: Final = "\x02pipe"
+"""Standard input is what another program wrote."""
+FILE: Final = "\x02file"
+_MAX_DEPTH = 40
+_MAX_COMMANDS = 1500
+_MAX_CALLS = 8
+
+
+class Simple(Struct, frozen=True):
+    """One command without operators. Words are as in `words`."""
+
+    argv: tuple[str, ...]
+    likely: tuple[str, ...] = ()
+    """The argv with the likely values of variables, when that differs."""
+    assigned: tuple[tuple[str, str], ...] = ()
+    writes: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    feed: str | None = None
+    """Standard input: nothing, PIPE, FILE, or its text."""
+    folders: tuple[str | None, ...] = ()
+    sources: tuple[str, ...] = ()
+    """The programs before it in its pipeline."""
+    function: bool = False
+    """Its name is a function's, whose body was read as well."""
+
+
+class _Redirects:
+    def __init__(self) -> None:
+        self.writes: list[str] = []
+        self.reads: list[str] = []
+        self.feed: str | None = None
+        self.extra: list[Phrase] = []
+        self.piped: list[Node] = []
+        self.after: list[Node] = []
+
+
+class Reader:
+    """Collects `commands`, and `doubts`: why the reading may not be what the shell does."""
+
+    def __init__(self, root: Node, source: bytes, scope: Scope, depth: int = 0) -> None:
+        self.commands: list[Simple] = []
+        self.doubts: list[str] = []
+        self.bombs: list[str] = []
+        self._source = source
+        self._scope = scope
+        self._depth = depth
+        self._feed: str | None = None
+        self._sources: tuple[str, ...] = ()
+        self._functions: dict[str, Node] = {}
+        self._calling: list[str] = []
+        self._calls = 0
+        self._loops = 0
+        self._phrases = Phrases(source, scope, self._substituted, self.doubt)
+        self._visits = {
+            "command": self._command,
+            "redirected_statement": self._redirected,
+            "pipeline": self._pipeline,
+            "list": self._list,
+            "subshell": self._subshell,
+            "if_statement": self._branches,
+            "case_statement": self._branches,
+            "while_statement": self._while,
+            "for_statement": self._for,
+            "c_style_for_statement": self._branches,
+            "case_item": self._branches,
+            "function_definition": self._function,
+            "variable_assignment": self._assignments,
+            "variable_assignments": self._assignments,
+            "declaration_command": self._declaration,
+            "unset_command": self._declaration,
+            "test_command": self._test,
+        }
+        if root.has_error:
+            self.doubt("it could not be parsed completely")
+        self._statements(root)
+
+    def doubt(self, reason: str) -> None:
+        if reason not in self.doubts:
+            self.doubts.append(reason)
+
+    # Statements
+
+    def _visit(self, node: Node) -> None:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH or len(self.commands) > _MAX_COMMANDS:
+            raise TooComplex("it is nested too deeply or too long")
+        try:
+            visit = self._visits.get(node.type)
+            if visit:
+                visit(node)
+            elif node.type in _SEQUENCES:
+                self._statements(node)
+            elif node.type in _EXPRESSIONS:
+                self._phrases.look_inside(node)
+            elif node.type != "comment":
+                self.doubt(f"it contains a construct that is not understood ({node.type})")
+                self._phrases.look_inside(node)
+        finally:
+            self._depth -= 1
+
+    def _statements(self, node: Node) -> None:
+        for child in node.named_children:
+            self._visit(child)
+
+    def _list(self, node: Node) -> None:
+        """`a && b || c` leans to the left: a long chain must not become deep."""
+        rest: list[Node] = []
+        while node.type == "list":
+            inner = [child for child in node.children if child.type != "comment"]
+            rest += reversed(inner[1:])
+            node = inner[0]
+        seen = self._scope.folders
+        self._visit(node)
+        succeeded = False
+        for child in reversed(rest):
+            if not child.is_named:
+                succeeded = child.type == "&&"
+                continue
+            if succeeded:
+                self._scope.arrived()
+            seen = (*seen, *self._scope.folders)
+            with self._scope.branch():
+                self._visit(child)
+                inside = self._scope.folders
+            self._scope.folders = inside
+        self._scope.also(seen)
+
+    def _subshell(self, node: Node) -> None:
+        with self._scope.apart():
+            self._statements(node)
+
+    def _substituted(self, node: Node) -> str | None:
+        """Read a command substitution; its output if that can be told."""
+        first = len(self.commands)
+        feed, self._feed = self._feed, None
+        with self._scope.apart(), self._scope.branch():
+            for child in node.named_children:
+                if child.type == "file_redirect":
+                    self._bare_redirects([child])
+                else:
+                    self._visit(child)
+        self._feed = feed
+        if len(self.commands) != first + 1:
+            return None
+        return output_of(self.commands[first].argv, self.commands[first].feed)
+
+    def _branches(self, node: Node) -> None:
+        with self._scope.branch():
+            for child in node.named_children:
+                if child.type in _WORDS:
+                    self._phrases.read(child)
+                else:
+                    self._visit(child)
+
+    def _while(self, node: Node) -> None:
+        condition = node.child_by_field_name("condition")
+        body = node.child_by_field_name("body")
+        endless = condition is not None and self._text(condition) in ("true", ":", "[ 1 ]", "((1))")
+        if endless and body is not None and any(c.type == "&" for c in body.children):
+            self.doubt("it starts processes without end")
+        self._branches(node)
+
+    def _for(self, node: Node) -> None:
+        variable = node.child_by_field_name("variable")
+        body = node.child_by_field_name("body")
+        name = self._text(variable) if variable else ""
+        values: list[str] = []
+        certain = "select" not in {c.type for c in node.children}
+        for child in node.children_by_field_name("value"):
+            phrase = self._phrases.read(child)
+            certain = certain and phrase.certain
+            values += phrase.words if phrase.certain else phrase.likely
+        if body is None or not values:
+            self._scope.assign(name, None, UNKNOWN)
+            self._branches(node)
+            return
+        self._loops += 1
+        rounds = values[:1] if self._loops > 1 else values[:6]
+        known = certain and (len(values) <= 6 if self._loops == 1 else len(values) == 1)
+        for value in rounds if known else values[:1]:
+            with self._scope.branch():
+                self._scope.values[name] = (value, known)
+                self._visit(body)
+        self._scope.assign(name, None, values[0])
+        self._loops -= 1
+
+    def _function(self, node: Node) -> None:
+        named, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+        if named is None or body is None:
+            self.doubt("a function could not be read")
+            return
+        name = self._text(named)
+        calls_itself, spreads = self._self_calls(body, name)
+        if calls_itself and spreads:
+            self.bombs.append("a fork bomb")
+        elif calls_itself:
+            self.doubt("a function calls itself")
+        with self._scope.branch():
+            self._visit(body)
+        self._functions[name] = body
+
+    def _self_calls(self, body: Node, name: str) -> tuple[bool, bool]:
+        calls, spreads, todo = False, False, [body]
+        while todo:
+            node = todo.pop()
+            spreads = spreads or node.type in ("&", "pipeline")
+            if node.type == "command_name":
+                calls = calls or self._text(node) == name
+            else:
+                todo += node.children
+        return calls, spreads
+
+    def _test(self, node: Node) -> None:
+        self._phrases.look_inside(node)
+        self._add(Simple(("test",), folders=self._scope.folders))
+
+    def _declaration(self, node: Node) -> None:
+        assigned: list[tuple[str, str]] = []
+        argv = [node.children[0].type]
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                assigned.append(self._assign(child))
+            elif child.type == "variable_name":
+                argv.append(self._text(child))
+            elif child.type != "comment":
+                argv += self._phrases.read(child).words
+        self._add(Simple(tuple(argv), assigned=tuple(assigned), folders=self._scope.folders))
+
+    # Assignments
+
+    def _assignments(self, node: Node) -> None:
+        nodes = [node] if node.type == "variable_assignment" else node.named_children
+        assigned = tuple(self._assign(child) for child in nodes)
+        self._add(Simple((), assigned=assigned, folders=self._scope.folders))
+
+    def _assign(self, node: Node, *, lasting: bool = True) -> tuple[str, str]:
+        named = node.child_by_field_name("name")
+        value = node.child_by_field_name("value")
+        name = self._text(named) if named else "?"
+        if named is not None and named.type == "subscript":
+            self._phrases.look_inside(named)
+        certain, likely = "", ""
+        if value is not None and value.type == "array":
+            self._phrases.look_inside(value)
+            phrases = [self._phrases.read(child) for child in value.named_children]
+            certain = UNKNOWN
+            likely = " ".join(word for phrase in phrases for word in phrase.likely)
+        elif value is not None:
+            phrase = self._phrases.read(value, as_value=True)
+            certain, likely = "".join(phrase.words), "".join(phrase.likely)
+        if any(child.type == "+=" for child in node.children):
+            before = self._scope.values.get(name, ("", False))[0]
+            certain, likely = UNKNOWN, before + likely
+        if lasting:
+            self._scope.assign(name, None if vague(certain) else certain, likely)
+        return name, certain
+
+    # Commands
+
+    def _command(self, node: Node, given: _Redirects | None = None) -> None:
+        redirects = given or _Redirects()
+        assigned: list[tuple[str, str]] = []
+        phrases: list[Phrase] = []
+        end = -1
+        for child in node.children:
+            kind = child.type
+            if kind == "variable_assignment":
+                assigned.append(self._assign(child, lasting=False))
+            elif kind in _REDIRECTS:
+                self._redirect(child, redirects)
+            else:
+                if child.start_byte == end:
+                    self.doubt("its words could not be told apart")
+                inner = child
+                if kind == "command_name":
+                    inner = child.children[0]
+                    self._check_name(inner)
+                phrases.append(self._phrases.read(inner))
+                end = child.end_byte
+        self._finish(phrases + redirects.extra, tuple(assigned), redirects)
+
+    def _check_name(self, node: Node) -> None:
+        """A program named by anything but plain text was meant to be overlooked."""
+        if node.type in ("word", "raw_string") or not node.child_count:
+            if node.type == "ansi_c_string":
+                self.doubt("the name of a program is disguised")
+            return
+        kinds = {child.type for child in node.children}
+        if kinds & _COMPUTED or node.type in _COMPUTED:
+            self.doubt("the name of a program is computed")
+        elif node.type == "concatenation" and kinds - {"word", "number"}:
+            self.doubt("the name of a program is disguised")
+
+    def _finish(
+        self, phrases: list[Phrase], assigned: tuple[tuple[str, str], ...], redirects: _Redirects
+    ) -> None:
+        argv = tuple(word for phrase in phrases for word in phrase.words)
+        certain = all(phrase.certain for phrase in phrases)
+        likely = () if certain else tuple(w for phrase in phrases for w in phrase.likely)
+        command = Simple(
+            argv,
+            likely if likely != argv else (),
+            assigned,
+            tuple(redirects.writes),
+            tuple(redirects.reads),
+            self._feed if redirects.feed is None else redirects.feed,
+            self._scope.folders,
+            self._sources,
+            bool(argv) and argv[0] in self._functions,
+        )
+        self._add(command)
+        if command.function:
+            self._call(command)
+        elif argv[:1] in (("cd",), ("pushd",), ("popd",)):
+            self._change_folder(argv)
+
+    def _add(self, command: Simple) -> None:
+        self.commands.append(command)
+
+    def _change_folder(self, argv: tuple[str, ...]) -> None:
+        targets = [word for word in argv[1:] if word != "--" and word not in ("-P", "-L")]
+        target = targets[0] if targets else self._scope.home
+        if argv[0] == "popd" or vague(target) or target.startswith("-"):
+            self._scope.change_folder(None)
+        else:
+            self._scope.change_folder(target)
+
+    def _call(self, command: Simple) -> None:
+        """Read the function's body again, with the arguments of this call."""
+        name = command.argv[0]
+        self._calls += 1
+        if name in self._calling or self._calls > _MAX_CALLS or len(command.argv) < 2:
+            return
+        self._calling.append(name)
+        with self._scope.apart(), self._scope.branch():
+            given = command.likely or command.argv
+            for number, argument in enumerate(given[1:], 1):
+                self._scope.values[str(number)] = (argument, False)
+            self._scope.values["@"] = self._scope.values["*"] = (" ".join(given[1:]), False)
+            self._visit(self._functions[name])
+        self._calling.pop()
+
+    def _pipeline(self, node: Node) -> None:
+        self._pipe([child for child in node.named_children if child.type != "comment"])
+
+    def _pipe(self, parts: list[Node], first: tuple[Node, _Redirects] | None = None) -> None:
+        feed, sources = self._feed, self._sources
+        start = len(self.commands)
+        nodes: list[Node | tuple[Node, _Redirects]] = [*([first] if first else []), *parts]
+        for part in nodes:
+            before = len(self.commands)
+            with self._scope.apart(), self._scope.branch():
+                if isinstance(part, tuple):
+                    self._command(*part)
+                else:
+                    self._visit(part)
+            added = self.commands[before:]
+            text = None
+            if len(added) == 1 and not added[0].writes:
+                text = output_of(added[0].argv, added[0].feed)
+            self._feed = PIPE if text is None else text
+            self._sources = tuple(c.argv[0] for c in self.commands[start:] if c.argv)
+        self._feed, self._sources = feed, sources
+
+    # Redirections
+
+    def _redirected(self, node: Node) -> None:
+        redirects = _Redirects()
+        body = node.child_by_field_name("body")
+        for child in node.children:
+            if child.type in _REDIRECTS:
+                self._redirect(child, redirects)
+        if body is not None and body.type == "command" and redirects.piped:
+            self._pipe(redirects.piped, (body, redirects))
+        elif body is not None and body.type == "command":
+            self._command(body, redirects)
+        else:
+            self._compound(body, redirects)
+        for child in redirects.after:
+            with self._scope.branch():
+                self._visit(child)
+
+    def _compound(self, body: Node | None, redirects: _Redirects) -> None:
+        if redirects.extra or redirects.piped:
+            self.doubt("its redirections could not be read")
+        for child in redirects.piped:
+            self._visit(child)
+        self._finish([], (), redirects)
+        if body is not None:
+            feed = self._feed
+            self._feed = feed if redirects.feed is None else redirects.feed
+            self._visit(body)
+            self._feed = feed
+
+    def _bare_redirects(self, nodes: list[Node]) -> None:
+        redirects = _Redirects()
+        for node in nodes:
+            self._redirect(node, redirects)
+        self._finish([], (), redirects)
+
+    def _redirect(self, node: Node, redirects: _Redirects) -> None:
+        if node.type == "herestring_redirect":
+            phrase = self._phrases.read(node.named_children[-1])
+            redirects.feed = " ".join(phrase.words if phrase.certain else phrase.likely)
+        elif node.type == "heredoc_redirect":
+            self._heredoc(node, redirects)
+        else:
+            self._file_redirect(node, redirects)
+
+    def _file_redirect(self, node: Node, redirects: _Redirects) -> None:
+        operator = next((c.type for c in node.children if not c.is_named), "")
+        targets = node.children_by_field_name("destination")
+        if not targets:
+            return
+        phrase = self._phrases.read(targets[0])
+        words = phrase.words if phrase.certain or not phrase.likely else phrase.likely
+        if operator in (">&", "<&") and targets[0].type == "number":
+            pass
+        elif operator in ("<", "<&", "<&-"):
+            redirects.reads += words
+            redirects.feed = FILE
+            if targets[0].type == "process_substitution":
+                redirects.feed = PIPE
+        else:
+            redirects.writes += words or [UNKNOWN]
+        # The parser takes `> file more words` for several targets; the rest are arguments.
+        redirects.extra += [self._phrases.read(target) for target in targets[1:]]
+
+    def _heredoc(self, node: Node, redirects: _Redirects) -> None:
+        body = ""
+        for child in node.children:
+            kind = child.type
+            if kind == "heredoc_body":
+                body = self._phrases.heredoc(child)
+            elif kind == "pipeline":
+                redirects.piped += [c for c in child.named_children if c.type != "comment"]
+            elif kind in _REDIRECTS:
+                self._redirect(child, redirects)
+            elif child.is_named and kind not in ("heredoc_start", "heredoc_end", "file_descriptor"):
+                if kind in _WORDS:
+                    redirects.extra.append(self._phrases.read(child))
+                else:
+                    redirects.after.append(child)
+        redirects.feed = body
+
+    def _text(self, node: Node) -> str:
+        return self._source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+
+_COMPUTED = frozenset(
+    "simple_expansion expansion command_substitution process_substitution arithmetic_expansion "
+    "brace_expression".split()
+)
+_REDIRECTS = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
+_SEQUENCES = frozenset(
+    "program compound_statement do_group elif_clause else_clause negated_command".split()
+)
+_EXPRESSIONS = frozenset(
+    "binary_expression unary_expression postfix_expression parenthesized_expression number "
+    "ternary_expression".split()
+)
+_WORDS = frozenset(
+    "word string raw_string ansi_c_string translated_string concatenation simple_expansion "
+    "expansion command_substitution process_substitution arithmetic_expansion number "
+    "brace_expression extglob_pattern regex variable_name".split()
+)

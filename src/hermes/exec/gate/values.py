@@ -1,0 +1,61 @@
+"""What the gate takes and gives: rules, judgements, and the strictness of decisions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+Decision: TypeAlias = Literal["allow", "ask", "deny"]
+STRICTNESS: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
+
+
+class Rule(Struct, frozen=True):
+    """A decision about every simple command whose first words are `prefix`."""
+
+    decision: Decision
+    prefix: tuple[str | tuple[str, ...], ...]
+    """Each element is a word, or a tuple of words any of which will do."""
+    reason: str = ""
+    match: tuple[str, ...] = ()
+    """Commands the rule must apply to, checked when rules are loaded."""
+    miss: tuple[str, ...] = ()
+    """Commands it must not apply to."""
+
+    def covers(self, argv: tuple[str, ...]) -> bool:
+        if len(argv) < len(self.prefix):
+            return False
+        return all(
+            word == want if isinstance(want, str) else word in want
+            for word, want in zip(argv, self.prefix, strict=False)
+        )
+
+
+class Judgement(Struct, frozen=True):
+    """What may be done with one command, and why."""
+
+    decision: Decision
+    reasons: tuple[str, ...] = ()
+    commands: tuple[tuple[str, ...], ...] = ()
+    """The simple commands found. A part that is only known when it runs is shown as `…`."""
+    read_only: bool = False
+    """Nothing but known read-only programs, and nothing written: may run without a sandbox."""
+    grants: tuple[tuple[str, ...], ...] = ()
+    """The prefixes that "session" and "always" would allow; empty when the answer must not be
+    remembered."""
+    downloads: tuple[Path, ...] = ()
+    """Files the command writes from the network: `tainted_files` of later judgements."""
+
+
+class Finding(Struct, frozen=True):
+    """One reason to ask or deny."""
+
+    decision: Decision
+    reason: str
+    grant: tuple[str, ...] = ()
+    """The prefix that would have made it unnecessary; empty: no rule can."""
+
+
+class TooComplex(Exception):
+    """The command cannot be understood within the limits."""

@@ -1,0 +1,97 @@
+"""What git can be told to do besides keeping versions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from hermes.exec.gate.calls import Call
+from hermes.exec.gate.words import literal, vague
+from hermes.exec.gate.writing import outside
+
+_SAFE_KEYS = re.compile(
+    r"(?:user\.(?:name|email|signingkey)|color\.[\w.]+|core\.(?:quotepath|autocrlf|safecrlf|"
+    r"filemode|abbrev)|advice\.\w+|init\.defaultbranch|(?:commit|tag)\.gpgsign|diff\.(?:renames|"
+    r"context|algorithm|mnemonicprefix|noprefix)|log\.\w+|pull\.(?:rebase|ff)|merge\.(?:ff|"
+    r"conflictstyle)|rebase\.(?:autostash|autosquash)|fetch\.prune|push\.default|grep\.\w+|"
+    r"column\.\w+|status\.\w+|branch\.sort|tag\.sort)",
+    re.IGNORECASE,
+)
+_TRAPS = (
+    "--upload-pack --receive-pack --exec --open-files-in-pager --ext-diff --extcmd --template "
+    "--tree-filter --index-filter --msg-filter --env-filter --commit-filter --tag-name-filter "
+    "--to-cmd --cc-cmd --smtp-server --strategy-option-exec"
+).split()
+
+
+def git(call: Call) -> Iterator[str]:
+    at = 0
+    while at < len(call.args) and call.words[at].startswith("-"):
+        word = call.words[at]
+        if word in ("-c", "--config-env") or word.startswith("--config-env"):
+            key, _, value = (call.words[at + 1] if at + 1 < len(call.words) else "").partition("=")
+            if not _SAFE_KEYS.fullmatch(key) or value.startswith("!"):
+                yield "git -c can make git run anything"
+            at += 1
+        elif word.startswith("--exec-path="):
+            yield "git is told to use other programs"
+        elif word in ("-C", "--git-dir", "--work-tree", "--namespace"):
+            at += 1
+        at += 1
+    if at >= len(call.args):
+        return
+    if at:  # the rules see prefixes, and options hide the subcommand from them
+        call.words = call.words[at:]
+        call.args = call.args[at:]
+    if vague(call.args[0]):
+        yield "what git does is only known when it runs"
+        return
+    yield from _subcommand(call, call.words[0])
+
+
+def _subcommand(call: Call, name: str) -> Iterator[str]:
+    args = call.words[1:]
+    if any(arg.partition("=")[0] in _TRAPS for arg in args):
+        yield f"git {name} is told to run something else"
+    if any("ext::" in arg or arg.startswith("fd::") for arg in args):
+        yield "git is told to run a program as its transport"
+    if name == "grep" and any(re.match(r"-[a-zA-Z]*O", arg) for arg in args):
+        yield "git grep is told to open a program"
+    if name == "rebase" and any(re.match(r"-[a-zA-Z]*x|--exec", arg) for arg in args):
+        yield "git rebase is told to run a command"
+    if name in ("clone", "fetch", "pull") and any(re.match(r"-u|-c|--config", arg) for arg in args):
+        yield f"git {name} is told to run something else"
+    output = call.value("--output", "--output-directory")
+    if output is not None:
+        call.alters = True
+        if outside(call, output):
+            yield "git writes outside the workspace"
+    yield from _particular(call, name, args)
+
+
+def _particular(call: Call, name: str, args: list[str]) -> Iterator[str]:
+    words = [arg for arg in args if not arg.startswith("-")]
+    if name == "config" and not any(
+        arg in ("--get", "--list", "-l", "--get-all", "--get-regexp", "list", "get") for arg in args
+    ):
+        if len(words) != 1 and not (words and _SAFE_KEYS.fullmatch(words[0])):
+            yield "git config can make git run anything"
+        if any(arg in ("--global", "--system", "-e", "--edit") or arg.startswith(("-f", "--file"))
+               for arg in args):  # fmt: skip
+            yield "git config changes settings outside the workspace"
+    elif name == "submodule" and words[:1] == ["foreach"]:
+        yield "git submodule foreach runs a command"
+    elif name == "clean" and not any(re.match(r"-[a-z]*n|--dry-run", arg) for arg in args):
+        yield "git clean deletes what git does not keep"
+    elif name in ("filter-branch", "difftool", "mergetool", "instaweb", "web--browse", "hook"):
+        yield f"git {name} runs other programs"
+    elif name in ("clone", "worktree", "init"):
+        yield from _target(call, name, words)
+
+
+def _target(call: Call, name: str, words: list[str]) -> Iterator[str]:
+    if name == "worktree" and words[:1] != ["add"]:
+        return
+    target = words[1:2] if name != "init" else words[:1]
+    if target and outside(call, target[0]):
+        yield f"git {name} writes to {literal(target[0])}, outside the workspace"
