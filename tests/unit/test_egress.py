@@ -100,7 +100,7 @@ _PIECES = [
 def _read_by(parser: Callable[[str], str | None], url: str) -> str | None:
     try:
         host = parser(url)
-    except ValueError:
+    except (ValueError, IndexError):
         return None
     return host.lower().rstrip(".") if host else None
 

@@ -193,7 +193,7 @@ def _agree(url: str, found: Location) -> None:
         other = URL(url)
         yarl = other.raw_host or "", other.port
         ours = URL(found.url, encoded=True)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, LookupError):  # parsers have slips of their own
         raise EgressError("The URL is malformed.") from None
     named = _plain(stdlib[0]), stdlib[1]
     seen = {named, (_plain(yarl[0]), yarl[1]), (_plain(ours.raw_host or ""), ours.port)}
