@@ -17,7 +17,7 @@ from hermes.core.errors import ConfigError, ToolError
 from hermes.core.message import Media, Text, ToolCall
 from hermes.core.tool import Risk, Tool, ToolContext, ToolResult
 from hermes.tools import registry
-from hermes.tools.read_file import LIMIT, MAX_IMAGE, read_file
+from hermes.tools.read_file import LIMIT, LINE, MAX_IMAGE, read_file
 from hermes.tools.registry import select
 from hermes.tools.terminal import terminal
 from hermes.tools.write_file import write_file
@@ -123,9 +123,12 @@ def test_only_what_is_selected_is_imported_and_it_is_light() -> None:
 
 
 def test_schemas_are_short_and_say_only_what_works() -> None:
-    for tool in select(None).values():
-        spec = tool.spec
-        assert len(orjson.dumps([spec.name, spec.description, spec.parameters])) < 350
+    sizes = {
+        tool.name: len(orjson.dumps([tool.name, tool.spec.description, tool.spec.parameters]))
+        for tool in select(None).values()
+    }
+    assert {name: size for name, size in sizes.items() if size >= 350} == {}
+    assert sum(sizes.values()) < 3 * 1024
     shown = select(["terminal"])["terminal"].spec.parameters["properties"]
     assert set(shown) == {"command", "timeout", "workdir"}
 
@@ -290,7 +293,7 @@ async def test_a_line_longer_than_any_answer(ctx: ToolContext) -> None:
     content = await text(read_file, ctx, path="min.js")
     assert content.startswith("1|éé")
     assert "\ufffd" not in content
-    assert "line 1 is too long and cut here; lines 1-1 of 2; go on with offset=2]" in content
+    assert content.endswith("\n2|end\n[line 1 is too long and cut here]")
     assert len(content.encode()) <= LIMIT + 200
     assert await text(read_file, ctx, path="min.js", offset=2) == "2|end"
 
@@ -360,10 +363,72 @@ async def test_what_is_no_file(ctx: ToolContext) -> None:
     assert await refusal(read_file, ctx, path="loop")
 
 
-@pytest.mark.parametrize("bad", [{"offset": -1}, {"limit": 0}])
-async def test_windows_that_are_none(ctx: ToolContext, bad: Any) -> None:
+@pytest.mark.parametrize("limit", [0, -1])
+async def test_windows_that_are_none(ctx: ToolContext, limit: int) -> None:
     (ctx.cwd / "f").write_text("x")
-    assert "offset counts" in await refusal(read_file, ctx, path="f", **bad)
+    assert "at least 1" in await refusal(read_file, ctx, path="f", limit=limit)
+
+
+async def test_counting_from_the_end(ctx: ToolContext) -> None:
+    (ctx.cwd / "f").write_text("one\ntwo\nthree\nfour")
+    assert await text(read_file, ctx, path="f", offset=-2) == "3|three\n4|four"
+    assert await text(read_file, ctx, path="f", offset=-9, limit=1) == (
+        "1|one\n[lines 1-1 of 4; go on with offset=2]"
+    )
+    (ctx.cwd / "f").write_text("one\ntwo\n")
+    assert await text(read_file, ctx, path="f", offset=-1) == "2|two"
+    (ctx.cwd / "f").write_text("")
+    assert await text(read_file, ctx, path="f", offset=-1) == "[empty file]"
+
+
+async def test_long_lines_are_cut_one_by_one(ctx: ToolContext) -> None:
+    rows = ["short", "ä" * (LINE + 1), "漢" * 100_000, "y" * LINE, "z" * 9000, "🙂" * LINE, "end"]
+    (ctx.cwd / "f").write_text("\n".join(rows))
+    shown = (await text(read_file, ctx, path="f")).split("\n")
+    assert shown[:7] == [f"{n}|{row[:LINE]}" for n, row in enumerate(rows, 1)]
+    assert shown[7:] == ["[lines 2, 3, 5 are too long and cut here]"]
+    (ctx.cwd / "f").write_bytes(b"\xfc" * 50_000 + b"\nend\n")
+    content = await text(read_file, ctx, path="f")
+    assert content.startswith("1|üüü") and "2|end" in content and "Latin-1" in content
+
+
+async def test_a_notebook_is_shown_as_its_cells(ctx: ToolContext) -> None:
+    cells = [
+        {"cell_type": "markdown", "source": ["# Title\n", "text"]},
+        {
+            "cell_type": "code",
+            "source": "1 + 1\n",
+            "outputs": [
+                {"output_type": "execute_result", "data": {"text/plain": ["2"], "image/png": "x"}},
+                {"output_type": "stream", "text": ["said\n", "so\n"]},
+                {"output_type": "error", "ename": "ValueError", "evalue": "no"},
+                {"output_type": "display_data", "data": {"image/png": "abc"}},
+            ],
+        },
+    ]
+    (ctx.cwd / "n.ipynb").write_bytes(orjson.dumps({"cells": cells, "nbformat": 4}))
+    assert (await text(read_file, ctx, path="n.ipynb")).split("\n") == [
+        "1|# %% cell 1 (markdown)",
+        "2|# Title",
+        "3|text",
+        "4|# %% cell 2 (code)",
+        "5|1 + 1",
+        "6|# output: 2",
+        "7|# output: said",
+        "8|so",
+        "9|# output: ValueError: no",
+        "10|# output: [image/png]",
+        "[the cells of a notebook; the file is JSON]",
+    ]
+    assert "go on with offset=3" in await text(read_file, ctx, path="n.ipynb", offset=2, limit=1)
+
+
+@pytest.mark.parametrize("data", ["{}", "[1]", '{"cells": 3}', '{"cells": ["x"]}', "{", "[" * 9999])
+async def test_what_only_bears_the_name_of_a_notebook(ctx: ToolContext, data: str) -> None:
+    (ctx.cwd / "n.ipynb").write_text(data)
+    assert await text(read_file, ctx, path="n.ipynb") == f"1|{data[:LINE]}" + (
+        "\n[line 1 is too long and cut here]" if len(data) > LINE else ""
+    )
 
 
 async def test_a_missing_file_names_its_neighbours(ctx: ToolContext) -> None:
@@ -433,6 +498,39 @@ async def test_a_failed_write_changes_nothing(
     )
     assert (ctx.cwd / "f").read_text() == "old"
     assert [p.name for p in ctx.cwd.iterdir()] == ["f"]
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("a.py", "x = '\\d'\n", "def f(:\n"),
+        ("a.json", "[1]", "[1,]"),
+        ("a.toml", "a = 1", "a = = 1"),
+        ("a.yml", "a: 1\n---\nb: *x\n", "a: b: c\n"),
+        ("tsconfig.json", "{} // comment", None),
+        ("chart.yaml", "a: {{ .Values.a }}\n", None),
+        ("a.txt", "def f(:", None),
+    ],
+)
+async def test_broken_syntax_is_a_warning_and_no_failure(
+    ctx: ToolContext, name: str, good: str, bad: str | None
+) -> None:
+    assert "warning" not in await text(write_file, ctx, path=name, content=good)
+    if bad is not None:
+        result = await call(write_file, ctx, path=name, content=bad)
+        assert "[warning: the syntax is wrong: " in str(result.content) and not result.error
+        assert (ctx.cwd / name).read_text() == bad
+
+
+async def test_folders_made_for_nothing_do_not_stay(
+    ctx: ToolContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "rename", full)
+    assert "Nothing was changed" in await refusal(write_file, ctx, path="a/b/f", content="x")
+    assert not list(ctx.cwd.iterdir())
 
 
 async def test_what_is_not_replaced(ctx: ToolContext) -> None:

@@ -1,4 +1,4 @@
-"""Reads a text file by lines, or an image."""
+"""Reads a text file or a notebook by lines, or an image."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ LIMIT = 48_000
 """Bytes of one answer, line numbers included: below the cap of results, which cuts blindly."""
 MAX_IMAGE = 3_900_000
 """Bytes; what is larger is refused by providers once it is base64."""
+LINE = 2000
+"""Characters of a line that are shown."""
+_WIDEST = 4 * LINE + 2
+"""The most bytes these can be, with their end."""
+_CR = "\r"
 _INLINE = 256 * 1024
 _COUNTABLE = 32 * 1024 * 1024
 _BLOCK = 1024 * 1024
@@ -49,10 +54,13 @@ class Params(Struct, frozen=True):
     limit: int = 2000
 
 
-@tool("Read a text file as `number|line` (offset: first line, from 1), or an image.")
+@tool(
+    "Read a text file as `number|line` (offset: first line, from 1; negative: from the end), or "
+    "an image."
+)
 async def read_file(p: Params, ctx: ToolContext) -> ToolResult:
-    if p.offset < 0 or p.limit < 1:
-        raise ToolError("offset counts lines from 1; limit must be at least 1.")
+    if p.limit < 1:
+        raise ToolError("limit must be at least 1.")
     path = resolve(p.path, ctx.cwd)
     check(path, ctx, write=False)
     try:
@@ -87,6 +95,8 @@ def _read(path: Path, p: Params, ctx: ToolContext) -> ToolResult:
         if mime := _image(start):
             return _show(path, file, start, mime=mime)
         text, note = _as_utf8(file, start, path, found.st_size)
+        if path.suffix == ".ipynb" and found.st_size <= _COUNTABLE:
+            text, note = _cells(text, note)
         return ToolResult(_lines(text, p, note))
 
 
@@ -118,36 +128,74 @@ def _as_utf8(file: BinaryIO, start: bytes, path: Path, size: int) -> tuple[Binar
     return file, ""
 
 
-def _lines(file: BinaryIO, p: Params, encoding: str) -> str:
-    first = max(p.offset, 1)
+def _cells(file: BinaryIO, note: str) -> tuple[BinaryIO, str]:
+    """A notebook as the text of its cells; what only bears the name, as it is."""
+    from hermes.tools._notebook import as_text
+
     begin = file.tell()
+    text = as_text(file.read())
+    if text is None:
+        file.seek(begin)
+        return file, note
+    return io.BytesIO(text.encode("utf-8", "replace")), "the cells of a notebook; the file is JSON"
+
+
+def _lines(file: BinaryIO, p: Params, encoding: str) -> str:
+    begin = file.tell()
+    first = max(p.offset, 1)
+    if p.offset < 0:
+        first = max(_skip(file, None) + p.offset + 1, 1)
+        file.seek(begin)
     passed = _skip(file, first - 1)
-    data = file.read(LIMIT + 1)
-    if passed < first - 1 or (not data and first > 1):
+    rows, cut = _take(file, first, p.limit)
+    if passed < first - 1 or (not rows and first > 1):
         return f"[nothing at line {first}: the file has {passed} lines]"
-    if not data:
+    if not rows:
         return "[empty file]"
-    whole = len(data) <= LIMIT
-    rows = data.split(b"\n")
     notes = [encoding] if encoding else []
-    if len(rows) > 1 and (not whole or not rows[-1]):
-        rows.pop()
-    elif not whole:
-        notes.append(f"line {first} is too long and cut here")
     text, latin = _decoded(rows)
+    cut.update(number for number, row in enumerate(text, first) if len(row) > LINE)
+    if cut:
+        notes.append(_cut_note(sorted(cut)))
     if latin:
         notes.append("not UTF-8, read as Latin-1")
-    if any(row.endswith("\r") for row in text[:1]):
+    if text[0].endswith("\r"):
         notes.append("lines end in CRLF")
-    shown = _numbered([row.removesuffix("\r") for row in text[: p.limit]], first)
+    shown = [f"{n}|{row.removesuffix(_CR)[:LINE]}" for n, row in enumerate(text, first)]
     last = first + len(shown) - 1
-    if not whole or len(shown) < len(rows):
+    if file.read(1):
         file.seek(begin)
         of = f" of {_skip(file, None)}" if _length(file) <= _COUNTABLE else ""
         notes.append(f"lines {first}-{last}{of}; go on with offset={last + 1}")
     if notes:
         shown.append(f"[{'; '.join(notes)}]")
     return "\n".join(shown)
+
+
+def _take(file: BinaryIO, first: int, limit: int) -> tuple[list[bytes], set[int]]:
+    """So many lines, as far as there is room; and which of them were too long."""
+    rows: list[bytes] = []
+    cut: set[int] = set()
+    room = LIMIT
+    while len(rows) < limit:
+        begin = file.tell()
+        row = file.readline(_WIDEST)
+        room -= min(len(row), _WIDEST) + len(str(first + len(rows))) + 1
+        if not row or (room < 0 and rows):
+            file.seek(begin)
+            break
+        if len(row) == _WIDEST and not row.endswith(b"\n"):
+            cut.add(first + len(rows))
+            _skip(file, 1)
+        rows.append(row.removesuffix(b"\n"))
+    return rows, cut
+
+
+def _cut_note(numbers: list[int]) -> str:
+    named = ", ".join(map(str, numbers[:5])) + (", …" if len(numbers) > 5 else "")
+    if len(numbers) == 1:
+        return f"line {named} is too long and cut here"
+    return f"lines {named} are too long and cut here"
 
 
 def _skip(file: BinaryIO, lines: int | None) -> int:
@@ -182,23 +230,18 @@ def _length(file: BinaryIO) -> int:
 
 
 def _decoded(rows: list[bytes]) -> tuple[list[str], bool]:
+    """A row that was cut may end inside a character."""
     try:
-        # Not final: the last row may have been cut inside a character.
-        return codecs.getincrementaldecoder("utf-8")().decode(b"\n".join(rows)).split("\n"), False
+        return [_whole(row).decode() for row in rows], False
     except UnicodeDecodeError:
-        return b"\n".join(rows).decode("latin-1").split("\n"), True
+        return [row.decode("latin-1") for row in rows], True
 
 
-def _numbered(rows: list[str], first: int) -> list[str]:
-    shown: list[str] = []
-    room = LIMIT
-    for number, row in enumerate(rows, first):
-        line = f"{number}|{row}"
-        room -= len(line) + 1
-        if room < 0 and shown:
-            break
-        shown.append(line)
-    return shown
+def _whole(row: bytes) -> bytes:
+    if len(row) < _WIDEST:
+        return row
+    end = next((at for at in range(1, 4) if row[-at] & 0xC0 == 0xC0), 0)
+    return row[:-end] if end else row
 
 
 def missing(path: Path) -> str:

@@ -1,0 +1,58 @@
+"""Keeps the list of steps the model has planned for the session."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from hermes.core.errors import ToolError
+from hermes.core.tool import ToolContext, ToolResult, tool
+
+MAX_ITEMS = 200
+MAX_LENGTH = 2000
+_MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "cancelled": "[-]"}
+
+
+class Todo(Struct, frozen=True):
+    content: str
+    status: Literal["pending", "in_progress", "completed", "cancelled"] | None = None
+    id: str | None = None
+
+
+class Params(Struct, frozen=True):
+    todos: list[Todo] | None = None
+
+
+@tool("Plan work of several steps: replaces the whole list; without `todos` shows it.")
+async def todo(p: Params, ctx: ToolContext) -> ToolResult:
+    if p.todos is not None:
+        ctx.state["todo"] = _accepted(p.todos)
+    items: list[Todo] = ctx.state.get("todo", [])
+    if not items:
+        return ToolResult("The list is empty.", data=[])
+    done = sum(item.status in ("completed", "cancelled") for item in items)
+    rows = [f"{_MARKS[item.status or 'pending']} {item.id}. {item.content}" for item in items]
+    shown = "\n".join([*rows, f"[{done} of {len(items)} done]"])
+    data = [{"id": i.id, "content": i.content, "status": i.status} for i in items]
+    # The model has just written the list: the whole of it again would tell it nothing.
+    content = shown if p.todos is None else f"Noted: {done} of {len(items)} done."
+    return ToolResult(content, display=shown, data=data)
+
+
+def _accepted(todos: list[Todo]) -> list[Todo]:
+    if len(todos) > MAX_ITEMS:
+        raise ToolError(f"At most {MAX_ITEMS} steps; the list was not changed.")
+    items: list[Todo] = []
+    taken = {item.id for item in todos if item.id}
+    number = 0
+    for item in todos:
+        content = " ".join(item.content.split())[:MAX_LENGTH]
+        if not content:
+            raise ToolError("A step has no content; the list was not changed.")
+        name = item.id
+        while not name or any(item.id == name for item in items):
+            number += 1
+            name = str(number) if str(number) not in taken else None
+        items.append(Todo(content, item.status or "pending", name))
+    return items
