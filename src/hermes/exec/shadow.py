@@ -1,0 +1,177 @@
+"""A git repository beside a workspace, never in it, that runs nothing the workspace says."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import IO
+
+from hermes.core.errors import ToolError
+
+_GIT = (
+    "/usr/bin/git",
+    "/usr/local/bin/git",
+    "/opt/homebrew/bin/git",
+    "/run/current-system/sw/bin/git",
+)
+_SECONDS = 120.0
+_LOCK_SECONDS = 60.0
+_ATTRIBUTES = "* -text -crlf -eol -ident -filter -working-tree-encoding !diff !merge\n"
+"""Beats every .gitattributes: files are taken and given back byte for byte, through no program."""
+_SETTINGS = """
+    core.bare=false core.hooksPath=/dev/null core.fsmonitor=false core.untrackedCache=false
+    core.autocrlf=false core.safecrlf=false core.fileMode=true core.symlinks=true
+    core.ignoreCase=false core.precomposeUnicode=false core.protectNTFS=false
+    core.protectHFS=false core.quotePath=false core.attributesFile=/dev/null
+    core.looseCompression=1 core.fsync=none core.splitIndex=false core.sparseCheckout=false
+    core.pager=cat gc.auto=0 maintenance.auto=false commit.gpgSign=false submodule.recurse=false
+    protocol.allow=never pack.window=0 pack.compression=1 pack.threads=1 diff.renames=false
+""".split()
+_ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "HOME": "/nonexistent",
+    "LC_ALL": "C",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_SYSTEM": "/dev/null",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_AUTHOR_NAME": "hermes",
+    "GIT_AUTHOR_EMAIL": "hermes@localhost",
+    "GIT_COMMITTER_NAME": "hermes",
+    "GIT_COMMITTER_EMAIL": "hermes@localhost",
+}
+
+
+class ShadowError(ToolError):
+    """The shadow repository cannot do what was asked; the workspace was not touched by it."""
+
+
+@cache
+def find_git() -> str:
+    """An absolute path; empty when there is no git."""
+    found = next((path for path in _GIT if os.access(path, os.X_OK)), "")
+    if not found:
+        found = shutil.which("git") or ""
+    return found if found.startswith("/") else ""
+
+
+class Shadow:
+    """The repository of one workspace. Everything but `folder_of` needs its lock."""
+
+    def __init__(self, workspace: Path, home: Path, git: str) -> None:
+        self.workspace = workspace
+        self.folder = folder_of(workspace, home)
+        self.repository = self.folder / "git"
+        self._git = git
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One process at a time; the repository is made when it is missing."""
+        _private(self.folder)
+        handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            _lock(handle)
+            self._prepare()
+            yield
+        finally:
+            os.close(handle)
+
+    def _prepare(self) -> None:
+        (self.repository / "index.lock").unlink(missing_ok=True)  # of a process that was killed
+        if not (self.repository / "info" / "attributes").is_file():
+            _private(self.repository)
+            self.run("init", "--quiet", "--template=", bare=True)
+            (self.repository / "info").mkdir(exist_ok=True)
+            name = os.fsencode(self.workspace)
+            (self.folder / "workspace").write_bytes(name)
+            (self.repository / "info" / "attributes").write_text(_ATTRIBUTES)
+
+    def run(
+        self,
+        *words: str,
+        data: bytes = b"",
+        out: IO[bytes] | None = None,
+        fine: tuple[int, ...] = (0,),
+        env: Mapping[str, str] | None = None,
+        bare: bool = False,
+    ) -> bytes:
+        """One git command, its output; raises ShadowError when it does not end as it should."""
+        excludes = self.workspace / ".git" / "info" / "exclude"
+        settings = [*_SETTINGS, f"core.excludesFile={excludes}"]
+        argv = [self._git, *(word for one in settings for word in ("-c", one)), *words]
+        environ = {**_ENVIRONMENT, "GIT_DIR": str(self.repository), **(env or {})}
+        if not bare:
+            environ["GIT_WORK_TREE"] = str(self.workspace)
+        try:
+            done = subprocess.run(
+                argv,
+                input=data,
+                stdout=out or subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=environ,
+                cwd=self.repository if bare else self.workspace,
+                timeout=_SECONDS,
+                start_new_session=True,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise ShadowError(f"git {words[0]} took longer than {_SECONDS:g} s.") from None
+        except OSError as error:
+            raise ShadowError(f"git cannot be run: {error.strerror}.") from None
+        if done.returncode not in fine:
+            why = " ".join(done.stderr.decode("utf-8", "replace").split())[:300]
+            raise ShadowError(f"git {words[0]} failed ({done.returncode}): {why}")
+        return done.stdout or b""
+
+    def without_index(self) -> dict[str, str]:
+        """For `env`: as if nothing had ever been recorded."""
+        return {"GIT_INDEX_FILE": str(self.folder / "no-index")}
+
+    def crowded(self) -> bool:
+        """Whether there are several thousand loose objects (git's own measure)."""
+        with suppress(OSError):
+            return len(os.listdir(self.repository / "objects" / "17")) > 27  # noqa: PTH208
+        return False
+
+    def pack(self) -> None:
+        """Forget what no checkpoint holds, and put the rest into one file."""
+        self.run("repack", "-a", "-d", "-q", bare=True)
+        self.run("prune", "--expire=now", bare=True)
+
+
+def folder_of(workspace: Path, home: Path) -> Path:
+    digest = hashlib.sha256(os.fsencode(workspace)).hexdigest()
+    return home / "checkpoints" / digest[:24]
+
+
+def _private(folder: Path) -> None:
+    from hermes.config.paths import private_folder
+
+    try:
+        private_folder(folder)
+    except OSError as error:
+        raise ShadowError(f"{folder} cannot be made: {error.strerror}.") from None
+
+
+def _lock(handle: int) -> None:
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise ShadowError("Another hermes is using these checkpoints.") from None
+            time.sleep(0.01)
