@@ -56,7 +56,8 @@ class Taint(Struct, frozen=True):
 
 def needs_approval(taint: Taint, tool: Tool[Any], *, sends: bool | None = None) -> str:
     """Why this call needs the user's yes; empty when it does not. `sends` overrides what the tool
-    says of itself for one call: a command that was given no network sends nothing."""
+    says of itself for one call: a command that was given no network sends nothing, a write outside
+    the workspace does."""
     if not (tool.sends if sends is None else sends):
         return ""
     if "private" in tool.brings:
