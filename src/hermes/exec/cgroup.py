@@ -6,88 +6,93 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from functools import cache
 
 _PREFIX = "hermes-"
+_WANTED = ("memory", "pids")
 
 
-def make(memory: int, processes: int) -> tuple[list[str], bool]:
-    """New groups below our own (or beside it), and whether they set both limits."""
-    made: list[str] = []
-    wanted = {"memory", "pids"}
-    for controllers, folders in _hierarchies():
-        found = wanted & controllers
-        for folder in folders if found else ():
-            group = f"{folder}/{_PREFIX}{os.getpid()}"
-            if _make_one(group, _settings(found, memory, processes, v2="" in controllers)):
-                made.append(group)
-                wanted -= found
-                break
-    return made, not wanted
+def join() -> list[str]:
+    """New groups with this process in them, without limits yet; [] where we may not.
+
+    Moving a process takes the kernel up to 20 ms, so it is done ahead of need.
+    """
+    joined: list[str] = []
+    wanted = set(_WANTED)
+    for controllers, folder in _places():
+        group = f"{folder}/{_PREFIX}{os.getpid()}"
+        if wanted & controllers and _enter(group):
+            joined.append(group)
+            wanted -= controllers
+    return joined
 
 
-def join(groups: list[str]) -> bool:
-    """Move this process there; whether it is."""
-    try:
-        for group in groups:
-            _write(f"{group}/cgroup.procs", 0)
-    except OSError:
-        return False
-    return bool(groups)
+def possible() -> bool:
+    """Whether `join` and `limit` would work, as far as can be told without doing it."""
+    wanted = set(_WANTED)
+    for controllers, folder in _places():
+        group = f"{folder}/{_PREFIX}{os.getpid()}"
+        with contextlib.suppress(OSError):
+            os.mkdir(group, 0o755)
+            os.rmdir(group)
+            if os.access(f"{folder}/cgroup.procs", os.W_OK):
+                wanted -= controllers
+    return not wanted
+
+
+def limit(groups: list[str], memory: int, processes: int) -> bool:
+    """Whether both limits hold for all in these groups."""
+    memory_set = _set(groups, ("memory.max", "memory.limit_in_bytes"), memory)
+    _set(groups, ("memory.memsw.limit_in_bytes",), memory)
+    _set(groups, ("memory.swap.max",), 0)
+    return _set(groups, ("pids.max",), processes + 1) and memory_set  # one more: the keeper
 
 
 def stop_forking(groups: list[str]) -> None:
-    for group in groups:
-        with contextlib.suppress(OSError):
-            _write(f"{group}/pids.max", 0)
+    _set(groups, ("pids.max",), 0)
 
 
-def remove(groups: list[str]) -> None:
-    for group in groups:
-        with contextlib.suppress(OSError):
-            os.rmdir(group)
-
-
-def sweep() -> None:
-    """Remove what killed keepers have left behind."""
-    for _, folders in _hierarchies():
-        for folder in folders:
+def sweep(pid: int = 0) -> None:
+    """Remove the groups of this process, which has ended; 0: of all that have."""
+    for _, folder in _places():
+        if pid:
+            names = [f"{_PREFIX}{pid}"]
+        else:
+            names = [name for name in _names(folder) if not _lives(name.removeprefix(_PREFIX))]
+        for name in names:
             with contextlib.suppress(OSError):
-                names = [n for n in os.listdir(folder) if n.startswith(_PREFIX)]
-                gone = [n for n in names if not _lives(n.removeprefix(_PREFIX))]
-                remove([f"{folder}/{name}" for name in gone])
+                os.rmdir(f"{folder}/{name}")
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return [name for name in os.listdir(folder) if name.startswith(_PREFIX)]
+    except OSError:
+        return []
+
+
+def _set(groups: list[str], names: tuple[str, ...], value: int) -> bool:
+    done = False
+    for group in groups:
+        for name in names:
+            with contextlib.suppress(OSError):
+                _write(f"{group}/{name}", value)
+                done = True
+    return done
 
 
 def _lives(pid: str) -> bool:
     return os.access(f"/proc/{pid}", os.F_OK)
 
 
-def _settings(
-    controllers: set[str], memory: int, processes: int, *, v2: bool
-) -> list[tuple[str, int, bool]]:
-    """(file, value, whether it must be there)"""
-    found: list[tuple[str, int, bool]] = []
-    if "memory" in controllers:
-        found.append(("memory.max" if v2 else "memory.limit_in_bytes", memory, True))
-        found.append(
-            ("memory.swap.max", 0, False) if v2 else ("memory.memsw.limit_in_bytes", memory, False)
-        )
-    if "pids" in controllers:
-        found.append(("pids.max", processes, True))
-    return found
-
-
-def _make_one(group: str, settings: list[tuple[str, int, bool]]) -> bool:
+def _enter(group: str) -> bool:
     try:
         os.mkdir(group, 0o755)
+        _write(f"{group}/cgroup.procs", 0)
     except OSError:
+        with contextlib.suppress(OSError):
+            os.rmdir(group)
         return False
-    for name, value, needed in settings:
-        try:
-            _write(f"{group}/{name}", value)
-        except OSError:
-            if needed:
-                remove([group])
-                return False
     return True
 
 
@@ -99,36 +104,38 @@ def _write(path: str, value: int) -> None:
         os.close(fd)
 
 
-def _hierarchies() -> Iterator[tuple[set[str], list[str]]]:
-    """(controllers that a new group there would have, folders to try), of version 1 and 2.
+@cache
+def _places() -> list[tuple[set[str], str]]:
+    """(controllers that a new group there would have, folder), of version 1 and 2.
 
     A version 2 group that has processes cannot have groups with limits below it: then one of its
     ancestors may take a sibling of it.
     """
+    found: list[tuple[set[str], str]] = []
     ours = _memberships()
     for line in _lines("/proc/self/mountinfo"):
         left, _, right = line.partition(" - ")
         kind, *_, options = right.split()
-        if kind not in ("cgroup", "cgroup2"):
-            continue
         root, mounted = left.split()[3:5]
-        names = set(options.split(",")) & ours.keys() if kind == "cgroup" else {""}
-        for path in {ours[name] for name in names if name in ours}:
-            if root != "/" and not (path + "/").startswith(root + "/"):
-                continue
-            inside = (path if root == "/" else path[len(root) :]).rstrip("/")
-            if kind == "cgroup":
-                yield names, [mounted + inside]
-            else:
-                yield from _second(mounted, inside)
+        names = set(options.split(",") if kind == "cgroup" else [""]) & ours.keys()
+        if kind not in ("cgroup", "cgroup2") or not names:
+            continue
+        path = ours[next(iter(names))]
+        if root != "/" and not (path + "/").startswith(root + "/"):
+            continue
+        inside = (path if root == "/" else path[len(root) :]).rstrip("/")
+        if kind == "cgroup2":
+            found += _second(mounted, inside)
+        elif names & set(_WANTED):
+            found.append((names, mounted + inside))
+    return found
 
 
-def _second(mounted: str, inside: str) -> Iterator[tuple[set[str], list[str]]]:
+def _second(mounted: str, inside: str) -> Iterator[tuple[set[str], str]]:
     while True:
-        with contextlib.suppress(OSError):
-            (enabled,) = _lines(f"{mounted}{inside}/cgroup.subtree_control") or [""]
-            if controllers := set(enabled.split()):
-                yield {*controllers, ""}, [mounted + inside]
+        enabled = _lines(f"{mounted}{inside}/cgroup.subtree_control")
+        if controllers := set(" ".join(enabled).split()) & set(_WANTED):
+            yield controllers, mounted + inside
         if not inside:
             return
         inside = inside.rpartition("/")[0]

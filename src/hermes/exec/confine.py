@@ -17,7 +17,7 @@ from typing import Any, TypedDict
 from hermes.exec import broker, cgroup
 
 STATUS_FD = 60
-"""Where bubblewrap reports how the command ended."""
+"""Where bubblewrap reports that the command has begun, and how it ended."""
 FIRST_FILE_FD = 61
 """Of the descriptors that hold `files`."""
 _PLACEHOLDER = 0o040501
@@ -54,8 +54,8 @@ class Box(TypedDict, total=False):
     """A folder made for the command and removed after it."""
     files: list[bytes]
     """Contents of descriptors FIRST_FILE_FD and up."""
-    status: bool
-    """Whether STATUS_FD is wanted."""
+    wrapper: bool
+    """Whether bubblewrap is started, which reports on STATUS_FD."""
     bare: bool
     """Whether to give up every capability and every way to new ones."""
     landlock: tuple[tuple[int, int, int], list[tuple[bytes, int]]]
@@ -71,12 +71,12 @@ class Box(TypedDict, total=False):
 class Held:
     """What a keeper holds for its command, to be given back when all of it has ended."""
 
-    def __init__(self, box: Box) -> None:
+    def __init__(self, box: Box, groups: list[str]) -> None:
         self.listener = -1
         """Where the command's seccomp filter asks."""
         self._box = box
         self._places: list[tuple[bytes, int]] = []
-        self._groups: list[str] = []
+        self._groups = groups
         self._counted = False
         self._status = (-1, -1)
         self._channel: tuple[socket.socket, socket.socket] | None = None
@@ -84,7 +84,7 @@ class Held:
     @property
     def wrapped(self) -> bool:
         """Whether the process we start is a wrapper that ends when the command in it does."""
-        return bool(self._box.get("status"))
+        return bool(self._box.get("wrapper"))
 
     def prepare(self) -> None:
         if scratch := self._box.get("scratch"):
@@ -92,7 +92,7 @@ class Held:
         for path in self._box.get("placeholders", ()):
             self._places.append((path, _hold(path)))
         if limits := self._box.get("cgroup"):
-            self._groups, self._counted = cgroup.make(*limits)
+            self._counted = cgroup.limit(self._groups, *limits)
         if self.wrapped:
             self._status = os.pipe()
         if "writable" in self._box:
@@ -101,14 +101,14 @@ class Held:
     def enter(self) -> None:
         """In the command's own process."""
         limits = list(self._box.get("limits", ()))
-        if not (cgroup.join(self._groups) and self._counted):
+        if not self._counted:
             limits += self._box.get("otherwise", ())
+        if self.wrapped:
+            os.dup2(self._status[1], STATUS_FD)
         if covers := self._box.get("covers"):
             _cover(covers)
         for number, content in enumerate(self._box.get("files", ()), FIRST_FILE_FD):
             os.dup2(_in_memory(content), number)
-        if self._status[1] >= 0:
-            os.dup2(self._status[1], STATUS_FD)
         _limit(limits)
         if self._box.get("bare"):
             _give_up_powers()
@@ -119,7 +119,7 @@ class Held:
 
     def entered(self) -> None:
         """In the keeper, once the command runs or has failed to."""
-        if self._status[1] >= 0:
+        if self.wrapped:
             os.close(self._status[1])
             os.set_blocking(self._status[0], False)
         if self._channel:
@@ -137,10 +137,10 @@ class Held:
 
     def never_ran(self, status: int) -> bool:
         """Whether bubblewrap ended like this because it could not start the command."""
-        if self._status[0] < 0 or status != 1:
+        if not self.wrapped or status != 1:
             return False
         with contextlib.suppress(BlockingIOError):
-            return b"exit-code" not in os.read(self._status[0], 4096)
+            return b'"exit-code"' not in os.read(self._status[0], 4096)
         return True
 
     def stop_forking(self) -> None:
@@ -150,7 +150,6 @@ class Held:
     def release(self) -> None:
         for path, lock in self._places:
             _let_go(path, lock)
-        cgroup.remove(self._groups)
         if scratch := self._box.get("scratch"):
             with contextlib.suppress(OSError, RecursionError):
                 _remove(scratch)

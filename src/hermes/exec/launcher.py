@@ -1,8 +1,8 @@
 """The program of the small process that starts the agent's commands and outlives it to end them.
 
-One launcher per agent forks one keeper per command. A keeper is the reaper of everything its
-command ever starts, so nothing escapes it by forking twice or by leaving the process group. It
-ends them all when the agent hangs up, and an agent that dies hangs up. The launcher's own
+One launcher per agent forks one keeper per command, ahead of time. A keeper is the reaper of
+everything its command ever starts, so nothing escapes it by forking twice or by leaving the process
+group. It ends them all when the agent hangs up, and an agent that dies hangs up. The launcher's own
 environment is empty: a command that reads its parents' finds no secret.
 """
 
@@ -38,6 +38,8 @@ GRACE = 1.5
 """Seconds between TERM and KILL."""
 _GIVE_UP = 12.0
 """Seconds after which processes that not even KILL ends (stuck in the kernel) are let go."""
+_BREATH = 0.02
+"""Seconds left to a command that starts, before the keeper of the next one is made."""
 _LOOK_AGAIN = 0.03
 """Seconds between looks for processes born while the others were being ended."""
 _PROGRAM, _FOLDER, _SANDBOX = 0, 1, 2
@@ -57,20 +59,42 @@ def main() -> NoReturn:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     cgroup.sweep()
     keepers: set[int] = set()
+    spare: socket.socket | None = None
     while True:
-        ready, _, _ = select.select([0, wake], [], [])
+        ready, _, _ = select.select([0, wake], [], [], None if spare else _BREATH)
         if wake in ready:
             _reap_keepers(wake, keepers)
         if 0 in ready:
             byte, fds, _, _ = socket.recv_fds(requests, 1, 3)
             if not byte:
-                os._exit(0)
-            for fd in fds:
-                os.set_inheritable(fd, False)
-            with contextlib.suppress(OSError):  # no process to be had: the agent sees a hang-up
-                keepers.add(_fork_keeper(fds))
-            for fd in fds:
-                os.close(fd)
+                break
+            _hand_over(fds, spare, keepers)
+            spare = None
+        elif not ready:
+            with contextlib.suppress(OSError):
+                spare = _fork_keeper(keepers)
+    if spare:
+        spare.close()
+    while keepers:
+        select.select([wake], [], [])
+        _reap_keepers(wake, keepers)
+    os._exit(0)
+
+
+def _hand_over(fds: Sequence[int], spare: socket.socket | None, keepers: set[int]) -> None:
+    """The descriptors of a command to the keeper that waits for one, or to a new one."""
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    try:
+        if spare:
+            with spare, contextlib.suppress(ConnectionError):  # somebody killed it
+                socket.send_fds(spare, [b"c"], fds)
+                return
+        with contextlib.suppress(OSError):  # no process to be had: the agent sees a hang-up
+            _fork_keeper(keepers, fds).close()
+    finally:
+        for fd in fds:
+            os.close(fd)
 
 
 def _close_inherited() -> None:
@@ -83,16 +107,27 @@ def _close_inherited() -> None:
                 os.close(fd)
 
 
-def _fork_keeper(fds: Sequence[int]) -> int:
+def _fork_keeper(keepers: set[int], fds: Sequence[int] = ()) -> socket.socket:
+    """A process that prepares what can be prepared, and waits for the descriptors of a command
+    unless it has them."""
+    ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid:
-        return pid
+        theirs.close()
+        keepers.add(pid)
+        return ours
     status = 1
     try:
-        control, *output = fds
+        ours.close()
         os.setsid()  # who kills the launcher's process group must not kill the keepers
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        _keep(socket.socket(fileno=control), output)
+        groups = cgroup.join()
+        fds = fds or socket.recv_fds(theirs, 1, 3)[1]
+        theirs.close()
+        for fd in fds:
+            os.set_inheritable(fd, False)
+        if fds:
+            _keep(socket.socket(fileno=fds[0]), fds[1:], groups)
         status = 0
     finally:
         os._exit(status)
@@ -106,18 +141,19 @@ def _reap_keepers(wake: int, keepers: set[int]) -> None:
             pid, status = ended
             strays |= status != 0 or pid not in keepers
             keepers.discard(pid)
+            cgroup.sweep(pid)
     if strays:  # somebody killed a keeper, and its processes became ours
         _signal(descendants(os.getpid(), skip=keepers), force=True)
 
 
-def _keep(control: socket.socket, output: Sequence[int]) -> None:
+def _keep(control: socket.socket, output: Sequence[int], groups: list[str]) -> None:
     wake = _wake_on_child()
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     header = _receive(control, HEADER.size)
     if not header:
         return
     *request, box = marshal.loads(_receive(control, *HEADER.unpack(header)))
-    held = confine.Held(box)
+    held = confine.Held(box, groups)
     try:
         held.prepare()
         pid = _start(request, output, control, held)

@@ -48,19 +48,22 @@ def launch(
     if policy.mode == "read-only":
         kept = Guards((), (), (), ())
     mounts = _mounts(policy, workspace, kept, inside.get("HOME", ""))
-    options = [*_FIXED, "--size", str(policy.limits.scratch), "--tmpfs", "/dev/shm"]
-    options += ["--remount-ro", "/dev", *_options(mounts, policy.limits.scratch)]
+    resources = box_of(policy.limits)
+    scratch = min(policy.limits.scratch, resources["cgroup"][0] // 2)
+    options = [*_FIXED, "--size", str(scratch), "--tmpfs", "/dev/shm"]
+    options += ["--remount-ro", "/dev", "--remount-ro", "/proc"]  # root may write to /proc/sys
+    options += _options(mounts, scratch)
     for name, value in inside.items():
         options += ["--setenv", name, value]
     options += ["--chdir", os.path.realpath(cwd)]
     table, _ = filters.MACHINES[os.uname().machine]
     files = [filters.isolated(table), b"\0".join(os.fsencode(o) for o in options)]
     box: Box = {
-        **box_of(policy.limits),
+        **resources,
         "placeholders": [os.fsencode(path) for path in kept.make],
         "covers": [os.fsencode(path) for path in kept.cover],
         "files": files,
-        "status": True,
+        "wrapper": True,
     }
     fixed = ["--json-status-fd", str(STATUS_FD), "--seccomp", str(FIRST_FILE_FD)]
     fixed += ["--args", str(FIRST_FILE_FD + 1)]
@@ -70,7 +73,8 @@ def launch(
 def _mounts(policy: Policy, workspace: str, kept: Guards, home: str) -> dict[str, Kind]:
     """Path -> what is mounted there. A path inside another one wins over it."""
     mounts = _hidden(policy, os.path.realpath(home) if home else "")
-    for seen in (*map(str, policy.visible), *_KEPT_OF_RUN):
+    interpreter = (sys.base_prefix,) if policy.network else ()
+    for seen in (*map(str, policy.visible), *_KEPT_OF_RUN, *interpreter):
         path = os.path.realpath(seen)
         if os.path.lexists(path) and _covered(path, mounts):
             mounts[path] = "read"
@@ -80,7 +84,7 @@ def _mounts(policy: Policy, workspace: str, kept: Guards, home: str) -> dict[str
     for path in (*kept.keep, *kept.make, *kept.cover):
         if mounts.get(path) not in ("hide", "mask"):
             mounts[path] = "read"
-    for path in bound_sockets():
+    for path in map(os.path.realpath, bound_sockets()):
         if path not in mounts and os.path.lexists(path) and not _covered(path, mounts):
             mounts[path] = "mask"
     if policy.network:

@@ -50,10 +50,13 @@ _NEVER = """
     fanotify_init move_pages migrate_pages
 """.split()
 _NOT_WITHOUT_NAMESPACES = """
-    ptrace chown fchown lchown fchownat setxattr lsetxattr fsetxattr removexattr lremovexattr
-    fremovexattr setxattrat removexattrat shmget shmat semget msgget mq_open
+    ptrace chown fchown lchown fchownat shmget shmat semget msgget mq_open
 """.split()
 """Harmless where a namespace keeps the command to itself."""
+_ATTRIBUTES = """
+    setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr setxattrat removexattrat
+""".split()
+"""Answered as by a file system without them, which programs that copy files put up with."""
 _NUMBERS: dict[str, tuple[int, int]] = {
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
     "unshare": (272, 97), "setns": (308, 268), "open_tree": (428, 428), "move_mount": (429, 429),
@@ -108,6 +111,7 @@ def confined(machine: Machine, *, ask: bool, truncation: bool) -> bytes:
     """
     blocks: list[tuple[str, Code]] = [("socket", _families(_NETLINK))]
     blocks.append(("prlimit64", [_load(0), (_EQUAL, 1, 0, 0), _no(errno.EPERM), _yes()]))
+    blocks += [(name, [_no(errno.EOPNOTSUPP)]) for name in _ATTRIBUTES]
     never = [*_NEVER, *_NOT_WITHOUT_NAMESPACES]
     if not ask:
         never += _ASKED

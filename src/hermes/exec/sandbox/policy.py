@@ -27,6 +27,7 @@ _GIT_TRUSTED = """
     config config.worktree hooks commondir info modules worktrees objects/info/alternates
 """.split()
 """Inside .git: whatever names a program that git runs, or another place to look for such names."""
+_HOMES = (Path("/root"), Path("/home"))
 _KEYS_IN_HOME = """
     .ssh .gnupg .aws .azure .config/gcloud .config/gh .config/hub .config/op .kube .docker .netrc
     .npmrc .pypirc .git-credentials .gitconfig .pgpass .my.cnf .password-store .local/share/keyrings
@@ -112,40 +113,28 @@ def standard(
     if workspace == Path("/"):
         raise ConfigError("The root folder cannot be a workspace; choose a folder below it.")
     hidden = [_real(agent_home)]
-    if user_home.is_relative_to(workspace):
+    hidden += [
+        home
+        for home in (user_home, *_HOMES)
+        if home.is_dir() and not home.is_relative_to(workspace)
+    ]
+    if user_home not in hidden:
         hidden += _existing(user_home, _KEYS_IN_HOME)
-    else:
-        hidden.append(user_home)
-    hidden += [home for home in (Path("/root"), Path("/home")) if not _within(user_home, home)]
     if os.geteuid() == 0:
         hidden += _existing(Path("/"), _KEYS_OF_ROOT)
         hidden += sorted(Path("/etc/ssh").glob("ssh_host_*_key"))
-    names = [*_ALWAYS, *(n for n in _WHEN_PRESENT if (workspace / n).exists())]
+    names = [*_ALWAYS, *(n for n in _WHEN_PRESENT if os.path.lexists(workspace / n))]
     protected = [workspace / name for name in names]
     if commits and (workspace / ".git").is_dir():
         protected.remove(workspace / ".git")
         protected += [workspace / ".git" / name for name in _GIT_TRUSTED]
-    return Policy(
-        mode,
-        workspace,
-        tuple(
-            path
-            for path in dict.fromkeys(hidden)
-            if not workspace.is_relative_to(path) or path.is_dir()
-        ),
-        tuple(protected),
-        network,
-        tuple(_existing(user_home, _TOOLS_IN_HOME)),
-    )
+    seen = tuple(_existing(user_home, _TOOLS_IN_HOME))
+    return Policy(mode, workspace, tuple(dict.fromkeys(hidden)), tuple(protected), network, seen)
 
 
 def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _within(path: Path, folder: Path) -> bool:
-    return path.is_relative_to(folder)
-
-
 def _existing(folder: Path, names: Iterable[str]) -> list[Path]:
-    return [folder / name for name in names if (folder / name).exists()]
+    return [folder / name for name in names if os.path.exists(folder / name)]  # noqa: PTH110 - Path's raises

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from hermes.exec import cgroup
 from hermes.exec.sandbox.filters import MACHINES
 from hermes.exec.sandbox.policy import Policy, Tier
 
@@ -76,7 +77,7 @@ def candidates() -> list[Tier]:
     found: list[Tier] = []
     version = landlock_version()
     bwrap = next((path for path in _BWRAP if os.access(path, os.X_OK)), "")
-    counted = _counted()
+    counted = cgroup.possible()
     uncounted = () if counted else (_uncounted(),)
     evidence = (_GROUPS,) if counted else ()
     if bwrap:
@@ -157,14 +158,6 @@ def landlock_version() -> int:
 
     libc = ctypes.CDLL(None, use_errno=True)
     return max(0, int(libc.syscall(ctypes.c_long(444), None, ctypes.c_size_t(0), 1)))
-
-
-def _counted() -> bool:
-    from hermes.exec import cgroup
-
-    groups, complete = cgroup.make(2**30, 100)
-    cgroup.remove(groups)
-    return complete
 
 
 def _uncounted() -> str:
