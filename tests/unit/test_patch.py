@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import codecs
+import difflib
 import os
 import random
+import re
 import stat
 import time
 from pathlib import Path
@@ -520,6 +522,66 @@ def test_whatever_is_found_only_its_lines_change(
     head = next((i for i, (x, y) in enumerate(zip(rows, result, strict=False)) if x != y), 0)
     assert len(result) - 1 - len(rows) in range(-len(old) - 2, len(new) + 1)
     assert rows[:head] == result[:head]
+
+
+def careless(rng: random.Random, rows: list[str]) -> list[str]:
+    """A block as somebody writes it down who did not look closely."""
+    margin = min((len(row) - len(row.lstrip()) for row in rows if row.strip()), default=0)
+    match rng.randrange(4):
+        case 0:
+            return [row[margin:] for row in rows]
+        case 1:
+            return [re.sub(r"^(    )+", lambda m: "\t" * (len(m[0]) // 4), row) for row in rows]
+        case 2:
+            at = rng.randrange(len(rows))
+            spot = rng.randrange(len(rows[at]) + 1)
+            typed = rows[at][:spot] + rng.choice("abcxyz") + rows[at][spot + 1 :]
+            return [*rows[:at], typed, *rows[at + 1 :]]
+        case _:
+            gone = rng.randrange(len(rows))
+            return [row for at, row in enumerate(rows) if at != gone or not at]
+
+
+def test_a_careless_edit_is_made_where_it_was_meant_or_not_at_all(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One line of a block of real code is changed; the block is given with other indentation, a
+    typing error or a line missing. Every other line of the file must stay as it is."""
+    rng = random.Random(11)
+    texts = [Path(module.__file__ or "").read_text() for module in (difflib, random, codecs)]
+    made = refusals = 0
+    for _ in range(250):
+        rows = rng.choice(texts).split("\n")
+        size = rng.randrange(2, 12)
+        at = rng.randrange(len(rows) - size)
+        block = rows[at : at + size]
+        old = careless(rng, block)
+        if old == block or not (old[0].strip() and old[-1].strip()):
+            continue
+        spot = rng.randrange(len(old))
+        line = old[spot]
+        changed = [
+            *old[:spot],
+            f"{line[: len(line) - len(line.lstrip())]}CHANGED",
+            *old[spot + 1 :],
+        ]
+        try:
+            text = replace("\n".join(rows), "\n".join(old), "\n".join(changed)).text
+        except ToolError:
+            refusals += 1
+            continue
+        result = text.split("\n")
+        differ = [n for n, (x, y) in enumerate(zip(rows, result, strict=True)) if x != y]
+        assert len(differ) == 1 and at <= differ[0] < at + size
+        assert result[differ[0]].strip() == "CHANGED"
+        if rows[differ[0]].strip():
+            assert result[differ[0]].index("C") == len(rows[differ[0]]) - len(
+                rows[differ[0]].lstrip()
+            )
+        made += 1
+    with capsys.disabled():
+        print(f"\n[patch: {made} careless edits made, {refusals} refused, 0 wrong]", end=" ")
+    assert made > 2 * refusals
 
 
 # -- patches -------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import time
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from hermes.core.tool import Risk, ToolContext, ToolResult
 from hermes.tools import _search
 from hermes.tools._globs import Ignore, matcher
 from hermes.tools._search import ripgrep
+from hermes.tools._walk import files
 from hermes.tools.search_files import MAX_CHARS, search_files
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -293,6 +295,21 @@ async def test_protected_files_are_never_found(ctx: ToolContext) -> None:
         assert "Denied" in await refused(ctx, "needle", path=path)
     (ctx.cwd / "way").symlink_to(user / ".ssh")
     assert "Denied" in await refused(ctx, "needle", path="way")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+async def test_what_the_kernel_shows_is_not_searched(ctx: ToolContext) -> None:
+    assert "no ordinary files" in await refused(ctx, "x", path="/proc/self")
+    assert not any(
+        name.startswith(("dev/", "proc/")) for name in islice(files(Path("/"), ctx), 500)
+    )
+
+
+async def test_rules_in_a_pipe_do_not_block(ctx: ToolContext) -> None:
+    os.mkfifo(ctx.cwd / ".gitignore")
+    make(ctx.cwd, {"f": "needle"})
+    own = structs.replace(ctx, child_env={"PATH": "/nowhere"})
+    assert await rows(own, "needle") == ["f:1: needle"]
 
 
 async def test_saved_outputs_can_be_searched(ctx: ToolContext) -> None:

@@ -111,6 +111,8 @@ class Workspace:
                 self._files[path] = _File(path, before, found, before)
             except FileNotFoundError:
                 self._files[path] = _File(path, None, None, None)
+            except OSError as error:
+                raise ToolError(_cannot("read", path, error)) from None
             if len(self._files) > MAX_FILES:
                 raise ToolError(f"More than {MAX_FILES} files in one patch; nothing was changed.")
         return self._files[path]
@@ -138,7 +140,10 @@ class Workspace:
             for draft in drafts[len(done) :]:
                 draft.discard()
             self._put_back(done, error)
-            raise
+            if isinstance(error, ToolError):
+                raise
+            failed = changed[len(done) if len(drafts) == len(changed) else len(drafts)]
+            raise ToolError(_cannot("write", failed.path, error)) from None
 
     def _changed(self) -> list[_File]:
         """Removals last: a file that moves is never nowhere."""
@@ -187,6 +192,10 @@ class Workspace:
 
     def _moved(self, file: _File) -> bool:
         return any(other.source == file.path for other in self._files.values())
+
+
+def _cannot(verb: str, path: Path, error: OSError) -> str:
+    return f"Cannot {verb} {path}: {error.strerror}. Nothing was changed."
 
 
 def _unchanged(file: _File, now: os.stat_result | None) -> None:

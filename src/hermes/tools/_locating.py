@@ -95,8 +95,9 @@ def nearest(rows: Sequence[str], old: Sequence[str]) -> list[Found]:
     if not any(wanted):
         return []
     scored: list[Found] = []
+    alike = _Likenesses()
     for start in _starts(forms, wanted, deadline):
-        scored.append(_best_window(forms, wanted, start))
+        scored.append(_best_window(forms, wanted, start, alike))
         if time.monotonic() > deadline:
             break
     scored.sort(key=lambda f: (-f.score, f.start, f.stop))
@@ -125,7 +126,7 @@ def _starts(rows: list[str], wanted: list[str], deadline: float) -> list[int]:
         places = where.get(row, ()) if row else ()
         for at in places if len(places) <= 200 else ():
             votes[at - i] += len(row)
-    if len(votes) < 4:
+    if sum(weight for _, weight in votes.most_common(1)) * 3 < sum(map(len, wanted)):
         pivot = max(range(len(wanted)), key=lambda i: len(wanted[i]))
         for score, at in _alike(rows, wanted[pivot], deadline):
             votes[at - pivot] += int(score * len(wanted[pivot]))
@@ -139,7 +140,7 @@ def _alike(rows: list[str], wanted: str, deadline: float) -> list[tuple[float, i
 def _similarities(rows: list[str], wanted: str, deadline: float) -> Iterator[tuple[float, int]]:
     alike = _Likeness(wanted)
     for at, row in enumerate(rows):
-        if row and (score := alike(row, least=0.3)):
+        if row and (score := alike(row, least=0.5)):
             yield score, at
         if at % 256 == 0 and time.monotonic() > deadline:
             return
@@ -167,17 +168,39 @@ class _Likeness:
         return ratio if ratio >= least else 0.0
 
 
-def _best_window(rows: list[str], wanted: list[str], start: int) -> Found:
+class _Likenesses:
+    """Of any two lines, each pair compared once: windows overlap."""
+
+    def __init__(self) -> None:
+        self._one: dict[str, _Likeness] = {}
+        self._known: dict[tuple[str, str], float] = {}
+
+    def __call__(self, one: str, other: str) -> float:
+        known = self._known.get((one, other))
+        if known is None:
+            likeness = self._one.get(one)
+            if likeness is None:
+                likeness = self._one[one] = _Likeness(one)
+            known = self._known[one, other] = likeness(other, least=0.5)
+        return known
+
+
+def _best_window(rows: list[str], wanted: list[str], start: int, alike: _Likenesses) -> Found:
     size = len(wanted)
     slack = min(2, size // 3)
     stops = {min(start + size + more, len(rows)) for more in range(-slack, slack + 1)}
-    windows = [_compare(rows, wanted, start, stop) for stop in sorted(stops) if stop > start]
+    windows = [
+        _compare(rows, wanted, (start, stop), alike) for stop in sorted(stops) if stop > start
+    ]
     return max(windows, key=lambda f: f.score, default=Found(start, start, (None,) * size, 0.0))
 
 
-def _compare(rows: list[str], wanted: list[str], start: int, stop: int) -> Found:
+def _compare(
+    rows: list[str], wanted: list[str], place: tuple[int, int], alike: _Likenesses
+) -> Found:
     from difflib import SequenceMatcher
 
+    start, stop = place
     window = rows[start:stop]
     pairs: list[int | None] = [None] * len(wanted)
     reached = 0.0
@@ -187,9 +210,9 @@ def _compare(rows: list[str], wanted: list[str], start: int, stop: int) -> Found
                 pairs[i] = start + j
                 reached += len(wanted[i]) + 1
         elif tag == "replace":
-            for i, j, score in _pair_up(wanted, window, range(i1, i2), range(j1, j2)):
-                pairs[i] = start + j
-                reached += score * (len(wanted[i]) + 1)
+            for i, j, score in _pair_up(wanted[i1:i2], window[j1:j2], alike):
+                pairs[i1 + i] = start + j1 + j
+                reached += score * (len(wanted[i1 + i]) + 1)
     used = {j for j in pairs if j is not None}
     extra = [rows[j] for j in range(start, stop) if j not in used]
     whole = sum(len(row) + 1 for row in (*wanted, *extra))
@@ -197,14 +220,13 @@ def _compare(rows: list[str], wanted: list[str], start: int, stop: int) -> Found
 
 
 def _pair_up(
-    wanted: list[str], window: list[str], mine: range, theirs: range
+    mine: list[str], theirs: list[str], alike: _Likenesses
 ) -> Iterator[tuple[int, int, float]]:
     """Lines that differ, each with the next line that is more alike than not."""
-    at = theirs.start
-    for i in mine:
-        alike = _Likeness(wanted[i])
-        for j in range(at, theirs.stop):
-            if score := alike(window[j], least=0.5):
+    at = 0
+    for i, row in enumerate(mine):
+        for j in range(at, len(theirs)):
+            if score := alike(row, theirs[j]):
                 yield i, j, score
                 at = j + 1
                 break

@@ -19,7 +19,7 @@ from msgspec import Struct
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext
 from hermes.tools._paths import SECRET
-from hermes.tools._walk import files
+from hermes.tools._walk import KERNEL, files
 
 LARGEST = 10 * 1024 * 1024
 """Bytes of a file that is searched."""
@@ -28,6 +28,8 @@ OUTPUT = 32 * 1024 * 1024
 """Bytes a search may print before it is stopped."""
 _CHUNK = 64 * 1024
 _FILES = 500
+_SIMPLE = re.compile(r"[\w.*?+\-]+")
+"""Globs that ripgrep surely reads as we do; all of them are tried again on what it finds."""
 _LITERAL = re.compile(r"[\w \-/,:;=<>@!#%&~'\"`]+", re.ASCII)
 
 
@@ -98,7 +100,7 @@ async def _ripgrep_lines(
 ) -> AsyncGenerator[Line, None]:
     argv = [program, *_options(query, ctx), "--json", "--crlf", f"--max-count={query.most + 1}"]
     argv += [f"--context={query.context}", f"--regexp={query.pattern}"]
-    if query.glob and "/" not in query.glob and not query.glob.startswith("!"):
+    if _SIMPLE.fullmatch(query.glob):
         argv += ["--type-add", f"wanted:{query.glob}", "--type", "wanted"]
     argv += ["--", f"./{query.only}"]
     async with contextlib.aclosing(_output(argv, query.folder, ctx)) as output:
@@ -184,6 +186,8 @@ def _take(below: Iterator[str]) -> list[str]:
 def _options(query: Query, ctx: ToolContext) -> list[str]:
     """The same files, in the same order, as our own walk."""
     hidden = ["!.git", "!**/.hermes", *(f"!**/{'/'.join(rule)}" for rule in SECRET)]
+    if query.folder == Path("/"):
+        hidden += [f"!{name}" for name in sorted(KERNEL)]
     if ctx.home.is_relative_to(query.folder) and ctx.home != query.folder:
         inside = re.sub(r"[*?\[\]{}\\!]", r"\\\g<0>", str(ctx.home.relative_to(query.folder)))
         hidden.append(f"!/{inside}")

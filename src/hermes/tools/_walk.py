@@ -9,12 +9,14 @@ from pathlib import Path
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext
 from hermes.tools._globs import Ignore
-from hermes.tools._paths import SECRET, check
+from hermes.tools._paths import SECRET, check, is_regular
 
 _IGNORE = ".gitignore"
 _LARGEST_IGNORE = 512 * 1024
 _SUSPECT = frozenset(rule[-1] for rule in SECRET)
 _DEEPEST = 100
+KERNEL = frozenset({"/proc", "/sys", "/dev"})
+"""No files: some are never read to their end."""
 
 
 def files(root: Path, ctx: ToolContext) -> Iterator[str]:
@@ -69,10 +71,18 @@ def _with_own(rules: _Rules, root: Path, prefix: str) -> _Rules:
 
 def _read(folder: Path) -> Ignore | None:
     try:
-        with (folder / _IGNORE).open("rb") as file:
-            return Ignore(file.read(_LARGEST_IGNORE).decode("utf-8", "replace"))
+        # Not to wait for ever on a pipe of that name.
+        fd = os.open(folder / _IGNORE, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
+    try:
+        if not is_regular(os.fstat(fd)):
+            return None
+        return Ignore(os.read(fd, _LARGEST_IGNORE).decode("utf-8", "replace"))
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
 
 
 def _ignored(rules: _Rules, path: str, *, folder: bool) -> bool:
@@ -103,6 +113,8 @@ def _is_folder(entry: os.DirEntry[str]) -> bool | None:
 
 
 def _allowed(path: Path, ctx: ToolContext) -> bool:
+    if str(path) in KERNEL:
+        return False
     try:
         check(path, ctx, write=False)
     except ToolError:

@@ -35,7 +35,10 @@ class Draft:
         self._folder = -1
         try:
             self._folder = os.open(path.parent, flags)
-            check(name_of(self._folder, path.parent) / path.name, ctx, write=True)
+            real = name_of(self._folder, path.parent)
+            check(real / path.name, ctx, write=True)
+            if str(real).casefold() != str(path.parent).casefold():
+                raise ToolError(f"{path.parent} became a link to {real} just now; not written.")
             self.old = _existing(path, self._folder)
             if data is not None:
                 self._write(data, self.old or like)

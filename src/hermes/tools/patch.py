@@ -12,6 +12,8 @@ from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.tools._paths import resolve
 
+_EITHER = "Give either path, old and new, or patch; nothing was changed."
+
 
 class Params(Struct, frozen=True):
     path: str | None = None
@@ -27,7 +29,9 @@ def _key(p: Params, cwd: Path) -> tuple[str, ...]:
 
 def _paths(p: Params) -> list[str]:
     if not p.patch:
-        return [p.path or ""]
+        if not p.path:
+            raise ToolError(_EITHER)
+        return [p.path]
     from hermes.tools._v4a import parse
 
     return [raw for change in parse(p.patch) for raw in (change.path, change.to) if raw]
@@ -40,15 +44,11 @@ def _paths(p: Params) -> list[str]:
     key=_key,
 )
 async def patch(p: Params, ctx: ToolContext) -> ToolResult:
-    if bool(p.patch) == bool(p.path):
-        raise ToolError("Give either path, old and new, or patch.")
-    if p.path and (p.old is None or p.new is None):
+    if not (p.path or p.patch) or (p.patch and (p.old or p.new)):
+        raise ToolError(_EITHER)
+    if not p.patch and (p.old is None or p.new is None):
         raise ToolError("Give old and new (an empty `new` deletes `old`); nothing was changed.")
-    try:
-        return await asyncio.to_thread(_run, p, ctx)
-    except OSError as error:
-        name = f" {error.filename}" if isinstance(error.filename, str) else ""
-        raise ToolError(f"Cannot edit{name}: {error.strerror}. Nothing was changed.") from None
+    return await asyncio.to_thread(_run, p, ctx)
 
 
 def _run(p: Params, ctx: ToolContext) -> ToolResult:

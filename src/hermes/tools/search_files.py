@@ -37,9 +37,7 @@ class Params(Struct, frozen=True):
     context: int | None = None
 
 
-@tool(
-    "Search file contents by regex or, with kind=names, names by glob. Skips what git ignores."
-)
+@tool("Search file contents by regex or, with kind=names, names by glob. Skips what git ignores.")
 async def search_files(p: Params, ctx: ToolContext) -> ToolResult:
     from hermes.tools._search import SECONDS, Query
 
@@ -72,7 +70,10 @@ async def search_files(p: Params, ctx: ToolContext) -> ToolResult:
 
 def _readable(query: Query) -> None:
     from hermes.tools._search import LARGEST
+    from hermes.tools._walk import KERNEL
 
+    if any(str(folder) in KERNEL for folder in (query.root, *query.root.parents)):
+        raise ToolError(f"{query.root} holds no ordinary files; use terminal.")
     if query.only and query.root.stat().st_size > LARGEST:
         raise ToolError(f"{query.root} is larger than {LARGEST >> 20} MB; use terminal (grep).")
 
