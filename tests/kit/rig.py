@@ -71,7 +71,9 @@ class Rig:
         if extra:
             agent = self.session.agent
             mine = {**agent.tools, **extra}
-            specs = tuple(t.spec for t in mine.values())
+            shown = {s.name: s for s in agent.specs}
+            shown |= {t.name: t.spec for t in extra.values() if t.toolset == "core"}
+            specs = tuple(shown.values())
             self.session.agent = structs.replace(agent, tools=mine, specs=specs)
         self._reader = asyncio.create_task(self._read(self.session.events()))
         return self.session

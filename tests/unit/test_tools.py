@@ -71,11 +71,11 @@ async def refusal(tool: Tool[Any], ctx: ToolContext, **args: Any) -> str:
 # -- registry ------------------------------------------------------------------------------
 
 
-def test_core_is_the_default_in_a_stable_order() -> None:
-    names = list(select(None))
+def test_core_is_declared_in_a_stable_order() -> None:
+    names = list(select(["core"]))
     assert {"read_file", "terminal", "write_file"} <= set(names)
-    assert names == list(select(["core"])) == sorted(names)
-    assert all(tool.name == name and tool.toolset == "core" for name, tool in select(None).items())
+    assert names == sorted(names) == [spec.name for spec in select(None).offered()]
+    assert all(t.name == name and t.toolset == "core" for name, t in select(["core"]).items())
 
 
 def test_tools_by_name_in_an_order_that_is_not_the_askers() -> None:
@@ -113,7 +113,7 @@ def test_a_folder_is_a_toolset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_only_what_is_selected_is_imported_and_it_is_light() -> None:
     code = (
         "import sys; from hermes.tools.registry import select; select(['read_file']);"
-        "assert 'hermes.tools.terminal' not in sys.modules; select(None);"
+        "assert 'hermes.tools.terminal' not in sys.modules; select(None).offered();"
         "heavy = {'tempfile', 'shutil', 'difflib', 'mimetypes', 'ctypes', 'hermes.exec.local'};"
         "print(sorted(heavy & set(sys.modules)))"
     )
@@ -125,7 +125,7 @@ def test_only_what_is_selected_is_imported_and_it_is_light() -> None:
 def test_schemas_are_short_and_say_only_what_works() -> None:
     sizes = {
         tool.name: len(orjson.dumps([tool.name, tool.spec.description, tool.spec.parameters]))
-        for tool in select(None).values()
+        for tool in select(["core"]).values()
     }
     assert {name: size for name, size in sizes.items() if size >= 350} == {}
     assert sum(sizes.values()) < 3 * 1024

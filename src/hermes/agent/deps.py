@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -57,8 +57,9 @@ class Agent(Struct, frozen=True):
 
     providers: tuple[Endpoint, ...]
     """Primary first, then fallbacks."""
-    tools: dict[str, Tool[Any]] = {}
+    tools: Mapping[str, Tool[Any]] = {}
     specs: tuple[ToolSpec, ...] = ()
+    """Those a request declares; the others are found by tool_search, or called by name."""
     settings: Settings = Settings()
     limits: Limits = Limits()
     redactor: Redactor = Redactor()

@@ -15,6 +15,7 @@ from hermes.agent.arguments import BadArguments, parse
 from hermes.agent.bounds import content_of
 from hermes.agent.deps import Agent, Turn
 from hermes.agent.guard import Guard
+from hermes.agent.names import resolve
 from hermes.core.errors import HermesError, ToolError
 from hermes.core.events import ToolDone, ToolProgress, ToolStarted
 from hermes.core.message import Message, Text, ToolCall, ToolReturn
@@ -30,6 +31,8 @@ class _Plan(Struct, frozen=True):
     """A call that was understood: the tool, its typed parameters, what it writes to."""
 
     call: ToolCall
+    inner: ToolCall
+    """What is approved and run: the call itself, or the one it stands for."""
     tool: Tool[Any]
     params: Any
     keys: tuple[str, ...]
@@ -98,9 +101,25 @@ class Batch:
             self._bad = True
             raise
         params = tool.parse(args)
+        inner = call
+        if tool.forward and (target := tool.forward(params)):
+            tool, params, inner = self._forwarded(call, *target)
         self._guard.refuse(call)
-        keys = tool.key(params, self._turn.context(call).cwd) if tool.key else None
-        return _Plan(call, tool, params, (keys,) if isinstance(keys, str) else keys or ())
+        keys = tool.key(params, self._turn.context(inner).cwd) if tool.key else None
+        return _Plan(call, inner, tool, params, (keys,) if isinstance(keys, str) else keys or ())
+
+    def _forwarded(
+        self, call: ToolCall, name: str, args: dict[str, Any]
+    ) -> tuple[Tool[Any], Any, ToolCall]:
+        import json
+
+        meant = resolve(name, self._agent.tools) or name
+        tool = self._agent.tools.get(meant)
+        if tool is None or tool.forward:
+            self._unknown = True
+            raise ToolError(f"{call.name} cannot call {name!r}. Search for tools with a query.")
+        inner = structs.replace(call, name=meant, args=json.dumps(args, ensure_ascii=False))
+        return tool, tool.parse(args), inner
 
     async def _one(self, plan: _Plan) -> None:
         async with AsyncExitStack() as held:
@@ -113,7 +132,9 @@ class Batch:
         self._started.add(call.id)
         self._turn.emit(ToolStarted(call))
         began = time.monotonic()
-        context = structs.replace(self._turn.context(call), progress=self._progress(call))
+        context = structs.replace(
+            self._turn.context(plan.inner), progress=self._progress(call), tools=self._agent.tools
+        )
         content, error = await self._guarded(plan, context)
         self._ran = True
         result = await self._finish(call, content, error=error, began=began)
@@ -130,8 +151,8 @@ class Batch:
         """The one place that catches everything: a tool's failure is a result, never the end."""
         tool = plan.tool
         try:
-            for what in plan.keys or (plan.call.args,):
-                if not await context.approve(plan.call, tool.risk, what):
+            for what in plan.keys or (plan.inner.args,):
+                if not await context.approve(plan.inner, tool.risk, what):
                     return (Text(_DENIED),), True
             result = await self._run(plan, context)
         except ToolError as error:

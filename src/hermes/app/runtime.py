@@ -86,7 +86,7 @@ class Runtime:
     ) -> Session:
         """A new session, or the stored one called `resume` with its whole history."""
         options = options or Options()
-        agent = self._agent(options)
+        agent = self._agent(options, source)
         where = cwd or Path.cwd()
         if not resume:
             meta = self._new_meta(agent, source, key, where)
@@ -120,24 +120,24 @@ class Runtime:
         if local is not None:
             await local.stop_all()
 
-    def _agent(self, options: Options) -> Agent:
+    def _agent(self, options: Options, platform: str) -> Agent:
         """Sessions that ask alike share one agent: its clients, tools and schemas."""
         import msgspec
 
-        key = msgspec.msgpack.encode(options)
+        key = msgspec.msgpack.encode((options, platform))
         found = self._agents.get(key)
         if found is None:
-            found = self._agents[key] = self._build(options)
+            found = self._agents[key] = self._build(options, platform)
         return found
 
-    def _build(self, options: Options) -> Agent:
+    def _build(self, options: Options, platform: str) -> Agent:
         config = self.setup.config
         endpoints = resolve(config, self.setup.secrets, options.choice)
-        tools = select(options.toolsets)
+        tools = select(options.toolsets, platform=platform, settings=config.tools)
         return Agent(
             tuple(Client(e, self.transport, sleep=self.sleep) for e in endpoints),
             tools,
-            tuple(t.spec for t in tools.values()),
+            tools.offered(),
             Settings(max_output=endpoints[0].max_output, effort=config.agent.reasoning_effort),
             Limits(
                 max_calls=options.max_turns or config.agent.max_turns,

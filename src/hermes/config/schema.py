@@ -119,6 +119,18 @@ class Web(Section, frozen=True):
     """host[:port]: internal hosts that may be fetched from, exactly as written."""
 
 
+class Selection(Section, frozen=True):
+    """Tools and toolsets, by name: a tool's own name counts before its toolset's."""
+
+    enabled: tuple[str, ...] = ()
+    disabled: tuple[str, ...] = ()
+
+
+class Tools(Selection, frozen=True):
+    platforms: dict[str, Selection] = {}
+    """Counts before what holds everywhere."""
+
+
 class Budget(Section, frozen=True):
     """None: no cap."""
 
@@ -139,6 +151,7 @@ class Config(Section, frozen=True):
     approvals: Approvals = Approvals()
     sandbox: Sandbox = Sandbox()
     web: Web = Web()
+    tools: Tools = Tools()
     budget: Budget = Budget()
     platforms: dict[str, dict[str, Any]] = {}
     """Each platform checks its own keys."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
@@ -73,6 +73,8 @@ class ToolContext(Struct, frozen=True):
     """Asks the user; None when nobody can answer."""
     state: dict[str, Any] = {}
     """What tools keep for the session while it is open, by the tool's name."""
+    tools: Mapping[str, Tool[Any]] = {}
+    """All tools of the session, for tools about tools."""
 
 
 class Tool(Struct, Generic[P], frozen=True, dict=True):
@@ -93,6 +95,8 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
     """What its results put into the conversation (see core.taint)."""
     sends: bool = True
     """Whether a call can pass data on: over the network, or to a place beyond the workspace."""
+    forward: Callable[[P], tuple[str, dict[str, Any]] | None] | None = None
+    """The name and arguments of another tool that a call stands for; None: it is its own."""
 
     @cached_property
     def spec(self) -> ToolSpec:
@@ -150,6 +154,7 @@ def tool(  # noqa: PLR0913 - one keyword per field of Tool
     timeout: float = 600.0,
     brings: Collection[Source] | None = None,
     sends: bool | None = None,
+    forward: Callable[[Any], tuple[str, dict[str, Any]] | None] | None = None,
 ) -> Callable[[Callable[[P, ToolContext], Awaitable[ToolResult | str]]], Tool[P]]:
     """Make a Tool of `async def name(p: Params, ctx: ToolContext)`. What it brings and whether it
     sends follows from its risk unless it is said."""
@@ -170,6 +175,7 @@ def tool(  # noqa: PLR0913 - one keyword per field of Tool
             timeout=timeout,
             brings=_BRINGS[risk] if brings is None else frozenset(brings),
             sends=risk in _SENDS if sends is None else sends,
+            forward=forward,
         )
 
     return wrap

@@ -32,8 +32,8 @@ class Survey(Struct):
 
 def survey(shadow: Shadow, extra: Collection[str] = ()) -> Survey:
     """Bring the index to the present state: all files that are not ignored, and `extra`."""
-    words = ("ls-files", "-z", "--others", "--exclude-standard")
-    listed = shadow.run(*words, env=shadow.without_index()).split(b"\0")
+    find = ("ls-files", "-z", "--others", "--exclude-standard")
+    listed = shadow.run(*find, env=shadow.without_index()).split(b"\0")
     names = {os.fsdecode(name) for name in listed if name}
     names |= {name for name in extra if not _below_link(shadow.workspace, name)}
     seen = _look(shadow.workspace, sorted(names))
@@ -44,8 +44,8 @@ def survey(shadow: Shadow, extra: Collection[str] = ()) -> Survey:
     if gone := [name for name in known if name and name not in kept]:
         shadow.run("update-index", "-z", "--force-remove", "--stdin", data=b"\0".join(gone))
     if new:
-        words = ("update-index", "-z", "--add", "--remove", "--replace", "--stdin")
-        shadow.run(*words, data=b"\0".join(new))
+        add = ("update-index", "-z", "--add", "--remove", "--replace", "--stdin")
+        shadow.run(*add, data=b"\0".join(new))
     return seen
 
 

@@ -6,19 +6,56 @@ SET. A name with a leading underscore, and this module, are no tools.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from hermes.config.schema import Selection
+from hermes.config.schema import Tools as Settings
 from hermes.core.errors import ConfigError
+from hermes.core.provider import ToolSpec
 from hermes.core.tool import Tool
 
 CORE = "core"
 ALL = "all"
 NONE = "none"
+SEARCH = "tool_search"
 _PACKAGE = "hermes.tools"
+_NEEDS = {"browser": ("playwright", "browser")}
+"""Toolset or tool -> the module it cannot do without, and the extra that brings it."""
+_HARMLESS_ONLY = frozenset({"webhook"})
+"""Platforms whose messages come from programs: without a word from the operator they only read."""
+
+
+class Tools(Mapping[str, Tool[Any]]):
+    """The tools of a session, sorted; those outside `core` are imported when they are needed."""
+
+    def __init__(self, modules: Mapping[str, str]) -> None:
+        self._modules = dict(sorted(modules.items()))
+        self._loaded: dict[str, Tool[Any]] = {}
+
+    def __getitem__(self, name: str) -> Tool[Any]:
+        found = self._loaded.get(name)
+        if found is None:
+            found = self._loaded[name] = _load(name, self._modules[name])
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._modules
+
+    def offered(self) -> tuple[ToolSpec, ...]:
+        """What requests declare: `core`, and the rest only when there is no way to search it."""
+        core = catalog()[CORE]
+        searched = SEARCH in self._modules
+        return tuple(self[name].spec for name in self if name in core or not searched)
 
 
 @cache
@@ -36,24 +73,92 @@ def _modules(folder: Path, package: str) -> dict[str, str]:
     return {name: f"{package}.{name}" for name in names if f"{package}.{name}" != __name__}
 
 
-def select(toolsets: Sequence[str] | None) -> dict[str, Tool[Any]]:
-    """The tools of these toolsets (or tools, by name): by default `core`, and nothing for `none`.
+def select(
+    toolsets: Sequence[str] | None, *, platform: str = "", settings: Settings | None = None
+) -> Tools:
+    """The tools of these toolsets (or tools, by name), nothing for `none`; by default everything
+    that is on for the platform. What was turned off stays off, and what is asked for by a name
+    that gives nothing is an error.
 
     The order depends only on what is selected: it is part of the cached prefix of a request.
     """
-    sets = catalog()
-    modules = {name: module for tools in sets.values() for name, module in tools.items()}
-    chosen: set[str] = set()
-    for word in (CORE,) if toolsets is None else toolsets:
-        if word == ALL:
-            chosen.update(modules)
-        elif word in sets:
-            chosen.update(sets[word])
-        elif word in modules:
-            chosen.add(word)
-        elif word != NONE:
-            raise ConfigError(_unknown(word, [*sets, *modules, ALL, NONE]))
-    return {name: _load(name, modules[name]) for name in sorted(chosen)}
+    settings = settings or Settings()
+    if toolsets is None:
+        return Tools({n: m for n, s, m in _rows() if not off(n, s, settings, platform)})
+    chosen: dict[str, str] = {}
+    for word in toolsets:
+        if word == NONE:
+            continue
+        rows = [(n, s, m) for n, s, m in _rows() if word in (ALL, n, s)]
+        if not rows:
+            raise ConfigError(unknown(word))
+        reasons = [_barred(n, s, settings, platform) for n, s, _ in rows]
+        if all(reasons):
+            raise ConfigError(f"{word} cannot be used: {reasons[0]}.")
+        chosen.update({n: m for (n, _, m), why in zip(rows, reasons, strict=True) if not why})
+    return Tools(chosen)
+
+
+def off(name: str, toolset: str, settings: Settings, platform: str) -> str:
+    """Why this tool is not there by default on the platform; empty when it is."""
+    if why := _barred(name, toolset, settings, platform):
+        return why
+    if platform not in _HARMLESS_ONLY:
+        return ""
+    if _said(name, toolset, settings.platforms.get(platform)):
+        return ""
+    risk = _load(name, catalog()[toolset][name]).risk
+    return "" if risk == "read" else f"{platform} only reads, unless it is enabled there"
+
+
+def unavailable(name: str, toolset: str) -> str:
+    """What is missing on this machine; empty when nothing is."""
+    module, extra = _NEEDS.get(name) or _NEEDS.get(toolset) or ("", "")
+    if not module:
+        return ""
+    from importlib.util import find_spec
+
+    if find_spec(module):
+        return ""
+    return f"the extra `{extra}` is not installed"
+
+
+def unknown(word: str) -> str:
+    """The sentence about a word that is neither a toolset nor a tool."""
+    from difflib import get_close_matches
+
+    valid = [*catalog(), *(name for name, _, _ in _rows()), ALL, NONE]
+    near = get_close_matches(word.casefold(), valid, n=1)
+    hint = f"Did you mean {near[0]!r}?" if near else f"Valid: {', '.join(valid)}."
+    return f"There is no toolset or tool {word!r}. {hint}"
+
+
+def _rows() -> list[tuple[str, str, str]]:
+    """Tool, toolset, module."""
+    return [(name, s, module) for s, tools in catalog().items() for name, module in tools.items()]
+
+
+def _barred(name: str, toolset: str, settings: Settings, platform: str) -> str:
+    """Why it cannot be had even when it is asked for."""
+    here = _said(name, toolset, settings.platforms.get(platform))
+    if here is False:
+        return f"turned off for {platform}"
+    if here is None and _said(name, toolset, settings) is False:
+        return "turned off; `hermes tools enable` turns it on"
+    return unavailable(name, toolset)
+
+
+def _said(name: str, toolset: str, selection: Selection | None) -> bool | None:
+    """What the configuration says about a tool: its own name counts before its toolset's, and
+    no before yes."""
+    if selection is None:
+        return None
+    for word in (name, toolset):
+        if word in selection.disabled:
+            return False
+        if word in selection.enabled:
+            return True
+    return None
 
 
 def _load(name: str, module: str) -> Tool[Any]:
@@ -61,11 +166,3 @@ def _load(name: str, module: str) -> Tool[Any]:
     if not isinstance(found, Tool) or found.name != name:
         raise TypeError(f"{module} does not define the tool {name}")
     return found
-
-
-def _unknown(word: str, valid: Sequence[str]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(word.casefold(), valid, n=1)
-    hint = f"Did you mean {near[0]!r}?" if near else f"Valid: {', '.join(valid)}."
-    return f"There is no toolset or tool {word!r}. {hint}"
