@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hermes.core.errors import StoreError
@@ -28,7 +28,6 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-_SPACE = re.compile(r"\s+")
 
 
 class IndexDamaged(Exception):
@@ -126,8 +125,16 @@ def terms(query: str) -> list[str]:
     return found[:MAX_TERMS]
 
 
+# Asking for the rank itself would make FTS5 compute it a second time.
+_BEST = "SELECT rowid FROM search WHERE search MATCH ? ORDER BY rank LIMIT ?"
+_ROWS = (
+    f"SELECT m.id, m.seq, m.role, m.body, {rows.COLUMNS} FROM json_each(?) AS best"
+    " CROSS JOIN messages m ON m.id = best.value JOIN sessions s ON s.n = m.id >> 24"
+)
+
+
 def query(
-    db: Connection, text: str, limit: int, session: Callable[[tuple[object, ...]], SessionMeta]
+    db: Connection, text: str, limit: int, session: Callable[[Sequence[Any]], SessionMeta]
 ) -> list[Hit]:
     """The best `limit` hits. Ranking happens inside FTS5; only the winners are looked up."""
     import apsw
@@ -137,22 +144,15 @@ def query(
         return []
     match = " ".join('"' + spread(t) + '"' for t in wanted)
     try:
-        best = db.execute(
-            "SELECT rowid FROM search WHERE search MATCH ? ORDER BY rank LIMIT ?", (match, limit)
-        ).fetchall()
+        best: list[Any] = [n for (n,) in db.execute(_BEST, (match, limit))]
     except (apsw.CorruptError, apsw.SQLError, apsw.ConstraintError) as error:
         raise IndexDamaged(str(error)) from error
+    found: dict[int, Sequence[Any]] = {n: row for n, *row in db.execute(_ROWS, (str(best),))}
     pattern = _pattern(wanted)
-    hits = []
-    sql = (
-        f"SELECT m.seq, m.role, m.body, {rows.COLUMNS}"
-        " FROM messages m JOIN sessions s ON s.n = m.id >> 24 WHERE m.id = ?"
-    )
-    for found in best:
-        for seq, role, body, *row in db.execute(sql, found):
-            shown = snippet(rows.visible(rows.decode(body, seq)), pattern)
-            hits.append(Hit(session(tuple(row)), seq, role, shown))
-    return hits
+    return [
+        Hit(session(row), seq, role, snippet(rows.visible(rows.decode(body, seq)), pattern))
+        for seq, role, body, *row in (found[n] for n in best if n in found)
+    ]
 
 
 def _pattern(wanted: list[str]) -> re.Pattern[str]:
@@ -173,5 +173,5 @@ def snippet(text: str, pattern: re.Pattern[str], width: int = 160) -> str:
         space = text.find(" ", start, at)
         start = space + 1 if space >= 0 else start
     end = start + width
-    line = _SPACE.sub(" ", text[start:end]).strip()
+    line = " ".join(text[start:end].split())
     return ("…" if start else "") + line + ("…" if end < len(text) else "")
