@@ -286,3 +286,13 @@ async def rig(
                     await r.invariants()
             finally:
                 await r.close()
+        await _all_closed(provider)
+
+
+async def _all_closed(provider: Provider) -> None:
+    """Nothing of a closed runtime stays connected."""
+    for _ in range(500):
+        if not provider.open:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{provider.open} connections were left open")
