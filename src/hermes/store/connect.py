@@ -113,6 +113,10 @@ def _inspect(path: Path, notices: list[str]) -> None:
 
 def _accept(db: Connection, path: Path) -> None:
     """The first read; SQLite itself notices a bad header and a file cut short."""
+    _, wal, *_ = files(path)
+    pending = wal.exists() and wal.stat().st_size
+    if not pending and path.stat().st_size % int(db.pragma("page_size")):
+        raise faults.fault("damaged", path, "its last page is cut short")
     found = version(db)
     mine = int(db.pragma("application_id")) == APPLICATION
     tables = db.execute("SELECT count(*) FROM sqlite_schema").get
