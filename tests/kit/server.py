@@ -280,7 +280,7 @@ class _Connection(asyncio.Protocol):
 
     def _abort(self) -> bool:
         sock = self.transport.get_extra_info("socket")
-        if sock is not None:
+        if sock is not None and not self.lost:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
         return False
