@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 
 import pytest
@@ -29,7 +31,7 @@ KILLS = 1500
 MEMORY = Path("/dev/shm")
 """A third of the kills happens on a real disk, where syncs take time; the rest, closer together,
 in memory where there is such a place: to a killed process they are the same."""
-LIVES = 30
+LIVES = 10
 """Kills a database lives through before it is examined and replaced by a new one."""
 
 
@@ -38,7 +40,6 @@ LIVES = 30
 
 def live(path: Path, name: str, seed: int, pipe: int) -> None:
     rnd = random.Random(seed)
-    os.close(0)
     asyncio.run(write(path, name, rnd, pipe))
 
 
@@ -49,7 +50,7 @@ async def write(path: Path, name: str, rnd: random.Random, pipe: int) -> None:
     from hermes.store.sqlite import SqliteStore
 
     store = SqliteStore(path)
-    for number in range(1000):
+    for number in itertools.count():
         if number == 0 or rnd.random() < 0.1:
             if number:
                 await store.close()
@@ -85,17 +86,18 @@ class Life:
     def __init__(self, path: Path, name: str, rnd: random.Random) -> None:
         self.name = name
         self._wanted = rnd.choice((0, 0, 1, 1, 2, 3, 5, 8))
-        self._delay = rnd.random() * 0.004
+        self._delay = rnd.random() * rnd.choice((0.001, 0.004, 0.016))
         self._heard = b""
         self._pipe, child_end = os.pipe()
         seed = rnd.randrange(1 << 30)
         self._pid = os.fork()
         if self._pid == 0:
-            status = 1
             try:
                 live(path, name, seed, child_end)
+            except BaseException:
+                traceback.print_exc()
             finally:
-                os._exit(status)
+                os._exit(1)
         os.close(child_end)
 
     def end(self) -> list[int]:

@@ -134,7 +134,7 @@ def through(path: Path) -> Iterator[Through]:
 
 
 SHARED = settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

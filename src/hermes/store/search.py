@@ -103,11 +103,15 @@ def rebuild(db: Connection) -> None:
 
 
 def _indexable(body: bytes) -> str:
+    return spread(_visible(body).replace("\0", " "))
+
+
+def _visible(body: bytes) -> str:
+    """Nothing, of a message that cannot be read: it must not hide the others."""
     try:
-        text = rows.visible(rows.decode(body, 0))
+        return rows.visible(rows.decode(body, 0))
     except StoreError:
         return ""
-    return spread(text.replace("\0", " "))
 
 
 def spread(text: str) -> str:
@@ -150,7 +154,7 @@ def query(
     found: dict[int, Sequence[Any]] = {n: row for n, *row in db.execute(_ROWS, (str(best),))}
     pattern = _pattern(wanted)
     return [
-        Hit(session(row), seq, role, snippet(rows.visible(rows.decode(body, seq)), pattern))
+        Hit(session(row), seq, role, snippet(_visible(body), pattern))
         for seq, role, body, *row in (found[n] for n in best if n in found)
     ]
 

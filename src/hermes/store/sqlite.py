@@ -205,6 +205,7 @@ class SqliteStore:
                 if self._unindexed <= 0:
                     break
         except search.IndexDamaged as error:
+            self._unindexed = 0
             log.warning("the search index is damaged, the next search rebuilds it: %s", error)
         finally:
             db.set_busy_handler(connect.patience())
