@@ -372,6 +372,29 @@ async def test_what_waits_together_is_committed_together(store: SqliteStore) -> 
     assert [m.text for m in await store.load("s")] == [f"m{n}" for n in range(100) if n % 10]
 
 
+async def test_a_job_that_fails_half_way_takes_back_its_own_changes(store: SqliteStore) -> None:
+    await store.create(SessionMeta("s"))
+
+    def half(db: apsw.Connection) -> None:
+        db.execute("UPDATE sessions SET title = 'half'")
+        raise ValueError("half way")
+
+    pause = Pause(store._writer)
+    first = asyncio.ensure_future(store.append("s", [user("a")]))
+    await asyncio.sleep(0)
+    bad = store._writer.submit(half)
+    second = asyncio.ensure_future(store.append("s", [user("b")]))
+    await asyncio.sleep(0)
+    await pause.end()
+    await asyncio.gather(first, second)
+    with pytest.raises(ValueError, match="half way"):
+        await bad
+    with pytest.raises(ValueError, match="half way"):
+        await store._writer.submit(half)
+    found = await store.meta("s")
+    assert found is not None and (found.title, found.messages) == ("", 2)
+
+
 async def test_a_group_that_fails_as_a_whole_is_tried_one_by_one(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
