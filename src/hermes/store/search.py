@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hermes.core.errors import StoreError
@@ -21,10 +22,16 @@ MAX_TERMS = 32
 MAX_QUERY = 2000
 _SHADOWS = ("data", "idx", "content", "docsize", "config")
 
-_PIECE = re.compile(r'"([^"]*)"?|([^\s"]+)')
-_WORD = re.compile(r"\w+")
+
+@cache
+def _regex(pattern: str) -> re.Pattern[str]:
+    """Compiled when it is first used: most starts search for nothing."""
+    return re.compile(pattern)
+
+
+_PIECE = r'"([^"]*)"?|([^\s"]+)'
 # Scripts written without spaces: the tokenizer would take a whole sentence for one word.
-_UNSPACED = re.compile(
+_UNSPACED = (
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\U00020000-\U0003ffff]"
 )
@@ -116,13 +123,13 @@ def _visible(body: bytes) -> str:
 
 def spread(text: str) -> str:
     """Each character of an unspaced script as a word of its own; phrases then match inside."""
-    return text if text.isascii() else _UNSPACED.sub(r" \g<0> ", text)
+    return text if text.isascii() else _regex(_UNSPACED).sub(r" \g<0> ", text)
 
 
 def terms(query: str) -> list[str]:
     """The words and quoted phrases of what a person typed."""
     found = []
-    for match in _PIECE.finditer(clean(query[:MAX_QUERY])):
+    for match in _regex(_PIECE).finditer(clean(query[:MAX_QUERY])):
         text = match[1] if match[1] is not None else match[2]
         if any(c.isalnum() for c in text):
             found.append(text)
@@ -162,7 +169,7 @@ def query(
 def _pattern(wanted: list[str]) -> re.Pattern[str]:
     options = []
     for term in wanted:
-        words = _WORD.findall(term)
+        words = re.findall(r"\w+", term)
         edge = r"\b" if term.isascii() else ""
         options.append(edge + r"[\W_]+".join(map(re.escape, words)) + edge)
     return re.compile("|".join(options), re.IGNORECASE)
