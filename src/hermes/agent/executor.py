@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from hermes.agent.arguments import BadArguments, parse
 from hermes.agent.bounds import content_of
-from hermes.agent.deps import Agent, Turn
+from hermes.agent.deps import Agent, Turn, uncancelled
 from hermes.agent.guard import Guard
 from hermes.core.errors import HermesError, ToolError
 from hermes.core.events import ToolDone, ToolProgress, ToolStarted
@@ -56,7 +56,7 @@ class Batch:
                 else:
                     await self._together(group)
         except asyncio.CancelledError:
-            await asyncio.shield(self._close_interrupted())
+            await uncancelled(self._close_interrupted())
             raise
         self._guard.step(ran=self._ran, unknown=self._unknown, bad=self._bad)
 
