@@ -160,7 +160,7 @@ async def run_lane(root: Path, seed: int, kills: int) -> dict[str, Any]:
         }
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(120 + KILLS)
 async def test_R1_kill_9_at_random_moments_loses_nothing(tmp_path: Path) -> None:
     """Replay with HERMES_KILL_SEED=... ; HERMES_KILLS=10000 for the long run."""
     print(f"seed {SEED}: HERMES_KILL_SEED={SEED} pytest {Path(__file__).name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.core.message import user
 from tests.kit import (
     WIRES,
     Provider,
@@ -27,12 +29,13 @@ from tests.kit import (
     status,
     think,
 )
-from tests.kit.rig import rig
+from tests.kit.rig import Rig, rig
 
 SEEDS = int(os.environ.get("HERMES_CHAOS_SEEDS", "40"))
 FIRST = int(os.environ.get("HERMES_CHAOS_FIRST", "0"))
 TURNS = 4
 LIMITS = {"ttfb_timeout_seconds": 0.3, "stale_timeout_seconds": 0.3}
+CONFIG = {"providers": {"custom": LIMITS, "spare": LIMITS}, "agent": {"max_turns": 8}}
 
 
 class Chaos:
@@ -126,17 +129,62 @@ async def test_any_mixture_of_faults_keeps_the_invariants(tmp_path: Path, seed: 
     """Replay one: HERMES_CHAOS_FIRST=n HERMES_CHAOS_SEEDS=1."""
     wire = WIRES[seed % len(WIRES)]
     chaos = Chaos(seed, wire)
-    config = {"providers": {"custom": LIMITS}, "agent": {"max_turns": 8}}
-    async with rig(tmp_path, Provider(wire=wire, then=chaos), config=config) as r:
-        try:
-            for n in range(TURNS):
-                await r.turn(f"prompt {n}")
-            await r.invariants()
-        except AssertionError:
-            print(f"seed {seed} on {wire}: {chaos.trace}")
-            raise
-        log = r.home.work / "effects"
-        effects = log.read_text().split() if log.exists() else []
-        assert len(effects) == len(set(effects)), f"run twice: {effects} {chaos.trace}"
-        assert "never" not in effects
+    async with rig(tmp_path, Provider(wire=wire, then=chaos), config=CONFIG) as r:
+        await survive(r, chaos, [f"prompt {n}" for n in range(TURNS)])
         assert len(r.requests) <= TURNS * 8 * 6
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS // 2))
+async def test_and_with_a_fallback_that_is_no_better(tmp_path: Path, seed: int) -> None:
+    wire, other = WIRES[seed % len(WIRES)], WIRES[(seed // 5) % len(WIRES)]
+    chaos = Chaos(seed, wire)
+    worse = Chaos(seed + 1, other)
+    worse.numbers = 10_000
+    async with (
+        Provider(wire=other, then=worse) as spare,
+        rig(tmp_path, Provider(wire=wire, then=chaos), spare=spare, config=CONFIG) as r,
+    ):
+        spare.observe = r.observe
+        await survive(r, chaos, [f"prompt {n}" for n in range(TURNS)])
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS // 2))
+async def test_and_with_people_who_interrupt_and_steer(tmp_path: Path, seed: int) -> None:
+    wire = WIRES[seed % len(WIRES)]
+    chaos = Chaos(seed, wire)
+    rng = random.Random(seed)
+    async with rig(tmp_path, Provider(wire=wire, then=chaos), config=CONFIG) as r:
+        for n in range(TURNS):
+            turn = r.begin(f"prompt {n}")
+            for _ in range(rng.randrange(3)):
+                await _a_moment(r, rng)
+                if rng.random() < 0.5:
+                    r.session.interrupt()
+                elif r.session.busy:
+                    r.session.submit(user(f"guidance {rng.random()}"), busy="steer")
+            await turn
+            await r.idle()
+        await survive(r, chaos, [])
+
+
+async def _a_moment(r: Rig, rng: random.Random) -> None:
+    """Until a few more events have come, or a little while."""
+    wanted = len(r.events) + rng.randrange(6)
+    for _ in range(40):
+        if len(r.events) >= wanted:
+            return
+        await asyncio.sleep(0.005)
+
+
+async def survive(r: Rig, chaos: Chaos, prompts: list[str]) -> None:
+    try:
+        for prompt in prompts:
+            await r.turn(prompt)
+        await r.invariants()
+    except AssertionError:
+        print(f"on {chaos.wire}: {chaos.trace}")
+        raise
+    log = r.home.work / "effects"
+    effects = log.read_text().split() if log.exists() else []
+    assert len(effects) == len(set(effects)), f"run twice: {effects} {chaos.trace}"
+    assert "never" not in effects

@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -600,6 +601,25 @@ async def test_many_sessions_at_once_do_not_mix(tmp_path: Path) -> None:
             await session.close()
 
 
+async def test_nothing_is_left_open(tmp_path: Path) -> None:
+    """Descriptors, threads and tasks are the same after three runtimes as after one."""
+    counts = []
+    for n in range(3):
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        steps = [
+            call(("c1", "terminal", {"command": "echo hello"})),
+            say("half ").cut("text", 1),
+            say("whole"),
+        ]
+        async with rig(folder, steps) as r:
+            assert (await r.turn()).completed
+        await asyncio.sleep(0)
+        fds = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0
+        counts.append((fds, threading.active_count(), len(asyncio.all_tasks())))
+    assert counts[1] == counts[2], counts
+
+
 @pytest.mark.parametrize("wire", WIRES)
 async def test_consecutive_requests_share_their_prefix_byte_for_byte(
     tmp_path: Path, wire: str
@@ -613,5 +633,5 @@ async def test_consecutive_requests_share_their_prefix_byte_for_byte(
     async with rig(tmp_path, steps, wire=wire) as r:
         for text in ("first", "second", "third"):
             assert (await r.turn(text)).completed
-        for before, after in zip(r.requests, r.requests[1:], strict=False):
+        for before, after in pairwise(r.requests):
             assert after.body.startswith(prefix(before)), f"{before.body!r}\n{after.body!r}"

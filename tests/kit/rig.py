@@ -27,7 +27,7 @@ from hermes.core.events import (
 )
 from hermes.core.message import Media, Message, ToolCall, ToolReturn, user
 from hermes.core.tool import Tool
-from tests.kit.bodies import check_legal
+from tests.kit.bodies import check_legal, messages
 from tests.kit.home import KEY, SPARE_KEY, Home
 from tests.kit.replies import say
 from tests.kit.server import Provider, Received, Step
@@ -51,7 +51,6 @@ class Rig:
         self.runtime = runtime
         self.waits: list[float] = []
         self.events: list[TurnEvent] = []
-        self.results: list[TurnResult] = []
         self.prompts: list[str] = []
         self.session: Session
         self._undurable: list[str] = []
@@ -81,11 +80,9 @@ class Rig:
     async def turn(self, text: str = "hi", *media: Media, timeout: float = 20) -> TurnResult:
         """Submit and wait for the end of that turn, and until its events have been read."""
         self.prompts.append(text)
-        ends = self._ends
         async with asyncio.timeout(timeout):
             result = await self.session.turn(user(text, *media))
-            await self.wait_end(ends + 1)
-        self.results.append(result)
+            await self.until(lambda e: isinstance(e, TurnEnd) and e.result is result)
         self._check_result(result)
         return result
 
@@ -95,7 +92,7 @@ class Rig:
 
     async def wait_end(self, count: int) -> None:
         async with self._ended:
-            await self._ended.wait_for(lambda: self._ends >= count)
+            await self._ended.wait_for(lambda: len(self.results) >= count)
 
     async def until(self, test: Callable[[TurnEvent], bool], timeout: float = 20) -> TurnEvent:
         """The first event, past or future, for which `test` is true."""
@@ -118,8 +115,19 @@ class Rig:
                 self._ended.notify_all()
 
     @property
-    def _ends(self) -> int:
-        return sum(isinstance(e, TurnEnd) for e in self.events)
+    def results(self) -> list[TurnResult]:
+        """How the turns ended, those of guidance that became a message included."""
+        return [e.result for e in self.events if isinstance(e, TurnEnd)]
+
+    async def idle(self, timeout: float = 20) -> None:
+        """Until no turn runs and none is queued."""
+        async with asyncio.timeout(timeout):
+            while self.session.busy or len(self.results) < self._due:
+                await asyncio.sleep(0.005)
+
+    @property
+    def _due(self) -> int:
+        return len(self.prompts) + sum(bool(r.pending_steer) for r in self.results)
 
     # -- looking ---------------------------------------------------------------------------
 
@@ -172,10 +180,11 @@ class Rig:
             check_legal(request)
         except AssertionError as error:
             self._illegal.append(f"request {len(self.requests)}: {error}")
-        stored = await self.stored()
-        texts = [m.text for m in stored if m.role == "user"]
-        if self.prompts and not any(_clean(self.prompts[-1]) == t for t in texts):
-            self._undurable.append(f"{self.prompts[-1]!r} not in {texts}")
+        stored = {m.text for m in await self.stored() if m.role == "user"}
+        sent = [m.text for m in messages(request) if m.role == "user"]
+        for prompt in map(_clean, self.prompts):
+            if prompt not in stored and any(prompt in text for text in sent):
+                self._undurable.append(f"{prompt!r} not in {stored}")
 
     def _check_result(self, result: TurnResult) -> None:
         flags = [result.completed, result.partial, result.failed, result.interrupted]
@@ -194,11 +203,10 @@ class Rig:
     async def invariants(self) -> None:
         """Everything faults.md wants to hold after every case, the next turn included."""
         self._checked = True
+        await self.idle()
         assert not self._undurable, f"a request before the prompt was on disk: {self._undurable}"
         assert not self._illegal, f"illegal requests: {self._illegal}"
         assert not self.provider.surprises, "more requests than scripted"
-        ends = self._ends
-        assert ends >= len(self.results)
         self._check_shown()
         self.provider.steps[:] = []
         self.provider.then = say("still here")  # for ever: a loaded machine may need a retry
@@ -212,14 +220,17 @@ class Rig:
 
     def _check_shown(self) -> None:
         """What people saw is what was kept: nothing lost, nothing twice."""
-        kept = "".join(m.text for r in self.results for m in r.messages if m.role == "assistant")
+        added = [m for r in self.results for m in r.messages]
+        kept = "".join(m.text for m in added if m.role == "assistant")
         assert "".join(self.shown.split()) == "".join(kept.split()), f"{self.shown!r} != {kept!r}"
 
     def _check_history(self, stored: list[Message]) -> None:
         texts = Counter(m.text for m in stored if m.role == "user" and m.kind == "normal")
         asked = Counter(_clean(p) for p in self.prompts)
+        early = {r.messages == () for r in self.results if r.interrupted}
         for text, count in asked.items():
-            assert texts[text] == count, f"{text!r} is stored {texts[text]} times"
+            stopped = True in early and texts[text] < count  # before it was taken in
+            assert texts[text] == count or stopped, f"{text!r} is stored {texts[text]} times"
         calls = [p for m in stored for p in m.parts if isinstance(p, ToolCall)]
         ids = Counter(c.id for c in calls)
         assert all(n == 1 for n in ids.values()), f"call ids are not unique: {ids}"
@@ -288,3 +299,13 @@ async def rig(
                     await r.invariants()
             finally:
                 await r.close()
+        await _all_closed(provider)
+
+
+async def _all_closed(provider: Provider) -> None:
+    """Nothing of a closed runtime stays connected."""
+    for _ in range(500):
+        if not provider.open:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{provider.open} connections were left open")

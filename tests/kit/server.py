@@ -97,6 +97,7 @@ class _Connection(asyncio.Protocol):
         self.number = number
         self.buffer = bytearray()
         self.arrived = asyncio.Event()
+        self.left = asyncio.Event()
         self.writable = asyncio.Event()
         self.writable.set()
         self.current: Received | None = None
@@ -128,6 +129,7 @@ class _Connection(asyncio.Protocol):
 
     def _gone(self) -> None:
         self.lost = True
+        self.left.set()
         self.arrived.set()
         self.writable.set()
         if self.current is not None and not self.current.answered:
@@ -268,19 +270,18 @@ class _Connection(asyncio.Protocol):
     async def _race(self, what: Awaitable[Any]) -> None:
         """Wait for `what`, but not longer than the client stays."""
         task = asyncio.ensure_future(what)
+        gone = asyncio.ensure_future(self.left.wait())
         try:
-            while not task.done():
-                waiter = asyncio.ensure_future(self._more())
-                await asyncio.wait({task, waiter}, return_when=asyncio.FIRST_COMPLETED)
-                if waiter.done() and self.lost:
-                    raise _Lost
-                waiter.cancel()
+            await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if self.lost:
+                raise _Lost
         finally:
             task.cancel()
+            gone.cancel()
 
     def _abort(self) -> bool:
         sock = self.transport.get_extra_info("socket")
-        if sock is not None:
+        if sock is not None and not self.lost:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
         return False

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from hermes.config.edit import edit, render
@@ -326,6 +326,7 @@ def test_any_edit_of_any_file_means_the_edit_and_keeps_every_other_line(
 
 
 @given(_new_values)
+@example("0b_")
 def test_a_rendered_value_reads_back_as_itself(value: Any) -> None:
     text = render(value)
     assert "\n" not in text

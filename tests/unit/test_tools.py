@@ -4,6 +4,8 @@ import socket
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from hermes.tools.terminal import terminal
 from hermes.tools.write_file import write_file
 
 ROOT = os.geteuid() == 0
+RawDatabase = Callable[[], AbstractContextManager[None]]
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 100
 
 
@@ -571,7 +574,7 @@ def test_one_file_has_one_key_whatever_it_is_called(ctx: ToolContext) -> None:
 
 SECRETS = ["~/.ssh/id_ed25519", "~/.aws/credentials", "~/.netrc", "~/.config/gh/hosts.yml"]
 SECRETS += ["~/.gnupg/key", "~/.docker/config.json", "~/.mozilla/x", "~/.SSH/id", "/etc/shadow"]
-OWN = ["~/.hermes/config.yaml", "~/.hermes/.env", "~/.hermes/state.db", "~/.hermes/state.db-wal"]
+OWN = ["~/.hermes/config.yaml", "~/.hermes/.env", "~/.hermes/hermes.db", "~/.hermes/hermes.db-wal"]
 OWN += ["~/.hermes/skills/x.md", "~/.hermes/anything", "~/.hermes/profiles/work/.env"]
 RUN = ["~/.bashrc", "~/.profile", "~/.zshenv", "~/.config/systemd/user/x.service", "~/.gitconfig"]
 RUN += [".git/hooks/pre-commit", ".git/config", "sub/.git/modules/m/hooks/x", "/etc/cron.d/x"]
@@ -580,19 +583,21 @@ RUN += ["/usr/bin/x", "/var/spool/cron/x", "/proc/sys/x"]
 
 @pytest.mark.parametrize("path", SECRETS + OWN)
 async def test_secrets_and_the_agents_own_files_are_neither_read_nor_written(
-    ctx: ToolContext, path: str
+    ctx: ToolContext, path: str, raw_database: RawDatabase
 ) -> None:
     file = Path(path).expanduser()
     made = not file.is_absolute() or file.is_relative_to(ctx.home.parent)
     if made:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("secret")
+        with raw_database():
+            file.write_text("secret")
     assert "Denied" in await refusal(read_file, ctx, path=path)
     assert "Denied" in await refusal(write_file, ctx, path=path, content="x")
     (ctx.cwd / "innocent").symlink_to(file)
     assert "Denied" in await refusal(read_file, ctx, path="innocent")
     assert await refusal(write_file, ctx, path="innocent", content="x")
-    assert not made or file.read_text() == "secret"
+    with raw_database():
+        assert not made or file.read_text() == "secret"
 
 
 @pytest.mark.parametrize("path", RUN)
@@ -601,7 +606,7 @@ async def test_what_others_run_is_not_written(ctx: ToolContext, path: str) -> No
     assert not (ctx.cwd / Path(path).expanduser()).exists()
 
 
-async def test_what_looks_alike_is_allowed(ctx: ToolContext) -> None:
+async def test_what_looks_alike_is_allowed(ctx: ToolContext, raw_database: RawDatabase) -> None:
     for path in (
         "dotfiles/.bashrc",
         ".env",
@@ -611,8 +616,9 @@ async def test_what_looks_alike_is_allowed(ctx: ToolContext) -> None:
         "ssh/id",
         "hooks/x",
     ):
-        await call(write_file, ctx, path=path, content="x")
-        assert await text(read_file, ctx, path=path) == "1|x"
+        with raw_database():
+            await call(write_file, ctx, path=path, content="x")
+            assert await text(read_file, ctx, path=path) == "1|x"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -17,6 +18,15 @@ from hermes.core.redact import Redactor
 from hermes.core.store import State
 from hermes.core.taint import Source
 from hermes.core.tool import Tool, ToolContext
+
+
+async def uncancelled(work: Awaitable[None]) -> None:
+    """Wait to the end, whatever is cancelled meanwhile: for what must not be left half done."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
+    task.result()
 
 
 class Endpoint(Provider, Protocol):

@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 
 from hermes.agent.arguments import BadArguments, parse
 from hermes.agent.bounds import content_of
-from hermes.agent.deps import Agent, Turn
+from hermes.agent.deps import Agent, Turn, uncancelled
 from hermes.agent.guard import Guard
 from hermes.agent.names import resolve
 from hermes.core.errors import HermesError, ToolError
@@ -60,7 +60,7 @@ class Batch:
                 else:
                     await self._together(group)
         except asyncio.CancelledError:
-            await asyncio.shield(self._close_interrupted())
+            await uncancelled(self._close_interrupted())
             raise
         self._guard.step(ran=self._ran, unknown=self._unknown, bad=self._bad)
 

@@ -6,7 +6,7 @@ import asyncio
 
 from msgspec import structs
 
-from hermes.agent.deps import Agent, Turn
+from hermes.agent.deps import Agent, Turn, uncancelled
 from hermes.agent.executor import Batch
 from hermes.agent.guard import MAX_BAD_STEPS, STOP_AT, Guard
 from hermes.agent.recovery import Attempt
@@ -38,7 +38,7 @@ async def run_turn(agent: Agent, turn: Turn, prompt: Message) -> TurnResult:
         task = asyncio.current_task()
         if task is not None:
             task.uncancel()
-        await turn.settle("interrupted")
+        await uncancelled(turn.settle("interrupted"))
         result = _result(turn, interrupted=True, error="Interrupted.", error_code="interrupted")
     turn.emit(TurnEnd(result))
     return result
@@ -108,7 +108,7 @@ async def _last_call(agent: Agent, turn: Turn) -> None:
 
 async def _stopped(turn: Turn, stop: Stopped) -> TurnResult:
     text = stop.message.text if stop.message is not None else ""
-    partial = stop.code in PARTIAL or bool(text.strip())
+    partial = stop.partial or stop.code in PARTIAL or bool(text.strip())
     state: State = "partial" if partial else "failed"
     if stop.message is not None and stop.message.parts:
         await turn.append(stop.message, state)

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from msgspec import structs
 
 from hermes.agent.arguments import truncated
-from hermes.agent.deps import Agent, Turn
+from hermes.agent.deps import Agent, Turn, uncancelled
 from hermes.agent.names import resolve
 from hermes.agent.recovery import Attempt, Fault, recover
 from hermes.agent.report import THINKING_EXHAUSTED, TRUNCATED, near_models, sentence
@@ -35,22 +35,28 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class Stopped(Exception):
-    """The turn ends here, short of a complete answer. `message` is what there is of one."""
+    """The turn ends here, short of a complete answer. `message` is what there is of one;
+    `partial`: a person has seen part of one that is recorded already."""
 
-    def __init__(self, code: str, error: str, message: Message | None = None) -> None:
+    def __init__(
+        self, code: str, error: str, message: Message | None = None, *, partial: bool = False
+    ) -> None:
         super().__init__(error)
         self.code = code
         self.error = error
         self.message = message
+        self.partial = partial
 
 
 class _Step:
     """State of one step across its calls."""
 
-    __slots__ = ("attempt", "continues", "died", "pieces", "thoughts")
+    __slots__ = ("answer", "attempt", "continues", "died", "pieces", "thoughts")
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
+        self.answer: Answer | None = None
+        """What is coming in right now."""
         self.pieces: list[str] = []
         """Visible text of earlier, cut-off calls of this step."""
         self.thoughts: list[Part] = []
@@ -66,24 +72,38 @@ async def sample(agent: Agent, turn: Turn, attempt: Attempt) -> Message:
     """A usable assistant message, not yet recorded. Raises Stopped when there is none to be had;
     on cancellation what was streamed is recorded first."""
     step = _Step(attempt)
+    try:
+        return await _sample(agent, turn, step)
+    except asyncio.CancelledError:
+        await uncancelled(_keep_partial(agent, turn, step))
+        raise
+
+
+async def _sample(agent: Agent, turn: Turn, step: _Step) -> Message:
     while True:
         await guide(turn)
-        answer = Answer()
+        answer = step.answer = Answer()
         failure = await _call(agent, turn, step, answer)
-        message = answer.message(agent.providers[turn.active].target)
-        turn.usage += answer.usage
-        if failure is None or not answer.empty:
-            turn.calls += 1
-            turn.target = message.origin
+        message = _count(agent, turn, step, answer)
         if failure is None:
             failure = _anomaly(message, answer)
         if failure is None or failure.kind is Kind.TRUNCATED_CALL or _delivered(message):
             done = await _settle(agent, turn, step, message, failure)
             if done is not None:
                 return done
-            continue
-        if not await recover(Fault(failure, step.attempt, agent, turn)):
+        elif not await recover(Fault(failure, step.attempt, agent, turn)):
             raise await _give_up(agent, turn, step, failure)
+
+
+def _count(agent: Agent, turn: Turn, step: _Step, answer: Answer) -> Message:
+    """The answer as it stands, its usage added to the turn's."""
+    step.answer = None
+    message = answer.message(agent.providers[turn.active].target)
+    turn.usage += answer.usage
+    if answer.stop or not answer.empty:
+        turn.calls += 1
+        turn.target = message.origin
+    return message
 
 
 async def _call(agent: Agent, turn: Turn, step: _Step, answer: Answer) -> Failure | None:
@@ -103,7 +123,6 @@ async def _call(agent: Agent, turn: Turn, step: _Step, answer: Answer) -> Failur
         return error.failure
     except asyncio.CancelledError:
         _flush(turn, answer, seam)
-        await asyncio.shield(_keep_partial(agent, turn, step, answer))
         raise
     if seam is not None and (rest := seam.close()):
         emit(TextDelta(rest))
@@ -128,14 +147,13 @@ def _joined(seam: Seam, events: Sequence[StreamEvent]) -> list[StreamEvent]:
     return out
 
 
-async def _keep_partial(agent: Agent, turn: Turn, step: _Step, answer: Answer) -> None:
-    message = answer.message(agent.providers[turn.active].target)
-    turn.usage += answer.usage
-    if not answer.empty:
-        turn.calls += 1
-        turn.target = message.origin
+async def _keep_partial(agent: Agent, turn: Turn, step: _Step) -> None:
+    if step.answer is not None:
+        message = _count(agent, turn, step, step.answer)
+    else:
+        message = Message("assistant", (), origin=turn.target)
     kept = _whole(step, message, stop="aborted", calls=False)
-    if any(isinstance(p, Text | Thinking) for p in kept.parts):
+    if any(isinstance(p, Text | Thinking) and p.text for p in kept.parts):
         await turn.append(kept, "interrupted")
 
 
@@ -209,18 +227,17 @@ async def _died(
     begun = [c.name or "?" for c in message.calls]
     if begun:
         warning = _lost(begun)
-        message = _add_text(_whole(step, message, stop="died", calls=False), warning)
         turn.emit(TextDelta(warning))
-    step.died += 1
-    if step.died > 1 or not await recover(Fault(failure, step.attempt, agent, turn)):
-        kept = message if begun else _whole(step, message, stop="died")
-        raise Stopped(CODES[failure.kind], sentence(failure, provider), kept)
-    if begun:
-        await turn.append(message)
+        await turn.append(_add_text(_whole(step, message, stop="died", calls=False), warning))
         step.pieces, step.thoughts = [], []
         step.attempt.tail = (user(CALL_LOST),)
     else:
         _continue(step, message)
+    step.died += 1
+    if step.died > 1 or not await recover(Fault(failure, step.attempt, agent, turn)):
+        kept = _whole(step, Message("assistant", (), origin=message.origin, stop="died"))
+        error = sentence(failure, provider)
+        raise Stopped(CODES[failure.kind], error, kept if step.text else None, partial=True)
     return None
 
 

@@ -66,6 +66,7 @@ class Runtime:
     @asynccontextmanager
     async def open(cls, setup: Setup, *, sleep: Sleep = asyncio.sleep) -> AsyncIterator[Runtime]:
         store = SqliteStore(paths.database(setup.home))
+        store.open()  # on its own thread, while the rest is built and the HTTP stack imported
         transport = Transport()
         runtime = cls(setup, store, transport, sleep)
         try:

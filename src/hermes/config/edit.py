@@ -45,7 +45,9 @@ def render(value: Any) -> str:
         case int() | float():
             return json.encode(value).decode()
         case str():
-            return value if _PLAIN.match(value) and scalar(value) == value else _quoted(value)
+            # Parsers disagree on what begins like a number ("0b_", "1_0"): those are quoted.
+            plain = _PLAIN.match(value) and not value[:1].isdigit() and scalar(value) == value
+            return value if plain else _quoted(value)
         case dict():
             return "{" + ", ".join(f"{render(k)}: {render(v)}" for k, v in value.items()) + "}"
         case _:

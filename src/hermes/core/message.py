@@ -1,4 +1,7 @@
-"""Conversation values: immutable, protocol-neutral, and their own storage format."""
+"""Conversation values: immutable, protocol-neutral, and their own storage format.
+
+They cannot be part of a reference cycle, so the collector need not walk them (`gc=False`): long
+histories would otherwise be walked again and again."""
 
 from __future__ import annotations
 
@@ -14,19 +17,19 @@ Extra: TypeAlias = dict[str, Any] | None
 """Wire-level keys replayed verbatim, and only to the provider that made them."""
 
 
-class Text(Struct, frozen=True, tag="text", tag_field="t", omit_defaults=True):
+class Text(Struct, frozen=True, gc=False, tag="text", tag_field="t", omit_defaults=True):
     text: str
     extra: Extra = None
 
 
-class Thinking(Struct, frozen=True, tag="thinking", tag_field="t", omit_defaults=True):
+class Thinking(Struct, frozen=True, gc=False, tag="thinking", tag_field="t", omit_defaults=True):
     """Reasoning. `text` may be empty when only a signature or an encrypted blob came."""
 
     text: str = ""
     extra: Extra = None
 
 
-class Media(Struct, frozen=True, tag="media", tag_field="t", omit_defaults=True):
+class Media(Struct, frozen=True, gc=False, tag="media", tag_field="t", omit_defaults=True):
     """An image or file: the bytes, or a URL the provider fetches itself."""
 
     mime: str
@@ -35,7 +38,7 @@ class Media(Struct, frozen=True, tag="media", tag_field="t", omit_defaults=True)
     name: str = ""
 
 
-class ToolCall(Struct, frozen=True, tag="call", tag_field="t", omit_defaults=True):
+class ToolCall(Struct, frozen=True, gc=False, tag="call", tag_field="t", omit_defaults=True):
     id: str
     name: str
     args: str = ""
@@ -43,7 +46,7 @@ class ToolCall(Struct, frozen=True, tag="call", tag_field="t", omit_defaults=Tru
     extra: Extra = None
 
 
-class ToolReturn(Struct, frozen=True, tag="return", tag_field="t", omit_defaults=True):
+class ToolReturn(Struct, frozen=True, gc=False, tag="return", tag_field="t", omit_defaults=True):
     call_id: str
     name: str
     content: tuple[Text | Media, ...] = ()
@@ -54,7 +57,7 @@ class ToolReturn(Struct, frozen=True, tag="return", tag_field="t", omit_defaults
         return "".join(p.text for p in self.content if isinstance(p, Text))
 
 
-class Native(Struct, frozen=True, tag="native", tag_field="t"):
+class Native(Struct, frozen=True, gc=False, tag="native", tag_field="t"):
     """Something the provider ran itself (search, code, MCP): kept as it came, never ours to run."""
 
     data: dict[str, Any]
@@ -63,7 +66,7 @@ class Native(Struct, frozen=True, tag="native", tag_field="t"):
 Part: TypeAlias = Text | Thinking | Media | ToolCall | ToolReturn | Native
 
 
-class Usage(Struct, frozen=True, omit_defaults=True):
+class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
     input: int = 0
     """The whole prompt, cached parts included."""
     output: int = 0
@@ -88,7 +91,7 @@ class Usage(Struct, frozen=True, omit_defaults=True):
         )
 
 
-class Target(Struct, frozen=True):
+class Target(Struct, frozen=True, gc=False):
     """Who answers: one model behind one endpoint over one wire protocol."""
 
     provider: str
@@ -96,7 +99,7 @@ class Target(Struct, frozen=True):
     wire: str
 
 
-class Message(Struct, frozen=True, omit_defaults=True):
+class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     role: Role
     parts: tuple[Part, ...]
     kind: Literal["normal", "steer", "injected", "summary"] = "normal"

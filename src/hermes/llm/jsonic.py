@@ -30,11 +30,9 @@ def dumps(value: Any) -> bytes:
     """Serialise to what every wire takes: no lone surrogate, no NUL, no NaN."""
     try:
         out = orjson.dumps(value)
+        return out if b"\\u0000" not in out else orjson.dumps(_clean(value))
     except (TypeError, RecursionError):
-        out = json.dumps(_clean(value), ensure_ascii=False, separators=(",", ":")).encode()
-    if b"\\u0000" in out:
-        out = orjson.dumps(_clean(value))
-    return out
+        return json.dumps(_clean(value), ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def text(value: Any) -> str:

@@ -43,6 +43,7 @@ def writer(path: Path, notices: list[str]) -> Connection:
         _accept(db, path)
         if version(db) < VERSION:
             migrate(db)
+        _use_wal(db, path)
         # In one go: each statement that crosses into SQLite gives up the interpreter lock.
         db.execute(
             "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;"
@@ -67,7 +68,7 @@ def reader(path: Path) -> Connection:
     return db
 
 
-def patience(seconds: float = PATIENCE) -> Callable[[int], bool]:
+def patience() -> Callable[[int], bool]:
     """A busy handler: waits with jitter, so that processes in step get out of it."""
     deadline = 0.0
 
@@ -75,7 +76,7 @@ def patience(seconds: float = PATIENCE) -> Callable[[int], bool]:
         nonlocal deadline
         now = time.monotonic()
         if attempt == 0:
-            deadline = now + seconds
+            deadline = now + PATIENCE
         if now >= deadline:
             return False
         time.sleep(min(0.001 * (attempt + 1), 0.025) * (0.5 + os.urandom(1)[0] / 255))
@@ -112,6 +113,10 @@ def _inspect(path: Path, notices: list[str]) -> None:
 
 def _accept(db: Connection, path: Path) -> None:
     """The first read; SQLite itself notices a bad header and a file cut short."""
+    _, wal, *_ = files(path)
+    pending = wal.exists() and wal.stat().st_size
+    if not pending and path.stat().st_size % int(db.pragma("page_size")):
+        raise faults.fault("damaged", path, "its last page is cut short")
     found = version(db)
     mine = int(db.pragma("application_id")) == APPLICATION
     tables = db.execute("SELECT count(*) FROM sqlite_schema").get
@@ -119,6 +124,22 @@ def _accept(db: Connection, path: Path) -> None:
         raise faults.foreign(path)
     if found > VERSION:
         raise faults.newer(path, found, VERSION)
+
+
+def _use_wal(db: Connection, path: Path) -> None:
+    """A no-op, except for a restored backup. SQLite does not wait for others here by itself."""
+    import apsw
+
+    wait, attempt, found = patience(), 0, ""
+    while not found:
+        try:
+            found = db.pragma("journal_mode", "wal")
+        except apsw.BusyError:
+            if not wait(attempt):
+                raise
+            attempt += 1
+    if found != "wal":
+        raise faults.fault("unopened", path, "this file system cannot share it between processes")
 
 
 def _make(path: Path) -> None:
@@ -135,7 +156,7 @@ def _make(path: Path) -> None:
         db = private(fresh, lock)
         try:
             db.set_busy_handler(patience())
-            db.execute("PRAGMA synchronous = FULL; PRAGMA journal_mode = WAL").fetchall()
+            _use_wal(db, path)
             migrate(db)
         except apsw.Error:
             db.close(True)

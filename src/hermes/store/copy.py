@@ -70,7 +70,7 @@ def set_aside(path: Path, owner: locks.Owner) -> Path:
     """With no connection of this process open. Nothing is deleted."""
     if owner.others():
         raise StoreError(
-            "Other Hermes processes are using this database. Nothing was changed. "
+            "Other Hermes processes are using this database. Nothing was changed or lost. "
             "End them, then try again.",
             "in_use",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 from hermes.core.errors import StoreError
@@ -59,6 +60,8 @@ def explain(error: Exception, path: Path, system_errno: int = 0) -> StoreError:
         kind = _KINDS.get(name, "io")
         if kind in ("io", "unopened"):
             kind = _ERRNOS.get(system_errno, kind)
+        if kind == "unopened" and not _writable(path):
+            kind, detail = "readonly", "read-only"
     return fault(kind, path, detail or name)
 
 
@@ -92,11 +95,15 @@ def in_use(session_id: str) -> StoreError:
 
 
 def missing(session_id: str) -> StoreError:
-    return StoreError(f"There is no session {session_id}.", "missing")
+    return StoreError(f"There is no session {session_id}; nothing was saved.", "missing")
 
 
 def exists(session_id: str) -> StoreError:
     return StoreError(f"Session {session_id} exists already; it was left as it is.", "exists")
+
+
+def _writable(path: Path) -> bool:
+    return os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
 
 
 def _short(path: Path) -> str:

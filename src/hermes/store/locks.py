@@ -35,6 +35,7 @@ class Owner:
         path = self._folder / f"{name}.lock"
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
+            os.fchmod(fd, 0o600)
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # A sweeper may have come between the two calls and taken the file for a dead one.
             if path.stat().st_ino == os.fstat(fd).st_ino:
@@ -109,6 +110,7 @@ def exclusive(path: Path, patience: float = 5.0) -> Iterator[None]:
     make_folder(path.parent)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
+        os.fchmod(fd, 0o600)
         deadline = time.monotonic() + patience
         while not _try(fd):
             if time.monotonic() > deadline:

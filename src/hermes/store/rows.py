@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -35,16 +36,22 @@ def encode(message: Message) -> bytes:
 
 
 def decode_all(bodies: Sequence[bytes]) -> list[Message]:
+    # Only live objects are made here; the collector would look at all of them several times.
+    paused = gc.isenabled()
+    gc.disable()
     try:
         return _many.decode(b"[" + b",".join(bodies) + b"]")
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, TypeError):
         return [decode(body, seq) for seq, body in enumerate(bodies)]
+    finally:
+        if paused:
+            gc.enable()
 
 
 def decode(body: bytes, seq: int) -> Message:
     try:
         return _one.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError) as error:
         raise StoreError(
             f"Message {seq} of this session cannot be read: it is damaged or from a newer Hermes "
             f"({str(error)[:80]}). It was left as it is; the other sessions are not affected.",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hermes.core.errors import StoreError
@@ -21,14 +22,19 @@ MAX_TERMS = 32
 MAX_QUERY = 2000
 _SHADOWS = ("data", "idx", "content", "docsize", "config")
 
-_PIECE = re.compile(r'"([^"]*)"?|([^\s"]+)')
-_WORD = re.compile(r"\w+")
+
+@cache
+def _regex(pattern: str) -> re.Pattern[str]:
+    """Compiled when it is first used: most starts search for nothing."""
+    return re.compile(pattern)
+
+
+_PIECE = r'"([^"]*)"?|([^\s"]+)'
 # Scripts written without spaces: the tokenizer would take a whole sentence for one word.
-_UNSPACED = re.compile(
+_UNSPACED = (
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-_SPACE = re.compile(r"\s+")
 
 
 class IndexDamaged(Exception):
@@ -104,30 +110,42 @@ def rebuild(db: Connection) -> None:
 
 
 def _indexable(body: bytes) -> str:
+    return spread(_visible(body).replace("\0", " "))
+
+
+def _visible(body: bytes) -> str:
+    """Nothing, of a message that cannot be read: it must not hide the others."""
     try:
-        text = rows.visible(rows.decode(body, 0))
+        return rows.visible(rows.decode(body, 0))
     except StoreError:
         return ""
-    return spread(text.replace("\0", " "))
 
 
 def spread(text: str) -> str:
     """Each character of an unspaced script as a word of its own; phrases then match inside."""
-    return text if text.isascii() else _UNSPACED.sub(r" \g<0> ", text)
+    return text if text.isascii() else _regex(_UNSPACED).sub(r" \g<0> ", text)
 
 
 def terms(query: str) -> list[str]:
     """The words and quoted phrases of what a person typed."""
     found = []
-    for match in _PIECE.finditer(clean(query[:MAX_QUERY])):
+    for match in _regex(_PIECE).finditer(clean(query[:MAX_QUERY])):
         text = match[1] if match[1] is not None else match[2]
         if any(c.isalnum() for c in text):
             found.append(text)
     return found[:MAX_TERMS]
 
 
+# Asking for the rank itself would make FTS5 compute it a second time.
+_BEST = "SELECT rowid FROM search WHERE search MATCH ? ORDER BY rank LIMIT ?"
+_ROWS = (
+    f"SELECT m.id, m.seq, m.role, m.body, {rows.COLUMNS} FROM json_each(?) AS best"
+    " CROSS JOIN messages m ON m.id = best.value JOIN sessions s ON s.n = m.id >> 24"
+)
+
+
 def query(
-    db: Connection, text: str, limit: int, session: Callable[[tuple[object, ...]], SessionMeta]
+    db: Connection, text: str, limit: int, session: Callable[[Sequence[Any]], SessionMeta]
 ) -> list[Hit]:
     """The best `limit` hits. Ranking happens inside FTS5; only the winners are looked up."""
     import apsw
@@ -137,28 +155,21 @@ def query(
         return []
     match = " ".join('"' + spread(t) + '"' for t in wanted)
     try:
-        best = db.execute(
-            "SELECT rowid FROM search WHERE search MATCH ? ORDER BY rank LIMIT ?", (match, limit)
-        ).fetchall()
+        best: list[Any] = [n for (n,) in db.execute(_BEST, (match, limit))]
     except (apsw.CorruptError, apsw.SQLError, apsw.ConstraintError) as error:
         raise IndexDamaged(str(error)) from error
+    found: dict[int, Sequence[Any]] = {n: row for n, *row in db.execute(_ROWS, (str(best),))}
     pattern = _pattern(wanted)
-    hits = []
-    sql = (
-        f"SELECT m.seq, m.role, m.body, {rows.COLUMNS}"
-        " FROM messages m JOIN sessions s ON s.n = m.id >> 24 WHERE m.id = ?"
-    )
-    for found in best:
-        for seq, role, body, *row in db.execute(sql, found):
-            shown = snippet(rows.visible(rows.decode(body, seq)), pattern)
-            hits.append(Hit(session(tuple(row)), seq, role, shown))
-    return hits
+    return [
+        Hit(session(row), seq, role, snippet(_visible(body), pattern))
+        for seq, role, body, *row in (found[n] for n in best if n in found)
+    ]
 
 
 def _pattern(wanted: list[str]) -> re.Pattern[str]:
     options = []
     for term in wanted:
-        words = _WORD.findall(term)
+        words = re.findall(r"\w+", term)
         edge = r"\b" if term.isascii() else ""
         options.append(edge + r"[\W_]+".join(map(re.escape, words)) + edge)
     return re.compile("|".join(options), re.IGNORECASE)
@@ -173,5 +184,5 @@ def snippet(text: str, pattern: re.Pattern[str], width: int = 160) -> str:
         space = text.find(" ", start, at)
         start = space + 1 if space >= 0 else start
     end = start + width
-    line = _SPACE.sub(" ", text[start:end]).strip()
+    line = " ".join(text[start:end].split())
     return ("…" if start else "") + line + ("…" if end < len(text) else "")

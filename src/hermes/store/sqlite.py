@@ -48,7 +48,6 @@ class SqliteStore:
 
     async def ready(self) -> tuple[str, ...]:
         await self._writer.submit(_nothing, mode="alone")
-        self._opened = True
         return tuple(self._notices)
 
     # -- writing -------------------------------------------------------------------------------
@@ -194,7 +193,9 @@ class SqliteStore:
     # -- on the writer's thread ----------------------------------------------------------------
 
     def _connect(self) -> Connection:
-        return connect.writer(self._path, self._notices)
+        db = connect.writer(self._path, self._notices)
+        self._opened = True
+        return db
 
     def _upkeep(self, db: Connection, last: bool) -> None:
         """Indexing is put off until it is worth a transaction, and never waits for a lock."""
@@ -207,6 +208,7 @@ class SqliteStore:
                 if self._unindexed <= 0:
                     break
         except search.IndexDamaged as error:
+            self._unindexed = 0
             log.warning("the search index is damaged, the next search rebuilds it: %s", error)
         finally:
             db.set_busy_handler(connect.patience())

@@ -95,6 +95,7 @@ class Worker:
         self._db: Connection | None = None
         self._thread: threading.Thread | None = None
         self._pid = 0
+        self._closed = False
         self._last: asyncio.Future[None] | None = None
 
     # -- on the event loop ---------------------------------------------------------------------
@@ -111,7 +112,7 @@ class Worker:
 
     def start(self) -> None:
         """Begin to open the connection, without waiting."""
-        if self._last is not None or (self._thread is not None and self._pid != os.getpid()):
+        if self._closed or (self._thread is not None and self._pid != os.getpid()):
             raise StoreError(
                 "The store is closed, or was opened before a fork. Nothing was saved or lost.",
                 "closed",
@@ -136,9 +137,11 @@ class Worker:
     async def close(self) -> None:
         """Finish what was submitted, then let go of the file."""
         if self._thread is None or self._pid != os.getpid():
+            self._closed = True
             return
         if self._last is None:
             self._last = self._put(_nothing, "stop")
+            self._closed = True
         await asyncio.shield(self._last)
         self._thread.join()
         atexit.unregister(self._leave)
@@ -161,7 +164,12 @@ class Worker:
             jobs: list[Job] = []
             more = self._take(jobs)
             last = jobs.pop() if jobs and jobs[-1].mode == "stop" else None
-            self.serve(jobs)
+            try:
+                self.serve(jobs)
+            except Exception as error:  # noqa: BLE001 - a dead thread would leave callers waiting
+                self.drop()
+                for job in jobs:
+                    job.error = error
             _deliver(jobs)
             del jobs
             self.tidy(last=not more)

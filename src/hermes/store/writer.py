@@ -122,3 +122,6 @@ class Writer(Worker):
             self._upkeep(self._db, last)
         except apsw.Error as error:
             log.info("upkeep of the store was put off: %s", self.blame(error))
+        except Exception:
+            log.exception("upkeep of the store failed")
+            self.drop()
