@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from unicodedata import bidirectional, category
+from functools import cache
 
 _HIDDEN = (
     "\x00-\x08\x0b\x0e-\x1f\x7f-\x9f"
@@ -12,8 +12,9 @@ _HIDDEN = (
     "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 """Controls, zero-width and filler characters, directions, variation selectors, tags."""
+_CONTROLS = bytes({*range(32), 127} - {9, 10, 12, 13})
 _FLAG = "\U0001f3f4[\U000e0061-\U000e007a]{5}\U000e007f"
-_SUSPECT = re.compile(f"{_FLAG}|[{_HIDDEN}]")
+_SUSPECT = f"[{_HIDDEN}]"
 _FLAGS = frozenset({"gbeng", "gbsct", "gbwls"})
 """The regions whose flags are written in tags."""
 _JOINING = (
@@ -26,15 +27,13 @@ _JOINING = (
 )
 _IDEOGRAPHS = (("\u3400", "\u9fff"), ("\uf900", "\ufaff"), ("\U00020000", "\U0003ffff"))
 
-_MARKERS = re.compile(
-    r"""<(?= /?data-[0-9a-f]{6}>                  # the wrapper, whatever its number
-           | [|｜][^|｜<>\s]{1,40}[|｜]>            # <|im_start|> and its relatives
-           | /?(?:start|end)_of_turn>
-           | </?SYS>> )
-      | \[(?= /?INST\] | no\ result:\ interrupted\] )""",
-    re.VERBOSE | re.IGNORECASE,
-)
-_GUIDANCE = re.compile(r"(User\s+guidance)(\s*[:：])", re.IGNORECASE)
+_MARKERS = r"""(?x)
+    <(?= (?i: /?data-[0-9a-f]{6}>              # the wrapper, whatever its number
+            | [|｜][^|｜<>\s]{1,40}[|｜]>        # <|im_start|> and its relatives
+            | /?(?:start|end)_of_turn>
+            | </?SYS>> ))
+  | \[(?= (?i: /?INST\] | no\ result:\ interrupted\] ))"""
+_GUIDANCE = r"(?i)(User\s+guidance)(\s*[:：])"
 """The words that mark a user's mid-run message; in tool output they are only a quotation."""
 
 
@@ -57,17 +56,28 @@ def wrap(text: str, mark: str, *, begin: bool, end: bool) -> str:
 
 def inert(text: str) -> str:
     """What a tool printed, as a quotation: nothing in it is hidden, nothing speaks our language."""
-    text = _MARKERS.sub(r"\g<0>\\", reveal(text))
-    return _GUIDANCE.sub(r"\1 (quoted)\2", text)
+    text = _compiled(_MARKERS).sub(r"\g<0>\\", reveal(text))
+    if "guidance" in text.lower():
+        text = _compiled(_GUIDANCE).sub(r"\1 (quoted)\2", text)
+    return text
 
 
 def reveal(text: str) -> str:
     """Hidden characters as `<U+200B>`. Those that belong to the writing stay: joiners in emoji and
     between letters of scripts that need them, a selector behind its symbol, a direction mark
     beside right-to-left letters. Whoever copies a shown character back writes it out."""
-    if _SUSPECT.search(text) is None:
-        return text
-    return _SUSPECT.sub(_shown, text)
+    if text.isascii():
+        raw = text.encode()
+        clean = len(raw.translate(None, _CONTROLS)) == len(raw)
+    else:
+        clean = _compiled(_SUSPECT).search(text) is None
+    return text if clean else _compiled(f"{_FLAG}|{_SUSPECT}").sub(_shown, text)
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """When the first tool has answered: starting does not wait for it."""
+    return re.compile(pattern)
 
 
 def _shown(found: re.Match[str]) -> str:
@@ -81,6 +91,8 @@ def _shown(found: re.Match[str]) -> str:
 
 
 def _belongs(char: str, before: str, after: str) -> bool:
+    from unicodedata import bidirectional, category
+
     match char:
         case "\u200d" if _pictured(before) and after and category(after) == "So":
             return True
@@ -99,6 +111,8 @@ def _belongs(char: str, before: str, after: str) -> bool:
 
 def _pictured(char: str) -> bool:
     """A symbol, or what may follow one inside an emoji: a skin tone, a selector."""
+    from unicodedata import category
+
     return char == "\ufe0f" or (char != "" and category(char) in ("So", "Sm", "Sk"))
 
 

@@ -110,11 +110,10 @@ def _compiled(family: Family) -> re.Pattern[str]:
 
 
 def _plain_forms(value: str) -> set[str]:
-    from html import escape
     from json import dumps
     from urllib.parse import quote, quote_plus
 
-    forms = {value, escape(value), value.replace("/", r"\/")}
+    forms = {value, value.replace("/", r"\/"), value.replace("&", "&amp;")}
     forms |= {dumps(value)[1:-1], dumps(value, ensure_ascii=False)[1:-1]}
     for quoted in (
         quote(value, safe="", errors="replace"),
