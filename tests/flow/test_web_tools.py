@@ -17,7 +17,7 @@ from hermes.config.schema import Web as Settings
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError, ToolError
 from hermes.core.message import ToolCall
-from hermes.core.tool import ToolContext, ToolResult
+from hermes.core.tool import ToolContext, ToolResult, Verdict
 from hermes.net import page_worker
 from hermes.net.egress import Page
 from hermes.net.pages import decode, read
@@ -75,8 +75,8 @@ def web_for(site: Site, search: Search | None = None, **env: str) -> Web:
 
 
 def context(tmp_path: Path, web_: Web | None) -> ToolContext:
-    async def yes(call: ToolCall, risk: str, summary: str) -> bool:
-        return True
+    async def yes(call: ToolCall, tool: Any, params: Any, keys: tuple[str, ...]) -> Verdict:
+        return Verdict(True)
 
     return ToolContext(
         session_id="s",

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from hermes.core.errors import ConfigError, ToolError
 from hermes.core.message import Media, Text, ToolCall
-from hermes.core.tool import Risk, Tool, ToolContext, ToolResult
+from hermes.core.tool import Tool, ToolContext, ToolResult, Verdict
 from hermes.tools import registry
 from hermes.tools.read_file import LIMIT, LINE, MAX_IMAGE, read_file
 from hermes.tools.registry import select
@@ -29,8 +29,8 @@ RawDatabase = Callable[[], AbstractContextManager[None]]
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 100
 
 
-async def nobody(call: ToolCall, risk: Risk, summary: str) -> bool:
-    return False
+async def nobody(call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]) -> Verdict:
+    return Verdict(False)
 
 
 @pytest.fixture

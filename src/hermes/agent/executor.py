@@ -151,9 +151,9 @@ class Batch:
         """The one place that catches everything: a tool's failure is a result, never the end."""
         tool = plan.tool
         try:
-            for what in plan.keys or (plan.inner.args,):
-                if not await context.approve(plan.inner, tool.risk, what):
-                    return (Text(_DENIED),), True
+            verdict = await context.approve(plan.inner, tool, plan.params, plan.keys)
+            if not verdict.allowed:
+                return (Text(_denied(verdict.reason)),), True
             result = await self._run(plan, context)
         except ToolError as error:
             result = ToolResult(str(error), error=True)
@@ -190,10 +190,11 @@ class Batch:
             await self._finish(call, (Text(text),), error=True, began=None)
 
 
-_DENIED = (
-    "Not run: this needs the user's approval and nobody approved it. Do not try to get around "
-    "that; say what you wanted to run and why."
-)
+def _denied(reason: str) -> str:
+    return (
+        f"Not run: {reason or 'it was not approved'}. Do not try to get around that; say what you "
+        "wanted to do and why."
+    )
 
 
 def _groups(plans: Sequence[_Plan]) -> list[list[_Plan]]:

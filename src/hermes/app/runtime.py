@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from hermes.agent.deps import Agent, Learned, Limits
 from hermes.agent.prompt import system_prompt
+from hermes.app.approvals import Safety
 from hermes.app.session import Session
 from hermes.config import paths
 from hermes.config.env import child_env
@@ -28,7 +29,7 @@ from hermes.core.provider import Settings
 from hermes.core.quoting import mark_of
 from hermes.core.redact import Redactor
 from hermes.core.store import SessionMeta, Store
-from hermes.core.tool import Risk, ToolContext
+from hermes.core.tool import Tool, ToolContext, Verdict
 from hermes.llm.catalog import Choice, resolve
 from hermes.llm.client import Client
 from hermes.llm.http import Transport
@@ -89,15 +90,16 @@ class Runtime:
         options = options or Options()
         agent = self._agent(options, source)
         where = cwd or Path.cwd()
+        safety = self._safety(options)
         if not resume:
             meta = self._new_meta(agent, source, key, where)
-            return Session(self, agent, meta, self._context(meta.id, where), yolo=options.yolo)
+            return Session(self, agent, meta, self._context(meta.id, where, safety), safety=safety)
         meta_or_none = await self.store.meta(resume)
         if meta_or_none is None:
             raise ConfigError(f"There is no session {resume}. `hermes sessions list` shows them.")
         history = History(await self.store.load(resume), mark=mark_of(resume))
-        context = self._context(resume, where)
-        return Session(self, agent, meta_or_none, context, history=history, yolo=options.yolo)
+        context = self._context(resume, where, safety)
+        return Session(self, agent, meta_or_none, context, history=history, safety=safety)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """A task that cannot be lost: it is kept here, and its failure is logged."""
@@ -166,7 +168,12 @@ class Runtime:
             updated=now,
         )
 
-    def _context(self, session_id: str, cwd: Path) -> ToolContext:
+    def _safety(self, options: Options) -> Safety:
+        """Whoever asks for no questions takes the walls down too; the hard rules stay."""
+        mode = self.setup.config.sandbox.mode
+        return Safety("full-access" if options.yolo else mode, yolo=options.yolo)
+
+    def _context(self, session_id: str, cwd: Path, safety: Safety) -> ToolContext:
         return ToolContext(
             session_id=session_id,
             cwd=cwd,
@@ -176,6 +183,8 @@ class Runtime:
             child_env=self._child_env,
             spill=self.setup.home / "outputs",
             terminal_timeout=self.setup.config.terminal.timeout,
+            sandbox=safety.mode,
+            sandbox_required=self.setup.config.sandbox.required,
             home=self.setup.home,
         )
 
@@ -185,8 +194,8 @@ def new_id(now: float) -> str:
     return time.strftime("%Y%m%d-%H%M%S-", time.localtime(now)) + secrets.token_hex(4)
 
 
-async def _nobody(call: ToolCall, risk: Risk, summary: str) -> bool:
-    return False
+async def _nobody(call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]) -> Verdict:
+    return Verdict(False)
 
 
 def _nothing(_: str) -> None:

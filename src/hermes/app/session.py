@@ -6,13 +6,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Collection
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import structs
 
 from hermes.agent.deps import Agent, Turn
 from hermes.agent.loop import run_turn
+from hermes.app.approvals import Answer, Approvals, Safety
 from hermes.core.channel import Channel
 from hermes.core.events import Approval, TurnEnd, TurnEvent, TurnResult
 from hermes.core.history import History
@@ -21,7 +21,7 @@ from hermes.core.quoting import mark_of
 from hermes.core.store import SessionMeta, State
 from hermes.core.taint import Source, Taint
 from hermes.core.text import clean
-from hermes.core.tool import Risk, ToolContext
+from hermes.core.tool import Tool, ToolContext, Verdict
 
 if TYPE_CHECKING:
     from hermes.app.runtime import Runtime
@@ -41,6 +41,7 @@ class Session:
 
     __slots__ = (
         "_approvals",
+        "_asked",
         "_context",
         "_history",
         "_queue",
@@ -54,7 +55,6 @@ class Session:
         "approver",
         "meta",
         "taint",
-        "yolo",
     )
 
     def __init__(
@@ -65,13 +65,12 @@ class Session:
         context: ToolContext,
         *,
         history: History | None = None,
-        yolo: bool = False,
+        safety: Safety = Safety(),  # noqa: B008 - a frozen value
     ) -> None:
         self.agent = agent
         self.meta = meta
         self.taint = meta.taint
         """What it has read so far; stored together with the result that brought it."""
-        self.yolo = yolo
         self.approver = False
         """Whether somebody answers Approval events; without one the answer is no."""
         self._runtime = runtime
@@ -81,7 +80,8 @@ class Session:
         self._queue: deque[Pending] = deque()
         self._steer: list[str] = []
         self._subscribers: list[Channel] = []
-        self._approvals: dict[str, asyncio.Future[bool]] | None = None
+        self._approvals = Approvals(safety, cwd=context.cwd, home=context.home, ask=self._ask)
+        self._asked: dict[str, asyncio.Future[Answer]] = {}
         self._turn: asyncio.Task[TurnResult] | None = None
         self._worker: asyncio.Task[None] | None = None
 
@@ -131,12 +131,14 @@ class Session:
         self._subscribers.append(channel)
         return channel
 
-    def answer(self, approval_id: str, approved: bool) -> bool:
-        """False when nobody waits for it."""
-        waiting = (self._approvals or {}).get(approval_id)
+    def answer(self, approval_id: str, answer: Answer | bool) -> bool:
+        """False when nobody waits for it. True means: this once."""
+        waiting = self._asked.get(approval_id)
         if waiting is None or waiting.done():
             return False
-        waiting.set_result(approved)
+        if isinstance(answer, bool):
+            answer = "once" if answer else "deny"
+        waiting.set_result(answer)
         return True
 
     async def close(self) -> None:
@@ -232,25 +234,24 @@ class Session:
     def _context_for(self, call: ToolCall) -> ToolContext:
         return structs.replace(self._context, call=call, approve=self._approve)
 
-    async def _approve(self, call: ToolCall, risk: Risk, summary: str) -> bool:
-        if risk == "read" or self.yolo:
-            return True
-        if risk == "write" and Path(summary).is_relative_to(self._context.cwd):
-            return True
+    async def _approve(
+        self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]
+    ) -> Verdict:
+        return await self._approvals.check(call, tool, params, keys, self.taint)
+
+    async def _ask(self, question: Approval) -> Answer:
         if not self.approver:
-            return False
-        if self._approvals is None:
-            self._approvals = {}
-        waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._approvals[call.id] = waiting
-        self._emit(Approval(call.id, call, summary))
+            return "deny"
+        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asked[question.id] = waiting
+        self._emit(question)
         try:
             async with asyncio.timeout(APPROVAL_SECONDS):
                 return await waiting
         except TimeoutError:
-            return False
+            return "deny"
         finally:
-            del self._approvals[call.id]
+            del self._asked[question.id]
 
 
 def _cleaned(message: Message) -> Message:

@@ -99,7 +99,7 @@ class Approvals(Section, frozen=True):
 
 
 class Sandbox(Section, frozen=True):
-    mode: Literal["read-only", "workspace-write", "off"] = "workspace-write"
+    mode: Literal["read-only", "workspace-write", "full-access"] = "workspace-write"
     required: bool = False
 
 

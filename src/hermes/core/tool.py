@@ -41,8 +41,17 @@ class ToolResult(Struct, frozen=True):
     error: bool = False
 
 
+class Verdict(Struct, frozen=True):
+    """Whether a call may run, and if not, why: the reason is for the model."""
+
+    allowed: bool
+    reason: str = ""
+
+
 class Approver(Protocol):
-    async def __call__(self, call: ToolCall, risk: Risk, summary: str) -> bool: ...
+    async def __call__(
+        self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]
+    ) -> Verdict: ...
 
 
 class Asker(Protocol):
@@ -69,6 +78,9 @@ class ToolContext(Struct, frozen=True):
     home: Path
     """The agent's own folder: its settings, secrets and history are no tool's business."""
     terminal_timeout: float = 180.0
+    sandbox: Literal["read-only", "workspace-write", "full-access"] = "full-access"
+    """What commands may change; full-access: they are not confined."""
+    sandbox_required: bool = False
     ask: Asker = nobody_answers
     """Asks the user; None when nobody can answer."""
     state: dict[str, Any] = {}

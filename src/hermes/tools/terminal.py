@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import HIDDEN, ToolContext, ToolResult, tool
+
+if TYPE_CHECKING:
+    from hermes.exec.sandbox import Policy
 
 LIMIT = 40_000
 """Bytes of output a model is shown."""
@@ -42,7 +45,8 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
     timeout = min(ctx.terminal_timeout if p.timeout is None else p.timeout, MAX_TIMEOUT)
     if timeout <= 0:
         raise ToolError("timeout must be more than 0 seconds.")
-    command = Command(p.command, _folder(p.workdir, ctx.cwd), ctx.child_env, timeout)
+    folder = _folder(p.workdir, ctx.cwd)
+    command = Command(p.command, folder, ctx.child_env, timeout, await _policy(ctx))
     output = Capture(LIMIT, ctx.spill, name=ctx.session_id, watch=_watcher(ctx.progress))
     try:
         outcome = await run(command, output)
@@ -61,6 +65,18 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
         data={"exit_status": outcome.status, "bytes": output.size},
         error=outcome.status is None,
     )
+
+
+async def _policy(ctx: ToolContext) -> Policy | None:
+    """What the command may see and change; None: it is not confined."""
+    if ctx.sandbox == "full-access":
+        return None
+    from hermes.exec.sandbox import probe, require, standard
+
+    if ctx.sandbox_required:
+        require(await probe())
+    home = ctx.child_env.get("HOME")
+    return standard(ctx.sandbox, ctx.cwd, ctx.home, Path(home) if home else Path.home())
 
 
 def _folder(workdir: str | None, cwd: Path) -> Path:
