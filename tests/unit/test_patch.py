@@ -274,6 +274,11 @@ def test_a_last_line_without_an_end(end: str) -> None:
             "start here please\nalpha beta gamma\ndelta epsilon\nend it here now\n",
             id="a line nobody mentioned amid those that go",
         ),
+        pytest.param(
+            "start here please\nalpha beta gamma\nunseen\nnew\ndelta epsilon\nend it here now\n",
+            "start here please\nalpha beta gamma\ndelta epsilon\nend it here now\n",
+            id="lines nobody mentioned where lines would come",
+        ),
         pytest.param("alpha\nbeta\ngamma\n", "something\nquite\ndifferent\n", id="nothing like it"),
     ],
 )

@@ -18,7 +18,7 @@ from msgspec import structs
 from hermes.core.errors import ConfigError, ToolError
 from hermes.core.message import Media, Text, ToolCall
 from hermes.core.tool import Tool, ToolContext, ToolResult, Verdict
-from hermes.tools import registry
+from hermes.tools import _writing, registry
 from hermes.tools.read_file import LIMIT, LINE, MAX_IMAGE, read_file
 from hermes.tools.registry import select
 from hermes.tools.terminal import terminal
@@ -560,6 +560,24 @@ async def test_links_are_followed_inside_and_not_out(ctx: ToolContext) -> None:
     assert not outside.exists()
     await call(write_file, ctx, path=str(outside), content="meant")
     assert outside.read_text() == "meant"
+
+
+async def test_a_folder_swapped_for_a_link_at_the_last_moment(
+    ctx: ToolContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = ctx.home.parent / "outside"
+    (outside / "b").mkdir(parents=True)
+    (ctx.cwd / "a" / "b").mkdir(parents=True)
+    real = _writing._make_folders
+
+    def swapped(folder: Path) -> list[Path]:
+        (ctx.cwd / "a").rename(ctx.cwd / "was")
+        (ctx.cwd / "a").symlink_to(outside)
+        return real(folder)
+
+    monkeypatch.setattr(_writing, "_make_folders", swapped)
+    assert "became a link" in await refusal(write_file, ctx, path="a/b/f", content="x")
+    assert not list((outside / "b").iterdir())
 
 
 def test_one_file_has_one_key_whatever_it_is_called(ctx: ToolContext) -> None:

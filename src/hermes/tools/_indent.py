@@ -15,13 +15,15 @@ def indent_of(row: str) -> str:
 
 
 class Reindent:
-    """What was learned from lines known in both forms, as written and as in the file."""
+    """What was learned from lines known in both forms, as written and as in the file: first from
+    those that are surely the same, then from the others."""
 
-    def __init__(self, known: Iterable[tuple[str, str]]) -> None:
-        counts = Counter((indent_of(a), indent_of(b)) for a, b in known if a.strip())
+    def __init__(self, sure: Iterable[tuple[str, str]], known: Iterable[tuple[str, str]]) -> None:
         self._table: dict[str, str] = {}
-        for (written, there), _ in counts.most_common():
-            self._table.setdefault(written, there)
+        for lines in (sure, known):
+            counts = Counter((indent_of(a), indent_of(b)) for a, b in lines if a.strip())
+            for (written, there), _ in counts.most_common():
+                self._table.setdefault(written, there)
         self._same = all(a == b for a, b in self._table.items())
         self._tabs = any("\t" in there for there in self._table.values())
         self._ratio = self._learned()

@@ -188,27 +188,29 @@ def follow(rows: Sequence[str], found: Found, script: Script) -> list[Item]:
     """The lines the block becomes: those that stay are the file's own."""
     block = [row for sign, row in script if sign != "+"]
     known = [(row, rows[j]) for row, j in zip(block, found.pairs, strict=True) if j is not None]
-    move = Reindent(known)
+    sure = [(a, b) for a, b in known if collapsed(a) == collapsed(b)]
+    move = Reindent(sure, known)
     items: list[Item] = []
     at = found.start
     pairs = iter(found.pairs)
-    cutting = False
+    changing = False
     for sign, row in script:
         if sign == "+":
             items.append(move(row))
+            changing = True
             continue
         there = next(pairs)
         if there is None:
             if sign == "-":
                 raise ToolError(_unsure(row))
             continue
-        if sign == "-":
-            if (cutting and there > at) or not _safely_lost(rows[there], row):
-                raise ToolError(_unsure(rows[at]))
-            items += range(at, there)
-        else:
-            items += range(at, there + 1)
-        at, cutting = there + 1, sign == "-"
+        # Lines nobody mentioned may stand between lines that stay, not amid a change.
+        if (changing and there > at) or (sign == "-" and not _safely_lost(rows[there], row)):
+            raise ToolError(_unsure(rows[at]))
+        items += range(at, there if sign == "-" else there + 1)
+        at, changing = there + 1, sign == "-"
+    if changing and at < found.stop:
+        raise ToolError(_unsure(rows[at]))
     return [*items, *range(at, found.stop)]
 
 
