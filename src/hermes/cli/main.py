@@ -11,6 +11,9 @@ COMMANDS = {
     "chat": "answer one prompt and exit",
     "sessions": "list, show, search, export or delete stored sessions",
     "config": "show, get, set or check the configuration",
+    "tools": "list tools, turn them on and off",
+    "checkpoints": "go back to earlier states of a folder",
+    "doctor": "check this installation",
     "version": "print the version",
 }
 """Name -> one line of help; each is a module of hermes.cli.commands, imported when it is run."""
@@ -142,7 +145,7 @@ def _near(name: str) -> str:
 
 
 def _print_help() -> int:
-    lines = [f"  {name:<12}{line}" for name, line in COMMANDS.items()]
+    lines = [f"  {name:<13}{line}" for name, line in COMMANDS.items()]
     print(_HELP.format(commands="\n".join(lines)), end="")
     return 0
 

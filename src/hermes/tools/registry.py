@@ -107,8 +107,13 @@ def off(name: str, toolset: str, settings: Settings, platform: str) -> str:
         return ""
     if _said(name, toolset, settings.platforms.get(platform)):
         return ""
-    risk = _load(name, catalog()[toolset][name]).risk
+    risk = load(name).risk
     return "" if risk == "read" else f"{platform} only reads, unless it is enabled there"
+
+
+def load(name: str) -> Tool[Any]:
+    """The tool of this name, selected or not."""
+    return _load(name, next(tools[name] for tools in catalog().values() if name in tools))
 
 
 def unavailable(name: str, toolset: str) -> str:
