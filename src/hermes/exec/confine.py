@@ -20,7 +20,7 @@ STATUS_FD = 60
 """Where bubblewrap reports that the command has begun, and how it ended."""
 FIRST_FILE_FD = 61
 """Of the descriptors that hold `files`."""
-_PLACEHOLDER = 0o040501
+PLACEHOLDER = 0o040501
 """Kind and mode of the empty folders that hold the places of protected names: nobody else makes
 such folders, so one that was left behind is known."""
 _LOCK_WAIT = 1.0
@@ -163,11 +163,11 @@ def _hold(path: bytes) -> int:
     while True:
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)
-            os.chmod(path, _PLACEHOLDER & 0o777)
+            os.chmod(path, PLACEHOLDER & 0o777)
         lock = -1
         try:
             found = os.lstat(path)
-            if found.st_mode != _PLACEHOLDER:
+            if found.st_mode != PLACEHOLDER:
                 return -1
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

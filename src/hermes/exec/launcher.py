@@ -216,12 +216,14 @@ def _supervise(main: int, control: socket.socket, wake: int, held: confine.Held)
         if status is not None and held.never_ran(status):
             _send(control, FRAME.pack(FAILED, 0, _SANDBOX))
         elif status is not None:
-            left = 0 if alone else len(descendants(os.getpid()))
+            left = 0 if alone or held.wrapped else len(descendants(os.getpid()))
             _send(control, FRAME.pack(ENDED, status, left))
         since = time.monotonic() - hung_up_at if hung_up_at else 0.0
         if alone or since > _GIVE_UP:
             return
         if hung_up_at:
+            if since >= GRACE:
+                held.stop_forking()
             _end_all(main, told, force=since >= GRACE)
         watched = [wake] if hung_up_at else [wake, control.fileno()]
         watched += [held.listener] if held.listener >= 0 else []
@@ -232,7 +234,6 @@ def _supervise(main: int, control: socket.socket, wake: int, held: confine.Held)
             held.serve()
         if control.fileno() in ready and not _receive(control, 1):
             hung_up_at = time.monotonic()
-            held.stop_forking()
             if held.wrapped:  # its end would be KILL for the command; the command's end is its own
                 told.add(main)
 

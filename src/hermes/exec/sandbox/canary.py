@@ -23,7 +23,7 @@ def main(outside: str, secret: str, port: int, agent: int) -> dict[str, str]:
         "read a hidden file": lambda: _read(secret),
         "reach the network": lambda: socket.create_connection(("127.0.0.1", port), 1).close(),
         "reach the machine beneath": lambda: socket.socket(40, socket.SOCK_STREAM).close(),
-        "mount": lambda: _checked(libc.mount(b"none", outside.encode(), b"tmpfs", 0, None)),
+        "mount": lambda: _mount(libc, outside.encode()),
         "make a user namespace": lambda: _checked(libc.unshare(_NEWUSER)),
         "use a capability": lambda: _status("0" * 16, "CapInh", "CapPrm", "CapAmb", "CapEff"),
         "gain privileges": lambda: _status("1", "NoNewPrivs"),
@@ -53,6 +53,11 @@ def _write(path: str) -> None:
 def _read(path: str) -> None:
     with open(path, "rb") as file:  # noqa: PTH123
         file.read()
+
+
+def _mount(libc: ctypes.CDLL, folder: bytes) -> None:
+    _checked(libc.mount(b"none", folder, b"tmpfs", 0, None))
+    libc.umount2(folder, 0)
 
 
 def _checked(result: int) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from hermes.exec.confine import PLACEHOLDER
+
 _LINKS = 40
 
 
@@ -18,7 +20,7 @@ class Guards(Struct, frozen=True):
     keep: tuple[str, ...]
     """Existing things, no links, to be made read-only."""
     make: tuple[str, ...]
-    """Missing names, to be held by placeholders."""
+    """Missing names, to be held by placeholders, or held already."""
     cover: tuple[str, ...]
     """Symbolic links, to be kept from being replaced."""
     pin: tuple[str, ...]
@@ -48,6 +50,8 @@ def _walk(root: str, names: list[str], found: dict[str, set[str]], links: int) -
         try:
             mode = os.lstat(here).st_mode
         except OSError:
+            mode = PLACEHOLDER
+        if mode == PLACEHOLDER:
             found["make"].add(here)
             return
         if stat.S_ISLNK(mode):

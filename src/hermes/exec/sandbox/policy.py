@@ -23,10 +23,6 @@ _WHEN_PRESENT = """
     .claude .cursor .mcp.json .vscode .idea .envrc .gitmodules .gitconfig .bashrc .bash_profile
     .bash_login .bash_logout .profile .zshrc .zprofile .zshenv .zlogin .config/fish
 """.split()
-_GIT_TRUSTED = """
-    config config.worktree hooks commondir info modules worktrees objects/info/alternates
-""".split()
-"""Inside .git: whatever names a program that git runs, or another place to look for such names."""
 _HOMES = (Path("/root"), Path("/home"))
 _KEYS_IN_HOME = """
     .ssh .gnupg .aws .azure .config/gcloud .config/gh .config/hub .config/op .kube .docker .netrc
@@ -42,10 +38,9 @@ _KEYS_OF_ROOT = """
 """.split()
 """Read by nobody else, but by an agent that runs as root."""
 _TOOLS_IN_HOME = """
-    .pyenv/versions .pyenv/shims .pyenv/libexec .pyenv/bin .pyenv/version .local/share/uv/python
-    .local/bin .rustup .cargo/bin .cargo/env .nvm/versions .volta/bin .volta/tools .asdf .sdkman
-    .bun/bin .deno/bin go/bin .go .rbenv .nodenv .local/share/mise .local/share/pnpm .linuxbrew
-    .miniconda3 miniconda3 .conda anaconda3 mambaforge miniforge3
+    .pyenv .local/share/uv/python .local/bin .rustup .cargo/bin .nvm/versions
+    .volta/bin .volta/tools .asdf .sdkman .bun/bin .deno/bin go/bin .go .rbenv .nodenv .local/share/mise
+    .local/share/pnpm .linuxbrew .miniconda3 miniconda3 .conda anaconda3 mambaforge miniforge3
 """.split()
 """Programs people install at home; a command finds them on its PATH."""
 
@@ -106,9 +101,12 @@ def standard(
     user_home: Path,
     *,
     network: str = "",
-    commits: bool = False,
 ) -> Policy:
-    """The policy for a workspace. `commits`: git may write its history, not its settings."""
+    """The policy for a workspace.
+
+    All of .git is protected: besides hooks and settings it has other files that lead git to
+    programs, and some that cannot be held by placeholders without breaking it.
+    """
     workspace, user_home = _real(workspace), _real(user_home)
     if workspace == Path("/"):
         raise ConfigError("The root folder cannot be a workspace; choose a folder below it.")
@@ -125,9 +123,6 @@ def standard(
         hidden += sorted(Path("/etc/ssh").glob("ssh_host_*_key"))
     names = [*_ALWAYS, *(n for n in _WHEN_PRESENT if os.path.lexists(workspace / n))]
     protected = [workspace / name for name in names]
-    if commits and (workspace / ".git").is_dir():
-        protected.remove(workspace / ".git")
-        protected += [workspace / ".git" / name for name in _GIT_TRUSTED]
     seen = tuple(_existing(user_home, _TOOLS_IN_HOME))
     return Policy(mode, workspace, tuple(dict.fromkeys(hidden)), tuple(protected), network, seen)
 
