@@ -273,7 +273,7 @@ async def test_names(ctx: ToolContext) -> None:
 # -- what is protected ---------------------------------------------------------------------
 
 
-async def test_protected_files_are_never_found(ctx: ToolContext) -> None:
+async def test_protected_files_are_never_found(ctx: ToolContext, raw_database: Any) -> None:
     user = ctx.home.parent
     secret = [
         ".ssh/id",
@@ -283,8 +283,11 @@ async def test_protected_files_are_never_found(ctx: ToolContext) -> None:
         ".hermes/config.yaml",
     ]
     secret += [".hermes/state.db", "x/.hermes/.env", ".SSH/key", "work/.docker/config.json"]
-    make(user, {**dict.fromkeys(secret, "needle\n"), ".config/app": "needle\n", "n": "needle\n"})
+    with raw_database():
+        make(user, {**dict.fromkeys(secret, "needle\n"), ".config/app": "needle\n"})
+    make(user, {"n": "needle\n"})
     os.link(ctx.home / "config.yaml", ctx.cwd / "second-name")
+    os.link(ctx.home / "state.db", ctx.cwd / "copy.db")  # the guard fails if we open it
     assert await rows(ctx, "needle", path="~") == [
         f"{user}/.config/app:1: needle",
         f"{user}/n:1: needle",

@@ -19,6 +19,7 @@ from hermes.core.errors import ConfigError, ToolError
 from hermes.core.message import Media, Text, ToolCall
 from hermes.core.tool import Tool, ToolContext, ToolResult, Verdict
 from hermes.tools import _writing, registry
+from hermes.tools.patch import patch
 from hermes.tools.read_file import LIMIT, LINE, MAX_IMAGE, read_file
 from hermes.tools.registry import select
 from hermes.tools.terminal import terminal
@@ -660,6 +661,16 @@ async def test_no_way_around_through_a_second_name(ctx: ToolContext) -> None:
     (ctx.home / ".env").write_text("KEY=1")
     os.link(ctx.home / ".env", ctx.cwd / "notes.txt")
     assert "Denied" in await refusal(read_file, ctx, path="notes.txt")
+
+
+async def test_a_second_name_of_the_database_is_not_even_opened(
+    ctx: ToolContext, raw_database: Any
+) -> None:
+    with raw_database():
+        (ctx.home / "state.db").write_text("rows")
+    os.link(ctx.home / "state.db", ctx.cwd / "copy.db")
+    assert "another name" in await refusal(read_file, ctx, path="copy.db")
+    assert "another name" in await refusal(patch, ctx, path="copy.db", old="rows", new="x")
 
 
 async def test_saved_outputs_are_read_and_not_written(ctx: ToolContext) -> None:

@@ -90,9 +90,19 @@ def check_open(fd: int, path: Path, ctx: ToolContext) -> os.stat_result:
     """The same for an open file, whatever a link or a second name pretended it was."""
     found = os.fstat(fd)
     check(name_of(fd, path), ctx, write=False)
+    _no_second_name(found, path, ctx)
+    return found
+
+
+def check_unopened(path: Path, ctx: ToolContext) -> None:
+    """Raise ToolError when the file is one of the agent's own under a second name. To be called
+    before it is opened: closing a database file drops the locks SQLite holds on it here."""
+    _no_second_name(path.stat(follow_symlinks=False), path, ctx)
+
+
+def _no_second_name(found: os.stat_result, path: Path, ctx: ToolContext) -> None:
     if found.st_nlink > 1 and any(os.path.samestat(found, own) for own in _own_files(ctx.home)):
         raise ToolError(f"Denied: {path} is another name of one of the agent's own files.")
-    return found
 
 
 def is_regular(found: os.stat_result) -> bool:

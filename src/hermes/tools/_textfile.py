@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext
-from hermes.tools._paths import check_open, is_regular
+from hermes.tools._paths import check_open, check_unopened, is_regular
 
 LARGEST = 16 * 1024 * 1024
 """Bytes of a file that can be edited."""
@@ -45,6 +45,7 @@ class Encoding(Struct, frozen=True):
 
 def read_bytes(path: Path, ctx: ToolContext) -> tuple[bytes, os.stat_result]:
     """The content of a file that may be read, and what the system says about it."""
+    check_unopened(path, ctx)
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with contextlib.ExitStack() as held:
         held.callback(os.close, fd)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from hermes.core.errors import ToolError
 from hermes.core.message import Media, Text
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.tools._paths import check, check_open, is_regular, resolve
+from hermes.tools._paths import check, check_open, check_unopened, is_regular, resolve
 
 LIMIT = 48_000
 """Bytes of one answer, line numbers included: below the cap of results, which cuts blindly."""
@@ -86,6 +86,7 @@ def _size(path: Path) -> int:
 
 
 def _read(path: Path, p: Params, ctx: ToolContext) -> ToolResult:
+    check_unopened(path, ctx)
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(fd, "rb") as file:
         found = check_open(fd, path, ctx)

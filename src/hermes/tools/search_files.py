@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.tools._paths import check, check_open, resolve
+from hermes.tools._paths import check, check_unopened, resolve
 
 if TYPE_CHECKING:
     from hermes.tools._search import Line, Query
@@ -154,7 +154,7 @@ class _Found:
         return self._room > 0
 
     def take_name(self, name: str) -> bool:
-        if not self._may_show(name, opened=False):
+        if not self._may_show(name):
             return True
         if self._full():
             return False
@@ -189,24 +189,16 @@ class _Found:
         self._room -= len(row) + 1
         self.rows.append(row)
 
-    def _may_show(self, name: str, *, opened: bool = True) -> bool:
+    def _may_show(self, name: str) -> bool:
         if self._fits and not self._fits(name):
             return False
         path = self._query.folder / name
         try:
-            check(path, self._ctx, write=False)
-            if opened:
-                self._check_open(path)
+            check(Path(os.path.realpath(path)), self._ctx, write=False)
+            check_unopened(path, self._ctx)
         except (OSError, ToolError):
             return False
         return True
-
-    def _check_open(self, path: Path) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            check_open(fd, path, self._ctx)
-        finally:
-            os.close(fd)
 
     def _name(self, name: str) -> str:
         path = self._query.folder / name
