@@ -375,6 +375,26 @@ async def test_old_ones_are_forgotten(
     assert len(loose) <= 2, "what nothing holds is gone from the disk, but for the index"
 
 
+async def test_many_files_and_many_snapshots(
+    work: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bulk and packing change how things are kept, not what is."""
+    monkeypatch.setattr(survey, "_MANY", 3)
+    monkeypatch.setattr(shadow.Shadow, "crowded", lambda self: True)
+    states = []
+    for n in range(4):
+        for k in range(10):
+            (work / f"{n}-{k}").write_bytes(os.urandom(k * 10))
+        made = await snapshot(work, home, str(n))
+        assert made is not None
+        states.append((made.id, tree(work)))
+    objects = shadow.folder_of(work, home) / "git" / "objects"
+    assert len(list(objects.glob("pack/*.pack"))) == 1
+    for id, state in reversed(states):
+        await restore(work, home, id)
+        assert tree(work) == state
+
+
 async def test_snapshots_at_once_and_a_lock_left_behind(work: Path, home: Path) -> None:
     (work / "a").write_text("1")
     assert await snapshot(work, home, "first")

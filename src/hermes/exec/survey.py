@@ -15,6 +15,7 @@ from hermes.exec.shadow import Shadow, ShadowError
 LARGEST_FILE = 5 * 1024 * 1024
 LARGEST = 500 * 1024 * 1024
 MOST_FILES = 100_000
+_MANY = 500
 
 
 class Survey(Struct):
@@ -45,7 +46,8 @@ def survey(shadow: Shadow, extra: Collection[str] = ()) -> Survey:
         shadow.run("update-index", "-z", "--force-remove", "--stdin", data=b"\0".join(gone))
     if new:
         add = ("update-index", "-z", "--add", "--remove", "--replace", "--stdin")
-        shadow.run(*add, data=b"\0".join(new))
+        many = len(kept.difference(known)) > _MANY
+        shadow.run(*add, data=b"\0".join(new), env=shadow.in_bulk() if many else None)
     return seen
 
 
