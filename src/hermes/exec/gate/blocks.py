@@ -160,7 +160,7 @@ def _kill(args: tuple[str, ...], folders: Folders, places: Places) -> str:
 def _pkill(args: tuple[str, ...], folders: Folders, places: Places) -> str:
     flags, words = _flags(args)
     whole = {".", ".*", "", "*", "^", "$"}
-    if any(literal(word) in whole for word in words) or (not words and flags & {"u", "U"}):
+    if any(literal(word) in whole for word in words) or (len(words) <= 1 and flags & {"u", "U"}):
         return "kills every process"
     return ""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from hermes.exec.gate.parts import Simple
 from hermes.exec.gate.places import Places, Zone
-from hermes.exec.gate.reading import Simple
 from hermes.exec.gate.words import literal, vague
 
 

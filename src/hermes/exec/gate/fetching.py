@@ -16,6 +16,10 @@ _VALUED = (
     "--data-urlencode --json -E --cert --key --cacert --resolve --output-dir -r --range -D "
     "--dump-header --limit-rate --max-redirs --url --unix-socket --interface --connect-to"
 )
+_WGET_VALUED = (
+    "-O --output-document -P --directory-prefix -o --output-file -t -T -U -e -i --header --user "
+    "--password --post-data --post-file --tries --timeout"
+)
 _SENDS = (
     "-d --data --data-raw --data-binary --data-urlencode --data-ascii -F --form --form-string -T "
     "--upload-file --json -K --config -x --proxy --preproxy --socks5 --socks5-hostname "
@@ -60,8 +64,7 @@ def _saved(call: Call, urls: list[str]) -> Iterator[str]:
 
 
 def _wget(call: Call) -> Iterator[str]:
-    urls = call.rest("-O --output-document -P --directory-prefix -o --output-file -t -T -U -e -i "
-                     "--header --user --password --post-data --post-file --tries --timeout")  # fmt: skip
+    urls = call.rest(_WGET_VALUED)
     yield from _addresses(call, urls)
     if call.has("--post-data", "--post-file", "--body-data", "--body-file", "--method", "-e",
                 "--execute", "--use-askpass", "--config", "--input-file"):  # fmt: skip

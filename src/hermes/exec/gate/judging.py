@@ -10,11 +10,18 @@ from hermes.exec.gate.blocks import blocked, blocked_write
 from hermes.exec.gate.calls import Call
 from hermes.exec.gate.grammar import parse
 from hermes.exec.gate.options import objections
+from hermes.exec.gate.parts import Simple
 from hermes.exec.gate.places import Places, Zone
-from hermes.exec.gate.programs import NETWORK, SENSITIVE, TWO_DEEP, WITH_SUBCOMMAND
-from hermes.exec.gate.reading import Reader, Simple
+from hermes.exec.gate.programs import (
+    NETWORK,
+    REMEMBERED,
+    SENSITIVE,
+    TWO_DEEP,
+    WITH_SUBCOMMAND,
+)
+from hermes.exec.gate.reading import Reader
 from hermes.exec.gate.rules import Rules, builtin
-from hermes.exec.gate.scan import joined, misleading
+from hermes.exec.gate.scan import joined, misleading, spelled_out
 from hermes.exec.gate.scope import Scope
 from hermes.exec.gate.settings import risky_setting
 from hermes.exec.gate.values import Decision, Finding, Judgement, TooComplex
@@ -22,9 +29,12 @@ from hermes.exec.gate.words import UNKNOWN, clean, literal, vague, written
 from hermes.exec.gate.wrappers import SHELLS, Inner, unwrap
 
 _MAX_LAYERS = 5
+_MAX_CALLS = 2000
 _MAX_REASONS = 12
+_MAX_REASON = 200
 _SYSTEM_BIN = re.compile(r"(?:/usr)?(?:/local)?/s?bin/[^/]+|/opt/homebrew/bin/[^/]+")
 _VERSION = frozenset("--version -V -version --help -h version help".split())
+_BARE = {"yarn": ("yarn", "install")}
 _OWN = "touches the agent's own files"
 
 
@@ -39,8 +49,11 @@ class Court:
         self._commands: list[tuple[str, ...]] = []
         self._downloads: list[Path] = []
         self._read_only = True
+        self._understood = True
+        self._calls = 0
         self._layers = 0
         self._only_denials = 0
+        self._seen: set[tuple[Simple, int, bool]] = set()
 
     def judge(self, command: str, folder: str) -> Judgement:
         if reason := misleading(command):
@@ -54,7 +67,7 @@ class Court:
             if any(finding.decision == level for finding in self._findings):
                 decision = level
         telling = [f for f in self._findings if f.decision == decision]
-        reasons = tuple(dict.fromkeys(finding.reason for finding in telling))
+        reasons = tuple(dict.fromkeys(_short(finding.reason) for finding in telling))
         grants: tuple[tuple[str, ...], ...] = ()
         if decision == "ask" and all(finding.grant for finding in telling):
             grants = tuple(dict.fromkeys(finding.grant for finding in telling))
@@ -64,6 +77,7 @@ class Court:
             tuple(self._commands),
             self._read_only and decision == "allow",
             grants,
+            self._understood,
             tuple(dict.fromkeys(self._downloads)),
         )
 
@@ -71,6 +85,10 @@ class Court:
         self._read_only = False
         if not self._only_denials:
             self._findings.append(Finding("ask", reason, grant))
+
+    def _not_understood(self, reason: str) -> None:
+        self._understood = False
+        self._ask(reason)
 
     def _deny(self, reason: str) -> None:
         self._findings.append(Finding("deny", reason))
@@ -80,17 +98,17 @@ class Court:
     def _script(self, text: str, scope: Scope) -> None:
         """A whole command line, or a text that a shell inside it would run."""
         if self._layers > _MAX_LAYERS:
-            self._ask("too complex: shells within shells")
+            self._not_understood("too complex: shells within shells")
             return
         whole = joined(text)
         if whole != text:
             self._ask("a line is continued in the middle of a word")
         self._layers += 1
         try:
-            root, source = parse(clean(whole))
+            root, source = parse(clean(spelled_out(whole)))
             reader = Reader(root, source, scope, depth=self._layers * 6)
         except TooComplex as limit:
-            self._ask(f"too complex: {limit}")
+            self._not_understood(f"too complex: {limit}")
         else:
             self._weigh(reader)
         finally:
@@ -99,14 +117,21 @@ class Court:
     def _weigh(self, reader: Reader) -> None:
         for reason in reader.doubts:
             self._ask(reason)
+        self._understood = self._understood and reader.whole
         for reason in reader.bombs:
             self._deny(reason)
         for simple in reader.commands:
             self._simple(simple)
+        for text, folder in reader.hidden:
+            self._script(text, Scope(folder, self._places.user))
 
     # Simple commands
 
     def _simple(self, simple: Simple) -> None:
+        key = (simple, len(self._places.tainted), self._only_denials > 0)
+        if key in self._seen:
+            return
+        self._seen.add(key)
         reads_lines = simple.argv[:1] in (("read",), ("mapfile",), ("readarray",))
         for name, value in simple.assigned:
             if not (reads_lines and name == "IFS"):
@@ -136,8 +161,9 @@ class Court:
             return
         self._layers += 1
         try:
-            if self._layers > _MAX_LAYERS * 3:
-                self._ask("too complex: programs within programs")
+            self._calls += 1
+            if self._layers > _MAX_LAYERS * 3 or self._calls > _MAX_CALLS:
+                self._not_understood("too complex: programs within programs")
             else:
                 self._one(argv, simple)
         finally:
@@ -175,7 +201,7 @@ class Court:
             if vague(script):
                 self._ask("the text a shell would run is only known when it runs")
             folder = simple.folders[0]
-            scope = Scope(folder or "/", self._places.user, ("", *inner.arguments[1:]))
+            scope = Scope(folder or "/", self._places.user, inner.arguments)
             self._script(literal(script).replace(UNKNOWN, "").replace("\x1e", ""), scope)
 
     def _program(self, argv: tuple[str, ...], simple: Simple) -> None:
@@ -194,7 +220,8 @@ class Court:
             self._download(path)
         if call.alters and not self._sandboxed:
             self._ask(f"{name} changes files, and there is no sandbox")
-        self._by_rules((name, *call.words), bool(findings) or call.alters)
+        known = (name, *call.words) if call.words else _BARE.get(name, (name,))
+        self._by_rules(known, bool(findings) or call.alters)
 
     def _name(self, word: str, simple: Simple) -> str:
         """The program's name; empty when it is a file, which is weighed here."""
@@ -250,8 +277,12 @@ class Court:
         elif name in SENSITIVE:
             reason = f"{name} reaches beyond the workspace"
         else:
-            reason = f"no rule knows {' '.join(_prefix(argv))}"
-        self._ask(reason, () if name in NETWORK or name in SHELLS else _prefix(argv))
+            reason = f"no rule knows {' '.join(_prefix(argv) or argv[:1])}"
+        prefix = _prefix(argv)
+        looks = bool(REMEMBERED & set(prefix))
+        if name in NETWORK or name in SHELLS or (name in SENSITIVE and not looks):
+            prefix = ()
+        self._ask(reason, prefix)
 
     # Files
 
@@ -313,6 +344,10 @@ def _prefix(argv: tuple[str, ...]) -> tuple[str, ...]:
     if len(words) < 2 or any(w.startswith("-") or "…" in w for w in words[1:]):
         return argv[:2] if len(argv) > 1 and not argv[1].startswith("-") and size == 3 else ()
     return words
+
+
+def _short(reason: str) -> str:
+    return reason if len(reason) <= _MAX_REASON else reason[: _MAX_REASON - 1] + "…"
 
 
 def _where(zones: Iterable[Zone]) -> str:

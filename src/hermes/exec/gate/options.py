@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from hermes.exec.gate.calls import Call
 from hermes.exec.gate.fetching import FETCHING
 from hermes.exec.gate.running import RUNNING
+from hermes.exec.gate.settings import risky_setting
 from hermes.exec.gate.versions import git
 from hermes.exec.gate.words import UNKNOWN, literal, vague
 from hermes.exec.gate.writing import WRITING, outside
@@ -29,6 +30,8 @@ def objections(call: Call) -> Iterator[str]:
         yield _NEVER[name]
     if name in _NAMES and any(_LOOKS_RUN.search(word) for word in call.words):
         yield f"{name} would evaluate a command hidden in a name"
+    if name in _SETS and any(risky_setting(word, "/x") for word in call.words if _NAME.match(word)):
+        yield f"{name} sets a variable that changes what programs do"
     for table in (_CHECKS, RUNNING, WRITING, FETCHING):
         check = table.get(name)
         if check:
@@ -41,8 +44,8 @@ _NEVER: dict[str, str] = {
     **dict.fromkeys("vi vim nvim view vimdiff ex ed emacs emacsclient nano pico micro".split(),
                     _EDITOR),
     **dict.fromkeys("alias unalias enable complete compgen bind".split(), _SHELL_STATE),
-    **dict.fromkeys("nc ncat netcat socat telnet ftp lftp tftp sftp scp rclone smbclient mail mailx "
-                    "sendmail mutt croc ngrok cloudflared websocat".split(),
+    **dict.fromkeys("nc ncat netcat socat telnet ftp lftp tftp sftp scp rclone smbclient mail "
+                    "mailx sendmail mutt croc ngrok cloudflared websocat".split(),
                     "it connects to other machines"),
     **dict.fromkeys("crontab at batch".split(), "what it plans runs later, unwatched"),
     **dict.fromkeys("gdb lldb tmux screen expect osascript".split(), "it can run anything"),
@@ -53,7 +56,10 @@ _NEVER: dict[str, str] = {
 _NAMES = frozenset("test [ read unset declare export local typeset readonly let printf mapfile "
                    "readarray getopts wait".split())  # fmt: skip
 _IP = ("add", "del", "delete", "set", "flush", "change", "replace", "exec")
+_SETS = frozenset("read printf mapfile readarray getopts wait".split())
+_NAME = re.compile(r"[A-Z_]+\Z")
 _TRAPS: dict[str, tuple[str, ...]] = {
+    "hash": ("-p",),
     "rg": ("--pre", "--hostname-bin", "--search-zip-with"),
     "sort": ("--compress-program", "-o", "--output"),
     "man": ("-P", "--pager", "-H", "--html"),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _HIDDEN_CODE = re.compile(r"(?<!\\)(?:`|\$\()")
+_BARE_SPACE = re.compile(r"(?<!\\)[ \t\n]")
 _NUMBERS = frozenset("? # $ !".split())
 
 
@@ -58,7 +59,7 @@ class Phrases:
         source: bytes,
         scope: Scope,
         substitute: Callable[[Node], str | None],
-        doubt: Callable[[str], None],
+        doubt: Callable[..., None],
     ) -> None:
         self._source = source
         self._scope = scope
@@ -91,24 +92,27 @@ class Phrases:
             elif inner.type in ("expansion", "ansi_c_string"):
                 self._piece(inner, _Pieces(), True)
             else:
-                if not inner.child_count:
+                if inner.is_named and not inner.child_count:
                     self._check_hidden(inner)
                 todo += inner.children
 
-    def heredoc(self, node: Node) -> str:
+    def heredoc(self, node: Node, *, as_it_is: bool) -> str:
         """The text of a here-document, after reading what it substitutes."""
-        if not node.named_child_count:
-            return self._text(node)
         text = self._text(node)
-        if "`" in text:  # the parser does not see these
-            self._doubt("a here-document runs commands")
-        self.look_inside_expansions(node)
-        return text
-
-    def look_inside_expansions(self, node: Node) -> None:
+        if as_it_is:
+            return text
+        plain = [text] if not node.named_child_count else []
         for child in node.named_children:
-            if child.type != "heredoc_content":
+            if child.type == "heredoc_content":
+                plain.append(self._text(child))
+            else:
                 self.look_inside(child)
+        for piece in plain:
+            if _HIDDEN_CODE.search(piece):  # the parser sees neither `…` nor all of $(…)
+                found = re.findall(r"`([^`]*)`|\$\((.*?)\)", piece, re.DOTALL)
+                inner = "\n".join(first or second for first, second in found)
+                self._doubt("a here-document runs commands", inner)
+        return text
 
     def _expand(self, text: str, keep: bool) -> list[str]:
         return expand(text, self._scope.home, keep_empty=keep)
@@ -197,13 +201,13 @@ class Phrases:
     def _likely(self, source: str, in_quotes: bool) -> str:
         """The probable value of the usual operators."""
         found = re.fullmatch(
-            r"\$\{(\w+)(?:\[[@*\d]\])?(?:(:?[-=+])(.*)|(%%?|##?|/|:|\^|,).*)?\}", source, re.DOTALL
+            r"\$\{(\w+)(?:\[[@*\d]\])?(?:(:?[-=+?])(.*)|(%%?|##?|/|:|\^|,).*)?\}", source, re.DOTALL
         )
         if not found:
             return ""
         name, operator, default, trim = found.groups()
         value = self._scope.value(name, in_quotes=in_quotes)[1]
-        if operator and (vague(value) or "+" in operator):
+        if operator and "?" not in operator and (vague(value) or "+" in operator):
             return str(default).strip("'\"") if in_quotes else split(str(default).strip("'\""))
         if trim and trim != "%":
             return ""
@@ -223,9 +227,12 @@ class Phrases:
 
     def _check_hidden(self, node: Node) -> None:
         """The parser overlooks some substitutions and shows them as plain text."""
+        text = self._text(node)
         quiet = ("raw_string", "ansi_c_string", "comment", "`", "$(")
-        if node.type not in quiet and _HIDDEN_CODE.search(self._text(node)):
+        if node.type not in quiet and _HIDDEN_CODE.search(text):
             self._doubt("a command is hidden in one of its words")
+        if node.type == "word" and _BARE_SPACE.search(text):
+            self._doubt("its words could not be told apart")
 
     def _text(self, node: Node) -> str:
         return self._slice(node.start_byte, node.end_byte)

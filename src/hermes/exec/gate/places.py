@@ -41,6 +41,7 @@ _SECRET_PAIRS = re.compile(
     r"/(?:\.config/(?:gcloud|gh|google-chrome|chromium|BraveSoftware)|\.docker/config\.json"
     r"|etc/(?:g?shadow|sudoers)|proc/[^/]+/(?:environ|mem|auxv)|proc/kcore)(?:[-/.]|$)"
 )
+_MAX_PATTERN = 60
 _GIT = re.compile(r"/\.git(?:/hooks|/config|/info/attributes|/modules/.*/hooks)?(?:/|$)")
 _CRITICAL = re.compile(
     r"^/(?:etc/(?:passwd|g?shadow|group|sudoers|fstab|hosts\.allow|ld\.so\.preload|pam\.d)"
@@ -59,6 +60,7 @@ class Places:
         self._temporary = ("/tmp", "/var/tmp", "/private/tmp")
         self.tainted = frozenset(str(path) for path in tainted)
         self._links_left = 64
+        self._known: dict[tuple[str, tuple[str | None, ...], bool], set[Zone]] = {}
 
     def paths(self, word: str, folders: tuple[str | None, ...]) -> list[str | None]:
         """Every path a word may mean; None when that cannot be told. Wildcards stay."""
@@ -70,6 +72,12 @@ class Places:
         return [None if f is None else normal(f"{f}/{text}") for f in folders]
 
     def zones(self, word: str, folders: tuple[str | None, ...], *, follow: bool) -> set[Zone]:
+        key = (word, folders, follow)
+        if key not in self._known:
+            self._known[key] = self._zones(word, folders, follow)
+        return self._known[key]
+
+    def _zones(self, word: str, folders: tuple[str | None, ...], follow: bool) -> set[Zone]:
         if vague(word):
             return self._vague_zones(word, folders)
         found: set[Zone] = set()
@@ -114,6 +122,9 @@ class Places:
         if path in self.tainted:
             return True
         return bool(self.tainted) and os.path.realpath(path) in self.tainted
+
+    def in_workspace(self, path: str) -> bool:
+        return any(path == w or _inside(path, w) for w in self._workspaces)
 
     def critical(self, path: str) -> bool:
         """Overwriting it takes the machine down or hands it over."""
@@ -185,9 +196,9 @@ def _has_part(path: str, name: str) -> bool:
     if not any(c in path for c in "*?["):
         return False
     return any(
-        fnmatchcase(name, part) and part.strip("*") and len(part.strip("*?")) >= 2
+        len(part.strip("*?")) >= 2 and fnmatchcase(name, part)
         for part in path.split("/")
-        if any(c in part for c in "*?[")
+        if len(part) <= _MAX_PATTERN and any(c in part for c in "*?[")
     )
 
 

@@ -22,8 +22,8 @@ READING: tuple[Rule, ...] = (
                 "cksum sum jq yq seq expr bc dc env printenv locale nproc lscpu lsblk lsof getconf "
                 "arch tty zcat bzcat xzcat zstdcat less more man help sed awk gawk mawk nawk "
                 "expand unexpand pr tsort numfmt factor shuf look iconv base64 base32 "
-                "basenc bat batcat exa eza delta cloc tokei scc vmstat iostat pstree w who last "
-                "lsmod lspci lsusb dmesg ss netstat ip ifconfig tput clear nm objdump readelf "
+                "basenc bat batcat exa eza delta cloc tokei scc vmstat top iostat pstree w who "
+                "last lsmod lspci lsusb dmesg ss netstat ip ifconfig tput clear nm objdump readelf "
                 "addr2line c++filt otool pdftotext pdfinfo identify ffprobe mediainfo "
                 "cd pushd popd dirs read set unset export declare local typeset readonly "
                 "shift return exit break continue wait let getopts hash umask ulimit jobs fg bg "
@@ -56,8 +56,8 @@ READING: tuple[Rule, ...] = (
         "get")), match=("git config --list",), miss=("git config a b",)),
     Rule("allow", (_names("npm pnpm yarn"), _names("ls list view info why outdated root bin ping "
         "--version -v help search explain audit fund")), match=("npm ls",), miss=("npm publish",)),
-    Rule("allow", (_names("pip pip3"), _names("list show freeze check --version -V help index debug "
-        "inspect")), match=("pip list",), miss=("pip install x",)),
+    Rule("allow", (_names("pip pip3"), _names("list show freeze check --version -V help index "
+        "debug inspect")), match=("pip list",), miss=("pip install x",)),
     Rule("allow", ("uv", ("pip",), ("list", "show", "freeze", "check", "tree")),
         match=("uv pip list",), miss=("uv pip install x",)),
     Rule("allow", (_names("cargo rustup go uv poetry"), _names("version env metadata tree list "
@@ -80,7 +80,8 @@ WORKING: tuple[Rule, ...] = (
         (
             _names(
                 "git-lfs touch mkdir rmdir cp mv ln rm chmod install tee truncate split csplit "
-                "patch sponge dos2unix unix2dos ldd exiftool tldr tar unzip zip gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd 7z 7za rar "
+                "patch sponge dos2unix unix2dos ldd exiftool tldr tar unzip zip gzip gunzip bzip2 "
+                "bunzip2 xz unxz zstd unzstd 7z 7za rar "
                 "unrar cpio mktemp mkfifo unlink dd rename kill pkill killall timeout "
                 "python python2 python3 pypy pypy3 ipython pytest py.test tox nox coverage mypy "
                 "pyright basedpyright pyrefly ty ruff black isort flake8 pylint bandit pyflakes "
@@ -132,9 +133,10 @@ WORKING: tuple[Rule, ...] = (
             _names(
                 "add commit checkout switch restore stash merge rebase cherry-pick tag branch "
                 "reset rm mv init apply am format-patch worktree bisect revert notes fetch pull "
-                "clone submodule mergetool sparse-checkout lfs archive bundle gc prune update-index "
-                "update-ref symbolic-ref hash-object write-tree commit-tree read-tree mktree "
-                "request-pull rerere stripspace interpret-trailers fmt-merge-msg remote clean config"
+                "clone submodule mergetool sparse-checkout lfs archive bundle gc prune "
+                "update-index update-ref symbolic-ref hash-object write-tree commit-tree "
+                "read-tree mktree request-pull rerere stripspace interpret-trailers "
+                "fmt-merge-msg remote clean config"
             ),
         ),
         match=("git add .", "git commit -m x"),
@@ -158,9 +160,9 @@ WORKING: tuple[Rule, ...] = (
     Rule("allow", (_names("conda mamba micromamba"), _names("create install env list info run "
         "update remove activate deactivate search")), match=("conda list",)),
     Rule("allow", ("cargo", _names("build b check c test t run r bench clippy fmt clean new init "
-        "add remove rm update fix fetch generate-lockfile vendor package nextest doc install expand "
-        "llvm-cov tarpaulin audit deny outdated machete watch miri insta sqlx hack udeps semver-checks"
-        )), match=("cargo build --release",), miss=("cargo publish", "cargo login")),
+        "add remove rm update fix fetch generate-lockfile vendor package nextest doc install "
+        "expand llvm-cov tarpaulin audit deny outdated machete watch miri insta sqlx hack udeps "
+        "semver-checks")), match=("cargo build --release",), miss=("cargo publish", "cargo login")),
     Rule("allow", ("rustup", _names("show component target toolchain update default override run")),
         match=("rustup show",)),
     Rule("allow", ("go", _names("build test run vet fmt mod get install generate clean tool work "
@@ -175,12 +177,11 @@ WORKING: tuple[Rule, ...] = (
 )  # fmt: skip
 """Allowed in a sandbox: they change the workspace, and it holds them there."""
 
-DENIED: tuple[Rule, ...] = ()
-
 NETWORK = frozenset(
     "curl wget http https xh aria2c ssh scp sftp ftp lftp nc ncat netcat socat telnet rsync rclone "
-    "openssl nmap dig nslookup host whois ping traceroute tcpdump mail mailx sendmail mutt smbclient "
-    "gsutil aws gcloud az s3cmd mc croc ngrok cloudflared tor torsocks websocat grpcurl".split()
+    "openssl nmap dig nslookup host whois ping traceroute tcpdump mail mailx sendmail mutt "
+    "smbclient gsutil aws gcloud az s3cmd mc croc ngrok cloudflared tor torsocks websocat "
+    "grpcurl".split()
 )
 """They reach other machines: an answer about one of them is not remembered."""
 
@@ -190,6 +191,11 @@ SENSITIVE = frozenset(
     "passwd chpasswd visudo iptables nft ufw sysctl modprobe insmod rmmod losetup mknod setcap "
     "hermes gdb lldb tmux screen expect osascript security defaults".split()
 )
+
+REMEMBERED = frozenset(
+    "get describe logs ps status list ls show images inspect top diff history search info".split()
+)
+"""What may be remembered of a sensitive program: it only looks."""
 
 WITH_SUBCOMMAND = frozenset(
     "git npm pnpm yarn cargo go pip pip3 uv poetry pipenv conda mamba docker podman kubectl helm "

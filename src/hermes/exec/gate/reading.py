@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-from msgspec import Struct
+import re
+from typing import TYPE_CHECKING
 
 from hermes.exec.gate.outputs import output_of
+from hermes.exec.gate.parts import PIPE, REDIRECTS, WORDS, Redirects, Simple
 from hermes.exec.gate.phrases import Phrase, Phrases
 from hermes.exec.gate.scope import Scope
 from hermes.exec.gate.values import TooComplex
@@ -15,40 +15,9 @@ from hermes.exec.gate.words import UNKNOWN, vague
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-PIPE: Final = "\x02pipe"
-"""Standard input is what another program wrote."""
-FILE: Final = "\x02file"
 _MAX_DEPTH = 40
-_MAX_COMMANDS = 1500
+_MAX_COMMANDS = 1000
 _MAX_CALLS = 8
-
-
-class Simple(Struct, frozen=True):
-    """One command without operators. Words are as in `words`."""
-
-    argv: tuple[str, ...]
-    likely: tuple[str, ...] = ()
-    """The argv with the likely values of variables, when that differs."""
-    assigned: tuple[tuple[str, str], ...] = ()
-    writes: tuple[str, ...] = ()
-    reads: tuple[str, ...] = ()
-    feed: str | None = None
-    """Standard input: nothing, PIPE, FILE, or its text."""
-    folders: tuple[str | None, ...] = ()
-    sources: tuple[str, ...] = ()
-    """The programs before it in its pipeline."""
-    function: bool = False
-    """Its name is a function's, whose body was read as well."""
-
-
-class _Redirects:
-    def __init__(self) -> None:
-        self.writes: list[str] = []
-        self.reads: list[str] = []
-        self.feed: str | None = None
-        self.extra: list[Phrase] = []
-        self.piped: list[Node] = []
-        self.after: list[Node] = []
 
 
 class Reader:
@@ -58,6 +27,8 @@ class Reader:
         self.commands: list[Simple] = []
         self.doubts: list[str] = []
         self.bombs: list[str] = []
+        self.hidden: list[tuple[str, str]] = []
+        """Texts the parser did not see as commands, and the folder they would run in."""
         self._source = source
         self._scope = scope
         self._depth = depth
@@ -67,7 +38,7 @@ class Reader:
         self._calling: list[str] = []
         self._calls = 0
         self._loops = 0
-        self._phrases = Phrases(source, scope, self._substituted, self.doubt)
+        self._phrases = Phrases(source, scope, self._substituted, self._hide)
         self._visits = {
             "command": self._command,
             "redirected_statement": self._redirected,
@@ -87,13 +58,28 @@ class Reader:
             "unset_command": self._declaration,
             "test_command": self._test,
         }
+        self.whole = not root.has_error
         if root.has_error:
             self.doubt("it could not be parsed completely")
+        self._check_gaps(root)
         self._statements(root)
 
     def doubt(self, reason: str) -> None:
         if reason not in self.doubts:
             self.doubts.append(reason)
+
+    def _hide(self, reason: str, text: str = "") -> None:
+        self.doubt(reason)
+        if text:
+            self.hidden.append((text, self._scope.folders[0] or "/"))
+
+    def _check_gaps(self, root: Node) -> None:
+        """The parser skips a quoted blank between words; the shell does not."""
+        for found in re.finditer(rb"\\[ \t]", self._source):
+            node = root.descendant_for_byte_range(found.start(), found.start() + 1)
+            if node is not None and node.child_count and node.type != "string":
+                self.doubt("its words could not be told apart")
+                return
 
     # Statements
 
@@ -164,7 +150,7 @@ class Reader:
     def _branches(self, node: Node) -> None:
         with self._scope.branch():
             for child in node.named_children:
-                if child.type in _WORDS:
+                if child.type in WORDS:
                     self._phrases.read(child)
                 else:
                     self._visit(child)
@@ -191,6 +177,7 @@ class Reader:
             self._scope.assign(name, None, UNKNOWN)
             self._branches(node)
             return
+        self.commands.append(Simple((), assigned=((name, values[0]),)))
         self._loops += 1
         rounds = values[:1] if self._loops > 1 else values[:6]
         known = certain and (len(values) <= 6 if self._loops == 1 else len(values) == 1)
@@ -229,7 +216,7 @@ class Reader:
 
     def _test(self, node: Node) -> None:
         self._phrases.look_inside(node)
-        self._add(Simple(("test",), folders=self._scope.folders))
+        self.commands.append(Simple(("test",), folders=self._scope.folders))
 
     def _declaration(self, node: Node) -> None:
         assigned: list[tuple[str, str]] = []
@@ -241,14 +228,16 @@ class Reader:
                 argv.append(self._text(child))
             elif child.type != "comment":
                 argv += self._phrases.read(child).words
-        self._add(Simple(tuple(argv), assigned=tuple(assigned), folders=self._scope.folders))
+        self.commands.append(
+            Simple(tuple(argv), assigned=tuple(assigned), folders=self._scope.folders)
+        )
 
     # Assignments
 
     def _assignments(self, node: Node) -> None:
         nodes = [node] if node.type == "variable_assignment" else node.named_children
         assigned = tuple(self._assign(child) for child in nodes)
-        self._add(Simple((), assigned=assigned, folders=self._scope.folders))
+        self.commands.append(Simple((), assigned=assigned, folders=self._scope.folders))
 
     def _assign(self, node: Node, *, lasting: bool = True) -> tuple[str, str]:
         named = node.child_by_field_name("name")
@@ -274,8 +263,8 @@ class Reader:
 
     # Commands
 
-    def _command(self, node: Node, given: _Redirects | None = None) -> None:
-        redirects = given or _Redirects()
+    def _command(self, node: Node, given: Redirects | None = None) -> None:
+        redirects = given or Redirects()
         assigned: list[tuple[str, str]] = []
         phrases: list[Phrase] = []
         end = -1
@@ -283,8 +272,9 @@ class Reader:
             kind = child.type
             if kind == "variable_assignment":
                 assigned.append(self._assign(child, lasting=False))
-            elif kind in _REDIRECTS:
-                self._redirect(child, redirects)
+                end = child.end_byte
+            elif kind in REDIRECTS:
+                redirects.read(child, self._phrases)
             else:
                 if child.start_byte == end:
                     self.doubt("its words could not be told apart")
@@ -309,7 +299,7 @@ class Reader:
             self.doubt("the name of a program is disguised")
 
     def _finish(
-        self, phrases: list[Phrase], assigned: tuple[tuple[str, str], ...], redirects: _Redirects
+        self, phrases: list[Phrase], assigned: tuple[tuple[str, str], ...], redirects: Redirects
     ) -> None:
         argv = tuple(word for phrase in phrases for word in phrase.words)
         certain = all(phrase.certain for phrase in phrases)
@@ -325,14 +315,13 @@ class Reader:
             self._sources,
             bool(argv) and argv[0] in self._functions,
         )
-        self._add(command)
+        self.commands.append(command)
         if command.function:
             self._call(command)
+        elif argv[:2] == ("set", "--"):
+            self._scope.set_arguments(("", *argv[2:]))
         elif argv[:1] in (("cd",), ("pushd",), ("popd",)):
             self._change_folder(argv)
-
-    def _add(self, command: Simple) -> None:
-        self.commands.append(command)
 
     def _change_folder(self, argv: tuple[str, ...]) -> None:
         targets = [word for word in argv[1:] if word != "--" and word not in ("-P", "-L")]
@@ -351,19 +340,17 @@ class Reader:
         self._calling.append(name)
         with self._scope.apart(), self._scope.branch():
             given = command.likely or command.argv
-            for number, argument in enumerate(given[1:], 1):
-                self._scope.values[str(number)] = (argument, False)
-            self._scope.values["@"] = self._scope.values["*"] = (" ".join(given[1:]), False)
+            self._scope.set_arguments(given)
             self._visit(self._functions[name])
         self._calling.pop()
 
     def _pipeline(self, node: Node) -> None:
         self._pipe([child for child in node.named_children if child.type != "comment"])
 
-    def _pipe(self, parts: list[Node], first: tuple[Node, _Redirects] | None = None) -> None:
+    def _pipe(self, parts: list[Node], first: tuple[Node, Redirects] | None = None) -> None:
         feed, sources = self._feed, self._sources
         start = len(self.commands)
-        nodes: list[Node | tuple[Node, _Redirects]] = [*([first] if first else []), *parts]
+        nodes: list[Node | tuple[Node, Redirects]] = [*([first] if first else []), *parts]
         for part in nodes:
             before = len(self.commands)
             with self._scope.apart(), self._scope.branch():
@@ -382,11 +369,11 @@ class Reader:
     # Redirections
 
     def _redirected(self, node: Node) -> None:
-        redirects = _Redirects()
+        redirects = Redirects()
         body = node.child_by_field_name("body")
         for child in node.children:
-            if child.type in _REDIRECTS:
-                self._redirect(child, redirects)
+            if child.type in REDIRECTS:
+                redirects.read(child, self._phrases)
         if body is not None and body.type == "command" and redirects.piped:
             self._pipe(redirects.piped, (body, redirects))
         elif body is not None and body.type == "command":
@@ -397,7 +384,7 @@ class Reader:
             with self._scope.branch():
                 self._visit(child)
 
-    def _compound(self, body: Node | None, redirects: _Redirects) -> None:
+    def _compound(self, body: Node | None, redirects: Redirects) -> None:
         if redirects.extra or redirects.piped:
             self.doubt("its redirections could not be read")
         for child in redirects.piped:
@@ -410,55 +397,10 @@ class Reader:
             self._feed = feed
 
     def _bare_redirects(self, nodes: list[Node]) -> None:
-        redirects = _Redirects()
+        redirects = Redirects()
         for node in nodes:
-            self._redirect(node, redirects)
+            redirects.read(node, self._phrases)
         self._finish([], (), redirects)
-
-    def _redirect(self, node: Node, redirects: _Redirects) -> None:
-        if node.type == "herestring_redirect":
-            phrase = self._phrases.read(node.named_children[-1])
-            redirects.feed = " ".join(phrase.words if phrase.certain else phrase.likely)
-        elif node.type == "heredoc_redirect":
-            self._heredoc(node, redirects)
-        else:
-            self._file_redirect(node, redirects)
-
-    def _file_redirect(self, node: Node, redirects: _Redirects) -> None:
-        operator = next((c.type for c in node.children if not c.is_named), "")
-        targets = node.children_by_field_name("destination")
-        if not targets:
-            return
-        phrase = self._phrases.read(targets[0])
-        words = phrase.words if phrase.certain or not phrase.likely else phrase.likely
-        if operator in (">&", "<&") and targets[0].type == "number":
-            pass
-        elif operator in ("<", "<&", "<&-"):
-            redirects.reads += words
-            redirects.feed = FILE
-            if targets[0].type == "process_substitution":
-                redirects.feed = PIPE
-        else:
-            redirects.writes += words or [UNKNOWN]
-        # The parser takes `> file more words` for several targets; the rest are arguments.
-        redirects.extra += [self._phrases.read(target) for target in targets[1:]]
-
-    def _heredoc(self, node: Node, redirects: _Redirects) -> None:
-        body = ""
-        for child in node.children:
-            kind = child.type
-            if kind == "heredoc_body":
-                body = self._phrases.heredoc(child)
-            elif kind == "pipeline":
-                redirects.piped += [c for c in child.named_children if c.type != "comment"]
-            elif kind in _REDIRECTS:
-                self._redirect(child, redirects)
-            elif child.is_named and kind not in ("heredoc_start", "heredoc_end", "file_descriptor"):
-                if kind in _WORDS:
-                    redirects.extra.append(self._phrases.read(child))
-                else:
-                    redirects.after.append(child)
-        redirects.feed = body
 
     def _text(self, node: Node) -> str:
         return self._source[node.start_byte : node.end_byte].decode("utf-8", "replace")
@@ -468,16 +410,10 @@ _COMPUTED = frozenset(
     "simple_expansion expansion command_substitution process_substitution arithmetic_expansion "
     "brace_expression".split()
 )
-_REDIRECTS = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
 _SEQUENCES = frozenset(
     "program compound_statement do_group elif_clause else_clause negated_command".split()
 )
 _EXPRESSIONS = frozenset(
     "binary_expression unary_expression postfix_expression parenthesized_expression number "
     "ternary_expression".split()
-)
-_WORDS = frozenset(
-    "word string raw_string ansi_c_string translated_string concatenation simple_expansion "
-    "expansion command_substitution process_substitution arithmetic_expansion number "
-    "brace_expression extglob_pattern regex variable_name".split()
 )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from hermes.exec.gate.calls import Call
+from hermes.exec.gate.parts import FILE
 from hermes.exec.gate.words import literal, vague, written
 
 _CODE: dict[str, str] = {
@@ -69,7 +70,9 @@ def _python(call: Call) -> Iterator[str]:
 def _file_or_text(call: Call, args: tuple[str, ...]) -> Iterator[str]:
     script = args[0] if args else "-"
     if literal(script) == "-":
-        if call.simple.feed is not None:
+        if call.simple.feed == FILE and call.simple.reads:
+            yield from runs_file(call, call.simple.reads[-1])
+        elif call.simple.feed is not None:
             yield f"{call.name} runs what it reads"
         elif args:
             yield f"{call.name} runs a text"

@@ -13,10 +13,16 @@ from functools import cache
 from hermes.exec.gate.values import TooComplex
 
 MAX_BYTES = 128 * 1024
-_MAX_OPERATORS = 1500
+_MAX_OPERATORS = 900
 _MAX_MARKS = 8000
 _MAX_DEPTH = 24
 _MAX_STRAY = 60
+_MAX_TESTS = 200
+_MAX_DOCUMENTS = 30
+_MAX_WORDS = 6000
+_MAX_WORD = 1500
+_EXPECTING = frozenset("| || && |& ; & < > >> >| <& >& <<<".split())
+_FOLLOWING = frozenset([*"| || && |& ; ;; & )".split(), "\n"])
 _OPENING = {"(": ")", "$(": ")", "<(": ")", ">(": ")", "$((": "))", "((": "))", "${": "}"}
 
 
@@ -38,12 +44,22 @@ def misleading(text: str) -> str:
 
 def joined(text: str) -> str:
     """The text with lines joined inside a word, as the shell reads it (the parser does not)."""
-    return _pattern("joined").sub(r"\1\2", text)
+    return _pattern("joined").sub(r"\1\2", text) if "\\\n" in text else text
+
+
+def spelled_out(text: str) -> str:
+    """The same command, without what the parser is known to stumble over."""
+    if ":$" in text:
+        text = _pattern("after colon").sub(r":${\1}", text)
+    if "{" in text:
+        text = _pattern("braces first").sub(r"\1''{", text)
+    return text
 
 
 def check_shape(text: str) -> None:
     """Raise TooComplex when parsing could take long."""
-    if sum(map(text.count, "|&;()<>{}`[]")) > _MAX_MARKS:
+    marks = sum(map(text.count, "|&;()<>{}`[]"))
+    if marks > _MAX_MARKS or text.count("[[") > _MAX_TESTS:
         raise TooComplex("it has too many operators")
     _Shape(text).check()
 
@@ -56,7 +72,11 @@ class _Shape:
         self.stack: list[str] = []
         self.operators = 0
         self.stray = 0
+        self.words = 0
+        self.documents = 0
         self.heredocs: list[str] = []
+        self.waiting = ""
+        """An operator after which something must come."""
 
     def check(self) -> None:
         at, end = 0, len(self.text)
@@ -67,12 +87,24 @@ class _Shape:
             if found is None:
                 raise TooComplex("a quotation does not end")
             at = self._token(found[0], inside, found.end())
-            if self.operators > _MAX_OPERATORS or len(self.stack) > _MAX_DEPTH:
-                raise TooComplex("it has too many operators or is nested too deeply")
+            if self.operators > _MAX_OPERATORS or self.words > _MAX_WORDS:
+                raise TooComplex("it has too many parts")
+            if len(self.stack) > _MAX_DEPTH:
+                raise TooComplex("it is nested too deeply")
         if self.stack:
             raise TooComplex(f"something is never closed (missing {self.stack[-1]})")
 
+    def _in_order(self, token: str) -> None:
+        """Raise TooComplex for an operator where none can be: bash would not run this."""
+        if token.isspace() and token != "\n":
+            return
+        if self.waiting and token in _FOLLOWING and (token != "\n" or self.waiting[0] in "<>"):
+            raise TooComplex(f"{token!r} after {self.waiting!r} makes no sense")
+        self.waiting = token if token in _EXPECTING else ""
+
     def _token(self, token: str, inside: bool, end: int) -> int:
+        if not inside:
+            self._in_order(token)
         top = self.stack[-1] if self.stack else ""
         if token in ('"', "`"):
             if top == token:
@@ -85,12 +117,19 @@ class _Shape:
         elif token in (")", "}"):
             return self._close(token, top, end)
         elif token.startswith("<<") and token != "<<<" and not inside:
+            self.documents += 1
+            if self.documents > _MAX_DOCUMENTS:
+                raise TooComplex("it has too many here-documents")
             self.heredocs.append(_pattern("unquote").sub("", token.lstrip("<-").strip()))
         elif token == "\n":
             self.operators += 1
             return self._skip_heredocs(end)
         elif token[0] in "|&;<>":
             self.operators += 1
+        elif not inside:
+            self.words += token.count(" ")
+            if len(token) > _MAX_WORD and any(len(w) > _MAX_WORD for w in token.split()):
+                raise TooComplex("a word is too long")
         return end
 
     def _close(self, token: str, top: str, end: int) -> int:
@@ -127,6 +166,8 @@ _PATTERNS = {
     "control": r"[^\t\n -~]",
     "mixed": r"[A-Za-z0-9_./-]*(?:[A-Za-z][Ͱ-ϿЀ-ԯ]|[Ͱ-ϿЀ-ԯ][A-Za-z])[A-Za-z0-9_./-]*",
     "joined": r"(?<!\\)((?:\\\\)*(?<=[^\s\\]))\\\n(\S)",
+    "after colon": r":\$([A-Za-z_]\w*)",
+    "braces first": r"((?:^|[;&|(\n])[ \t]*)\{(?=[^\s{}]*,[^\s{}]*\})",
     "unquote": r"[\\'\"]",
     "code": r"""(?x)
         \\. | \$?'(?:(?<=\$')(?:[^'\\]|\\.)*|(?<!\$')[^']*)'

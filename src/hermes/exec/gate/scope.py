@@ -19,12 +19,18 @@ class Scope:
         self.home = home
         self.folders: tuple[str | None, ...] = (folder,)
         self.values: dict[str, tuple[str, bool]] = {}
+        self.set_arguments(arguments)
+        self._doubt = 0
+        self._looks_left = 16
+        self._target: tuple[str | None, ...] = ()
+
+    def set_arguments(self, arguments: tuple[str, ...]) -> None:
+        """`$0`, `$1` and so on."""
         for number, argument in enumerate(arguments):
             self.values[str(number)] = (argument, False)
         if arguments:
-            self.values["@"] = self.values["*"] = (" ".join(arguments[1:]), False)
-        self._doubt = 0
-        self._target: tuple[str | None, ...] = ()
+            self.values["@"] = (GAP.join(arguments[1:]), False)
+            self.values["*"] = (" ".join(arguments[1:]), False)
 
     def value(self, name: str, *, in_quotes: bool) -> tuple[str, str]:
         """What is certain of a variable's value, and what it probably is."""
@@ -51,16 +57,20 @@ class Scope:
             self.values[name] = (likely, False)
 
     def change_folder(self, target: str | None) -> None:
-        if target is None:
+        if target is None or self._looks_left <= 0:
             self.folders = (*self.folders[:1], None)
             return
         new = [
             None if folder is None and not target.startswith("/") else _join(folder or "/", target)
             for folder in self.folders
         ]
-        sure = all(folder is not None and os.path.isdir(folder) for folder in new)  # noqa: PTH112
+        sure = all(folder is not None and self._exists(folder) for folder in new)
         self._target = tuple(new)
         self.folders = _union(self._target, () if sure else self.folders)
+
+    def _exists(self, folder: str) -> bool:
+        self._looks_left -= 1
+        return self._looks_left > 0 and os.path.isdir(folder)  # noqa: PTH112 - plain text
 
     def arrived(self) -> None:
         """The last change of folder succeeded: `cd x && …`."""

@@ -44,6 +44,9 @@ class Judgement(Struct, frozen=True):
     grants: tuple[tuple[str, ...], ...] = ()
     """The prefixes that "session" and "always" would allow; empty when the answer must not be
     remembered."""
+    understood: bool = True
+    """Every part was read. Otherwise the hard list could not be checked in full: where nobody is
+    asked (yolo), it should not run."""
     downloads: tuple[Path, ...] = ()
     """Files the command writes from the network: `tainted_files` of later judgements."""
 

@@ -26,6 +26,8 @@ _TRAPS = (
 
 def git(call: Call) -> Iterator[str]:
     at = 0
+    if not all(folder and call.places.in_workspace(folder) for folder in call.simple.folders):
+        call.alters = True
     while at < len(call.args) and call.words[at].startswith("-"):
         word = call.words[at]
         if word in ("-c", "--config-env") or word.startswith("--config-env"):
@@ -36,6 +38,7 @@ def git(call: Call) -> Iterator[str]:
         elif word.startswith("--exec-path="):
             yield "git is told to use other programs"
         elif word in ("-C", "--git-dir", "--work-tree", "--namespace"):
+            call.alters = True  # another repository may tell git to run something
             at += 1
         at += 1
     if at >= len(call.args):

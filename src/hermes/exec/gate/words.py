@@ -17,15 +17,18 @@ FIELDS = "\x1e"
 GAP = "\x1f"
 """Separates the fields of a known value that was expanded outside quotes."""
 _LIVE = {"*": "\ue02a", "?": "\ue03f", "[": "\ue05b"}
-_QUOTED = {"{": "\ue07b", "}": "\ue07d", ",": "\ue02c", "~": "\ue07e", ".": "\ue02e"}
+_QUOTED = {"{": "\ue07b", "}": "\ue07d", ",": "\ue02c", "~": "\ue07e"}
 _TO_LIVE = str.maketrans(_LIVE)
 _TO_QUOTED = str.maketrans(_QUOTED)
 _FROM_QUOTED = str.maketrans({v: k for k, v in _QUOTED.items()})
 _FROM_LIVE = str.maketrans({v: k for k, v in _LIVE.items()})
 _SHOWN = str.maketrans({UNKNOWN: "…", FIELDS: "…"})
 WILD = re.compile("[\ue02a\ue03f\ue05b]")
+_LIVELY = re.compile(r"[*?\[\\]")
+_QUOTABLE = re.compile("[{},~]")
 _VAGUE = re.compile(f"[{UNKNOWN}{FIELDS}]")
 _MAX_WORDS = 200
+_MAX_BRACES = 40
 
 
 def vague(word: str) -> bool:
@@ -39,11 +42,11 @@ def wild(word: str) -> bool:
 
 def written(word: str) -> str:
     """As a person would write it, with `…` for what is unknown."""
-    return word.translate(_FROM_LIVE).translate(_SHOWN)
+    return literal(word).translate(_SHOWN) if vague(word) else literal(word)
 
 
 def literal(word: str) -> str:
-    return word.translate(_FROM_LIVE)
+    return word if word.isascii() else word.translate(_FROM_LIVE)
 
 
 def clean(text: str) -> str:
@@ -59,6 +62,8 @@ def _marks() -> re.Pattern[str]:
 
 def bare(source: str) -> str:
     """Text outside quotes: a backslash quotes one character."""
+    if not _LIVELY.search(source):
+        return source
     if "\\" not in source:
         return source.translate(_TO_LIVE)
     parts = re.split(r"\\(.|\Z)", source, flags=re.DOTALL)
@@ -69,7 +74,7 @@ def bare(source: str) -> str:
 
 
 def quoted(value: str) -> str:
-    return value.translate(_TO_QUOTED)
+    return value.translate(_TO_QUOTED) if _QUOTABLE.search(value) else value
 
 
 def in_double_quotes(source: str) -> str:
@@ -118,6 +123,8 @@ def ansi(source: str) -> str:
 
 def expand(text: str, home: str, *, keep_empty: bool) -> list[str]:
     """Braces, fields and the tilde: the words a piece of text becomes."""
+    if text and text.isascii() and "~" not in text and "{" not in text and GAP not in text:
+        return [text]
     words: list[str] = []
     for piece in _braces(text) if "{" in text else [text]:
         fields = [f for f in piece.split(GAP) if f] if GAP in piece else [piece]
@@ -129,6 +136,9 @@ def expand(text: str, home: str, *, keep_empty: bool) -> list[str]:
 
 def _tilde(word: str, home: str) -> str:
     if not word.startswith("~"):
+        name, equals, value = word.partition("=~")  # also in `dd of=~/x`
+        if equals and name.isidentifier():
+            return f"{name}={_tilde('~' + value, home)}"
         return word
     name, slash, rest = word[1:].partition("/")
     if not name:
@@ -152,6 +162,8 @@ def _braces(text: str, depth: int = 0) -> list[str]:
 
 def _first_braces(text: str) -> tuple[int, int, list[str]] | None:
     """Start, end and alternatives of the first `{a,b}` or `{1..3}`."""
+    if text.count("{") > _MAX_BRACES:
+        raise TooComplex("a word has too many braces")
     start = text.find("{")
     while start >= 0:
         depth, begin, options = 0, start + 1, []

@@ -29,6 +29,7 @@ class Inner(Struct, frozen=True):
     """Apart from what it runs, the wrapper does nothing."""
 
 
+_STDIN = ("-s", "-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 SHELLS = frozenset("sh bash dash zsh ksh mksh ash fish rbash csh tcsh".split())
 
 
@@ -169,6 +170,23 @@ def _skip(argv: Argv, at: int, valued: frozenset[str]) -> int:
     return at
 
 
+_MODULES = frozenset("pip twine hermes uv poetry pdm hatch flit".split())
+
+
+def _python(argv: Argv, feed: str | None) -> Inner | None:
+    """`python -m pip …` is `pip …`, for the modules that are programs of their own."""
+    for at, word in enumerate(argv[1:], 1):
+        text = literal(word)
+        if (
+            re.fullmatch(r"-[A-Za-z]*m", text)
+            and literal("".join(argv[at + 1 : at + 2])) in _MODULES
+        ):
+            return Inner((argv[at + 1 :],), pure=False)
+        if not text.startswith("-"):
+            break
+    return None
+
+
 def _after_c(args: Argv) -> str | None:
     for at, arg in enumerate(args[:-1]):
         if re.fullmatch(r"-[a-zA-Z]*c|--command", literal(arg)):
@@ -254,13 +272,13 @@ def _shell(argv: Argv, feed: str | None) -> Inner | None:
             rest = argv[at + 1 :]
             while rest and rest[0].startswith("-"):
                 rest = rest[1:]
-            return Inner(scripts=rest[:1], arguments=rest)
+            return Inner(scripts=rest[:1], arguments=rest[1:])
         if word in ("-s", "-is"):
             break
         at += 2 if word in ("-o", "+o", "-O", "+O", "--rcfile", "--init-file") else 1
         if word in ("--rcfile", "--init-file"):
             return Inner(ask="a shell starts with a file of its own")
-    if at < len(argv) and literal(argv[at]) not in ("-s", "-"):
+    if at < len(argv) and literal(argv[at]) not in _STDIN:
         return None  # a script file
     if feed is None:
         return Inner() if at == 1 else None
@@ -311,6 +329,7 @@ def _nix(argv: Argv, feed: str | None) -> Inner | None:
 
 _SPECIAL: dict[str, Callable[[Argv, str | None], Inner | None]] = {
     "env": _env,
+    **dict.fromkeys("python python2 python3 pypy pypy3".split(), _python),
     "xargs": _xargs,
     "gxargs": _xargs,
     "find": _find,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from hermes.exec.gate.calls import Call
+from hermes.exec.gate.programs import NETWORK
 from hermes.exec.gate.words import vague, wild, written
 
 _BAD = frozenset(("outside", "vital", "secret", "git", "device", "network"))
@@ -57,6 +58,14 @@ def _link(call: Call) -> Iterator[str]:
     for word in words:
         if not vague(word) and outside(call, word):
             yield f"ln links {written(word)}, outside the workspace"
+
+
+def _receive(call: Call) -> Iterator[str]:
+    """What comes through a pipe from the network stays suspect in the file."""
+    if {source.rpartition("/")[2] for source in call.simple.sources} & NETWORK:
+        for word in call.rest():
+            call.downloads += call.paths(word)
+    yield from _all(call)
 
 
 def _all(call: Call) -> Iterator[str]:
@@ -149,8 +158,8 @@ WRITING: dict[str, Callable[[Call], Iterator[str]]] = {
     "touch": _all,
     "mkdir": _all,
     "mkfifo": _all,
-    "tee": _all,
-    "sponge": _all,
+    "tee": _receive,
+    "sponge": _receive,
     "truncate": _all,
     "chmod": _mode,
     "chown": _owner,

@@ -1,0 +1,101 @@
+"""The simple commands found in a command line, and what is redirected around them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from hermes.exec.gate.phrases import Phrase, Phrases
+from hermes.exec.gate.words import UNKNOWN
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+PIPE: Final = "\x02pipe"
+"""Standard input is what another program wrote."""
+FILE: Final = "\x02file"
+REDIRECTS = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
+WORDS = frozenset(
+    "word string raw_string ansi_c_string translated_string concatenation simple_expansion "
+    "expansion command_substitution process_substitution arithmetic_expansion number "
+    "brace_expression extglob_pattern regex variable_name".split()
+)
+
+
+class Simple(Struct, frozen=True):
+    """One command without operators. Words are as in `words`."""
+
+    argv: tuple[str, ...]
+    likely: tuple[str, ...] = ()
+    """The argv with the likely values of variables, when that differs."""
+    assigned: tuple[tuple[str, str], ...] = ()
+    writes: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    feed: str | None = None
+    """Standard input: nothing, PIPE, FILE, or its text."""
+    folders: tuple[str | None, ...] = ()
+    sources: tuple[str, ...] = ()
+    """The programs before it in its pipeline."""
+    function: bool = False
+    """Its name is a function's, whose body was read as well."""
+
+
+class Redirects:
+    """Gathers the redirections of one statement."""
+
+    def __init__(self) -> None:
+        self.writes: list[str] = []
+        self.reads: list[str] = []
+        self.feed: str | None = None
+        self.extra: list[Phrase] = []
+        self.piped: list[Node] = []
+        self.after: list[Node] = []
+
+    def read(self, node: Node, phrases: Phrases) -> None:
+        if node.type == "herestring_redirect":
+            phrase = phrases.read(node.named_children[-1])
+            self.feed = " ".join(phrase.words if phrase.certain else phrase.likely)
+        elif node.type == "heredoc_redirect":
+            self._heredoc(node, phrases)
+        else:
+            self._file(node, phrases)
+
+    def _file(self, node: Node, phrases: Phrases) -> None:
+        operator = next((c.type for c in node.children if not c.is_named), "")
+        targets = node.children_by_field_name("destination")
+        if not targets:
+            return
+        phrase = phrases.read(targets[0])
+        words = phrase.words if phrase.certain or not phrase.likely else phrase.likely
+        if operator in (">&", "<&") and targets[0].type == "number":
+            pass
+        elif operator in ("<", "<&", "<&-"):
+            self.reads += words
+            self.feed = FILE
+            if targets[0].type == "process_substitution":
+                self.feed = PIPE
+        else:
+            self.writes += words or [UNKNOWN]
+        # The parser takes `> file more words` for several targets; the rest are arguments.
+        self.extra += [phrases.read(target) for target in targets[1:]]
+
+    def _heredoc(self, node: Node, phrases: Phrases) -> None:
+        body, as_it_is = "", False
+        for child in node.children:
+            kind = child.type
+            if kind == "heredoc_body":
+                body = phrases.heredoc(child, as_it_is=as_it_is)
+            elif kind == "heredoc_start":
+                text = child.text or b""
+                as_it_is = any(mark in text for mark in (b"'", b'"', b"\\"))
+            elif kind == "pipeline":
+                self.piped += [c for c in child.named_children if c.type != "comment"]
+            elif kind in REDIRECTS:
+                self.read(child, phrases)
+            elif child.is_named and kind not in ("heredoc_start", "heredoc_end", "file_descriptor"):
+                if kind in WORDS:
+                    self.extra.append(phrases.read(child))
+                else:
+                    self.after.append(child)
+        self.feed = body
