@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from hermes.core.errors import ToolError
 from hermes.core.message import ToolCall
-from hermes.core.tool import Risk, ToolContext, ToolResult
+from hermes.core.tool import ToolContext, ToolResult, Verdict
 from hermes.tools import _writing
 from hermes.tools._patching import replace
 from hermes.tools._textfile import Lines, decode
@@ -26,8 +26,8 @@ from hermes.tools._v4a import parse, update
 from hermes.tools.patch import patch
 
 
-async def nobody(call: ToolCall, risk: Risk, summary: str) -> bool:
-    return False
+async def nobody(*_: Any) -> Verdict:
+    return Verdict(allowed=False)
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from msgspec import structs
 
 from hermes.core.errors import ToolError
 from hermes.core.message import ToolCall
-from hermes.core.tool import Risk, Tool, ToolContext, ToolResult
+from hermes.core.tool import Tool, ToolContext, ToolResult, Verdict
 from hermes.tools.clarify import clarify
 from hermes.tools.todo import MAX_ITEMS, todo
 
 
-async def nobody(call: ToolCall, risk: Risk, summary: str) -> bool:
-    return False
+async def nobody(*_: Any) -> Verdict:
+    return Verdict(allowed=False)
 
 
 def context(root: Path) -> ToolContext:
