@@ -58,6 +58,7 @@ messages = (
     | of("user", parts)
     | of("assistant", parts, origin=st.just(HERE))
 )
+marks = st.sampled_from(["", "data-0a1b2c"])
 histories = st.lists(messages, max_size=14)
 quirks = st.builds(
     Quirks,
@@ -69,10 +70,12 @@ quirks = st.builds(
 )
 
 
-def groups(history: list[Message], q: Quirks = PLAIN, tail: tuple[Message, ...] = ()) -> Any:
+def groups(
+    history: list[Message], q: Quirks = PLAIN, tail: tuple[Message, ...] = (), mark: str = ""
+) -> Any:
     out: list[Message] = []
     view = View(HERE, q, out.append)
-    view.advance(History(history))
+    view.advance(History(history, mark=mark))
     return out + view.pending(tail)
 
 
@@ -81,9 +84,9 @@ def returned(group: Message) -> list[ToolReturn]:
 
 
 @settings(deadline=None)
-@given(histories, quirks)
-def test_any_history_is_legal(history: list[Message], q: Quirks) -> None:
-    found = groups(history, q)
+@given(histories, quirks, marks)
+def test_any_history_is_legal(history: list[Message], q: Quirks, mark: str) -> None:
+    found = groups(history, q, mark=mark)
     for i, group in enumerate(found):
         assert group.role == ("user", "assistant")[i % 2]
         assert group.parts
@@ -113,13 +116,13 @@ def test_any_history_is_legal(history: list[Message], q: Quirks) -> None:
 
 
 @settings(deadline=None)
-@given(histories, quirks, st.lists(st.integers(1, 4), max_size=14), histories)
+@given(histories, quirks, st.lists(st.integers(1, 4), max_size=14), histories, marks)
 def test_advancing_in_steps_gives_the_same(
-    history: list[Message], q: Quirks, steps: list[int], tail: list[Message]
+    history: list[Message], q: Quirks, steps: list[int], tail: list[Message], mark: str
 ) -> None:
     out: list[Message] = []
     view = View(HERE, q, out.append)
-    growing = History()
+    growing = History(mark=mark)
     rest = list(history)
     for step in [*steps, len(rest)]:
         for message in rest[:step]:
@@ -129,9 +132,9 @@ def test_advancing_in_steps_gives_the_same(
         closed = list(out)
         # Looking does not change anything, and what was closed stays as it is.
         view.pending(tuple(tail))
-        assert closed + view.pending() == groups(growing.messages, q)
+        assert closed + view.pending() == groups(growing.messages, q, mark=mark)
         assert out == closed
-    assert out + view.pending(tuple(tail)) == groups([*history, *tail], q)
+    assert out + view.pending(tuple(tail)) == groups([*history, *tail], q, mark=mark)
 
 
 @settings(deadline=None)
