@@ -62,6 +62,7 @@ class Runtime:
         self._agents: dict[bytes, Agent] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._child_env = child_env(setup.secrets)
+        self._door: Any = None
 
     @classmethod
     @asynccontextmanager
@@ -186,7 +187,16 @@ class Runtime:
             sandbox=safety.mode,
             sandbox_required=self.setup.config.sandbox.required,
             home=self.setup.home,
+            state={"web": self._web},
         )
+
+    def _web(self) -> Any:
+        """One door for the process, opened by the first tool that goes through it."""
+        if self._door is None:
+            from hermes.net.web import open_web
+
+            self._door = open_web(self.setup.config.web, self.setup.secrets)
+        return self._door
 
 
 def new_id(now: float) -> str:

@@ -47,6 +47,8 @@ def open_web(settings: Settings, secrets: Secrets, **hooks: Any) -> Web:
 
 def web_of(ctx: ToolContext) -> Web:
     found = ctx.state.get(STATE)
+    if callable(found):  # made when it is first needed
+        found = ctx.state[STATE] = found()
     if not isinstance(found, Web):
         raise ToolError("This session has no access to the web.")
     return found
