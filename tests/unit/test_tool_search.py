@@ -14,7 +14,7 @@ from hermes.config.schema import Selection
 from hermes.config.schema import Tools as Settings
 from hermes.core.errors import ConfigError
 from hermes.core.events import Approval, ToolDone
-from hermes.core.tool import Tool, ToolContext, tool
+from hermes.core.tool import Risk, Tool, ToolContext, tool
 from hermes.tools import registry
 from hermes.tools.registry import select
 from hermes.tools.tool_search import MOST, rank, tool_search
@@ -31,8 +31,11 @@ class Send(Struct):
     times: int = 1
 
 
-def sender(name: str = "carrier_pigeon", **more: Any) -> Tool[Any]:
-    @tool("Send a letter by pigeon.", name=name, toolset="post", risk="network", **more)
+def sender(name: str = "carrier_pigeon", risk: Risk = "network") -> Tool[Any]:
+    def key(p: Send, cwd: Path) -> str | None:
+        return str(cwd.parent / "post") if risk == "write" else None
+
+    @tool("Send a letter by pigeon.", name=name, toolset="post", risk=risk, key=key)
     async def send(p: Send, ctx: ToolContext) -> str:
         ran.append((p.text * p.times, ctx.call.name, ctx.call.args))
         return f"flown: {p.text}"
@@ -95,7 +98,7 @@ async def test_a_deferred_tool_called_by_its_own_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("approved", [True, False])
 async def test_the_gates_see_the_inner_call(tmp_path: Path, approved: bool) -> None:
     steps = [through("c1", "carrier_pigeon", {"text": "hi"}), say("ok")]
-    async with rig(tmp_path, steps, tools=[sender()], options=Options()) as r:
+    async with rig(tmp_path, steps, tools=[sender(risk="write")], options=Options()) as r:
         r.session.approver = True
         turn = r.begin()
         asked = await r.until(lambda e: isinstance(e, Approval))
@@ -114,14 +117,35 @@ async def test_the_gates_see_the_inner_call(tmp_path: Path, approved: bool) -> N
 async def test_where_nobody_can_approve_it_is_not_run(tmp_path: Path) -> None:
     steps = [
         through("c1", "carrier_pigeon", {"text": "hi"}),
-        through("c2", "terminal", {"command": "touch x"}),
-        through("c3", "write_file", {"path": str(tmp_path / "outside"), "content": "x"}),
+        through("c2", "write_file", {"path": str(tmp_path / "outside"), "content": "x"}),
+        say("ok"),
+    ]
+    async with rig(tmp_path, steps, tools=[sender(risk="write")], options=Options()) as r:
+        assert (await r.turn()).completed
+        assert not ran and not (tmp_path / "outside").exists()
+        assert all("Not run" in text for text in results(r.requests[-1]))
+
+
+async def test_what_was_read_counts_for_what_is_sent(tmp_path: Path) -> None:
+    """Neither way of calling gets around the two bits a session keeps."""
+    steps = [
+        through("c1", "carrier_pigeon", {"text": "before"}),
+        through("c2", "read_file", {"path": "private.txt"}),
+        through("c3", "carrier_pigeon", {"text": "after"}),
+        call(("c4", "carrier_pigeon", {"text": "after, directly"})),
         say("ok"),
     ]
     async with rig(tmp_path, steps, tools=[sender()], options=Options()) as r:
+        r.home.file("private.txt", "mine")
         assert (await r.turn()).completed
-        assert not ran and not list(r.home.work.iterdir())
-        assert not (tmp_path / "outside").exists()
+        assert [text for text, _, _ in ran] == ["before"]
+
+
+async def test_the_hard_list_holds_for_carried_commands(tmp_path: Path) -> None:
+    steps = [through("c1", "terminal", {"command": "mkfs.ext4 /dev/no-such-disk"}), say("ok")]
+    async with rig(tmp_path, steps, options=Options(yolo=True)) as r:
+        assert (await r.turn()).completed
+        assert "Not run" in results(r.requests[-1])[0]
 
 
 async def test_calls_that_write_to_one_thing_take_turns(tmp_path: Path) -> None:
