@@ -300,6 +300,25 @@ async def test_a_folder_that_became_a_link_is_not_followed(
     assert (outside / "f").read_text() == "not ours"
 
 
+async def test_a_link_that_cannot_be_moved_away_is_not_followed_either(
+    work: Path, home: Path, tmp_path: Path
+) -> None:
+    """It is ignored now, so it is not ours to remove."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (work / "d").mkdir()
+    (work / "d" / "f").write_text("ours")
+    made = await snapshot(work, home, "")
+    assert made is not None
+    (work / "d" / "f").unlink()
+    (work / "d").rmdir()
+    (work / "d").symlink_to(outside)
+    (work / ".gitignore").write_text("/d\n")
+    done = await restore(work, home, made.id)
+    assert not list(outside.iterdir())
+    assert {k.partition(":")[0] for k in done.kept} == {"d", "d/f"}
+
+
 async def test_a_folder_with_ignored_files_is_not_replaced_by_a_file(
     work: Path, home: Path
 ) -> None:
