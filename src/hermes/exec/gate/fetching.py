@@ -101,7 +101,7 @@ def _kept(call: Call, target: str) -> Iterator[str]:
 
 def _last(url: str) -> str:
     """The name under which a download is saved."""
-    path = re.sub(r"[?#].*", "", url).rstrip("/")
+    path = re.sub(r"[?#].*", "", literal(url)).rstrip("/")
     name = path.rpartition("/")[2]
     return name if "://" in path and path.count("/") > 2 and name else "index.html"
 

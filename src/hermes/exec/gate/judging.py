@@ -35,6 +35,7 @@ _MAX_REASON = 200
 _SYSTEM_BIN = re.compile(r"(?:/usr)?(?:/local)?/s?bin/[^/]+|/opt/homebrew/bin/[^/]+")
 _VERSION = frozenset("--version -V -version --help -h version help".split())
 _BARE = {"yarn": ("yarn", "install")}
+_HARMLESS = frozenset("LC_ALL LANG LC_CTYPE TZ NO_COLOR FORCE_COLOR TERM COLUMNS CI".split())
 _OWN = "touches the agent's own files"
 
 
@@ -103,9 +104,13 @@ class Court:
         whole = joined(text)
         if whole != text:
             self._ask("a line is continued in the middle of a word")
+            self._read(whole, scope.copy())
+        self._read(text, scope)
+
+    def _read(self, text: str, scope: Scope) -> None:
         self._layers += 1
         try:
-            root, source = parse(clean(spelled_out(whole)))
+            root, source = parse(clean(spelled_out(text)))
             reader = Reader(root, source, scope, depth=self._layers * 6)
         except TooComplex as limit:
             self._not_understood(f"too complex: {limit}")
@@ -135,11 +140,11 @@ class Court:
         reads_lines = simple.argv[:1] in (("read",), ("mapfile",), ("readarray",))
         for name, value in simple.assigned:
             if not (reads_lines and name == "IFS"):
-                self._setting(name, value)
+                self._setting(name, value, inherited=bool(simple.argv))
         for word in simple.writes:
             self._write(word, simple)
         for word in simple.reads:
-            self._read(word, simple.folders)
+            self._open(word, simple.folders)
         if not simple.argv:
             return
         if not self._only_denials:
@@ -150,7 +155,11 @@ class Court:
             self._argv(simple.likely, simple)
             self._only_denials -= 1
 
-    def _setting(self, name: str, value: str) -> None:
+    def _setting(self, name: str, value: str, *, inherited: bool) -> None:
+        if (inherited or name == "PATH") and name not in _HARMLESS:
+            self._read_only = False
+            if not self._sandboxed:
+                self._ask(f"{name} may change what programs do, and there is no sandbox")
         if reason := risky_setting(name, value):
             self._ask(reason)
         if self._names_own(value):
@@ -190,7 +199,7 @@ class Court:
         if inner.ask:
             self._ask(inner.ask)
         for name, value in inner.assigned:
-            self._setting(name, value)
+            self._setting(name, value, inherited=True)
         for command in inner.commands:
             self._argv(command, simple)
         for command in inner.likely:
@@ -298,11 +307,13 @@ class Court:
             self._ask(f"writes to {written(word)}{_where(bad)}")
         elif not self._sandboxed and zones != {"plain"}:
             self._ask("writes a file, and there is no sandbox")
-        if {word.rpartition("/")[2] for word in (*simple.sources, *simple.argv[:1])} & NETWORK:
+        wrapped = simple.argv and unwrap(simple.argv, None) is not None
+        programs = (*simple.sources, *(simple.argv if wrapped else simple.argv[:1]))
+        if {word.rpartition("/")[2] for word in programs} & NETWORK:
             for path in self._places.paths(word, simple.folders):
                 self._download(path)
 
-    def _read(self, word: str, folders: tuple[str | None, ...]) -> None:
+    def _open(self, word: str, folders: tuple[str | None, ...]) -> None:
         zones = self._places.zones(word, folders, follow=True)
         if "own" in zones:
             self._deny(f"reads {written(word)}: {_OWN}")

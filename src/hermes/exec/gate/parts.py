@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -64,10 +65,15 @@ class Redirects:
     def _file(self, node: Node, phrases: Phrases) -> None:
         operator = next((c.type for c in node.children if not c.is_named), "")
         targets = node.children_by_field_name("destination")
+        number = node.child_by_field_name("descriptor")
+        if number is not None and not (number.text or b"").strip(b"{}").isalnum():
+            phrases.doubt("a word was taken for the number of a file")
+        if any(phrases.apart(a, b) for a, b in pairwise(targets)):
+            phrases.doubt("its words could not be told apart")
         if not targets:
             return
         phrase = phrases.read(targets[0])
-        words = phrase.words if phrase.certain or not phrase.likely else phrase.likely
+        words = phrase.words if phrase.certain else [*phrase.words, *phrase.likely]
         if operator in (">&", "<&") and targets[0].type == "number":
             pass
         elif operator in ("<", "<&", "<&-"):

@@ -64,7 +64,7 @@ class Phrases:
         self._source = source
         self._scope = scope
         self._substitute = substitute
-        self._doubt = doubt
+        self.doubt = doubt
 
     def read(self, node: Node, *, as_value: bool = False) -> Phrase:
         """`as_value`: on the right of an assignment nothing is split."""
@@ -81,6 +81,12 @@ class Phrases:
             certain, likely = certain.replace("{", "\ue07b"), likely.replace("{", "\ue07b")
         words = self._expand(certain, keep)
         return Phrase(words, words if likely == certain else self._expand(likely, keep))
+
+    def apart(self, first: Node, second: Node) -> bool:
+        """Between two parts of one command there is more than blanks: to the shell it ended, or
+        they are one word."""
+        gap = self._source[first.end_byte : second.start_byte]
+        return gap != b" " and (not gap or bool(gap.replace(b"\\\n", b"").strip(b" \t")))
 
     def look_inside(self, node: Node) -> None:
         """Only for the commands hidden in it."""
@@ -111,7 +117,7 @@ class Phrases:
             if _HIDDEN_CODE.search(piece):  # the parser sees neither `…` nor all of $(…)
                 found = re.findall(r"`([^`]*)`|\$\((.*?)\)", piece, re.DOTALL)
                 inner = "\n".join(first or second for first, second in found)
-                self._doubt("a here-document runs commands", inner)
+                self.doubt("a here-document runs commands", inner)
         return text
 
     def _expand(self, text: str, keep: bool) -> list[str]:
@@ -147,7 +153,7 @@ class Phrases:
         elif kind == "$":
             out.add("$")
         else:
-            self._doubt(f"it contains a construct that is not understood ({kind})")
+            self.doubt(f"it contains a construct that is not understood ({kind})")
             self.look_inside(node)
             out.add(UNKNOWN)
 
@@ -173,7 +179,7 @@ class Phrases:
         children = node.children
         for at, child in enumerate(children):
             if child.start_byte != end:
-                self._doubt("its words could not be told apart")
+                self.doubt("its words could not be told apart")
             end = child.end_byte
             following = children[at + 1].type if at + 1 < len(children) else ""
             if child.type == "$" and following == "string":
@@ -186,16 +192,21 @@ class Phrases:
         unknown = UNKNOWN if in_quotes else FIELDS
         if plain:
             if plain[1] == "IFS":
-                self._doubt("it plays with IFS")
+                self.doubt("it plays with IFS")
             if plain[1] in _NUMBERS:
                 out.add(UNKNOWN)
             else:
                 out.add(*self._scope.value(plain[1], in_quotes=in_quotes))
             return
+        trimmed = re.fullmatch(r"\$\{(\w+)%([\w.-]+)\}", source)
+        if trimmed:
+            values = self._scope.value(trimmed[1], in_quotes=in_quotes)
+            out.add(*(value.removesuffix(trimmed[2]) for value in values))
+            return
         for child in node.named_children:
             self.look_inside(child)
         if re.search(r"@[PEA]\}$|^\$\{!", source):
-            self._doubt("it expands a variable indirectly")
+            self.doubt("it expands a variable indirectly")
         out.add(unknown, self._likely(source, in_quotes) or unknown)
 
     def _likely(self, source: str, in_quotes: bool) -> str:
@@ -230,9 +241,9 @@ class Phrases:
         text = self._text(node)
         quiet = ("raw_string", "ansi_c_string", "comment", "`", "$(")
         if node.type not in quiet and _HIDDEN_CODE.search(text):
-            self._doubt("a command is hidden in one of its words")
+            self.doubt("a command is hidden in one of its words")
         if node.type == "word" and _BARE_SPACE.search(text):
-            self._doubt("its words could not be told apart")
+            self.doubt("its words could not be told apart")
 
     def _text(self, node: Node) -> str:
         return self._slice(node.start_byte, node.end_byte)

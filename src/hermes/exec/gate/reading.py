@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from hermes.exec.gate.outputs import output_of
 from hermes.exec.gate.parts import PIPE, REDIRECTS, WORDS, Redirects, Simple
 from hermes.exec.gate.phrases import Phrase, Phrases
 from hermes.exec.gate.scope import Scope
+from hermes.exec.gate.shapes import calls_itself, disguised, skips_blanks
 from hermes.exec.gate.values import TooComplex
 from hermes.exec.gate.words import UNKNOWN, vague
 
@@ -61,7 +61,8 @@ class Reader:
         self.whole = not root.has_error
         if root.has_error:
             self.doubt("it could not be parsed completely")
-        self._check_gaps(root)
+        if skips_blanks(root, source):
+            self.doubt("its words could not be told apart")
         self._statements(root)
 
     def doubt(self, reason: str) -> None:
@@ -72,14 +73,6 @@ class Reader:
         self.doubt(reason)
         if text:
             self.hidden.append((text, self._scope.folders[0] or "/"))
-
-    def _check_gaps(self, root: Node) -> None:
-        """The parser skips a quoted blank between words; the shell does not."""
-        for found in re.finditer(rb"\\[ \t]", self._source):
-            node = root.descendant_for_byte_range(found.start(), found.start() + 1)
-            if node is not None and node.child_count and node.type != "string":
-                self.doubt("its words could not be told apart")
-                return
 
     # Statements
 
@@ -194,25 +187,14 @@ class Reader:
             self.doubt("a function could not be read")
             return
         name = self._text(named)
-        calls_itself, spreads = self._self_calls(body, name)
-        if calls_itself and spreads:
+        recursive, spreads = calls_itself(body, name)
+        if recursive and spreads:
             self.bombs.append("a fork bomb")
-        elif calls_itself:
+        elif recursive:
             self.doubt("a function calls itself")
         with self._scope.branch():
             self._visit(body)
         self._functions[name] = body
-
-    def _self_calls(self, body: Node, name: str) -> tuple[bool, bool]:
-        calls, spreads, todo = False, False, [body]
-        while todo:
-            node = todo.pop()
-            spreads = spreads or node.type in ("&", "pipeline")
-            if node.type == "command_name":
-                calls = calls or self._text(node) == name
-            else:
-                todo += node.children
-        return calls, spreads
 
     def _test(self, node: Node) -> None:
         self._phrases.look_inside(node)
@@ -267,36 +249,24 @@ class Reader:
         redirects = given or Redirects()
         assigned: list[tuple[str, str]] = []
         phrases: list[Phrase] = []
-        end = -1
+        before: Node | None = None
         for child in node.children:
             kind = child.type
             if kind == "variable_assignment":
                 assigned.append(self._assign(child, lasting=False))
-                end = child.end_byte
             elif kind in REDIRECTS:
                 redirects.read(child, self._phrases)
             else:
-                if child.start_byte == end:
-                    self.doubt("its words could not be told apart")
                 inner = child
                 if kind == "command_name":
                     inner = child.children[0]
-                    self._check_name(inner)
+                    if reason := disguised(inner):
+                        self.doubt(reason)
                 phrases.append(self._phrases.read(inner))
-                end = child.end_byte
+            if before is not None and kind not in REDIRECTS and self._phrases.apart(before, child):
+                self.doubt("its words could not be told apart")
+            before = child
         self._finish(phrases + redirects.extra, tuple(assigned), redirects)
-
-    def _check_name(self, node: Node) -> None:
-        """A program named by anything but plain text was meant to be overlooked."""
-        if node.type in ("word", "raw_string") or not node.child_count:
-            if node.type == "ansi_c_string":
-                self.doubt("the name of a program is disguised")
-            return
-        kinds = {child.type for child in node.children}
-        if kinds & _COMPUTED or node.type in _COMPUTED:
-            self.doubt("the name of a program is computed")
-        elif node.type == "concatenation" and kinds - {"word", "number"}:
-            self.doubt("the name of a program is disguised")
 
     def _finish(
         self, phrases: list[Phrase], assigned: tuple[tuple[str, str], ...], redirects: Redirects
@@ -389,12 +359,14 @@ class Reader:
             self.doubt("its redirections could not be read")
         for child in redirects.piped:
             self._visit(child)
-        self._finish([], (), redirects)
+        start, feed, sources = len(self.commands), self._feed, self._sources
         if body is not None:
-            feed = self._feed
             self._feed = feed if redirects.feed is None else redirects.feed
             self._visit(body)
             self._feed = feed
+        self._sources = tuple(c.argv[0] for c in self.commands[start:] if c.argv)
+        self._finish([], (), redirects)
+        self._sources = sources
 
     def _bare_redirects(self, nodes: list[Node]) -> None:
         redirects = Redirects()
@@ -406,10 +378,6 @@ class Reader:
         return self._source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
 
-_COMPUTED = frozenset(
-    "simple_expansion expansion command_substitution process_substitution arithmetic_expansion "
-    "brace_expression".split()
-)
 _SEQUENCES = frozenset(
     "program compound_statement do_group elif_clause else_clause negated_command".split()
 )

@@ -43,8 +43,11 @@ def misleading(text: str) -> str:
 
 
 def joined(text: str) -> str:
-    """The text with lines joined inside a word, as the shell reads it (the parser does not)."""
-    return _pattern("joined").sub(r"\1\2", text) if "\\\n" in text else text
+    """The text with lines joined as the shell does, where the parser does not: inside a word, and
+    at the start of a line."""
+    if "\\\n" not in text:
+        return text
+    return _pattern("joined").sub(r"\1\2", _pattern("line start").sub("", text))
 
 
 def spelled_out(text: str) -> str:
@@ -59,7 +62,8 @@ def spelled_out(text: str) -> str:
 def check_shape(text: str) -> None:
     """Raise TooComplex when parsing could take long."""
     marks = sum(map(text.count, "|&;()<>{}`[]"))
-    if marks > _MAX_MARKS or text.count("[[") > _MAX_TESTS:
+    quotes = text.count('"') + text.count("'")
+    if marks > _MAX_MARKS or quotes > _MAX_MARKS or text.count("[[") > _MAX_TESTS:
         raise TooComplex("it has too many operators")
     _Shape(text).check()
 
@@ -168,6 +172,7 @@ _PATTERNS = {
     "joined": r"(?<!\\)((?:\\\\)*(?<=[^\s\\]))\\\n(\S)",
     "after colon": r":\$([A-Za-z_]\w*)",
     "braces first": r"((?:^|[;&|(\n])[ \t]*)\{(?=[^\s{}]*,[^\s{}]*\})",
+    "line start": r"(?<=\n)(?:[ \t]*\\\n)+|\A(?:[ \t]*\\\n)+",
     "unquote": r"[\\'\"]",
     "code": r"""(?x)
         \\. | \$?'(?:(?<=\$')(?:[^'\\]|\\.)*|(?<!\$')[^']*)'

@@ -24,6 +24,11 @@ class Scope:
         self._looks_left = 16
         self._target: tuple[str | None, ...] = ()
 
+    def copy(self) -> Scope:
+        other = Scope("", self.home)
+        other.folders, other.values = self.folders, dict(self.values)
+        return other
+
     def set_arguments(self, arguments: tuple[str, ...]) -> None:
         """`$0`, `$1` and so on."""
         for number, argument in enumerate(arguments):

@@ -17,7 +17,7 @@ FIELDS = "\x1e"
 GAP = "\x1f"
 """Separates the fields of a known value that was expanded outside quotes."""
 _LIVE = {"*": "\ue02a", "?": "\ue03f", "[": "\ue05b"}
-_QUOTED = {"{": "\ue07b", "}": "\ue07d", ",": "\ue02c", "~": "\ue07e"}
+_QUOTED = {"{": "\ue07b", "}": "\ue07d", ",": "\ue02c", "~": "\ue07e", "=": "\ue03d"}
 _TO_LIVE = str.maketrans(_LIVE)
 _TO_QUOTED = str.maketrans(_QUOTED)
 _FROM_QUOTED = str.maketrans({v: k for k, v in _QUOTED.items()})
@@ -25,7 +25,7 @@ _FROM_LIVE = str.maketrans({v: k for k, v in _LIVE.items()})
 _SHOWN = str.maketrans({UNKNOWN: "…", FIELDS: "…"})
 WILD = re.compile("[\ue02a\ue03f\ue05b]")
 _LIVELY = re.compile(r"[*?\[\\]")
-_QUOTABLE = re.compile("[{},~]")
+_QUOTABLE = re.compile("[{},~=]")
 _VAGUE = re.compile(f"[{UNKNOWN}{FIELDS}]")
 _MAX_WORDS = 200
 _MAX_BRACES = 40

@@ -1,0 +1,48 @@
+"""What the shape of a tree gives away: disguised names, fork bombs, blanks the parser lost."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_COMPUTED = frozenset(
+    "simple_expansion expansion command_substitution process_substitution arithmetic_expansion "
+    "brace_expression".split()
+)
+
+
+def disguised(name: Node) -> str:
+    """Why the name of a program is suspicious: plain text needs no disguise. Or empty."""
+    if name.type == "ansi_c_string":
+        return "the name of a program is disguised"
+    kinds = {child.type for child in name.children}
+    if kinds & _COMPUTED or name.type in _COMPUTED:
+        return "the name of a program is computed"
+    if name.type == "concatenation" and kinds - {"word", "number"}:
+        return "the name of a program is disguised"
+    return ""
+
+
+def calls_itself(body: Node, name: str) -> tuple[bool, bool]:
+    """Whether a function does, and whether it starts several processes."""
+    calls, spreads, todo = False, False, [body]
+    while todo:
+        node = todo.pop()
+        spreads = spreads or node.type in ("&", "pipeline")
+        if node.type == "command_name":
+            calls = calls or node.text == name.encode()
+        else:
+            todo += node.children
+    return calls, spreads
+
+
+def skips_blanks(root: Node, source: bytes) -> bool:
+    """The parser drops a quoted blank between words; to the shell it is part of a word."""
+    for found in re.finditer(rb"\\[ \t]", source):
+        node = root.descendant_for_byte_range(found.start(), found.start() + 1)
+        if node is not None and node.child_count and node.type != "string":
+            return True
+    return False

@@ -1,0 +1,477 @@
+"""The command gate: measured on a corpus, compared with what bash really runs, and fuzzed."""
+
+import importlib.util
+import itertools
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hermes.core.errors import ConfigError
+from hermes.exec.gate import Judgement, Rule, Rules, as_data, judge
+from hermes.exec.gate.values import STRICTNESS
+
+
+def _corpus() -> Any:
+    """The tests are imported without their folder on the path."""
+    path = Path(__file__).with_name("gate_corpus.py")
+    spec = importlib.util.spec_from_file_location("gate_corpus", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+corpus = _corpus()
+HOME = Path("/home/somebody/.hermes")
+WORKSPACE = Path("/srv/projects/app")
+RULES = Rules()
+
+
+def verdict(command: str, **more: Any) -> Judgement:
+    facts = {"workspace": WORKSPACE, "home": HOME, "rules": RULES, "sandboxed": True} | more
+    return judge(command, **facts)
+
+
+def decision(command: str, **more: Any) -> str:
+    return verdict(command, **more).decision
+
+
+# The acceptance rates
+
+
+def test_the_hard_list_is_denied_in_every_readable_disguise():
+    plain = [*corpus.HARD, *corpus.HARD_SCRIPTS]
+    worn = [d(seed) for seed in corpus.HARD for d in corpus.RESOLVABLE.values()]
+    missed = [command for command in (*plain, *worn) if decision(command) != "deny"]
+    print(f"hard list: {len(plain)} plain, {len(worn)} disguised, {len(missed)} not denied")
+    assert missed == []
+    unboxed = [command for command in plain if decision(command, sandboxed=False) != "deny"]
+    assert unboxed == []
+
+
+def test_dangerous_seeds_ask_or_are_denied_in_every_disguise():
+    seeds = [*corpus.SEEDS, *corpus.HARD]
+    disguises = {**corpus.RESOLVABLE, **corpus.OPAQUE}
+    assert len(seeds) >= 60
+    assert len(disguises) >= 20
+    variants = [*seeds, *corpus.SCRIPTS]
+    variants += [disguise(seed) for seed in seeds for disguise in disguises.values()]
+    leaks = [command for command in variants if decision(command) == "allow"]
+    rate = 100 * (1 - len(leaks) / len(variants))
+    print(f"dangerous: {len(variants)} variants, {len(leaks)} allowed, {rate:.2f} % stopped")
+    assert rate >= 99.5, leaks[:20]
+
+
+def test_everyday_work_seldom_asks():
+    assert len(set(corpus.ORDINARY)) >= 500
+    found = {command: verdict(command) for command in corpus.ORDINARY}
+    stopped = {c: j.reasons for c, j in found.items() if j.decision != "allow"}
+    rate = 100 * len(stopped) / len(found)
+    print(f"ordinary: {len(found)} commands, {len(stopped)} ask ({rate:.1f} %)")
+    assert rate <= 3, stopped
+    assert "deny" not in {j.decision for j in found.values()}
+
+
+def test_the_syntax_of_the_disguises_is_not_what_asks():
+    """Else the rates above would only show that nothing with a bracket is ever allowed."""
+    syntax = (
+        "bash -c", "sh -c twice", "double quotes", "backslash", "absolute", "env", "nohup",
+        "timeout", "command", "chain", "or", "group", "subshell", "function", "if", "loop", "case",
+        "inside quotes", "assignment", "process substitution", "newline", "trap", "heredoc body",
+        "time",
+    )  # fmt: skip
+    for name, command in itertools.product(syntax, ("ls -la src", "git status", "pytest -q")):
+        disguised = corpus.RESOLVABLE[name](command)
+        assert decision(disguised) == "allow", (disguised, verdict(disguised).reasons)
+
+
+# Speed
+
+
+def _milliseconds(command: str) -> float:
+    best = 1e9
+    for _ in range(5):
+        start = time.process_time()
+        verdict(command)
+        best = min(best, time.process_time() - start)
+    return best * 1000
+
+
+def _ordinary_text(size: int) -> str:
+    lines = [line for line in corpus.ORDINARY if "\n" not in line]
+    text = "\n".join(lines)
+    while len(text) < size:
+        text += "\n" + text
+    return text[:size].rpartition("\n")[0]
+
+
+def test_speed():
+    verdict("ls")
+    small = {
+        "ordinary": _ordinary_text(8192),
+        "long chain": "ls -la foo && git status | grep bar\n" * 230,
+        "words": "echo " + "word " * 1600,
+        "variables": 'echo "$a" "$b" ' * 500,
+    }
+    for name, command in small.items():
+        spent = _milliseconds(command[:8192])
+        print(f"{name}: {len(command)} bytes, {spent:.1f} ms")
+        assert spent < 20, name
+    large = {
+        "ordinary": _ordinary_text(128 * 1024),
+        "a file": "cat > f.py <<'END'\n" + "    return value(1, x)\n" * 2900 + "END",
+        "semicolons": ";" * 40_000,
+        "assignments": "x=1; " * 8000,
+        "pipes": "a|" * 60_000,
+        "nested": "$(" * 60_000,
+        "closed": "$(" * 20_000 + "a" + ")" * 20_000,
+        "words": "echo " + "a " * 65_000,
+        "one word": "a" * 130_000,
+        "quotes": '"' * 130_001,
+        "here-documents": "cat <<E\n" * 15_000,
+        "braces": "echo " + "{a,b}" * 20_000,
+        "tests": "[[ ! " * 25_000,
+        "too long": "# " + "x" * 200_000,
+    }
+    for name, command in large.items():
+        spent = _milliseconds(command)
+        print(f"{name}: {len(command)} bytes, {spent:.1f} ms, {decision(command)}")
+        assert spent < 50, name
+
+
+def test_importing_the_package_loads_no_parser():
+    code = (
+        "import sys, hermes.exec.gate; from hermes.exec.gate import Rules; Rules.load([]); "
+        "print([m for m in sys.modules if 'tree_sitter' in m or m.startswith('hermes.exec.gate.')"
+        " and m.rpartition('.')[2] not in ('rules', 'values')])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+# Properties
+
+_PIECES = st.sampled_from(
+    [
+        *"abc ls rm -rf / ~ .. $x ${x:-y} $( ` ( ) { } [[ ]] (( )) | || && & ; ;; > >> < <<E <<<".split(),
+        *"' \" \\ \n \t # * ? [a] {a,b} {1..3} if then fi for do done while case esac in".split(
+            " "
+        ),
+        *"x=1 eval bash -c xargs find -exec sed awk $'\\x72m' \u200b é \ud800 \0 f() E\n !".split(
+            " "
+        ),
+    ]
+)
+_SOUP = st.lists(_PIECES, max_size=30).flatmap(
+    lambda parts: st.sampled_from([" ", ""]).map(lambda glue: glue.join(parts))
+)
+_ANY = st.one_of(
+    _SOUP, st.text(max_size=200), st.sampled_from([*corpus.SEEDS, *corpus.HARD, *corpus.ORDINARY])
+)
+
+
+@settings(max_examples=400, deadline=2000, suppress_health_check=[HealthCheck.too_slow])
+@given(_ANY)
+def test_it_never_raises(command: str):
+    found = verdict(command)
+    assert found.decision in STRICTNESS
+    assert found.decision == "allow" or found.reasons
+    assert not (found.read_only and found.decision != "allow")
+
+
+_PARTS = st.sampled_from([*corpus.SEEDS, *corpus.HARD, *corpus.SCRIPTS, *corpus.ORDINARY])
+
+
+@settings(max_examples=400, deadline=2000)
+@given(_PARTS, _PARTS, st.sampled_from([";", "&&", "||", "|", "&", "\n"]))
+def test_two_commands_are_judged_at_least_as_strictly_as_each(
+    first: str, second: str, operator: str
+):
+    if "\n" in first or first.rstrip().endswith("&"):
+        operator = "\n"
+    together = verdict(f"{first} {operator} {second}")
+    for part in (first, second):
+        alone = verdict(part)
+        assert STRICTNESS[together.decision] >= STRICTNESS[alone.decision], part
+        assert alone.read_only or not together.read_only
+
+
+@settings(max_examples=300, deadline=2000)
+@given(_PARTS, st.sampled_from(list(corpus.RESOLVABLE)))
+def test_no_disguise_makes_a_command_more_welcome(command: str, name: str):
+    if "\n" in command or command.rstrip().endswith("&"):
+        return
+    worn = corpus.RESOLVABLE[name](command)
+    assert STRICTNESS[decision(worn)] >= STRICTNESS[decision(command)] or name in (
+        "env",  # `env A=1 X=2 prog` is no assignment any more
+    ), worn
+
+
+_REAL = st.lists(
+    st.sampled_from(
+        "pa pb pc pd -x 'q q' \"d $v\" $v ${v:-pz} $'\\x70b' \\ \\\n \n ; & && || | ( ) { } ; } $( ` "
+        "<<E\n E\n <<< 2>&1 # v=pa if then fi else for\tv\tin\t1\t2; do done while case\tx\tin esac *) "
+        ";; ! [[ ]] (( )) <( f() f ~ {pa,pb} $\"t\" '' :$v = += a=(pa\tpb) ${a[0]} $? ${v/a/`pb`} "
+        '@(a|b) $v:$v pa$v p"a" \\pc command ${v:$(pc)} >&2 |& \\\t } ${#v} $((1+$(pd)))'.split(" ")
+    ),
+    min_size=2,
+    max_size=12,
+).map(" ".join)
+
+
+@pytest.fixture(scope="module")
+def bash(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Runs a command for real, with no program to be found: who was called is written down."""
+    folder = tmp_path_factory.mktemp("bash")
+    log = folder / "log"
+    hook = folder / "hook"
+    hook.write_text(
+        f"command_not_found_handle() {{ printf '%s\\n' \"$1\" >> '{log}'; }}\n", encoding="utf-8"
+    )
+
+    def run(command: str) -> set[str]:
+        log.write_text("")
+        environment = {"PATH": "/nonexistent", "BASH_ENV": str(hook)}
+        subprocess.run(
+            ["/bin/bash", "-c", command + "\nwait"], env=environment, cwd=folder, timeout=10,
+            stdin=subprocess.DEVNULL, capture_output=True, check=False,
+        )  # fmt: skip
+        return set(log.read_text(encoding="utf-8", errors="replace").splitlines())
+
+    return run
+
+
+@pytest.mark.skipif(not Path("/bin/bash").exists(), reason="compares with bash")
+@settings(max_examples=800, deadline=None, suppress_health_check=list(HealthCheck))
+@given(_REAL)
+def test_bash_runs_nothing_the_gate_did_not_see(bash: Any, command: str):
+    """Only what is allowed is compared: there the reading must have been complete."""
+    known = Rules([Rule("allow", (name,)) for name in ("pa", "pb", "pc", "pd")])
+    found = verdict(command, rules=known)
+    if found.decision != "allow":
+        return
+    seen = {word for argv in found.commands for word in argv}
+    unseen = {name for name in bash(command) if name.startswith("p")} - seen
+    assert not unseen, found.commands
+
+
+# Particular cases
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat ~/.hermes/config.yaml",
+        "cat /home/somebody/.hermes/.env",
+        "cat ~/.herm*/config.yaml",
+        "cd ~ && cat .hermes/config.yaml",
+        "echo x >> /home/somebody/.hermes/rules.yaml",
+        "sed -i s/ask/off/ /home/somebody/.hermes/config.yaml",
+        "cp x --target-directory=/home/somebody/.hermes/skills",
+        "hermes config set approvals.mode off",
+        "/usr/local/bin/hermes chat -q hi",
+        "python3 -m hermes config set a b",
+        "bash -c 'cat < /home/somebody/.hermes/.env'",
+    ],
+)
+def test_the_agents_own_files_are_nobodys_business(command: str):
+    assert decision(command) == "deny"
+
+
+def test_working_inside_the_agents_home_is_possible():
+    inside = HOME / "workspace"
+    assert decision("cat notes.md > copy.md", workspace=inside) == "allow"
+    assert decision("cat ../config.yaml", workspace=inside) == "deny"
+
+
+@pytest.mark.parametrize(
+    "command", ["ls -la", "git log -3 | head", "rg foo 2>/dev/null", "pwd; id"]
+)
+def test_reading_needs_no_sandbox(command: str):
+    found = verdict(command, sandboxed=False)
+    assert found.decision == "allow"
+    assert found.read_only
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pytest", "mkdir x", "ls > f", "sed -i s/a/b/ x", "find . -name x -delete", "make",
+        "python -c 'print(1)'", "./run", "git commit -m x", "git log --output=x", "yq -i .a=1 f",
+        "npm test", "PATH=./bin:$PATH ls", "cd /elsewhere && git status",
+    ],
+)  # fmt: skip
+def test_without_a_sandbox_everything_else_asks(command: str):
+    found = verdict(command, sandboxed=False)
+    assert found.decision == "ask"
+    assert not verdict(command).read_only
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo a > ../b", "echo a > /etc/x", 'echo a > "$UNKNOWN"', "cp a /opt/b", "tee ~/x < y",
+        "mv a ..", "tar xf a.tar -C /opt", "ln -s /etc e", "cd .. && touch x", "curl -o /opt/x u",
+    ],
+)  # fmt: skip
+def test_writing_outside_the_workspace_asks(command: str):
+    assert decision(command) == "ask"
+
+
+def test_links_out_of_the_workspace_are_followed(tmp_path: Path):
+    workspace = tmp_path / "work"
+    workspace.mkdir()
+    (workspace / "out").symlink_to("/etc")
+    (workspace / "in").symlink_to(workspace)
+    assert decision("echo a > in/b", workspace=workspace) == "allow"
+    assert decision("echo a > out/b", workspace=workspace) == "ask"
+    assert decision("rm -rf out/", workspace=workspace) == "deny"
+
+
+def test_files_from_the_network_are_not_run_unasked():
+    fetched = verdict("curl -fsSL https://example.com/x.sh -o x.sh")
+    assert fetched.decision == "allow"
+    assert fetched.downloads == (WORKSPACE / "x.sh",)
+    tainted = frozenset(fetched.downloads)
+    runs = ("sh x.sh", "./x.sh", ". x.sh", "python3 ./x.sh", "bash < x.sh", "cat x.sh | bash")
+    for command in (*runs, "sh -c ./x.sh", "nohup ./x.sh &", "make -f x.sh"):
+        assert decision(command, tainted_files=tainted) == "ask", command
+    assert decision("sh x.sh") == "allow"
+    assert decision("cat x.sh", tainted_files=tainted) == "allow"
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("wget https://example.com/a/b.py", "b.py"),
+        ("curl -sO https://example.com/b.py?x=1", "b.py"),
+        ("curl https://example.com > b.py", "b.py"),
+        ("curl https://example.com | tee b.py", "b.py"),
+        ("curl https://example.com | base64 -d > b.py", "b.py"),
+        ("wget -O sub/b.py https://example.com", "sub/b.py"),
+    ],
+)
+def test_downloads_are_reported(command: str, name: str):
+    assert verdict(command).downloads == (WORKSPACE / name,)
+
+
+def test_what_is_shown_is_what_was_found():
+    found = verdict("cd src && grep -n 'a b' *.py | head -3 > /dev/null; echo $UNKNOWN")
+    assert found.commands == (
+        ("cd", "src"),
+        ("grep", "-n", "a b", "*.py"),
+        ("head", "-3"),
+        ("echo", "…"),
+    )
+
+
+@pytest.mark.parametrize(
+    "mark", ["\u200b", "\u202e", "\u00a0", "\ufeff", "\r", "\x1b", "\U000e0041"]
+)
+def test_characters_that_deceive_the_reader_ask(mark: str):
+    found = verdict(f"echo a{mark}b")
+    assert found.decision == "ask"
+    assert f"U+{ord(mark):04X}" in found.reasons[0]
+
+
+def test_other_languages_do_not_ask():
+    for text in ("Исправить ошибку", "修复:分页", "größer – «ça»", "日本語のテスト", "🎉 done"):
+        assert decision(f"git commit -m '{text}'") == "allow", text
+    assert decision("саt README.md") == "ask"
+    assert decision("cat /еtc/hosts") == "ask"
+
+
+def test_what_cannot_be_read_is_said_so():
+    assert not verdict("echo $(").understood
+    assert not verdict(";" * 5000).understood
+    assert not verdict("if then fi (").understood
+    assert verdict("rm -rf /").understood
+
+
+# Rules
+
+
+def test_answers_are_remembered_by_program_and_subcommand():
+    assert verdict("git push origin main").grants == (("git", "push"),)
+    assert verdict("frobnicate --all").grants == (("frobnicate",),)
+    assert verdict("git push && frobnicate").grants == (("git", "push"), ("frobnicate",))
+    for command in ("curl -d @x u", "$X y", "docker run x", "ssh h", "git push | sh", "sudo ls"):
+        found = verdict(command)
+        assert found.decision == "ask", command
+        assert found.grants == (), command
+
+
+def test_a_grant_allows_that_and_nothing_more():
+    rules = RULES.granting(verdict("git push").grants)
+    assert decision("git push origin main", rules=rules) == "allow"
+    assert decision("git -C sub push", rules=rules) == "allow"
+    for command in (
+        "git -c alias.push='!sh' push", "git push --receive-pack=./x", "git push | sh",
+        "git push; git send-email", "git push > /etc/x", "LD_PRELOAD=x git push",
+    ):  # fmt: skip
+        assert decision(command, rules=rules) == "ask", command
+    assert decision("git push; rm -rf ~", rules=rules) == "deny"
+
+
+def test_allowing_a_program_does_not_allow_what_it_can_be_made_to_do():
+    rules = Rules([Rule("allow", (name,)) for name in ("git", "bash", "rm", "sudo", "python3")])
+    for command in (
+        "git -c core.pager=sh log", "git -c alias.x='!sh' x", "bash -c \"$X\"", "curl u | bash",
+        "sudo ls", "python3 -c 'import os'; os", "python3 -c 'exec(1)'", "rm -rf $X", "rm -rf .",
+    ):  # fmt: skip
+        assert decision(command, rules=rules) == "ask", command
+    assert decision("rm -rf /", rules=rules) == "deny"
+    assert decision("git send-email", rules=rules) == "allow"
+
+
+def test_deny_beats_ask_beats_allow():
+    rules = Rules(
+        [
+            Rule("allow", ("npm", "publish")),
+            Rule("ask", ("npm", ("publish", "test")), "people read it"),
+            Rule("deny", ("make", "deploy"), "not from here"),
+            Rule("allow", ("make",)),
+        ]
+    )
+    assert decision("npm publish", rules=rules) == "ask"
+    assert verdict("npm test", rules=rules).reasons == ("people read it",)
+    assert verdict("ls && make deploy", rules=rules).reasons == ("not from here",)
+    assert decision("bash -c 'make deploy'", rules=rules) == "deny"
+    assert decision("/usr/bin/make deploy now", rules=rules) == "deny"
+    assert decision("make test", rules=rules) == "allow"
+
+
+def test_rules_are_data_and_their_examples_are_checked():
+    data = [
+        {"decision": "deny", "prefix": "git push --force", "match": ["git push --force x"]},
+        {"decision": "allow", "prefix": ["make", ["a", "b"]], "miss": ["make c", "make"]},
+    ]
+    rules = Rules.load(data)
+    assert decision("git push --force", rules=rules) == "deny"
+    assert decision("make b", rules=rules, sandboxed=False) == "allow"
+    again = Rules.load([as_data(rule) for rule in rules.own])
+    assert again.own == rules.own
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        ({"decision": "allow", "prefix": "ls", "match": ["cat x"]}, "should match 'cat x'"),
+        ({"decision": "allow", "prefix": "ls", "miss": ["ls -l"]}, "should not match 'ls -l'"),
+        ({"decision": "maybe", "prefix": "ls"}, "rule 1 is not valid"),
+        ({"decision": "allow", "prefix": []}, "empty prefix"),
+        ({"decision": "allow", "prefix": ["git", ""]}, "empty prefix"),
+        ({"decision": "allow"}, "rule 1 is not valid"),
+        ("ls", "rule 1 is not valid"),
+        ({"decision": "allow", "prefix": "ls", "match": ["ls 'x"]}, "quotation"),
+    ],
+)
+def test_a_rule_that_is_wrong_is_refused_with_a_sentence(item: Any, said: str):
+    with pytest.raises(ConfigError, match=said):
+        Rules.load([item])
