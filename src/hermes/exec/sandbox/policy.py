@@ -39,8 +39,9 @@ _KEYS_OF_ROOT = """
 """Read by nobody else, but by an agent that runs as root."""
 _TOOLS_IN_HOME = """
     .pyenv .local/share/uv/python .local/bin .rustup .cargo/bin .nvm/versions
-    .volta/bin .volta/tools .asdf .sdkman .bun/bin .deno/bin go/bin .go .rbenv .nodenv .local/share/mise
-    .local/share/pnpm .linuxbrew .miniconda3 miniconda3 .conda anaconda3 mambaforge miniforge3
+    .volta/bin .volta/tools .asdf .sdkman .bun/bin .deno/bin go/bin .go .rbenv .nodenv
+    .local/share/mise .local/share/pnpm .linuxbrew .miniconda3 miniconda3 .conda
+    anaconda3 mambaforge miniforge3
 """.split()
 """Programs people install at home; a command finds them on its PATH."""
 

@@ -26,6 +26,7 @@ _VERSION = 1
 _TIMEOUT = 15.0
 _NAMES = {1: "bubblewrap: namespaces, seccomp", 2: "Landlock and seccomp", 3: "none"}
 _GROUPS = "memory and processes are counted by control groups"
+_LOST_ALWAYS = ("many files can fill the disk of the workspace: only the size of each is limited",)
 _LOST_ALONE = (
     "the list of processes and their command lines can be read",
     "new files cannot be made in a folder that holds protected names (the top of the workspace)",
@@ -78,12 +79,12 @@ def candidates() -> list[Tier]:
     version = landlock_version()
     bwrap = next((path for path in _BWRAP if os.access(path, os.X_OK)), "")
     counted = cgroup.possible()
-    uncounted = () if counted else (_uncounted(),)
+    always = _LOST_ALWAYS if counted else (*_LOST_ALWAYS, _uncounted())
     evidence = (_GROUPS,) if counted else ()
     if bwrap:
-        found.append(Tier(1, _NAMES[1], evidence, uncounted, version, bwrap))
+        found.append(Tier(1, _NAMES[1], evidence, always, version, bwrap))
     if version:
-        lost = [*_LOST_ALONE, *uncounted]
+        lost = [*_LOST_ALONE, *always]
         if version < 6:
             lost.append("signals can be sent to other processes of this user (Landlock before 6)")
         name = f"{_NAMES[2]} (version {version})"
