@@ -147,8 +147,24 @@ async def test_from_list_to_restore_and_back(home: Home) -> None:
     back = await hermes(home, "checkpoints", "restore", done.json["before"], "--yes")
     assert back.rc == 0 and "changed: a.txt" in back.stdout and "brought back: b.txt" in back.stdout
     assert (home.work / "a.txt").read_text() == "two\n"
+    words = ["checkpoints", "restore", id, "--json", "--yes", "-C", str(home.work), "a.txt"]
+    part = await hermes(home, *words)
+    assert (part.json["changed"], part.json["removed"]) == (["a.txt"], [])
     pruned = await hermes(home, "checkpoints", "prune", "--keep", "1", "--json")
-    assert pruned.json == {"forgotten": 2}
+    assert pruned.json == {"forgotten": 3}
+
+
+async def test_from_a_folder_inside(home: Home) -> None:
+    (home.work / "src").mkdir()
+    file = home.file("src/a.txt", "one")
+    id = await snapshot(home, "")
+    file.write_text("two")
+    home.file("b.txt", "stays")
+    home.work = home.work / "src"
+    assert id in (await hermes(home, "checkpoints", "list")).stdout
+    done = await hermes(home, "checkpoints", "restore", id, "a.txt", "--yes", "--json")
+    assert done.json["changed"] == ["src/a.txt"] and not done.json["removed"]
+    assert file.read_text() == "one"
 
 
 async def test_checkpoints_that_cannot_be(home: Home) -> None:

@@ -134,7 +134,7 @@ async def diff(workspace: Path, home: Path, id: str, paths: Sequence[str] = ()) 
         shadow = _shadow(workspace, home)
         with shadow.locked():
             commit, _ = _find(shadow, id)
-            survey(shadow, _names(shadow, f"{commit}:tree"))
+            survey(shadow, _state(shadow, commit).entries)
             now = shadow.run("write-tree").decode().strip()
             words = ["diff-tree", "-p", "-r", "--no-ext-diff", "--no-textconv", "--no-color"]
             chosen = [_inside(shadow.workspace, p) or "." for p in paths]
@@ -351,10 +351,6 @@ def _state(shadow: Shadow, commit: str) -> _State:
         mode = 0 if kind == _LINK else meta["modes"].get(path, usual)
         entries[path] = (kind, object_, mode)
     return _State(entries, meta["folders"], frozenset(meta["skipped"]))
-
-
-def _names(shadow: Shadow, tree: str) -> list[str]:
-    return list(_split(shadow.run("ls-tree", "-r", "-z", "--name-only", tree)))
 
 
 def _blobs(shadow: Shadow, objects: Sequence[str]) -> Iterator[bytes]:

@@ -20,6 +20,7 @@ from hermes.config.env import argument_text, environment, inside_agent
 from hermes.core.errors import ConfigError
 from hermes.exec import checkpoints
 from hermes.exec.checkpoints import Checkpoint, Restored
+from hermes.exec.shadow import folder_of
 
 _EPILOG = """\
 commands:
@@ -44,7 +45,7 @@ def run(argv: list[str], profile: str) -> int:
     parser = Parser("hermes checkpoints", "Go back to earlier states of a folder.", _EPILOG)
     parser.add_argument("action", choices=sorted(_ACTIONS), help="see below")
     parser.add_argument("words", nargs="*", metavar="ID PATH")
-    parser.add_argument("-C", "--workspace", metavar="DIR", default=".", help="another folder")
+    parser.add_argument("-C", "--workspace", metavar="DIR", default="", help="another folder")
     parser.add_argument("--all", action="store_true", help="of all folders (list, prune)")
     parser.add_argument("--keep", type=positive, default=checkpoints.KEEP, help="prune: so many")
     parser.add_argument("--days", type=positive, default=checkpoints.DAYS, help="prune: so old")
@@ -61,8 +62,15 @@ def run(argv: list[str], profile: str) -> int:
     if args.action in ("restore", "prune") and inside_agent():
         raise ConfigError("A tool of an agent may not touch its checkpoints; do it yourself.")
     args.home = paths.find_home(environment(), args.profile)
-    args.workspace = Path(args.workspace)
+    args.base = Path.cwd() / args.workspace
+    args.workspace = args.base if args.workspace else _nearest(args.base, args.home)
     return asyncio.run(_ACTIONS[args.action](args))
+
+
+def _nearest(here: Path, home: Path) -> Path:
+    """This folder, or the one above it that has checkpoints: sessions start at the top."""
+    above = (here, *here.parents)
+    return next((f for f in above if folder_of(f.resolve(), home.resolve()).is_dir()), here)
 
 
 async def _folders(args: Namespace) -> list[Path]:
@@ -89,7 +97,7 @@ async def _list(args: Namespace) -> int:
 
 async def _show(args: Namespace) -> int:
     found = await _find(args)
-    rest = [_path(word) for word in args.words[1:]]
+    rest = [str(args.base.resolve() / word) for word in args.words[1:]]
     text = await checkpoints.diff(args.workspace, args.home, found.id, rest)
     if args.json:
         print(dump({**_public(found), "diff": text}))
@@ -115,7 +123,7 @@ async def _restore(args: Namespace) -> int:
         if not ask(f"Put {folder} back to {_when(found)} ({one_line(found.label, 60)})?"):
             print("Nothing was changed.", file=sys.stderr)
             return 0
-    rest = [_path(word) for word in args.words[1:]]
+    rest = [str(args.base.resolve() / word) for word in args.words[1:]]
     done = await checkpoints.restore(args.workspace, args.home, found.id, rest)
     if args.json:
         print(dump(_public(done)))
@@ -160,11 +168,6 @@ async def _find(args: Namespace) -> Checkpoint:
             )
         case _:
             raise ConfigError(f"{prefix!r} fits several checkpoints; give more of the id.")
-
-
-def _path(word: str) -> str:
-    """As the shell means it: from here, not from the workspace."""
-    return str(Path.cwd().resolve() / word)
 
 
 def _when(checkpoint: Checkpoint) -> str:
