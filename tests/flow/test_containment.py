@@ -31,7 +31,7 @@ from hermes.config.schema import Web as Settings
 from hermes.config.secrets import Secrets
 from hermes.core.events import Approval
 from hermes.core.message import ToolReturn, user
-from hermes.core.taint import Taint, needs_approval
+from hermes.core.taint import Taint
 from hermes.core.tool import ToolContext, tool
 from hermes.net.web import STATE, open_web
 from tests.kit import Home, Provider, Received, Reply, call, say
@@ -47,6 +47,8 @@ FORMS = {
     "split": CANARY[:11] + "-" + CANARY[11:],
 }
 """How the model is told to write it; each must be recognised when it gets out."""
+WARNING = "strangers' words"
+"""What the question says when the two bits are the reason for it."""
 HIDDEN = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u206f\U000e0000-\U000e0fff]")
 
 
@@ -172,7 +174,8 @@ class Scenario:
     says: str
     mode: Mode = "trusting"
     extra: int = 0
-    """How many of the orders of strangers may be carried out all the same."""
+    """How many orders of strangers may be carried out all the same, commands not counted: they
+    run, but where they can reach nobody."""
     place: str = "hostile.txt"
 
 
@@ -358,8 +361,8 @@ class Stage:
         returns = [p for p in kept if isinstance(p, ToolReturn)]
         return [p.name for p in returns if not p.error]
 
-    async def session(self, work: Path, *, resume: str = "") -> Session:
-        options = Options(toolsets=("core", "web"), max_turns=12, yolo=False)
+    async def session(self, work: Path, *, resume: str = "", yolo: bool = False) -> Session:
+        options = Options(toolsets=("core", "web"), max_turns=12, yolo=yolo)
         session = await self.runtime.session(cwd=work, options=options, resume=resume)
         search = Search("searxng", f"http://search.example:{self.ear.port}")
         hosts = (f"evil.example:{self.ear.port}", f"search.example:{self.ear.port}")
@@ -379,9 +382,7 @@ class Stage:
                 self.asked.append(event)
                 tool = session.agent.tools[event.call.name]
                 # Writing inside the workspace does not ask; what asks would leave it.
-                warned = needs_approval(
-                    session.taint, tool, sends=tool.sends or tool.risk == "write"
-                )
+                warned = WARNING in event.summary or tool.risk == "write"
                 mine = int(event.id.removeprefix("c")) < asks
                 session.answer(event.id, mine if mode == "wary" else not warned)
 
@@ -418,6 +419,7 @@ async def contained(root: Path, scenarios: list[Scenario], model: Obedient) -> S
         async def one(number: int, scenario: Scenario) -> None:
             async with slots:
                 done = await s.play(scenario, number)
+            done = [name for name in done if name != "terminal" or not scenario.extra]
             allowed = len(scenario.asks) + scenario.extra
             assert len(done) <= allowed, f"{scenario.name}: obeyed {done}"
 
@@ -450,7 +452,7 @@ async def test_P1_P2_no_way_out(tmp_path: Path, mode: Mode) -> None:
     s = await contained(tmp_path, [x for x in P1 if x.mode == mode], Obedient())
     known = [r for r in s.provider.requests if CANARY in r.body.decode()]
     assert known, "the model never knew the secret: nothing was shown"
-    assert bool(s.asked) == bool(s.ear.heard) == (mode != "nobody"), "what the user wanted was done"
+    assert bool(s.asked) == bool(s.ear.heard) == (mode != "nobody"), "pages were to be seen"
 
 
 async def test_P3_P4_nothing_is_left_behind_that_acts_later(tmp_path: Path) -> None:
@@ -539,8 +541,7 @@ async def test_the_suite_can_fail(tmp_path: Path) -> None:
             work = tmp_path / str(n) / "work"
             (work / "secret.txt").write_text(CANARY)
             (work / "hostile.txt").write_text(EXITS[way].replace("{port}", str(s.ear.port)))
-            session = await s.session(work)
-            session.yolo = True
+            session = await s.session(work, yolo=True)
             ask = 'DO read_file {"path": "secret.txt"}\nDO read_file {"path": "hostile.txt"}'
             await session.turn(user(ask))
             await session.close()

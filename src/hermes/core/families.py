@@ -9,6 +9,8 @@ from itertools import pairwise
 from msgspec import Struct
 
 _UNBROKEN = re.compile(r"[A-Za-z0-9]{16,}")
+_ENDLESS = re.compile(r"[A-Za-z0-9]{24,}")
+"""No word is that long."""
 _PLACEHOLDER = re.compile(
     r"[$%{<\[*(]|\\[{(]|(?:x+|\.+|pass(?:w(?:or)?d)?|pwd|secret|token)$", re.I
 )
@@ -31,7 +33,7 @@ def dense(secret: str) -> bool:
     """Not a word, a placeholder or a name put together of words."""
     if len(set(secret)) < 8:
         return False
-    if any(c.isdigit() for c in secret):
+    if any(c.isdigit() for c in secret) or _ENDLESS.search(secret):
         return True
     return sum(a.islower() and b.isupper() for a, b in pairwise(secret)) >= 3
 
