@@ -23,6 +23,7 @@ Mode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
 
 _NOBODY = "it needs the user's approval, and nobody gave it"
 YES = Verdict(True)
+CHANGES = Verdict(True, changes=True)
 
 
 class Safety(Struct, frozen=True):
@@ -53,9 +54,9 @@ class Approvals:
             case "exec":
                 return await self._command(call, tool, params, taint)
             case "write":
-                inside = all(Path(key).is_relative_to(self._cwd) for key in keys)
+                inside = bool(keys) and all(Path(k).is_relative_to(self._cwd) for k in keys)
                 if self._safety.yolo or (inside and self._safety.mode != "read-only"):
-                    return YES
+                    return CHANGES
                 return await self._person(call, tool, f"writes {', '.join(keys) or 'files'}")
             case _:
                 reason = needs_approval(taint, tool)
@@ -68,11 +69,13 @@ class Approvals:
         judged = self._judge(params, sandboxed=confined)
         if judged.decision == "deny":
             return Verdict(False, "; ".join(judged.reasons))
+        if judged.read_only:
+            return YES
         if self._safety.yolo:
-            return YES
+            return CHANGES
         reason = needs_approval(taint, tool, sends=not confined)
-        if judged.decision == "allow" and (judged.read_only or not reason):
-            return YES
+        if judged.decision == "allow" and not reason:
+            return CHANGES
         why = "; ".join((*judged.reasons, *((reason,) if reason else ())))
         return await self._person(call, tool, why, judged.grants)
 
@@ -107,7 +110,7 @@ class Approvals:
     ) -> Verdict:
         remembered = tool.name if tool.risk != "exec" else ""
         if remembered in self._granted:
-            return YES
+            return CHANGES
         answer = await self._ask(Approval(call.id, call, reason))
         if answer == "deny":
             return Verdict(False, f"{reason}: {_NOBODY}" if reason else _NOBODY)
@@ -115,4 +118,4 @@ class Approvals:
             self._granted.add(remembered)
         elif answer == "session" and grants and self._rules is not None:
             self._rules = self._rules.granting(grants)
-        return YES
+        return CHANGES

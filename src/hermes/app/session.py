@@ -46,6 +46,7 @@ class Session:
         "_history",
         "_queue",
         "_runtime",
+        "_saved",
         "_steer",
         "_stored",
         "_subscribers",
@@ -81,6 +82,8 @@ class Session:
         self._steer: list[str] = []
         self._subscribers: list[Channel] = []
         self._approvals = Approvals(safety, cwd=context.cwd, home=context.home, ask=self._ask)
+        self._saved = False
+        """Whether this turn's checkpoint was made."""
         self._asked: dict[str, asyncio.Future[Answer]] = {}
         self._turn: asyncio.Task[TurnResult] | None = None
         self._worker: asyncio.Task[None] | None = None
@@ -180,6 +183,7 @@ class Session:
             sleep=self._runtime.sleep,
             learned=self._runtime.learned,
         )
+        self._saved = False
         self._turn = asyncio.ensure_future(run_turn(self.agent, turn, message))
         try:
             await asyncio.wait({self._turn})
@@ -237,7 +241,18 @@ class Session:
     async def _approve(
         self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]
     ) -> Verdict:
-        return await self._approvals.check(call, tool, params, keys, self.taint)
+        verdict = await self._approvals.check(call, tool, params, keys, self.taint)
+        if verdict.allowed and verdict.changes and not self._saved:
+            self._saved = True
+            await self._checkpoint()
+        return verdict
+
+    async def _checkpoint(self) -> None:
+        """Before a turn changes files for the first time: how they were."""
+        from hermes.exec.checkpoints import snapshot
+
+        context = self._context
+        await snapshot(context.cwd, context.home, self.meta.title or self.id, log.info)
 
     async def _ask(self, question: Approval) -> Answer:
         if not self.approver:

@@ -46,6 +46,8 @@ class Verdict(Struct, frozen=True):
 
     allowed: bool
     reason: str = ""
+    changes: bool = False
+    """Whether it may change files of the workspace."""
 
 
 class Approver(Protocol):
