@@ -30,8 +30,8 @@ from hermes.exec.capture import Capture
 from hermes.exec.local import Command, run, stop_all
 from hermes.exec.sandbox import Limits, Policy, Tier
 from hermes.exec.sandbox.filters import _NUMBERS
-from hermes.exec.sandbox.probe import attempt as try_tier
-from hermes.exec.sandbox.probe import candidates
+from hermes.exec.sandbox.probing import attempt as try_tier
+from hermes.exec.sandbox.probing import candidates
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes need Linux")
 
@@ -265,9 +265,11 @@ WRITES = [
     ),
     sh("remove the agent's home", "changed", "rm -rf $AGENT_HOME"),
     sh("rename the agent's home", "changed", "mv $AGENT_HOME $AGENT_HOME.old"),
-    claim("write to /etc", "echo x > /etc/hermes-escape && rm /etc/hermes-escape"),
-    claim("make a folder in /", "mkdir /hermes-escape && rmdir /hermes-escape"),
-    claim("write to /usr/bin", "echo > /usr/bin/hermes-escape && rm /usr/bin/hermes-escape"),
+    claim("write to /etc", "echo x > /etc/hermes-escape && rm /etc/hermes-escape", "never"),
+    claim("make a folder in /", "mkdir /hermes-escape && rmdir /hermes-escape", "never"),
+    claim(
+        "write to /usr/bin", "echo > /usr/bin/hermes-escape && rm /usr/bin/hermes-escape", "never"
+    ),
     sh("leave a file in the shared /tmp", "left", "echo x > /tmp/$MARK"),
     sh("leave a file in the shared memory", "left", "echo x > /dev/shm/$MARK"),
     py("swap a folder for a link while writing", "changed", SWAP_FOLDER, "often"),
@@ -661,9 +663,6 @@ async def test_no_way_out(world: World, tier: Tier, attempt: Attempt) -> None:
     if attempt.script == MEMORY_BOMBS and not cgroup.possible():
         pytest.skip("there are no control groups for us: memory is limited per process")
     assert await world.run(attempt, world.policy, tier) == {}
-
-
-_shown: dict[str, bool] = {}
 
 
 @pytest.mark.parametrize("attempt", [a for a in ATTEMPTS if a.control == "always"], ids=_name)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hermes.core.errors import ConfigError, ToolError
 from hermes.exec.sandbox.policy import Launch, Limits, Mode, Policy, Tier, standard
-from hermes.exec.sandbox.probe import probe
+from hermes.exec.sandbox.probing import probe
 
 __all__ = [
     "Launch", "Limits", "Mode", "Policy", "Tier",
