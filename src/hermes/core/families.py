@@ -213,7 +213,7 @@ FAMILIES: tuple[Family, ...] = (
     _near(
         "header",
         "pi-key pi-Key PI-KEY -token -Token -TOKEN uthorization UTHORIZATION",
-        r"(?:-(?:[Kk]ey|KEY|[Tt]oken|TOKEN)|(?i:uthorization))[\"']?\s*:\s*[\"']?"
+        r"(?:-(?:[Kk]ey|KEY|[Tt]oken|TOKEN)|\b(?i:authorization))[\"']?\s*:\s*[\"']?"
         r"(?:(?i:token)\s+)?([A-Za-z0-9._~+/=\-]{16,})",
         unbroken,
     ),
