@@ -324,6 +324,18 @@ def test_odd_values_break_nothing() -> None:
 # -- requests ------------------------------------------------------------------------------------
 
 
+def test_a_result_whose_content_changes_its_form_breaks_nothing() -> None:
+    """A list may follow where a text stood."""
+    body = (
+        begin(0, toolResult={"toolUseId": "s1", "content": "text"})
+        + delta(0, toolResult=[{"text": "more"}])
+        + stop(0)
+        + delta(1, text="done")
+        + ends()
+    )
+    assert streamed(WIRE, body)[0].text == "done"
+
+
 def assistant(*parts: Part) -> Message:
     return Message("assistant", parts, origin=target(WIRE))
 

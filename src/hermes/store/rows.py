@@ -41,7 +41,7 @@ def decode_all(bodies: Sequence[bytes]) -> list[Message]:
     gc.disable()
     try:
         return _many.decode(b"[" + b",".join(bodies) + b"]")
-    except (msgspec.MsgspecError, TypeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
         return [decode(body, seq) for seq, body in enumerate(bodies)]
     finally:
         if paused:

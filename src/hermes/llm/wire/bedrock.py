@@ -295,6 +295,7 @@ def _grow(start: dict[str, Any], delta: dict[str, Any]) -> None:
         if not isinstance(inner, dict):
             continue
         if isinstance(value, list):
-            inner.setdefault("content", []).extend(value)
+            content = inner.get("content")
+            inner["content"] = [*(content if isinstance(content, list) else ()), *value]
         elif isinstance(value, dict):
             inner.update(value)
