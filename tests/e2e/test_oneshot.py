@@ -560,7 +560,7 @@ async def on_a_terminal(home: Home, args: list[str], answer: bytes = b"") -> byt
             loop.remove_reader(master)
             ended.set()
         shown.extend(data)
-        if answer and b"[y/N]" in data:
+        if answer and b"[N]o" in data:
             os.write(master, answer)
 
     loop.add_reader(master, read)
