@@ -19,11 +19,11 @@ from hermes.agent.names import resolve
 from hermes.core.errors import HermesError, ToolError
 from hermes.core.events import ToolDone, ToolProgress, ToolStarted
 from hermes.core.message import Message, Text, ToolCall, ToolReturn
+from hermes.core.quoting import SKIPPED
 from hermes.core.tool import Tool, ToolContext, ToolResult
 
 log = logging.getLogger(__name__)
 
-SKIPPED = "skipped: interrupted by the user"
 INTERRUPTED = "interrupted by the user while it was running; its outcome is unknown"
 
 

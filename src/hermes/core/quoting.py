@@ -47,6 +47,10 @@ def mark_of(session_id: str) -> str:
     )
 
 
+SKIPPED = "skipped: interrupted by the user"
+"""What stands for the result of a call that was never run: our own words, nothing to quote."""
+
+
 def wrap(text: str, mark: str, *, begin: bool, end: bool) -> str:
     """A result's first and last text carry the delimiters; neither can be inside."""
     if mark in text:

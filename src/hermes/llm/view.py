@@ -18,7 +18,7 @@ from hermes.core.message import (
     ToolCall,
     ToolReturn,
 )
-from hermes.core.quoting import wrap
+from hermes.core.quoting import SKIPPED, wrap
 from hermes.llm.profile import Quirks
 
 NO_RESULT = "[no result: interrupted]"
@@ -169,7 +169,7 @@ class View:
     def _wrapped(self, content: list[Part]) -> list[Part]:
         """The same with the mark before its first text and behind its last."""
         texts = [i for i, p in enumerate(content) if isinstance(p, Text) and p.text]
-        if self._mark and texts:
+        if self._mark and texts and content != [Text(SKIPPED)]:
             for i in texts:
                 begin, end = i == texts[0], i == texts[-1]
                 text = content[i].text  # type: ignore[union-attr]
