@@ -22,6 +22,7 @@ run: $(VENV)/.run ## run the product
 	@$(BIN)/hermes $(ARGS)
 
 test: $(VENV)/.dev ## run the tests
+	@sh scripts/system.sh
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 # Separate targets, so that `make -k check` reports everything that is wrong.
