@@ -159,13 +159,10 @@ def test_importing_the_package_loads_no_parser():
 
 _PIECES = st.sampled_from(
     [
-        *"abc ls rm -rf / ~ .. $x ${x:-y} $( ` ( ) { } [[ ]] (( )) | || && & ; ;; > >> < <<E <<<".split(),
-        *"' \" \\ \n \t # * ? [a] {a,b} {1..3} if then fi for do done while case esac in".split(
-            " "
-        ),
-        *"x=1 eval bash -c xargs find -exec sed awk $'\\x72m' \u200b é \ud800 \0 f() E\n !".split(
-            " "
-        ),
+        *"abc ls rm -rf / ~ .. $x ${x:-y} $( ` ( ) { } [[ ]] (( )) | || && & ; ;; > >> <".split(),
+        *"<<E <<< ' \" \\ # * ? [a] {a,b} {1..3} if then fi for do done while case esac in".split(),
+        *"x=1 eval bash -c xargs find -exec sed awk $'\\x72m' \u200b é \ud800 f() !".split(),
+        *("\0", "\n", "\t", "E\n", "\\\n"),
     ]
 )
 _SOUP = st.lists(_PIECES, max_size=30).flatmap(
@@ -183,6 +180,18 @@ def test_it_never_raises(command: str):
     assert found.decision in STRICTNESS
     assert found.decision == "allow" or found.reasons
     assert not (found.read_only and found.decision != "allow")
+
+
+def test_no_letter_crashes_the_parser():
+    """`{` before a code point far from ASCII used to, in some processes. So: in one of its own."""
+    code = (
+        "from pathlib import Path; from hermes.exec.gate import judge, Rules\n"
+        "for point in range(0x80, 0x110000, 0x777):\n"
+        "    letter = chr(point) if not 0xD800 <= point < 0xE000 else 'x'\n"
+        "    for text in ('{' + letter, '$' + letter + '[', '<<' + letter, letter * 3 + '=('):\n"
+        "        judge(text, workspace=Path('/w'), home=Path('/h'), rules=Rules(), sandboxed=True)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 _PARTS = st.sampled_from([*corpus.SEEDS, *corpus.HARD, *corpus.SCRIPTS, *corpus.ORDINARY])
@@ -213,52 +222,167 @@ def test_no_disguise_makes_a_command_more_welcome(command: str, name: str):
     ), worn
 
 
-_REAL = st.lists(
+_NAMES = st.sampled_from(["pa", "pb", "pc", "pd"])
+_WORDS = st.one_of(
     st.sampled_from(
-        "pa pb pc pd -x 'q q' \"d $v\" $v ${v:-pz} $'\\x70b' \\ \\\n \n ; & && || | ( ) { } ; } $( ` "
-        "<<E\n E\n <<< 2>&1 # v=pa if then fi else for\tv\tin\t1\t2; do done while case\tx\tin esac *) "
-        ";; ! [[ ]] (( )) <( f() f ~ {pa,pb} $\"t\" '' :$v = += a=(pa\tpb) ${a[0]} $? ${v/a/`pb`} "
-        '@(a|b) $v:$v pa$v p"a" \\pc command ${v:$(pc)} >&2 |& \\\t } ${#v} $((1+$(pd)))'.split(" ")
+        "x -y 'q q' \"d d\" \"$v\" $v a=b --z=1 2 {1,2} ~ a\\ b '' $((1+2)) "
+        "#no a#b \\; ! [ ] -n2"
+        " x:$v = $'a\\'b' ${v}x % - -- { } if in do \\ $v:$v @(a) $\"t\" ${v/a/`pa`} ${#v} \\\t".split(
+            " "
+        )
     ),
-    min_size=2,
-    max_size=12,
-).map(" ".join)
+    _NAMES.map(lambda name: f"$({name})"),
+    _NAMES.map(lambda name: f"`{name} x`"),
+    _NAMES.map(lambda name: f'"$({name} y)"'),
+    _NAMES.map(lambda name: "${v:-$(" + name + ")}"),
+)
+_REDIRECTIONS = st.sampled_from(
+    "|> f|2>&1|>f 2>&1|2>/dev/null|< /dev/null|&> f|>&2|<<< x|3>&1|2> f x|< /dev/null x".split("|")
+)
+_BLANKS = st.sampled_from([" ", " ", " ", "  ", "\t", " \\\n", " \\\n  "])
+_SIMPLE = st.builds(
+    lambda blank, before, name, words, to, after: blank.join(
+        part for part in (before, name, *words, to, *after) if part
+    ),
+    _BLANKS,
+    st.sampled_from(["", "", "", "v=1", "v=pz", "V=$(pa)", "> f"]),
+    _NAMES,
+    st.lists(_WORDS, max_size=3),
+    _REDIRECTIONS,
+    st.lists(_WORDS, max_size=1),
+)
+_CHAIN = st.builds(
+    lambda parts, glue: glue.join(parts),
+    st.lists(_SIMPLE, min_size=1, max_size=4),
+    st.sampled_from([" | ", "|", " |& ", " |\n", " && ", "||", " &&\n"]),
+)
+_STATEMENT = st.recursive(
+    _CHAIN,
+    lambda inner: st.one_of(
+        st.builds("if {}; then {}\nfi".format, _CHAIN, inner),
+        st.builds("for v in x y; do {}\ndone".format, inner),
+        st.builds("( {}\n)".format, inner),
+        st.builds("{{ {}\n}}".format, inner),
+        st.builds("case x in x) {}\n;; *) pa;; esac".format, inner),
+        st.builds("f() {{ {}\n}}\nf x".format, inner),
+        st.builds("pa $({}\n)".format, inner),
+        st.builds("# it's {}\npb".format, _SIMPLE),
+        st.builds("pa <<E\n{}\nE".format, st.sampled_from(["t", "$(pb)", "`pb`", "\\`x", "it's"])),
+        st.builds("pa <<'E' | {}\n$(pb)\nE".format, _NAMES),
+    ),
+    max_leaves=3,
+)
+_REAL = st.builds(
+    lambda parts, glue: glue.join(parts),
+    st.lists(_STATEMENT, min_size=1, max_size=3),
+    st.sampled_from(["\n", "\n", "; ", "\n\n", "\n# c 'x\n", "\n\\\n", " ;\n", "\n<<< x "]),
+)
 
 
 @pytest.fixture(scope="module")
 def bash(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Runs a command for real, with no program to be found: who was called is written down."""
+    """Runs a command for real, with no program to be found: what was called is written down."""
     folder = tmp_path_factory.mktemp("bash")
-    log = folder / "log"
     hook = folder / "hook"
     hook.write_text(
-        f"command_not_found_handle() {{ printf '%s\\n' \"$1\" >> '{log}'; }}\n", encoding="utf-8"
+        'command_not_found_handle() { local w o=; for w in "$@"; do o+="$w"$\'\\037\'; done; '
+        'printf "%s\\036" "$o" >> "$LOG"; }\n'
     )
+    number = itertools.count()
 
-    def run(command: str) -> set[str]:
+    def run(command: str) -> set[tuple[str, ...]]:
+        log = folder / f"log{next(number)}"
         log.write_text("")
-        environment = {"PATH": "/nonexistent", "BASH_ENV": str(hook)}
+        environment = {
+            "PATH": "/nonexistent",
+            "BASH_ENV": str(hook),
+            "LOG": str(log),
+            "HOME": HOMES,
+        }
         subprocess.run(
             ["/bin/bash", "-c", command + "\nwait"], env=environment, cwd=folder, timeout=10,
             stdin=subprocess.DEVNULL, capture_output=True, check=False,
         )  # fmt: skip
-        return set(log.read_text(encoding="utf-8", errors="replace").splitlines())
+        calls = log.read_text(encoding="utf-8", errors="replace").split("\x1e")[:-1]
+        return {tuple(call.split("\x1f")[:-1]) for call in calls}
 
     return run
 
 
+HOMES = str(Path.home())
+
+
 @pytest.mark.skipif(not Path("/bin/bash").exists(), reason="compares with bash")
-@settings(max_examples=800, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
 @given(_REAL)
-def test_bash_runs_nothing_the_gate_did_not_see(bash: Any, command: str):
+def test_bash_runs_exactly_what_the_gate_saw(bash: Any, command: str):
     """Only what is allowed is compared: there the reading must have been complete."""
     known = Rules([Rule("allow", (name,)) for name in ("pa", "pb", "pc", "pd")])
     found = verdict(command, rules=known)
     if found.decision != "allow":
         return
-    seen = {word for argv in found.commands for word in argv}
-    unseen = {name for name in bash(command) if name.startswith("p")} - seen
+    unseen = [
+        call
+        for call in bash(command)
+        if call[0].startswith("p") and not any(_could_be(argv, call) for argv in found.commands)
+    ]
     assert not unseen, found.commands
+
+
+def _could_be(argv: tuple[str, ...], call: tuple[str, ...]) -> bool:
+    return argv == call or (argv[:1] == call[:1] and ("…" in "".join(argv) or "@(" in argv))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo hi\n\\\nrm -rf ~",
+        "ls | sort | uniq\nrm -rf ~ 2>&1",
+        "ls | sort | uniq > f\nrm -rf ~ 2>&1",
+        "echo hi\n<<< x rm -rf ~",
+        "> f rm -rf ~",
+        "rm > f -rf ~",
+        "cat <<E\n`rm -rf ~`\nE",
+        "cat <<E\n$(rm -rf ~)\nE",
+        "r\\\nm -rf ~",
+        "echo hi # it's\nrm -rf ~",
+        "# x\\\nrm -rf ~",
+        "{rm,-rf,/}",
+        'r$"m" -rf ~',
+        "echo ${x:-$(rm -rf ~)} $((1 + $(rm -rf ~)))",
+        "[[ -n $(rm -rf ~) ]]",
+        "a=(1 $(rm -rf ~))",
+        "case $(rm -rf ~) in *) ;; esac",
+        "sh -c 'rm -rf \"$0\"' /",
+        "bash -c '\"$@\"' _ rm -rf /",
+        'set -- rm -rf /; "$@"',
+        "echo / | xargs -I % rm -rf %",
+        'rm -rf "${HOME:?}"/*',
+    ],
+)
+def test_nothing_hides_from_the_hard_list(command: str):
+    """Where the parser is mistaken, or the shell is surprising."""
+    assert decision(command) == "deny"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat <<E\nit's\nE ;\npa <<'E' | pd\n$(id)\nE",
+        "ls\\\tx",
+        "ls - 2>&1",
+        "ls -n2>&1 x",
+        "PATH=$PATH:$HOME/x ls",
+        "echo ${x/a/`id`}",
+        "hash -p /tmp/evil ls",
+        "read PATH <<< /tmp/evil; ls",
+        "printf -v LD_PRELOAD %s ./x.so",
+        "Y=/etc/x; false && Y=ok; echo a > $Y",
+        'D=build; [ -n "$X" ] && D=$X; rm -rf $D',
+    ],
+)
+def test_where_the_reading_is_uncertain_it_asks(command: str):
+    assert decision(command) == "ask"
 
 
 # Particular cases

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 MAX_NODES = 8000
+_ASCII = bytes(byte if byte < 128 else ord(".") for byte in range(256))
 
 
 @cache
@@ -23,12 +24,17 @@ def _parser() -> Parser:
 
 
 def parse(text: str) -> tuple[Node, bytes]:
-    """The tree of a command, which may contain errors, and the bytes its offsets refer to."""
+    """The tree of a command, which may contain errors, and the bytes its offsets refer to.
+
+    The grammar reads beyond its tables, and may crash the process, on letters that are not ASCII.
+    To the shell they are nothing special, so the parser sees a full stop for each of their bytes;
+    text is taken from the bytes returned here, never from the nodes.
+    """
     source = text.encode("utf-8", "replace")
     if len(source) > MAX_BYTES:
         raise TooComplex("it is longer than 128 KB")
     check_shape(text)
-    root = _parser().parse(source).root_node
+    root = _parser().parse(source.translate(_ASCII)).root_node
     if root.descendant_count > MAX_NODES:
         raise TooComplex("it has too many parts")
     return root, source

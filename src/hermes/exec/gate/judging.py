@@ -263,8 +263,8 @@ class Court:
         reading, working = builtin()
         shown = tuple(written(word) for word in argv)
         own = self._rules.decide(shown)
-        quiet = any(rule.covers(argv) for rule in reading.get(argv[0], ()))
-        busy = any(rule.covers(argv) for rule in working.get(argv[0], ()))
+        quiet = any(rule.goes_on(argv) for rule in reading.get(argv[0], ()))
+        busy = any(rule.goes_on(argv) for rule in working.get(argv[0], ()))
         asks_version = len(argv) == 2 and argv[1] in _VERSION
         quiet = quiet or (asks_version and (busy or argv[0] in working))
         if not quiet or suspect:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,31 @@ WORDS = frozenset(
     "expansion command_substitution process_substitution arithmetic_expansion number "
     "brace_expression extglob_pattern regex variable_name".split()
 )
+
+
+RESERVED = frozenset(
+    "if then else elif fi for while until do done case esac select function { } ! [[ ]] (".split()
+)
+
+
+def lines_of(phrases: list[Phrase | None]) -> list[list[Phrase]]:
+    """Split where a line ends."""
+    lines: list[list[Phrase]] = [[]]
+    for phrase in phrases:
+        if phrase is None:
+            lines.append([])
+        else:
+            lines[-1].append(phrase)
+    return lines
+
+
+def settings_of(line: list[Phrase]) -> tuple[tuple[str, str], ...]:
+    """Take the assignments off the front of a line that was read as plain words."""
+    found: list[tuple[str, str]] = []
+    while line and len(line[0].words) == 1 and re.match(r"[A-Za-z_]\w*=", line[0].words[0]):
+        name, _, value = line.pop(0).words[0].partition("=")
+        found.append((name, value))
+    return tuple(found)
 
 
 class Simple(Struct, frozen=True):
@@ -49,7 +75,8 @@ class Redirects:
         self.writes: list[str] = []
         self.reads: list[str] = []
         self.feed: str | None = None
-        self.extra: list[Phrase] = []
+        self.extra: list[Phrase | None] = []
+        """Words the parser took for targets; None where a line, and so a command, ends."""
         self.piped: list[Node] = []
         self.after: list[Node] = []
 
@@ -66,10 +93,8 @@ class Redirects:
         operator = next((c.type for c in node.children if not c.is_named), "")
         targets = node.children_by_field_name("destination")
         number = node.child_by_field_name("descriptor")
-        if number is not None and not (number.text or b"").strip(b"{}").isalnum():
+        if number is not None and not phrases.raw(number).strip(b"{}").isalnum():
             phrases.doubt("a word was taken for the number of a file")
-        if any(phrases.apart(a, b) for a, b in pairwise(targets)):
-            phrases.doubt("its words could not be told apart")
         if not targets:
             return
         phrase = phrases.read(targets[0])
@@ -84,16 +109,24 @@ class Redirects:
         else:
             self.writes += words or [UNKNOWN]
         # The parser takes `> file more words` for several targets; the rest are arguments.
-        self.extra += [phrases.read(target) for target in targets[1:]]
+        for before, target in pairwise(targets):
+            gap = phrases.gap(before, target)
+            if gap in ("none", "odd"):
+                phrases.doubt("its words could not be told apart")
+            self.extra += [None] if gap == "line" else []
+            self.extra.append(phrases.read(target))
 
     def _heredoc(self, node: Node, phrases: Phrases) -> None:
-        body, as_it_is = "", False
+        body, as_it_is, delimiter = "", False, b""
         for child in node.children:
             kind = child.type
             if kind == "heredoc_body":
                 body = phrases.heredoc(child, as_it_is=as_it_is)
+            elif kind == "heredoc_end" and not phrases.ends_document(child, delimiter):
+                phrases.doubt("where a here-document ends is not clear")
             elif kind == "heredoc_start":
-                text = child.text or b""
+                text = phrases.raw(child)
+                delimiter = re.sub(rb"['\"\\]", b"", text)
                 as_it_is = any(mark in text for mark in (b"'", b'"', b"\\"))
             elif kind == "pipeline":
                 self.piped += [c for c in child.named_children if c.type != "comment"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _HIDDEN_CODE = re.compile(r"(?<!\\)(?:`|\$\()")
+_PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,-]+")
 _BARE_SPACE = re.compile(r"(?<!\\)[ \t\n]")
 _NUMBERS = frozenset("? # $ !".split())
 
@@ -34,10 +35,7 @@ class Phrase(Struct, frozen=True):
 
     words: list[str]
     likely: list[str]
-
-    @property
-    def certain(self) -> bool:
-        return not any(vague(word) for word in self.words)
+    certain: bool = True
 
 
 class _Pieces:
@@ -69,8 +67,12 @@ class Phrases:
     def read(self, node: Node, *, as_value: bool = False) -> Phrase:
         """`as_value`: on the right of an assignment nothing is split."""
         if node.type == "word":
-            text = bare(self._text(node))
+            text = self._text(node)
+            if _PLAIN.fullmatch(text):
+                words = [text]
+                return Phrase(words, words)
             self._check_hidden(node)
+            text = bare(text)
             words = [text] if as_value and "~" not in text else self._expand(text, False)
             return Phrase(words, words)
         pieces = _Pieces()
@@ -80,13 +82,42 @@ class Phrases:
         if as_value:
             certain, likely = certain.replace("{", "\ue07b"), likely.replace("{", "\ue07b")
         words = self._expand(certain, keep)
-        return Phrase(words, words if likely == certain else self._expand(likely, keep))
+        probably = words if likely == certain else self._expand(likely, keep)
+        return Phrase(words, probably, not vague(certain))
 
-    def apart(self, first: Node, second: Node) -> bool:
-        """Between two parts of one command there is more than blanks: to the shell it ended, or
-        they are one word."""
-        gap = self._source[first.end_byte : second.start_byte]
-        return gap != b" " and (not gap or bool(gap.replace(b"\\\n", b"").strip(b" \t")))
+    def assignment(self, node: Node) -> tuple[str, str, str]:
+        """The name, what is certain of the value, and what it probably is."""
+        named, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+        name = self._text(named) if named is not None else "?"
+        if named is not None and named.type == "subscript":
+            self.look_inside(named)
+        if value is None:
+            return name, "", ""
+        if value.type == "array":
+            self.look_inside(value)
+            items = [self.read(child) for child in value.named_children]
+            return name, UNKNOWN, " ".join(word for item in items for word in item.likely)
+        phrase = self.read(value, as_value=True)
+        return name, "".join(phrase.words), "".join(phrase.likely)
+
+    def ends_document(self, node: Node, delimiter: bytes) -> bool:
+        """To the shell, only the delimiter alone on its line ends a here-document."""
+        line = self._source.rfind(b"\n", 0, node.start_byte) + 1
+        end = self._source.find(b"\n", node.start_byte)
+        return self._source[line : end if end >= 0 else None].lstrip(b"\t") == delimiter
+
+    def gap(self, first: Node, second: Node) -> Literal["blank", "line", "none", "odd"]:
+        """What is between two parts of one command. The parser sometimes reads on where a line,
+        and to the shell the command, has ended; or takes one word for two."""
+        text = self._source[first.end_byte : second.start_byte]
+        if text == b" ":
+            return "blank"
+        rest = text.replace(b"\\\n", b"").strip(b" \t")
+        if not text:
+            return "none"
+        if rest.strip():
+            return "odd"
+        return "line" if rest else "blank"
 
     def look_inside(self, node: Node) -> None:
         """Only for the commands hidden in it."""
@@ -244,6 +275,9 @@ class Phrases:
             self.doubt("a command is hidden in one of its words")
         if node.type == "word" and _BARE_SPACE.search(text):
             self.doubt("its words could not be told apart")
+
+    def raw(self, node: Node) -> bytes:
+        return self._source[node.start_byte : node.end_byte]
 
     def _text(self, node: Node) -> str:
         return self._slice(node.start_byte, node.end_byte)

@@ -33,10 +33,11 @@ _SECOND = frozenset(
     "var/lib var/log var/spool var/db var/run usr/local/bin usr/local/lib private/etc "
     "private/var".split()
 )
-_SECRET = (
+_SECRET = frozenset(
     ".ssh .aws .gnupg .azure .kube .password-store .mozilla .thunderbird .netrc .pgpass .pypirc "
-    ".git-credentials .npmrc keyrings Keychains"
-).split()
+    ".git-credentials .npmrc keyrings Keychains".split()
+)
+_AGENTS = frozenset((".hermes",))
 _SECRET_PAIRS = re.compile(
     r"/(?:\.config/(?:gcloud|gh|google-chrome|chromium|BraveSoftware)|\.docker/config\.json"
     r"|etc/(?:g?shadow|sudoers)|proc/[^/]+/(?:environ|mem|auxv)|proc/kcore)(?:[-/.]|$)"
@@ -136,10 +137,10 @@ class Places:
             if path == home or _inside(path, home):
                 working_there = [w for w in self._workspaces if _inside(w, home)]
                 return not any(path == w or _inside(path, w) for w in working_there)
-        return _has_part(path, ".hermes")
+        return _has_part(path, _AGENTS)
 
     def _is_secret(self, path: str) -> bool:
-        if any(_has_part(path, name) for name in _SECRET):
+        if _has_part(path, _SECRET):
             return not any(_inside(path, w) for w in self._workspaces) or "/.ssh" in path
         return _SECRET_PAIRS.search(path) is not None
 
@@ -190,15 +191,18 @@ def _takes_all(name: str) -> bool:
     return re.fullmatch(r"[.*?]*\*[.*?]*|\.?\[[^]]*\]\*|\?+", name) is not None
 
 
-def _has_part(path: str, name: str) -> bool:
-    if f"/{name}/" in path or path.endswith("/" + name):
+def _has_part(path: str, names: frozenset[str]) -> bool:
+    """One of the names is a part of the path, or what a wildcard in it may stand for."""
+    parts = path.split("/")
+    if not names.isdisjoint(parts):
         return True
     if not any(c in path for c in "*?["):
         return False
     return any(
-        len(part.strip("*?")) >= 2 and fnmatchcase(name, part)
-        for part in path.split("/")
-        if len(part) <= _MAX_PATTERN and any(c in part for c in "*?[")
+        fnmatchcase(name, part)
+        for part in parts
+        if len(part) <= _MAX_PATTERN and len(part.strip("*?")) >= 2
+        for name in names
     )
 
 

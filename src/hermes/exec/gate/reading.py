@@ -5,10 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hermes.exec.gate.outputs import output_of
-from hermes.exec.gate.parts import PIPE, REDIRECTS, WORDS, Redirects, Simple
+from hermes.exec.gate.parts import (
+    PIPE,
+    REDIRECTS,
+    RESERVED,
+    WORDS,
+    Redirects,
+    Simple,
+    lines_of,
+    settings_of,
+)
 from hermes.exec.gate.phrases import Phrase, Phrases
 from hermes.exec.gate.scope import Scope
-from hermes.exec.gate.shapes import calls_itself, disguised, skips_blanks
+from hermes.exec.gate.shapes import calls_itself, disguised, floods, skips_blanks
 from hermes.exec.gate.values import TooComplex
 from hermes.exec.gate.words import UNKNOWN, vague
 
@@ -33,6 +42,7 @@ class Reader:
         self._scope = scope
         self._depth = depth
         self._feed: str | None = None
+        self._line_feed: str | None = None  # of a new line, whatever pipeline it was put into
         self._sources: tuple[str, ...] = ()
         self._functions: dict[str, Node] = {}
         self._calling: list[str] = []
@@ -95,8 +105,10 @@ class Reader:
             self._depth -= 1
 
     def _statements(self, node: Node) -> None:
+        outer, self._line_feed = self._line_feed, self._feed
         for child in node.named_children:
             self._visit(child)
+        self._line_feed = outer
 
     def _list(self, node: Node) -> None:
         """`a && b || c` leans to the left: a long chain must not become deep."""
@@ -128,14 +140,16 @@ class Reader:
     def _substituted(self, node: Node) -> str | None:
         """Read a command substitution; its output if that can be told."""
         first = len(self.commands)
-        feed, self._feed = self._feed, None
+        feed, self._feed, line_feed, self._line_feed = self._feed, None, self._line_feed, None
         with self._scope.apart(), self._scope.branch():
             for child in node.named_children:
-                if child.type == "file_redirect":
-                    self._bare_redirects([child])
+                if child.type == "file_redirect":  # $(< file)
+                    redirects = Redirects()
+                    redirects.read(child, self._phrases)
+                    self._finish([], (), redirects)
                 else:
                     self._visit(child)
-        self._feed = feed
+        self._feed, self._line_feed = feed, line_feed
         if len(self.commands) != first + 1:
             return None
         return output_of(self.commands[first].argv, self.commands[first].feed)
@@ -149,10 +163,7 @@ class Reader:
                     self._visit(child)
 
     def _while(self, node: Node) -> None:
-        condition = node.child_by_field_name("condition")
-        body = node.child_by_field_name("body")
-        endless = condition is not None and self._text(condition) in ("true", ":", "[ 1 ]", "((1))")
-        if endless and body is not None and any(c.type == "&" for c in body.children):
+        if floods(node):
             self.doubt("it starts processes without end")
         self._branches(node)
 
@@ -187,7 +198,7 @@ class Reader:
             self.doubt("a function could not be read")
             return
         name = self._text(named)
-        recursive, spreads = calls_itself(body, name)
+        recursive, spreads = calls_itself(node, self._source)
         if recursive and spreads:
             self.bombs.append("a fork bomb")
         elif recursive:
@@ -222,20 +233,7 @@ class Reader:
         self.commands.append(Simple((), assigned=assigned, folders=self._scope.folders))
 
     def _assign(self, node: Node, *, lasting: bool = True) -> tuple[str, str]:
-        named = node.child_by_field_name("name")
-        value = node.child_by_field_name("value")
-        name = self._text(named) if named else "?"
-        if named is not None and named.type == "subscript":
-            self._phrases.look_inside(named)
-        certain, likely = "", ""
-        if value is not None and value.type == "array":
-            self._phrases.look_inside(value)
-            phrases = [self._phrases.read(child) for child in value.named_children]
-            certain = UNKNOWN
-            likely = " ".join(word for phrase in phrases for word in phrase.likely)
-        elif value is not None:
-            phrase = self._phrases.read(value, as_value=True)
-            certain, likely = "".join(phrase.words), "".join(phrase.likely)
+        name, certain, likely = self._phrases.assignment(node)
         if any(child.type == "+=" for child in node.children):
             before = self._scope.values.get(name, ("", False))[0]
             certain, likely = UNKNOWN, before + likely
@@ -248,25 +246,44 @@ class Reader:
     def _command(self, node: Node, given: Redirects | None = None) -> None:
         redirects = given or Redirects()
         assigned: list[tuple[str, str]] = []
-        phrases: list[Phrase] = []
+        phrases: list[Phrase | None] = []
         before: Node | None = None
         for child in node.children:
             kind = child.type
+            if before is not None:
+                gap = self._phrases.gap(before, child)
+                if gap == "odd" or (gap == "none" and kind not in REDIRECTS):
+                    self.doubt("its words could not be told apart")
+                phrases += [None] if gap == "line" else []
+            before = child
             if kind == "variable_assignment":
                 assigned.append(self._assign(child, lasting=False))
             elif kind in REDIRECTS:
                 redirects.read(child, self._phrases)
             else:
-                inner = child
-                if kind == "command_name":
-                    inner = child.children[0]
-                    if reason := disguised(inner):
-                        self.doubt(reason)
+                inner = child.children[0] if kind == "command_name" else child
+                first = kind == "command_name" or phrases[-1:] == [None]
+                if first and (reason := disguised(inner)):
+                    self.doubt(reason)
                 phrases.append(self._phrases.read(inner))
-            if before is not None and kind not in REDIRECTS and self._phrases.apart(before, child):
-                self.doubt("its words could not be told apart")
-            before = child
-        self._finish(phrases + redirects.extra, tuple(assigned), redirects)
+        self._lines(phrases + redirects.extra, tuple(assigned), redirects)
+
+    def _lines(
+        self,
+        phrases: list[Phrase | None],
+        assigned: tuple[tuple[str, str], ...],
+        redirects: Redirects,
+    ) -> None:
+        """One command, or several where the parser missed the ends of lines."""
+        feed = self._feed
+        for number, line in enumerate(lines_of(phrases)):
+            if number:
+                assigned = settings_of(line)
+            self._finish(line, assigned, redirects)
+            self._feed = self._line_feed
+            if number and line and RESERVED.intersection(line[0].words[:1]):
+                self.doubt("it could not be parsed completely")
+        self._feed = feed
 
     def _finish(
         self, phrases: list[Phrase], assigned: tuple[tuple[str, str], ...], redirects: Redirects
@@ -291,15 +308,7 @@ class Reader:
         elif argv[:2] == ("set", "--"):
             self._scope.set_arguments(("", *argv[2:]))
         elif argv[:1] in (("cd",), ("pushd",), ("popd",)):
-            self._change_folder(argv)
-
-    def _change_folder(self, argv: tuple[str, ...]) -> None:
-        targets = [word for word in argv[1:] if word != "--" and word not in ("-P", "-L")]
-        target = targets[0] if targets else self._scope.home
-        if argv[0] == "popd" or vague(target) or target.startswith("-"):
-            self._scope.change_folder(None)
-        else:
-            self._scope.change_folder(target)
+            self._scope.cd(argv)
 
     def _call(self, command: Simple) -> None:
         """Read the function's body again, with the arguments of this call."""
@@ -333,17 +342,26 @@ class Reader:
             if len(added) == 1 and not added[0].writes:
                 text = output_of(added[0].argv, added[0].feed)
             self._feed = PIPE if text is None else text
-            self._sources = tuple(c.argv[0] for c in self.commands[start:] if c.argv)
+            self._sources = (*sources, *self._programs(start))
         self._feed, self._sources = feed, sources
+
+    def _programs(self, start: int) -> list[str]:
+        return [command.argv[0] for command in self.commands[start:] if command.argv]
 
     # Redirections
 
     def _redirected(self, node: Node) -> None:
         redirects = Redirects()
         body = node.child_by_field_name("body")
+        before = body
         for child in node.children:
             if child.type in REDIRECTS:
+                gap = self._phrases.gap(before, child) if before is not None else "none"
+                if gap == "odd":
+                    self.doubt("its words could not be told apart")
+                redirects.extra += [None] if gap == "line" else []
                 redirects.read(child, self._phrases)
+                before = child
         if body is not None and body.type == "command" and redirects.piped:
             self._pipe(redirects.piped, (body, redirects))
         elif body is not None and body.type == "command":
@@ -355,8 +373,9 @@ class Reader:
                 self._visit(child)
 
     def _compound(self, body: Node | None, redirects: Redirects) -> None:
-        if redirects.extra or redirects.piped:
+        if any(redirects.extra) or redirects.piped:
             self.doubt("its redirections could not be read")
+            self._lines(redirects.extra, (), Redirects())
         for child in redirects.piped:
             self._visit(child)
         start, feed, sources = len(self.commands), self._feed, self._sources
@@ -364,15 +383,9 @@ class Reader:
             self._feed = feed if redirects.feed is None else redirects.feed
             self._visit(body)
             self._feed = feed
-        self._sources = tuple(c.argv[0] for c in self.commands[start:] if c.argv)
+        self._sources = (*sources, *self._programs(start))
         self._finish([], (), redirects)
         self._sources = sources
-
-    def _bare_redirects(self, nodes: list[Node]) -> None:
-        redirects = Redirects()
-        for node in nodes:
-            redirects.read(node, self._phrases)
-        self._finish([], (), redirects)
 
     def _text(self, node: Node) -> str:
         return self._source[node.start_byte : node.end_byte].decode("utf-8", "replace")

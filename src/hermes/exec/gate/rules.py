@@ -38,7 +38,7 @@ class Rules:
 
     def decide(self, argv: tuple[str, ...]) -> Rule | None:
         """The strictest of the operator's rules for a simple command."""
-        found = [rule for rule in self._index.get(argv[0], ()) if rule.covers(argv)]
+        found = [rule for rule in self._index.get(argv[0], ()) if rule.goes_on(argv)]
         return max(found, key=lambda rule: STRICTNESS[rule.decision]) if found else None
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hermes.exec.gate.words import FIELDS, GAP, UNKNOWN, split
+from hermes.exec.gate.words import FIELDS, GAP, UNKNOWN, split, vague
 
 _MAX_FOLDERS = 6
 
@@ -22,6 +22,7 @@ class Scope:
         self.set_arguments(arguments)
         self._doubt = 0
         self._looks_left = 16
+        self._stack: list[tuple[str | None, ...]] = []
         self._target: tuple[str | None, ...] = ()
 
     def copy(self) -> Scope:
@@ -60,6 +61,18 @@ class Scope:
             self.values[name] = (certain, True)
         else:
             self.values[name] = (likely, False)
+
+    def cd(self, argv: tuple[str, ...]) -> None:
+        """cd, pushd or popd was run."""
+        targets = [word for word in argv[1:] if word not in ("--", "-P", "-L")]
+        target = targets[0] if targets else self.home
+        if argv[0] == "popd" and self._stack:
+            self.folders = self._stack.pop()
+        elif argv[0] == "popd" or vague(target) or target.startswith("-"):
+            self.change_folder(None)
+        else:
+            self._stack += [self.folders] if argv[0] == "pushd" else []
+            self.change_folder(target)
 
     def change_folder(self, target: str | None) -> None:
         if target is None or self._looks_left <= 0:

@@ -26,17 +26,30 @@ def disguised(name: Node) -> str:
     return ""
 
 
-def calls_itself(body: Node, name: str) -> tuple[bool, bool]:
+def calls_itself(function: Node, source: bytes) -> tuple[bool, bool]:
     """Whether a function does, and whether it starts several processes."""
+    name, body = function.child_by_field_name("name"), function.child_by_field_name("body")
+    if name is None or body is None:
+        return False, False
+    called = source[name.start_byte : name.end_byte]
     calls, spreads, todo = False, False, [body]
     while todo:
         node = todo.pop()
         spreads = spreads or node.type in ("&", "pipeline")
         if node.type == "command_name":
-            calls = calls or node.text == name.encode()
+            calls = calls or source[node.start_byte : node.end_byte] == called
         else:
             todo += node.children
     return calls, spreads
+
+
+def floods(loop: Node) -> bool:
+    """An endless loop that starts something in the background every time."""
+    condition, body = loop.child_by_field_name("condition"), loop.child_by_field_name("body")
+    if condition is None or body is None:
+        return False
+    endless = condition.text in (b"true", b":", b"[ 1 ]", b"((1))")
+    return endless and any(child.type == "&" for child in body.children)
 
 
 def skips_blanks(root: Node, source: bytes) -> bool:

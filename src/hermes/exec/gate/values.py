@@ -24,12 +24,17 @@ class Rule(Struct, frozen=True):
     """Commands it must not apply to."""
 
     def covers(self, argv: tuple[str, ...]) -> bool:
+        return self.goes_on(argv, 0)
+
+    def goes_on(self, argv: tuple[str, ...], start: int = 1) -> bool:
+        """The same, when the words before `start` are known to match."""
         if len(argv) < len(self.prefix):
             return False
-        return all(
-            word == want if isinstance(want, str) else word in want
-            for word, want in zip(argv, self.prefix, strict=False)
-        )
+        for at in range(start, len(self.prefix)):
+            want = self.prefix[at]
+            if argv[at] != want if isinstance(want, str) else argv[at] not in want:
+                return False
+        return True
 
 
 class Judgement(Struct, frozen=True):
