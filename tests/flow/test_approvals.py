@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hermes.app.runtime import Options
+from hermes.core.errors import ConfigError
 from hermes.core.events import Approval, TurnEnd
 from hermes.core.message import user
 from hermes.exec.checkpoints import list_
@@ -73,3 +74,24 @@ async def test_the_first_change_of_a_turn_is_preceded_by_a_checkpoint(tmp_path: 
         home = r.runtime.setup.home
         made = await list_(Path(r.session.meta.cwd), home)
         assert len(made) == 1
+
+
+async def test_the_operators_rules_count(tmp_path: Path) -> None:
+    rules = [{"decision": "deny", "prefix": "ls", "reason": "Nobody lists files here."}]
+    config = {"approvals": {"rules": rules}}
+    async with rig(tmp_path, run("ls -l"), options=Options(), config=config) as r:
+        assert (await r.turn()).completed
+        assert "Nobody lists files here" in results(r.requests[1])[0]
+
+
+async def test_a_rule_that_disagrees_with_its_examples_is_refused(tmp_path: Path) -> None:
+    rules = [{"decision": "allow", "prefix": "make test", "match": ["make lint"]}]
+    with pytest.raises(ConfigError, match="make lint"):
+        async with rig(tmp_path, run("ls"), config={"approvals": {"rules": rules}}):
+            pass
+
+
+async def test_what_cannot_be_read_is_refused_where_nobody_is_asked(tmp_path: Path) -> None:
+    async with rig(tmp_path, run("echo 'open"), options=Options(yolo=True)) as r:
+        assert (await r.turn()).completed
+        assert "Not run:" in results(r.requests[1])[0]

@@ -223,14 +223,12 @@ def test_no_disguise_makes_a_command_more_welcome(command: str, name: str):
 
 
 _NAMES = st.sampled_from(["pa", "pb", "pc", "pd"])
+_ODD = r"""
+x -y "$v" $v a=b --z=1 2 {1,2} ~ '' $((1+2)) #no a#b \; ! [ ] -n2 x:$v = $'a\'b'
+${v}x % - -- { } if in do \ $v:$v @(a) $"t" ${v/a/`pa`} ${#v}
+"""
 _WORDS = st.one_of(
-    st.sampled_from(
-        "x -y 'q q' \"d d\" \"$v\" $v a=b --z=1 2 {1,2} ~ a\\ b '' $((1+2)) "
-        "#no a#b \\; ! [ ] -n2"
-        " x:$v = $'a\\'b' ${v}x % - -- { } if in do \\ $v:$v @(a) $\"t\" ${v/a/`pa`} ${#v} \\\t".split(
-            " "
-        )
-    ),
+    st.sampled_from([*_ODD.split(), "\\\t", "'q q'", '"d d"', "a\\ b"]),
     _NAMES.map(lambda name: f"$({name})"),
     _NAMES.map(lambda name: f"`{name} x`"),
     _NAMES.map(lambda name: f'"$({name} y)"'),

@@ -33,6 +33,8 @@ class Safety(Struct, frozen=True):
     """What commands may change; full-access: they are not confined."""
     yolo: bool = False
     """Nothing is asked; what is denied for everybody stays denied."""
+    rules: Any = None
+    """The operator's own; None: only the builtin ones."""
 
 
 class Approvals:
@@ -43,7 +45,7 @@ class Approvals:
         self._cwd = cwd
         self._home = home
         self._ask = ask
-        self._rules: Rules | None = None
+        self._rules: Rules | None = safety.rules
         self._granted: set[str] = set()
 
     async def check(
@@ -67,7 +69,8 @@ class Approvals:
     async def _command(self, call: ToolCall, tool: Tool[Any], params: Any, taint: Taint) -> Verdict:
         confined = await self._confined()
         judged = self._judge(params, sandboxed=confined)
-        if judged.decision == "deny":
+        unread = self._safety.yolo and not judged.understood
+        if judged.decision == "deny" or unread:
             return Verdict(False, "; ".join(judged.reasons))
         if judged.read_only:
             return YES

@@ -63,6 +63,7 @@ class Runtime:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._child_env = child_env(setup.secrets)
         self._door: Any = None
+        self._rules: Any = None
 
     @classmethod
     @asynccontextmanager
@@ -171,8 +172,15 @@ class Runtime:
 
     def _safety(self, options: Options) -> Safety:
         """Whoever asks for no questions takes the walls down too; the hard rules stay."""
-        mode = self.setup.config.sandbox.mode
-        return Safety("full-access" if options.yolo else mode, yolo=options.yolo)
+        config = self.setup.config
+        mode = "full-access" if options.yolo else config.sandbox.mode
+        if not config.approvals.rules:
+            return Safety(mode, yolo=options.yolo)
+        if self._rules is None:
+            from hermes.exec.gate import Rules
+
+            self._rules = Rules.load(list(config.approvals.rules))
+        return Safety(mode, options.yolo, self._rules)
 
     def _context(self, session_id: str, cwd: Path, safety: Safety) -> ToolContext:
         return ToolContext(

@@ -96,6 +96,8 @@ class Terminal(Section, frozen=True):
 
 class Approvals(Section, frozen=True):
     mode: Literal["ask", "smart", "never-ask"] = "ask"
+    rules: tuple[dict[str, Any], ...] = ()
+    """Which commands are allowed, asked about or denied, by how they begin."""
 
 
 class Sandbox(Section, frozen=True):
