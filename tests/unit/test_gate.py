@@ -33,6 +33,14 @@ WORKSPACE = Path("/srv/projects/app")
 RULES = Rules()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def a_home() -> Any:
+    """Commands name the user's home; it must not lie in a temporary folder, as it does in CI."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", "/home/somebody")
+        yield
+
+
 def verdict(command: str, **more: Any) -> Judgement:
     facts = {"workspace": WORKSPACE, "home": HOME, "rules": RULES, "sandboxed": True} | more
     return judge(command, **facts)

@@ -119,11 +119,17 @@ async def _run(base: Path, port: int, tier: Tier) -> dict[str, str]:
     from hermes.exec.capture import Capture
     from hermes.exec.local import Command, run
 
-    script = Path(__file__).with_name("canary.py")
-    words = [sys.executable, "-I", "-S", str(script), str(base / "outside")]
+    # As a text, and by the interpreter beneath a virtual environment: where we are installed may
+    # be hidden in the sandbox, a home or a temporary folder.
+    script = Path(__file__).with_name("canary.py").read_text()  # noqa: ASYNC240 - once per boot
+    python = os.path.realpath(sys.executable)
+    words = [python, "-I", "-S", "-c", script, str(base / "outside")]
     words += [str(base / "home" / "secret"), str(port), str(os.getpid())]
     policy = Policy(
-        "workspace-write", base / "workspace", (base / "home",), visible=(base / "outside",)
+        "workspace-write",
+        base / "workspace",
+        (base / "home",),
+        visible=(base / "outside", Path(sys.base_prefix)),
     )
     command = Command(join(words), base / "workspace", {}, _TIMEOUT, policy, tier)
     out, err = Capture(20_000, base), Capture(20_000, base)
