@@ -121,8 +121,8 @@ async def _run(base: Path, port: int, tier: Tier) -> dict[str, str]:
 
     # As a text, and by the interpreter beneath a virtual environment: where we are installed may
     # be hidden in the sandbox, a home or a temporary folder.
-    script = Path(__file__).with_name("canary.py").read_text()  # noqa: ASYNC240 - once per boot
-    python = os.path.realpath(sys.executable)
+    script = Path(__file__).with_name("canary.py").read_text()
+    python = os.path.realpath(sys.executable)  # noqa: ASYNC240 - once per boot
     words = [python, "-I", "-S", "-c", script, str(base / "outside")]
     words += [str(base / "home" / "secret"), str(port), str(os.getpid())]
     policy = Policy(
