@@ -38,7 +38,7 @@ def sentence(failure: Failure, provider: Endpoint, near: tuple[str, ...] = ()) -
         said="{said}",
     )
     room = LIMIT - len(fixed) + len("{said}") - len("It said: .")
-    said = " ".join(failure.message.split())
+    said = " ".join(failure.message.split()).removeprefix(f"cannot reach {host}: ")
     if len(said) > room:
         said = said[: max(0, room - 1)] + "…"
     elif said and said[-1] not in ".!?…":
