@@ -210,9 +210,12 @@ _PARTS = st.sampled_from([*corpus.SEEDS, *corpus.HARD, *corpus.SCRIPTS, *corpus.
 def test_two_commands_are_judged_at_least_as_strictly_as_each(
     first: str, second: str, operator: str
 ):
+    if {"cd", "pushd", "(cd"} & set(first.split()):
+        return  # then the second is another command than it is alone
     if "\n" in first or first.rstrip().endswith("&"):
         operator = "\n"
-    together = verdict(f"{first} {operator} {second}")
+    glue = operator if operator == "\n" else f" {operator} "
+    together = verdict(first + glue + second)
     for part in (first, second):
         alone = verdict(part)
         assert STRICTNESS[together.decision] >= STRICTNESS[alone.decision], part
@@ -222,12 +225,10 @@ def test_two_commands_are_judged_at_least_as_strictly_as_each(
 @settings(max_examples=300, deadline=2000)
 @given(_PARTS, st.sampled_from(list(corpus.RESOLVABLE)))
 def test_no_disguise_makes_a_command_more_welcome(command: str, name: str):
-    if "\n" in command or command.rstrip().endswith("&"):
-        return
+    if "\n" in command or command.rstrip().endswith("&") or "=" in command.split()[0]:
+        return  # the disguise of an assignment is no assignment any more
     worn = corpus.RESOLVABLE[name](command)
-    assert STRICTNESS[decision(worn)] >= STRICTNESS[decision(command)] or name in (
-        "env",  # `env A=1 X=2 prog` is no assignment any more
-    ), worn
+    assert STRICTNESS[decision(worn)] >= STRICTNESS[decision(command)], worn
 
 
 _NAMES = st.sampled_from(["pa", "pb", "pc", "pd"])
@@ -363,6 +364,8 @@ def _could_be(argv: tuple[str, ...], call: tuple[str, ...]) -> bool:
         "bash -c '\"$@\"' _ rm -rf /",
         'set -- rm -rf /; "$@"',
         "echo / | xargs -I % rm -rf %",
+        "builtin cd /; rm -rf *",
+        "pushd / && rm -rf *",
         'rm -rf "${HOME:?}"/*',
     ],
 )
@@ -374,13 +377,15 @@ def test_nothing_hides_from_the_hard_list(command: str):
 @pytest.mark.parametrize(
     "command",
     [
-        "cat <<E\nit's\nE ;\npa <<'E' | pd\n$(id)\nE",
+        "cat <<E\nit's\nE ;\ncat <<'E' | sort\n$(id)\nE",
         "ls\\\tx",
         "ls - 2>&1",
         "ls -n2>&1 x",
         "PATH=$PATH:$HOME/x ls",
         "echo ${x/a/`id`}",
         "hash -p /tmp/evil ls",
+        "command export LD_PRELOAD=./x.so; ls",
+        '"declare" -x BASH_ENV=./x; ls',
         "read PATH <<< /tmp/evil; ls",
         "printf -v LD_PRELOAD %s ./x.so",
         "Y=/etc/x; false && Y=ok; echo a > $Y",
@@ -388,7 +393,9 @@ def test_nothing_hides_from_the_hard_list(command: str):
     ],
 )
 def test_where_the_reading_is_uncertain_it_asks(command: str):
-    assert decision(command) == "ask"
+    found = verdict(command)
+    assert found.decision == "ask"
+    assert not any(reason.startswith("no rule knows") for reason in found.reasons)
 
 
 # Particular cases

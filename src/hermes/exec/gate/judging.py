@@ -36,6 +36,7 @@ _SYSTEM_BIN = re.compile(r"(?:/usr)?(?:/local)?/s?bin/[^/]+|/opt/homebrew/bin/[^
 _VERSION = frozenset("--version -V -version --help -h version help".split())
 _BARE = {"yarn": ("yarn", "install")}
 _HARMLESS = frozenset("LC_ALL LANG LC_CTYPE TZ NO_COLOR FORCE_COLOR TERM COLUMNS CI".split())
+_DECLARING = frozenset("export declare typeset local readonly".split())
 _OWN = "touches the agent's own files"
 
 
@@ -221,6 +222,11 @@ class Court:
         if name == "hermes" and words[1:2] not in (("--version",), ("--help",)):
             self._deny("the agent's own program is the operator's to run")
             return
+        if name in _DECLARING:  # as in `command export A=b`, which is no assignment to the parser
+            for word in argv[1:]:
+                variable, equals, value = word.partition("=")
+                if equals:
+                    self._setting(variable, value, inherited=True)
         call = Call(name, argv[1:], simple, self._places, sandboxed=self._sandboxed)
         findings = list(objections(call))
         for reason in findings:

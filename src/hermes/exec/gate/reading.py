@@ -36,8 +36,7 @@ class Reader:
         self.commands: list[Simple] = []
         self.doubts: list[str] = []
         self.bombs: list[str] = []
-        self.hidden: list[tuple[str, str]] = []
-        """Texts the parser did not see as commands, and the folder they would run in."""
+        self.hidden: list[tuple[str, str]] = []  # texts overlooked by the parser, and their folder
         self._source = source
         self._scope = scope
         self._depth = depth
@@ -305,15 +304,16 @@ class Reader:
         self.commands.append(command)
         if command.function:
             self._call(command)
-        elif argv[:2] == ("set", "--"):
+            return
+        argv = argv[1:] if argv[:1] in (("command",), ("builtin",)) else argv
+        if argv[:2] == ("set", "--"):
             self._scope.set_arguments(("", *argv[2:]))
         elif argv[:1] in (("cd",), ("pushd",), ("popd",)):
             self._scope.cd(argv)
 
     def _call(self, command: Simple) -> None:
         """Read the function's body again, with the arguments of this call."""
-        name = command.argv[0]
-        self._calls += 1
+        name, self._calls = command.argv[0], self._calls + 1
         if name in self._calling or self._calls > _MAX_CALLS or len(command.argv) < 2:
             return
         self._calling.append(name)
