@@ -89,9 +89,3 @@ async def test_a_rule_that_disagrees_with_its_examples_is_refused(tmp_path: Path
     with pytest.raises(ConfigError, match="make lint"):
         async with rig(tmp_path, run("ls"), config={"approvals": {"rules": rules}}):
             pass
-
-
-async def test_what_cannot_be_read_is_refused_where_nobody_is_asked(tmp_path: Path) -> None:
-    async with rig(tmp_path, run("echo 'open"), options=Options(yolo=True)) as r:
-        assert (await r.turn()).completed
-        assert "Not run:" in results(r.requests[1])[0]

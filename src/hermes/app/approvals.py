@@ -69,8 +69,7 @@ class Approvals:
     async def _command(self, call: ToolCall, tool: Tool[Any], params: Any, taint: Taint) -> Verdict:
         confined = await self._confined()
         judged = self._judge(params, sandboxed=confined)
-        unread = self._safety.yolo and not judged.understood
-        if judged.decision == "deny" or unread:
+        if judged.decision == "deny":
             return Verdict(False, "; ".join(judged.reasons))
         if judged.read_only:
             return YES
