@@ -17,6 +17,7 @@ from hermes.exec.gate.programs import (
     REMEMBERED,
     SENSITIVE,
     TWO_DEEP,
+    VERSIONED,
     WITH_SUBCOMMAND,
 )
 from hermes.exec.gate.reading import Reader
@@ -33,7 +34,7 @@ _MAX_CALLS = 2000
 _MAX_REASONS = 12
 _MAX_REASON = 200
 _SYSTEM_BIN = re.compile(r"(?:/usr)?(?:/local)?/s?bin/[^/]+|/opt/homebrew/bin/[^/]+")
-_VERSION = frozenset("--version -V -version --help -h version help".split())
+_VERSION = frozenset("--version -V -version --help".split())
 _BARE = {"yarn": ("yarn", "install")}
 _HARMLESS = frozenset("LC_ALL LANG LC_CTYPE TZ NO_COLOR FORCE_COLOR TERM COLUMNS CI".split())
 _DECLARING = frozenset("export declare typeset local readonly".split())
@@ -272,7 +273,7 @@ class Court:
         quiet = any(rule.goes_on(argv) for rule in reading.get(argv[0], ()))
         busy = any(rule.goes_on(argv) for rule in working.get(argv[0], ()))
         asks_version = len(argv) == 2 and argv[1] in _VERSION
-        quiet = quiet or (asks_version and (busy or argv[0] in working))
+        quiet = quiet or (asks_version and argv[0] in VERSIONED)
         if not quiet or suspect:
             self._read_only = False
         if own is not None and own.decision != "allow":

@@ -60,6 +60,7 @@ _SETS = frozenset("read printf mapfile readarray getopts wait".split())
 _NAME = re.compile(r"[A-Z_]+\Z")
 _TRAPS: dict[str, tuple[str, ...]] = {
     "hash": ("-p",),
+    "cloc": ("--extract-with", "--config"),
     "rg": ("--pre", "--hostname-bin", "--search-zip-with"),
     "sort": ("--compress-program", "-o", "--output"),
     "man": ("-P", "--pager", "-H", "--html"),
@@ -111,7 +112,9 @@ _STRICT = frozenset("tar make gmake gcc clang".split())
 _ALTERS: dict[str, tuple[str, ...]] = {
     "sed": ("-i", "--in-place"),
     "gsed": ("-i", "--in-place"),
-    "yq": ("-i", "--inplace"),
+    "yq": ("-i", "--inplace", "-s", "--split-exp"),
+    "scc": ("-o", "--output"),
+    "file": ("-C", "--compile"),
     "xxd": ("-r",),
     "shuf": ("-o", "--output"),
     "go": ("-w",),

@@ -22,12 +22,12 @@ READING: tuple[Rule, ...] = (
                 "cksum sum jq yq seq expr bc dc env printenv locale nproc lscpu lsblk lsof getconf "
                 "arch tty zcat bzcat xzcat zstdcat less more man help sed awk gawk mawk nawk "
                 "expand unexpand pr tsort numfmt factor shuf look iconv base64 base32 "
-                "basenc bat batcat exa eza delta cloc tokei scc vmstat top iostat pstree w who "
+                "basenc bat batcat exa eza delta tokei scc vmstat top iostat pstree w who "
                 "last lsmod lspci lsusb dmesg ss netstat ip ifconfig tput clear nm objdump readelf "
-                "addr2line c++filt otool pdftotext pdfinfo identify ffprobe mediainfo "
+                "addr2line c++filt otool pdfinfo ffprobe mediainfo "
                 "cd pushd popd dirs read set unset export declare local typeset readonly "
                 "shift return exit break continue wait let getopts hash umask ulimit jobs fg bg "
-                "disown mapfile readarray times shopt logger command zipinfo xmllint csvlook "
+                "disown mapfile readarray times shopt command zipinfo xmllint csvlook "
                 "journalctl glow hexyl pygmentize ts gdate gsed ghead gtail gstat"
             ),
         ),
@@ -43,7 +43,7 @@ READING: tuple[Rule, ...] = (
                 "grep cat-file rev-list name-rev merge-base reflog whatchanged count-objects "
                 "for-each-ref show-ref show-branch check-ignore check-attr var version help "
                 "--version --help diff-tree diff-index diff-files range-diff cherry verify-commit "
-                "verify-tag fsck ls-remote get-tar-commit-id merge-tree"
+                "verify-tag fsck get-tar-commit-id merge-tree"
             ),
         ),
         match=("git status --short", "git log -3"),
@@ -54,15 +54,10 @@ READING: tuple[Rule, ...] = (
         "--no-merged")), match=("git branch -a",), miss=("git branch x",)),
     Rule("allow", ("git", "config", ("--get", "--list", "-l", "--get-all", "--get-regexp", "list",
         "get")), match=("git config --list",), miss=("git config a b",)),
-    Rule("allow", (_names("npm pnpm yarn"), _names("ls list view info why outdated root bin ping "
+    Rule("allow", ("npm", _names("ls list view info why outdated root bin ping "
         "--version -v help search explain audit fund")), match=("npm ls",), miss=("npm publish",)),
     Rule("allow", (_names("pip pip3"), _names("list show freeze check --version -V help index "
         "debug inspect")), match=("pip list",), miss=("pip install x",)),
-    Rule("allow", ("uv", ("pip",), ("list", "show", "freeze", "check", "tree")),
-        match=("uv pip list",), miss=("uv pip install x",)),
-    Rule("allow", (_names("cargo rustup go uv poetry"), _names("version env metadata tree list "
-        "--version -V help show search pkgid locate-project")),
-        match=("cargo tree", "go version"), miss=("cargo publish",)),
     Rule("allow", ("dpkg", ("-l", "-L", "-s", "--list", "-S")), match=("dpkg -l",)),
     Rule("allow", (("apt", "apt-cache"), ("list", "show", "search", "policy", "depends")),
         match=("apt list",), miss=("apt install x",)),
@@ -80,7 +75,8 @@ WORKING: tuple[Rule, ...] = (
         (
             _names(
                 "git-lfs touch mkdir rmdir cp mv ln rm chmod install tee truncate split csplit "
-                "patch sponge dos2unix unix2dos ldd exiftool tldr tar unzip zip gzip gunzip bzip2 "
+                "patch sponge dos2unix unix2dos ldd exiftool tldr logger identify pdftotext "
+                "cloc tar unzip zip gzip gunzip bzip2 "
                 "bunzip2 xz unxz zstd unzstd 7z 7za rar "
                 "unrar cpio mktemp mkfifo unlink dd rename kill pkill killall timeout "
                 "python python2 python3 pypy pypy3 ipython pytest py.test tox nox coverage mypy "
@@ -134,7 +130,7 @@ WORKING: tuple[Rule, ...] = (
                 "add commit checkout switch restore stash merge rebase cherry-pick tag branch "
                 "reset rm mv init apply am format-patch worktree bisect revert notes fetch pull "
                 "clone submodule mergetool sparse-checkout lfs archive bundle gc prune "
-                "update-index update-ref symbolic-ref hash-object write-tree commit-tree "
+                "ls-remote update-index update-ref symbolic-ref hash-object write-tree commit-tree "
                 "read-tree mktree request-pull rerere stripspace interpret-trailers "
                 "fmt-merge-msg remote clean config"
             ),
@@ -142,30 +138,36 @@ WORKING: tuple[Rule, ...] = (
         match=("git add .", "git commit -m x"),
         miss=("git push origin main", "git send-email", "git daemon"),
     ),
-    Rule("allow", (_names("npm pnpm yarn"), _names("install i ci add remove rm uninstall un update "
+    Rule("allow", (_names("npm pnpm yarn"), _names("ls list view info why outdated root bin "
+        "audit install i ci add remove rm uninstall un update "
         "up upgrade run run-script test t tst start stop restart build dev lint exec init create "
         "rebuild dedupe prune pack version link unlink typecheck format check dlx workspace "
         "workspaces cache import patch why set-script serve watch coverage e2e clean storybook "
         "preview generate")), match=("npm test", "npm run build"), miss=("npm publish",)),
-    Rule("allow", (("yarn", "pnpm"), ("--version", "--frozen-lockfile", "--immutable")),
+    Rule("allow", (("yarn", "pnpm"), ("--version", "-v", "--frozen-lockfile", "--immutable")),
         match=("yarn --frozen-lockfile",)),
     Rule("allow", (_names("pip pip3"), _names("install uninstall download wheel cache hash")),
         match=("pip install -e .",), miss=("pip config set a b",)),
-    Rule("allow", ("uv", _names("pip sync lock add remove venv init build run tool python cache "
+    Rule("allow", ("uv", _names("tree version pip sync lock add remove venv init build run tool "
+        "python cache "
         "export self")), match=("uv sync",), miss=("uv publish",)),
-    Rule("allow", ("poetry", _names("install add remove update lock build run shell check new init "
+    Rule("allow", ("poetry", _names("show search version install add remove update lock build "
+        "run shell check new init "
         "env export self")), match=("poetry install",), miss=("poetry publish",)),
     Rule("allow", ("pipenv", _names("install uninstall lock sync update run graph check")),
         match=("pipenv install",)),
     Rule("allow", (_names("conda mamba micromamba"), _names("create install env list info run "
         "update remove activate deactivate search")), match=("conda list",)),
-    Rule("allow", ("cargo", _names("build b check c test t run r bench clippy fmt clean new init "
+    Rule("allow", ("cargo", _names("version metadata tree search pkgid locate-project build b "
+        "check c test t run r bench clippy fmt clean new init "
         "add remove rm update fix fetch generate-lockfile vendor package nextest doc install "
         "expand llvm-cov tarpaulin audit deny outdated machete watch miri insta sqlx hack udeps "
         "semver-checks")), match=("cargo build --release",), miss=("cargo publish", "cargo login")),
-    Rule("allow", ("rustup", _names("show component target toolchain update default override run")),
+    Rule("allow", ("rustup", _names("doc which show component target toolchain update default "
+        "override run")),
         match=("rustup show",)),
-    Rule("allow", ("go", _names("build test run vet fmt mod get install generate clean tool work "
+    Rule("allow", ("go", _names("version env help build test run vet fmt mod get install "
+        "generate clean tool work "
         "fix bug doc list")), match=("go test ./...",)),
     Rule("allow", ("gh", _names("pr issue run repo release workflow search"), _names("view list "
         "status diff checks watch")), match=("gh pr view 12",), miss=("gh pr create", "gh api x")),
@@ -176,6 +178,13 @@ WORKING: tuple[Rule, ...] = (
     Rule("allow", ("helm", _names("lint template version")), match=("helm lint .",)),
 )  # fmt: skip
 """Allowed in a sandbox: they change the workspace, and it holds them there."""
+
+VERSIONED = frozenset(
+    "python python2 python3 pypy3 node go cargo rustc gcc g++ cc clang clang++ java javac ruby php "
+    "perl lua dotnet git npm pip pip3 uv make cmake ninja docker tar curl wget ffmpeg sqlite3 zig "
+    "ghc swift julia deno bun R Rscript rustup openssl bash zsh".split()
+)
+"""Asked for their version they read no file of the workspace, as many others do."""
 
 NETWORK = frozenset(
     "curl wget http https xh aria2c ssh scp sftp ftp lftp nc ncat netcat socat telnet rsync rclone "
