@@ -146,6 +146,7 @@ def test_speed():
         "braces": "echo " + "{a,b}" * 20_000,
         "tests": "[[ ! " * 25_000,
         "too long": "# " + "x" * 200_000,
+        "suspects": "".join(f"rm -rf a{n}; " for n in range(9000)),
     }
     for name, command in large.items():
         spent = _milliseconds(command)
@@ -304,7 +305,7 @@ def bash(tmp_path_factory: pytest.TempPathFactory) -> Any:
             "PATH": "/nonexistent",
             "BASH_ENV": str(hook),
             "LOG": str(log),
-            "HOME": HOMES,
+            "HOME": str(HOME.parent),
         }
         subprocess.run(
             ["/bin/bash", "-c", command + "\nwait"], env=environment, cwd=folder, timeout=10,
@@ -314,9 +315,6 @@ def bash(tmp_path_factory: pytest.TempPathFactory) -> Any:
         return {tuple(call.split("\x1f")[:-1]) for call in calls}
 
     return run
-
-
-HOMES = str(Path.home())
 
 
 @pytest.mark.skipif(not Path("/bin/bash").exists(), reason="compares with bash")
@@ -523,6 +521,14 @@ def test_other_languages_do_not_ask():
         assert decision(f"git commit -m '{text}'") == "allow", text
     assert decision("саt README.md") == "ask"
     assert decision("cat /еtc/hosts") == "ask"
+
+
+@pytest.mark.parametrize("worst", ["rm -rf /", "rm -rf ~", "dd if=x of=/dev/sda", "reboot now"])
+@pytest.mark.parametrize("padding", ["true; " * 2000, "x=1\n" * 5000, "echo $(" * 40, "ls|" * 3000])
+def test_padding_does_not_hide_the_worst(worst: str, padding: str):
+    found = verdict(f"{padding}\n{worst}\n{padding}")
+    assert found.decision == "deny"
+    assert not found.understood
 
 
 def test_what_cannot_be_read_is_said_so():

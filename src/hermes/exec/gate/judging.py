@@ -22,7 +22,7 @@ from hermes.exec.gate.programs import (
 )
 from hermes.exec.gate.reading import Reader
 from hermes.exec.gate.rules import Rules, builtin
-from hermes.exec.gate.scan import joined, misleading, spelled_out
+from hermes.exec.gate.scan import joined, misleading, spelled_out, suspects
 from hermes.exec.gate.scope import Scope
 from hermes.exec.gate.settings import risky_setting
 from hermes.exec.gate.values import Decision, Finding, Judgement, TooComplex
@@ -116,10 +116,19 @@ class Court:
             reader = Reader(root, source, scope, depth=self._layers * 6)
         except TooComplex as limit:
             self._not_understood(f"too complex: {limit}")
+            if self._layers == 1 and not self._only_denials:
+                self._skim(text, scope)
         else:
             self._weigh(reader)
         finally:
             self._layers -= 1
+
+    def _skim(self, text: str, scope: Scope) -> None:
+        """What is too much to read is searched for the worst: padding must not hide it."""
+        self._only_denials += 1
+        for piece in suspects(text):
+            self._read(piece, scope.copy())
+        self._only_denials -= 1
 
     def _weigh(self, reader: Reader) -> None:
         for reason in reader.doubts:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import cache
+from itertools import islice
 
 from hermes.exec.gate.values import TooComplex
 
@@ -19,6 +20,7 @@ _MAX_DEPTH = 24
 _MAX_STRAY = 60
 _MAX_TESTS = 200
 _MAX_DOCUMENTS = 30
+_MAX_SUSPECTS = 40
 _MAX_WORDS = 6000
 _MAX_WORD = 1500
 _EXPECTING = frozenset("| || && |& ; & < > >> >| <& >& <<<".split())
@@ -57,6 +59,18 @@ def spelled_out(text: str) -> str:
     if "{" in text:
         text = _pattern("braces first").sub(r"\1''{", text)
     return text
+
+
+def suspects(text: str) -> list[str]:
+    """The simple commands around names of the hard list, as far as separators show them."""
+    pieces: dict[str, None] = {}
+    for found in islice(_pattern("suspect").finditer(text), _MAX_SUSPECTS * 10):
+        start = 1 + max(text.rfind(mark, 0, found.start()) for mark in ";\n&|")
+        after = _pattern("separator").search(text, found.end())
+        piece = text[start : after.start() if after else len(text)].strip()
+        if len(piece) <= _MAX_WORD:
+            pieces[piece] = None
+    return list(pieces)[:_MAX_SUSPECTS]
 
 
 def check_shape(text: str) -> None:
@@ -173,6 +187,10 @@ _PATTERNS = {
     "after colon": r":\$([A-Za-z_]\w*)",
     "braces first": r"((?:^|[;&|(\n])[ \t]*)\{(?=[^\s{}]*,[^\s{}]*\})",
     "line start": r"(?<=\n)(?:[ \t]*\\\n)+|\A(?:[ \t]*\\\n)+",
+    "suspect": r"(?<![\w./-])(?:/\S*/)?(?:rm|mkfs[.\w]*|dd|wipefs|shred|shutdown|reboot|halt|init|"
+    r"poweroff|systemctl|kill|killall5|pkill|chmod|chown|mv|find|blkdiscard|tee)(?=\s)"
+    r"|>\s*/(?:dev|proc)/",
+    "separator": r"[;\n&|]",
     "unquote": r"[\\'\"]",
     "code": r"""(?x)
         \\. | \$?'(?:(?<=\$')(?:[^'\\]|\\.)*|(?<!\$')[^']*)'
