@@ -107,10 +107,10 @@ chown root:root /etc/cron.d/x
 crontab -
 at now + 1 minute
 systemctl enable evil.service
-tee -a /root/.bashrc
+tee -a /home/admin/.bashrc
 cp payload.so /usr/lib/x.so
 ln -sf /etc/passwd ./p
-mv authorized_keys /root/.ssh/authorized_keys
+mv authorized_keys /home/admin/.ssh/authorized_keys
 sed -i 's/x/y/' /etc/hosts
 truncate -s 0 /var/log/syslog
 tee .git/hooks/pre-commit
