@@ -121,9 +121,21 @@ def _check(args: Namespace) -> int:
     for name in sorted(key_variables(checked.config)):
         if secrets.get(name) is None:
             print(f"note: {name} is named as a key, but set neither in the environment nor in .env")
+    for name in _without_effect(checked.config):
+        print(f"note: {name} is understood, but has no effect in this version")
     _note_endpoint(checked.config, secrets)
     print(f"{paths.config_file(home)} is valid.")
     return 0
+
+
+def _without_effect(config: Config) -> list[str]:
+    """What is set for features that are not there yet: nobody should rely on it."""
+    default = type(config)()
+    names = ("compression", "auxiliary", "budget", "platforms", "mcp_servers")
+    found = [name for name in names if getattr(config, name) != getattr(default, name)]
+    if config.approvals.mode != default.approvals.mode:
+        found.append(f"approvals.mode {config.approvals.mode}")
+    return found
 
 
 def _note_endpoint(config: Config, secrets: Secrets) -> None:
