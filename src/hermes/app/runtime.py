@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -35,6 +35,9 @@ from hermes.llm.client import Client
 from hermes.llm.http import Transport
 from hermes.store.sqlite import SqliteStore
 from hermes.tools.registry import select
+
+if TYPE_CHECKING:
+    from hermes.app.auxiliary import Auxiliary
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +67,7 @@ class Runtime:
         self._child_env = child_env(setup.secrets)
         self._door: Any = None
         self._rules: Any = None
+        self._auxiliary: Auxiliary | None = None
 
     @classmethod
     @asynccontextmanager
@@ -197,6 +201,14 @@ class Runtime:
             home=self.setup.home,
             state={"web": self._web},
         )
+
+    @property
+    def auxiliary(self) -> Auxiliary:
+        if self._auxiliary is None:
+            from hermes.app.auxiliary import Auxiliary
+
+            self._auxiliary = Auxiliary(self)
+        return self._auxiliary
 
     def _web(self) -> Any:
         """One door for the process, opened by the first tool that goes through it."""

@@ -236,7 +236,17 @@ class Session:
         return text
 
     def _context_for(self, call: ToolCall) -> ToolContext:
-        return structs.replace(self._context, call=call, approve=self._approve)
+        return structs.replace(
+            self._context, call=call, approve=self._approve, consult=self._consult
+        )
+
+    async def _consult(
+        self, job: str, prompt: Message, *, system: str = "", max_output: int = 1024
+    ) -> str:
+        auxiliary = self._runtime.auxiliary
+        return await auxiliary.ask(
+            job, prompt, main=self.agent, system=system, max_output=max_output
+        )
 
     async def _approve(
         self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.core.message import Media, Text, ToolCall
+from hermes.core.message import Media, Message, Text, ToolCall
 from hermes.core.provider import ToolSpec
 from hermes.core.taint import BOTH, Source
 
@@ -65,6 +65,19 @@ async def nobody_answers(question: str, choices: tuple[str, ...]) -> str | None:
     return None
 
 
+class Consultant(Protocol):
+    async def __call__(
+        self, job: str, prompt: Message, *, system: str = "", max_output: int = 1024
+    ) -> str: ...
+
+
+async def no_consultant(
+    job: str, prompt: Message, *, system: str = "", max_output: int = 1024
+) -> str:
+    """Where there is no model to ask."""
+    raise ToolError(f"There is no model for {job}.")
+
+
 class ToolContext(Struct, frozen=True):
     """Everything a tool may touch. Narrow on purpose: no agent, no session object."""
 
@@ -85,6 +98,8 @@ class ToolContext(Struct, frozen=True):
     sandbox_required: bool = False
     ask: Asker = nobody_answers
     """Asks the user; None when nobody can answer."""
+    consult: Consultant = no_consultant
+    """Asks the model of that auxiliary job; its text, or a ToolError."""
     state: dict[str, Any] = {}
     """What tools keep for the session while it is open, by the tool's name."""
     tools: Mapping[str, Tool[Any]] = {}
