@@ -33,6 +33,8 @@ class SessionMeta(Struct, frozen=True):
     messages: int = 0
     taint: Taint = Taint()
     """What it has read; a child starts with its parent's."""
+    next: str = ""
+    """The child this conversation went on in when it was compressed."""
 
 
 class Hit(Struct, frozen=True):
@@ -77,6 +79,13 @@ class Store(Protocol):
         """
         ...
 
+    async def go_on(
+        self, session_id: str, child: SessionMeta, messages: Sequence[Message], state: State
+    ) -> None:
+        """The conversation goes on in a child that begins with these messages: one transaction.
+        The parent stays as it is, but for `next`, which leads here."""
+        ...
+
     async def set_state(self, session_id: str, state: State) -> None: ...
     async def describe(
         self, session_id: str, *, title: str | None = None, model: str | None = None
@@ -93,7 +102,7 @@ class Store(Protocol):
     async def sessions(
         self, *, limit: int = 50, cwd: str | None = None, source: str | None = None
     ) -> list[SessionMeta]:
-        """The most recently used first."""
+        """The most recently used first; of a compressed conversation only where it goes on."""
         ...
 
     async def latest(
@@ -111,7 +120,10 @@ class Store(Protocol):
         an operator, and no query is an error."""
         ...
 
-    async def delete(self, session_id: str) -> bool: ...
+    async def delete(self, session_id: str) -> bool:
+        """A conversation with all the sessions it was compressed into."""
+        ...
+
     async def backup(self, path: str) -> None:
         """A consistent copy at a path that must not exist yet, while writing goes on."""
         ...

@@ -79,7 +79,13 @@ def _taint(db: Connection) -> None:
     db.execute("ALTER TABLE sessions ADD COLUMN taint INTEGER NOT NULL DEFAULT 3")
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _taint)
+def _next(db: Connection) -> None:
+    """Where a compressed session goes on."""
+    db.execute("ALTER TABLE sessions ADD COLUMN next TEXT NOT NULL DEFAULT ''")
+    db.execute("CREATE INDEX sessions_next ON sessions (next) WHERE next <> ''")
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _taint, _next)
 """Never edited once released, only added to: `user_version` counts those applied."""
 VERSION = len(MIGRATIONS)
 

@@ -80,10 +80,10 @@ def check(db: Connection) -> list[str]:
 
 
 def _filter(wanted: dict[str, str | None]) -> tuple[str, list[str]]:
+    """Of a compressed conversation only the session it goes on in."""
     given = {name: clean(value) for name, value in wanted.items() if value is not None}
-    if not given:
-        return "", []
-    return "WHERE " + " AND ".join(f"s.{name} = ?" for name in given), list(given.values())
+    tests = ["s.next = ''", *(f"s.{name} = ?" for name in given)]
+    return "WHERE " + " AND ".join(tests), list(given.values())
 
 
 def _list(db: Connection, owner: Owner, where: str, *values: Any) -> list[SessionMeta]:

@@ -86,7 +86,7 @@ def _clean(value: Any) -> Any:
 
 COLUMNS = (
     "s.id, s.source, s.key, s.cwd, s.title, s.model, s.parent, s.state, s.owner,"
-    " s.created, s.updated, s.count, s.taint"
+    " s.created, s.updated, s.count, s.taint, s.next"
 )
 
 
@@ -98,7 +98,8 @@ def insert(meta: SessionMeta, now: float) -> tuple[Column, ...]:
 
 
 def session(row: Sequence[Any], *, alive: bool, system: str = "") -> SessionMeta:
-    sid, source, key, cwd, title, model, parent, state, _, created, updated, count, bits = row
+    sid, source, key, cwd, title, model, parent, state, _, created, updated, *rest = row
+    count, bits, following = rest
     if state == "running" and not alive:
         state = "interrupted"
     return SessionMeta(
@@ -115,4 +116,5 @@ def session(row: Sequence[Any], *, alive: bool, system: str = "") -> SessionMeta
         updated=updated,
         messages=count,
         taint=Taint.from_bits(bits),
+        next=following,
     )

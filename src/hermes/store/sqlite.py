@@ -75,6 +75,19 @@ class SqliteStore:
 
         await self._writer.submit(run)
 
+    async def go_on(
+        self, session_id: str, child: SessionMeta, messages: Sequence[Message], state: State
+    ) -> None:
+        now = self._clock()
+        new = [(m.role, m.kind, now, rows.encode(m)) for m in messages]
+        call = writes.Append(clean(child.id), new, state, child)
+
+        def run(db: Connection) -> None:
+            writes.go_on(db, self._owner, now, clean(session_id), call)
+            self._unindexed += len(new)
+
+        await self._writer.submit(run)
+
     async def set_state(self, session_id: str, state: State) -> None:
         run = partial(
             writes.set_state, owner=self._owner, session_id=clean(session_id), state=state

@@ -94,6 +94,19 @@ def create(db: Connection, meta: SessionMeta, now: float) -> int:
     return n
 
 
+def go_on(db: Connection, owner: Owner, now: float, parent: str, call: Append) -> None:
+    """Ends the parent's part in the transaction that begins the child's."""
+    child = call.create
+    assert child is not None
+    n = _claim(db, owner, parent)
+    if call.first and _landed(db, call):
+        return
+    append(db, owner, now, call)
+    db.execute(
+        "UPDATE sessions SET next = ?, state = 'idle', owner = '' WHERE n = ?", (child.id, n)
+    )
+
+
 def set_state(db: Connection, owner: Owner, session_id: str, state: State) -> None:
     n = _claim(db, owner, session_id)
     holder = owner.hold() if state == "running" else ""
@@ -114,9 +127,22 @@ def describe(db: Connection, session_id: str, title: str | None, model: str | No
 
 
 def delete(db: Connection, owner: Owner, session_id: str) -> bool:
-    if not db.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchall():
-        return False
-    n = _claim(db, owner, session_id)
-    search.forget(db, n)
-    db.execute("DELETE FROM sessions WHERE n = ?", (n,))
-    return True
+    parts = [id for (id,) in db.execute(_CONVERSATION, (session_id, session_id))]
+    for n in [_claim(db, owner, part) for part in parts]:
+        search.forget(db, n)
+        db.execute("DELETE FROM sessions WHERE n = ?", (n,))
+    return bool(parts)
+
+
+_CONVERSATION = """
+WITH RECURSIVE
+    later (id, next) AS (
+        SELECT id, next FROM sessions WHERE id = ?
+        UNION SELECT s.id, s.next FROM sessions s JOIN later ON s.id = later.next
+    ),
+    earlier (id) AS (
+        SELECT id FROM sessions WHERE id = ?
+        UNION SELECT s.id FROM sessions s JOIN earlier ON s.next = earlier.id AND s.next <> ''
+    )
+SELECT id FROM later UNION SELECT id FROM earlier"""
+"""A session, what it was compressed into, and what was compressed into it."""
