@@ -31,7 +31,7 @@ from tests.kit import (
 )
 from tests.kit.rig import Rig, rig
 
-SEEDS = int(os.environ.get("HERMES_CHAOS_SEEDS", "40"))
+SEEDS = int(os.environ.get("HERMES_CHAOS_SEEDS", "12"))
 FIRST = int(os.environ.get("HERMES_CHAOS_FIRST", "0"))
 TURNS = 4
 LIMITS = {"ttfb_timeout_seconds": 0.3, "stale_timeout_seconds": 0.3}
