@@ -40,6 +40,8 @@ _AT_FDCWD = -100
 class Box(TypedDict, total=False):
     """Instructions for one command; every path is bytes."""
 
+    stdin: bool
+    """Whether the last descriptor sent along is the command's standard input."""
     limits: list[tuple[int, int]]
     """(resource, most)"""
     otherwise: list[tuple[int, int]]

@@ -43,6 +43,8 @@ _BREATH = 0.02
 _LOOK_AGAIN = 0.03
 """Seconds between looks for processes born while the others were being ended."""
 _PROGRAM, _FOLDER, _SANDBOX = 0, 1, 2
+_MOST_FDS = 4
+"""The keeper's socket, one or two outputs, an input."""
 _LINUX = sys.platform == "linux"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -65,7 +67,7 @@ def main() -> NoReturn:
         if wake in ready:
             _reap_keepers(wake, keepers)
         if 0 in ready:
-            byte, fds, _, _ = socket.recv_fds(requests, 1, 3)
+            byte, fds, _, _ = socket.recv_fds(requests, 1, _MOST_FDS)
             if not byte:
                 break
             _hand_over(fds, spare, keepers)
@@ -122,7 +124,7 @@ def _fork_keeper(keepers: set[int], fds: Sequence[int] = ()) -> socket.socket:
         os.setsid()  # who kills the launcher's process group must not kill the keepers
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         groups = cgroup.join()
-        fds = fds or socket.recv_fds(theirs, 1, 3)[1]
+        fds = fds or socket.recv_fds(theirs, 1, _MOST_FDS)[1]
         theirs.close()
         for fd in fds:
             os.set_inheritable(fd, False)
@@ -154,9 +156,11 @@ def _keep(control: socket.socket, output: Sequence[int], groups: list[str]) -> N
         return
     *request, box = marshal.loads(_receive(control, *HEADER.unpack(header)))
     held = confine.Held(box, groups)
+    *outputs, last = output
+    streams = (last, outputs[0], outputs[-1]) if box.get("stdin") else (0, output[0], last)
     try:
         held.prepare()
-        pid = _start(request, output, control, held)
+        pid = _start(request, streams, control, held)
         for fd in output:
             os.close(fd)
         if pid:
@@ -167,13 +171,13 @@ def _keep(control: socket.socket, output: Sequence[int], groups: list[str]) -> N
         held.release()
 
 
-def _start(request: Any, output: Sequence[int], control: socket.socket, held: confine.Held) -> int:
+def _start(request: Any, streams: Sequence[int], control: socket.socket, held: confine.Held) -> int:
     """The command's process, or 0 after reporting why there is none."""
     keeper = os.getpid()
     ours, theirs = os.pipe()
     pid = os.fork()
     if not pid:
-        _become(request, output, held, keeper=keeper, report=theirs)
+        _become(request, streams, held, keeper=keeper, report=theirs)
     os.close(theirs)
     failure = os.read(ours, FRAME.size)
     os.close(ours)
@@ -183,7 +187,7 @@ def _start(request: Any, output: Sequence[int], control: socket.socket, held: co
 
 
 def _become(
-    request: Any, output: Sequence[int], held: confine.Held, *, keeper: int, report: int
+    request: Any, streams: Sequence[int], held: confine.Held, *, keeper: int, report: int
 ) -> NoReturn:
     argv, cwd, env = request
     at_fault = _FOLDER
@@ -194,8 +198,8 @@ def _become(
             os._exit(1)
         for number in ("SIGTERM", "SIGINT", "SIGHUP", "SIGPIPE", "SIGXFSZ"):
             signal.signal(getattr(signal, number), signal.SIG_DFL)
-        os.dup2(output[0], 1)
-        os.dup2(output[-1], 2)
+        for number, fd in enumerate(streams):
+            os.dup2(fd, number)
         os.chdir(cwd)
         at_fault = _SANDBOX
         held.enter()

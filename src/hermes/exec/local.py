@@ -45,7 +45,8 @@ class Outcome(Struct, frozen=True):
 class Command(Struct, frozen=True):
     """What to run, where, with which environment (the whole of it), for how many seconds."""
 
-    text: str
+    text: str | tuple[str, ...]
+    """For the shell; or a program, by its full path, and its arguments."""
     cwd: Path
     env: Mapping[str, str]
     timeout: float
@@ -53,6 +54,8 @@ class Command(Struct, frozen=True):
     """What it may see and change; None: all that we may."""
     tier: Tier | None = None
     """How that is enforced; None: as strongly as this machine can."""
+    stdin: int = -1
+    """Descriptor of its standard input, which stays the caller's; -1: there is nothing to read."""
 
 
 async def run(command: Command, out: Capture, err: Capture | None = None) -> Outcome:
@@ -65,7 +68,7 @@ async def run(command: Command, out: Capture, err: Capture | None = None) -> Out
     child = _Child([out] if err is None else [out, err])
     try:
         async with asyncio.timeout(command.timeout):
-            await child.begin(request)
+            await child.begin(request, command.stdin)
             status, left = await asyncio.shield(child.ended)
         await child.last_words()
         return Outcome(status, left)
@@ -93,12 +96,7 @@ async def stop_all() -> None:
 
 
 async def _request(command: Command) -> bytes:
-    text = command.text.encode("utf-8", "surrogateescape")
-    if len(text) > MAX_COMMAND:
-        raise ToolError("The command is too long (128 KB): write it to a file and run that.")
-    if b"\0" in text:
-        raise ToolError("The command contains a NUL character; nothing was run.")
-    argv: Sequence[str] = (_shell(), "-c", os.fsdecode(text))
+    argv: Sequence[str] = _argv(command.text)
     env, box = command.env, None
     if command.policy:
         from hermes.exec.sandbox import probe, wrap
@@ -108,8 +106,20 @@ async def _request(command: Command) -> bytes:
         argv, env, box = launch.argv, launch.env, launch.box
     names = {os.fsencode(k): os.fsencode(v) for k, v in env.items()}
     parts = [os.fsencode(part) for part in argv]
-    body = marshal.dumps((parts, os.fsencode(command.cwd), names, dict(box or {})))
+    instructions = {**(box or {}), "stdin": command.stdin >= 0}
+    body = marshal.dumps((parts, os.fsencode(command.cwd), names, instructions))
     return HEADER.pack(len(body)) + body
+
+
+def _argv(text: str | tuple[str, ...]) -> Sequence[str]:
+    if isinstance(text, tuple):
+        return text
+    raw = text.encode("utf-8", "surrogateescape")
+    if len(raw) > MAX_COMMAND:
+        raise ToolError("The command is too long (128 KB): write it to a file and run that.")
+    if b"\0" in raw:
+        raise ToolError("The command contains a NUL character; nothing was run.")
+    return (_shell(), "-c", os.fsdecode(raw))
 
 
 @cache
@@ -138,7 +148,7 @@ class _Child:
         self._readers: dict[int, Capture | None] = {}
         self._control: socket.socket | None = None
 
-    async def begin(self, request: bytes) -> None:
+    async def begin(self, request: bytes, stdin: int = -1) -> None:
         self._control, theirs = socket.socketpair()
         self._control.setblocking(False)
         writers: list[int] = []
@@ -148,7 +158,8 @@ class _Child:
                 os.set_blocking(reader, False)
                 self._readers[reader] = capture
                 writers.append(writer)
-            _launcher.hand_over([theirs.fileno(), *writers])
+            given = [stdin] if stdin >= 0 else []
+            _launcher.hand_over([theirs.fileno(), *writers, *given])
         finally:
             theirs.close()
             for writer in writers:
