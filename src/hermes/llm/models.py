@@ -1,0 +1,195 @@
+"""What is known about a model: its limits, what it takes in, what its tokens cost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+
+from msgspec import Struct, structs
+
+from hermes.core.message import Usage
+
+_FILE = Path(__file__).with_name("data") / "models.tsv"
+_MILLION = 1_000_000
+_REGION = re.compile(r"^(?:us|us-gov|eu|apac|au|ca|jp|sa|me|af|global)\.")
+_DATE = re.compile(r"[-@](?:20\d{6}|20\d\d-\d\d-\d\d|latest)$")
+
+
+class Tier(Struct, frozen=True):
+    """Prices of the whole call when its prompt is longer than `above` tokens."""
+
+    above: int
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+
+
+class Prices(Struct, frozen=True):
+    """Dollars per million tokens. A cache price that is not known is the price of input."""
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+    reasoning: float | None = None
+    """Where it differs from other output."""
+    tiers: tuple[Tier, ...] = ()
+    """Ascending."""
+
+    def cost(self, usage: Usage) -> float:
+        """In dollars. `input` counts the cached parts too, `output` the reasoning."""
+        rate: Prices | Tier = self
+        for tier in self.tiers:
+            if usage.input > tier.above:
+                rate = tier
+        read = min(usage.cache_read, usage.input)
+        written = min(usage.cache_write, usage.input - read)
+        thought = min(usage.reasoning, usage.output) if self.reasoning is not None else 0
+        total = (
+            (usage.input - read - written) * rate.input
+            + read * _or(rate.cache_read, rate.input)
+            + written * _or(rate.cache_write, rate.input)
+            + (usage.output - thought) * rate.output
+            + thought * (self.reasoning or 0.0)
+        )
+        return total / _MILLION
+
+    def most(self, prompt: int, output: int) -> float:
+        """What a call can cost at most: nothing from a cache, everything written to it."""
+        plain = self.cost(Usage(prompt, output))
+        return max(
+            plain,
+            self.cost(Usage(prompt, output, cache_write=prompt)),
+            self.cost(Usage(prompt, output, reasoning=output)),
+        )
+
+
+class ModelFacts(Struct, frozen=True):
+    """None: not known. Nothing here is guessed."""
+
+    context: int | None = None
+    output: int | None = None
+    """Most tokens of one answer."""
+    images: bool | None = None
+    tools: bool | None = None
+    reasoning: bool | None = None
+    prices: Prices | None = None
+
+
+UNKNOWN = ModelFacts()
+
+
+def facts(provider: str, model: str) -> ModelFacts:
+    """Of a model at a built-in provider, by the name it has there."""
+    section, other = _section(provider)
+    if other:
+        return structs.replace(facts(other, model), prices=None)
+    for name, exact in _names(model):
+        line = _find(section, name)
+        if line is not None:
+            found = _parse(line)
+            return found if exact else structs.replace(found, prices=None)
+    return UNKNOWN
+
+
+def merged(known: ModelFacts, said: ModelFacts) -> ModelFacts:
+    """What an endpoint says of itself counts before what a table says."""
+    changes = {
+        name: value
+        for name in ModelFacts.__struct_fields__
+        if (value := getattr(said, name)) is not None
+    }
+    return structs.replace(known, **changes)
+
+
+@cache
+def _data() -> bytes:
+    try:
+        return _FILE.read_bytes()
+    except OSError:
+        return b"\n@\n"
+
+
+def _section(provider: str) -> tuple[bytes, str]:
+    """The lines of a provider, or the name of another whose models it has."""
+    data = _data()
+    head = f"\n@{provider}".encode()
+    start = data.find(head + b"\n")
+    if start < 0:
+        start = data.find(head + b"\t")
+        if start < 0:
+            return b"", ""
+        end = data.index(b"\n", start + 1)
+        return b"", data[start + len(head) + 1 : end].decode()
+    end = data.index(b"\n@", start + 1)
+    return data[start + len(head) : end + 1], ""
+
+
+def _names(model: str) -> Iterator[tuple[str, bool]]:
+    """The name in the forms it may be listed under; False: not what it costs."""
+    name = model.lower().removeprefix("models/")
+    yield name, True
+    plain = _REGION.sub("", name)
+    if plain != name:
+        yield plain, True
+    undated = _DATE.sub("", plain)
+    if undated != plain:
+        yield undated, True
+    routed, colon, _ = undated.rpartition(":")
+    if colon:  # a route or a variant of the model, at a price of its own
+        yield routed, False
+
+
+def _find(section: bytes, name: str) -> str | None:
+    if not section or "\t" in name or "\n" in name:
+        return None
+    key = f"\n{name}\t".encode(errors="replace")
+    start = section.find(key)
+    if start >= 0:
+        return section[start + 1 : section.index(b"\n", start + 1)].decode()
+    for line in _globs(section):
+        if fnmatchcase(name, line.partition("\t")[0]):
+            return line
+    return None
+
+
+@cache
+def _globs(section: bytes) -> tuple[str, ...]:
+    return tuple(x for x in section.decode().split("\n") if "*" in x.partition("\t")[0])
+
+
+def _parse(line: str) -> ModelFacts:
+    fields = line.split("\t")[1:]
+    fields += [""] * (9 - len(fields))
+    context, output, flags, *price, tiers = fields
+    knows = bool(flags)
+    return ModelFacts(
+        int(context) if context else None,
+        int(output) if output else None,
+        "i" in flags if knows else None,
+        "t" in flags if knows else None,
+        "r" in flags if knows else None,
+        _prices(price, tiers),
+    )
+
+
+def _prices(texts: list[str], tiers: str) -> Prices | None:
+    if not texts[0]:
+        return None
+    source, output, *rest = (float(t) if t else None for t in texts)
+    assert source is not None
+    return Prices(source, output or 0.0, *rest, tuple(_tier(t) for t in tiers.split(",") if t))
+
+
+def _tier(text: str) -> Tier:
+    above, *prices = text.split(":")
+    source, output, read, write = (float(p) if p else None for p in prices)
+    return Tier(int(above), source or 0.0, output or 0.0, read, write)
+
+
+def _or(price: float | None, other: float) -> float:
+    return other if price is None else price
