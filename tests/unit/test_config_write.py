@@ -20,7 +20,7 @@ from hermes.config.edit import edit, render
 from hermes.config.keys import set_at
 from hermes.config.load import load
 from hermes.config.parse import parse, scalar
-from hermes.config.write import set_value
+from hermes.config.write import append_items, set_value
 from hermes.core.errors import ConfigError
 
 COMMENTED = """\
@@ -300,7 +300,7 @@ def test_any_edit_of_any_file_means_the_edit_and_keeps_every_other_line(
     lines: list[str], data: st.DataObject, value: Any, newline: str, end: str
 ) -> None:
     """Adding a key changes at most one line that was there: the one it is added to."""
-    from hermes.config.write import _rewritten
+    from hermes.config.write import _rewritten, _round_trip_setting, _setting
 
     text = newline.join(lines) + newline + end
     try:
@@ -314,7 +314,8 @@ def test_any_edit_of_any_file_means_the_edit_and_keeps_every_other_line(
     expected = parse(text.encode()).data
     set_at(expected, path, value)
     try:
-        after = _rewritten(text, path, value, expected)
+        ways = (_setting(value), _round_trip_setting(value))
+        after = _rewritten(text, path, expected, ways)
     except ConfigError:
         return
     assert parse(after.encode()).data == expected
@@ -333,6 +334,48 @@ def test_a_rendered_value_reads_back_as_itself(value: Any) -> None:
     if not (isinstance(value, str) and any(ch in value for ch in "\x85\u2028\u2029\ufeff")):
         assert scalar(text) == value
         assert yaml.safe_load(text) == value or isinstance(value, (str, list, dict))
+
+
+# -- lists that grow ----------------------------------------------------------------------------
+
+RULE = {"decision": "allow", "prefix": ["git", "push"]}
+LISTS = {
+    "none": "model: {default: m}  # kept\n",
+    "nothing": "",
+    "empty section": "approvals:   # kept\nmodel: {default: m}\n",
+    "empty list": "approvals:\n  rules: []  # kept\n",
+    "flow": "approvals: {mode: ask, rules: [{decision: deny, prefix: [rm]}]}  # kept\n",
+    "block": "approvals:\n  rules:  # mine\n  # first\n  - decision: deny  # never\n"
+    "    prefix: rm   # kept\n    # the end of it\n  mode: ask\nmodel: {default: m}  # kept\n",
+    "deep block": "approvals:\n    rules:\n        - {decision: deny, prefix: [rm]}  # kept\n",
+    "crlf": "approvals:\r\n  rules:\r\n  - {decision: deny, prefix: rm}  # kept\r\n",
+    "no end": "approvals:\n  rules:\n  - decision: deny\n    prefix: rm  # kept",
+}
+
+
+@pytest.mark.parametrize("text", LISTS.values(), ids=LISTS)
+def test_an_item_is_added_and_nothing_else_changes(tmp_path: Path, text: str) -> None:
+    home = home_with(tmp_path, text)
+    before = yaml.safe_load(text) or {}
+    old = (before.get("approvals") or {}).get("rules") or []
+    assert append_items(home, "approvals.rules", [RULE], lambda _: None) == [RULE]
+    after = (home / "config.yaml").read_bytes().decode()
+    assert yaml.safe_load(after)["approvals"]["rules"] == [*old, RULE]
+    for line in text.splitlines():
+        assert "#" not in line or line[line.index("#") :] in after
+    assert append_items(home, "approvals.rules", [RULE], lambda _: None) == []
+    assert (home / "config.yaml").read_bytes().decode() == after
+
+
+def test_an_item_that_is_refused_changes_nothing(tmp_path: Path) -> None:
+    home = home_with(tmp_path, LISTS["block"])
+
+    def refuse(items: list[Any]) -> None:
+        raise ConfigError(f"{len(items)} are too many")
+
+    with pytest.raises(ConfigError, match="2 are too many"):
+        append_items(home, "approvals.rules", [RULE], refuse)
+    assert (home / "config.yaml").read_text() == LISTS["block"]
 
 
 # -- several writers, and writers that die ------------------------------------------------------
@@ -363,6 +406,46 @@ def test_two_writers_at_once_both_keep_their_edits(tmp_path: Path) -> None:
     assert platforms["a"] == platforms["b"] == {f"k{i}": i for i in range(12)}
     for line in COMMENTED.splitlines():
         assert line in content(home).splitlines()
+
+
+GROWER = """
+import sys
+from pathlib import Path
+from hermes.config.write import append_items
+home, name = Path(sys.argv[1]), sys.argv[2]
+for i in range(10):
+    rule = {"decision": "allow", "prefix": [name, str(i)]}
+    append_items(home, "approvals.rules", [rule], lambda _: None)
+"""
+SWITCHER = """
+import sys
+from hermes.cli.main import main
+sys.exit(main(["tools", "disable", *sys.argv[2:]]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "first", "second"),
+    [(GROWER, ("a",), ("b",)), (SWITCHER, ("todo", "patch"), ("clarify", "terminal"))],
+    ids=["rules", "tools"],
+)
+def test_two_that_read_and_write_back_lose_nothing(
+    tmp_path: Path, script: str, first: tuple[str, ...], second: tuple[str, ...]
+) -> None:
+    home = home_with(tmp_path, COMMENTED)
+    env = {**os.environ, "HERMES_HOME": str(home)}
+    writers = [
+        subprocess.Popen([sys.executable, "-c", script, str(home), *names], env=env, stderr=-1)
+        for names in (first, second)
+    ]
+    for writer in writers:
+        _, errors = writer.communicate(timeout=30)
+        assert writer.returncode == 0, errors
+    config = load(environ={"HERMES_HOME": str(home)}).config
+    if script == GROWER:
+        assert len(config.approvals.rules) == 20
+    else:
+        assert set(config.tools.disabled) == {*first, *second}
 
 
 def test_a_writer_killed_at_any_moment_leaves_a_whole_file(tmp_path: Path) -> None:

@@ -35,6 +35,28 @@ def edit(text: str, path: Path, value: Any) -> str | None:
     return _replace(text, key, node, value)
 
 
+def append(text: str, path: Path, items: list[Any]) -> str | None:
+    """The text with `items` at the end of the list at `path`, which may not be there yet."""
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError:
+        return None
+    for part in path:
+        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+        node = next((inner for key, inner in pairs if key.value == part), None)
+    if not isinstance(node, yaml.SequenceNode) or not node.value:
+        return edit(text, path, items)
+    last = node.value[-1]
+    end = _end(last, last)
+    if node.flow_style:
+        more = ", ".join(render(item) for item in items)
+        return f"{text[:end]}, {more}{text[end:]}"
+    newline = "\r\n" if "\r\n" in text else "\n"
+    indent = " " * node.start_mark.column
+    lines = "".join(f"{indent}- {render(item)}{newline}" for item in items)
+    return _after(text, end, lines, newline)
+
+
 def render(value: Any) -> str:
     """A value on one line, readable by every YAML parser as what it is."""
     match value:

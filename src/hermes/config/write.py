@@ -5,17 +5,17 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.config import keys, paths
-from hermes.config.edit import edit, render
+from hermes.config.edit import append, edit, render
 from hermes.config.load import read_source
 from hermes.config.parse import Parsed, decode, dotted, parse, scalar
 from hermes.config.parse import Path as KeyPath
@@ -36,33 +36,90 @@ class Change(Struct, frozen=True):
 
 def set_value(home: Path, key: str, text: str) -> Change:
     """Set `key` to what `text` says. Raises ConfigError, and then nothing was changed."""
+    with editing(home) as put:
+        return put(key, text)
+
+
+@contextmanager
+def editing(home: Path) -> Iterator[Callable[[str, str], Change]]:
+    """`set_value` for several keys: no other hermes writes between what is read and what is set."""
+
+    def put(key: str, text: str) -> Change:
+        return _write(home, lambda source: _changed(source, key, text))
+
     with _locked(home):
-        for _ in range(_ROUNDS):
-            source = read_source(home) or b""
-            change, result = _changed(source, key, text)
-            if result == source or _commit(home, source, result):
-                return change
+        yield put
+
+
+def append_items(
+    home: Path, key: str, items: Sequence[Any], check_all: Callable[[list[Any]], object]
+) -> list[Any]:
+    """Add what is not there yet to the end of a list; what was added. `check_all` is given the
+    whole new list and raises ConfigError when it is not a good one: then nothing was changed."""
+
+    def grown(source: bytes) -> tuple[list[Any], bytes]:
+        parsed = _sound(source)
+        path = keys.find(key, parsed.data)
+        old = _value_or_none(parsed.data, path) or []
+        new = [item for item in items if item not in old]
+        if not new:
+            return [], source
+        expected = deepcopy(parsed.data)
+        keys.set_at(expected, path, [*old, *new])
+        check_all([*old, *new])
+        _accepted(expected, path)
+        before = decode(source, "config.yaml")
+        after = _rewritten(before, path, expected, (_appending(new), _round_trip_appending(new)))
+        _guard(before, after, path, structs.replace(parsed, lines={}))
+        return new, _with_mark(source, after)
+
+    with _locked(home):
+        return _write(home, grown)
+
+
+T = TypeVar("T")
+
+
+def _write(home: Path, change: Callable[[bytes], tuple[T, bytes]]) -> T:
+    """With the lock held: again when a program that does not know it was faster."""
+    for _ in range(_ROUNDS):
+        source = read_source(home) or b""
+        told, result = change(source)
+        if result == source or _commit(home, source, result):
+            return told
     raise ConfigError("config.yaml is being changed by another program; nothing was changed.")
 
 
-def _changed(source: bytes, key: str, text: str) -> tuple[Change, bytes]:
+def _sound(source: bytes) -> Parsed:
     parsed = parse(source)
     if problems := check(parsed).problems:
         raise ConfigError(f"config.yaml {problems[0]}; fix that first, nothing was changed.")
+    return parsed
+
+
+def _changed(source: bytes, key: str, text: str) -> tuple[Change, bytes]:
+    parsed = _sound(source)
     path = keys.find(key, parsed.data)
     expected = deepcopy(parsed.data)
     keys.set_at(expected, path, _value(path, text))
     value = _accepted(expected, path)
     keys.set_at(expected, path, value)
     before = decode(source, "config.yaml")
-    after = _rewritten(before, path, value, expected)
+    after = _rewritten(before, path, expected, (_setting(value), _round_trip_setting(value)))
     _guard(before, after, path, parsed)
+    change = Change(dotted(path), _value_or_none(parsed.data, path), value)
+    return change, _with_mark(source, after)
+
+
+def _value_or_none(data: dict[str, Any], path: KeyPath) -> Any:
     try:
-        old = keys.value_at(parsed.data, path)
+        return keys.value_at(data, path)
     except KeyError:
-        old = None
-    bom = _BOM if source.startswith(_BOM) else b""
-    return Change(dotted(path), old, value), bom + after.encode()
+        return None
+
+
+def _with_mark(source: bytes, after: str) -> bytes:
+    return (_BOM if source.startswith(_BOM) else b"") + after.encode()
 
 
 def _value(path: KeyPath, text: str) -> Any:
@@ -102,10 +159,15 @@ def _accepted(data: dict[str, Any], path: KeyPath) -> Any:
     return keys.value_at(checked.data, path) if isinstance(value, (str, bool)) else value
 
 
-def _rewritten(before: str, path: KeyPath, value: Any, expected: dict[str, Any]) -> str:
+Rewrite: TypeAlias = Callable[[str, KeyPath], str | None]
+
+
+def _rewritten(
+    before: str, path: KeyPath, expected: dict[str, Any], ways: Sequence[Rewrite]
+) -> str:
     """In place where that works, else through a round trip that keeps comments."""
-    for attempt in (edit, _round_trip):
-        after = attempt(before, path, value)
+    for way in ways:
+        after = way(before, path)
         if after is not None and _means(after, expected):
             return after
     raise ConfigError(
@@ -120,20 +182,42 @@ def _means(text: str, expected: dict[str, Any]) -> bool:
         return False
 
 
-def _round_trip(before: str, path: KeyPath, value: Any) -> str | None:
+def _setting(value: Any) -> Rewrite:
+    return lambda before, path: edit(before, path, value)
+
+
+def _appending(items: list[Any]) -> Rewrite:
+    return lambda before, path: append(before, path, items)
+
+
+def _round_trip_setting(value: Any) -> Rewrite:
+    def put(data: Any, path: KeyPath) -> None:
+        from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+
+        quoted = isinstance(value, str) and render(value) != value
+        keys.set_at(data, path, DoubleQuotedScalarString(value) if quoted else value)
+
+    return lambda before, path: _round_trip(before, lambda data: put(data, path))
+
+
+def _round_trip_appending(items: list[Any]) -> Rewrite:
+    def put(data: Any, path: KeyPath) -> None:
+        keys.value_at(data, path).extend(deepcopy(items))
+
+    return lambda before, path: _round_trip(before, lambda data: put(data, path))
+
+
+def _round_trip(before: str, change: Callable[[Any], None]) -> str | None:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
-    from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
     codec = YAML(typ="rt")
     codec.preserve_quotes = True
     codec.width = 1 << 16
-    if isinstance(value, str) and render(value) != value:
-        value = DoubleQuotedScalarString(value)
     out = StringIO()
     try:
         data = codec.load(before)
-        keys.set_at(data, path, value)
+        change(data)
         codec.dump(data, out)
     except (YAMLError, ValueError, LookupError, TypeError, AttributeError):
         return None  # it has bugs of its own with odd scalars

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import TypeAlias
 
 from hermes.cli.arguments import Parser, profile_option
 from hermes.cli.display import dump, one_line
@@ -17,6 +18,8 @@ from hermes.config.schema import Selection, Tools
 from hermes.core.errors import ConfigError
 from hermes.tools import registry
 
+Put: TypeAlias = Callable[[str, str], object]
+"""Sets a key of config.yaml, whose lock is held."""
 _EPILOG = """\
 commands:
   list               every tool: its toolset, its risk, whether it is on, and why not
@@ -112,6 +115,8 @@ def _disable(args: Namespace) -> int:
 
 
 def _change(args: Namespace, on: bool) -> int:
+    from hermes.config.write import editing
+
     if inside_agent():
         raise ConfigError("A tool of an agent may not change its tools; do it yourself.")
     home = paths.find_home(environment(), args.profile)
@@ -120,7 +125,8 @@ def _change(args: Namespace, on: bool) -> int:
     for word in args.words:
         _members(word)
     for word in args.words:
-        _turn(home, word, args.platform, on)
+        with editing(home) as put:
+            _turn(home, word, args.platform, on, put)
         settings = read_config(home).tools
         left = {n: _off(n, settings, args.platform) for n in _members(word)}
         print(
@@ -133,7 +139,7 @@ def _change(args: Namespace, on: bool) -> int:
     return 0
 
 
-def _turn(home: Path, word: str, platform: str, on: bool) -> None:
+def _turn(home: Path, word: str, platform: str, on: bool, put: Put) -> None:
     """Take back what was said against it; say it only where that is not enough."""
     members = _members(word)
     about = {word, *members}
@@ -141,20 +147,19 @@ def _turn(home: Path, word: str, platform: str, on: bool) -> None:
     old = config.platforms.get(platform, Selection()) if platform else config
     base = f"tools.platforms.{platform}" if platform else "tools"
     against, favour = ("disabled", "enabled") if on else ("enabled", "disabled")
-    _write(home, f"{base}.{against}", getattr(old, against), about, "")
+    _write(put, f"{base}.{against}", getattr(old, against), about, "")
     settings = read_config(home).tools
     wrong = [n for n in members if bool(_off(n, settings, platform, said=True)) is on]
     if wrong:
-        _write(home, f"{base}.{favour}", getattr(old, favour), about, word)
+        _write(put, f"{base}.{favour}", getattr(old, favour), about, word)
 
 
-def _write(home: Path, key: str, old: Collection[str], gone: Collection[str], new: str) -> None:
+def _write(put: Put, key: str, old: Collection[str], gone: Collection[str], new: str) -> None:
     from hermes.config.edit import render
-    from hermes.config.write import set_value
 
     words = [*(word for word in old if word not in gone), *([new] if new else [])]
     if words != list(old):
-        set_value(home, key, render(words))
+        put(key, render(words))
 
 
 def _members(word: str) -> list[str]:
