@@ -15,6 +15,7 @@ ApiMode: TypeAlias = Literal["chat", "responses", "anthropic", "bedrock", "gemin
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
 Dollars: TypeAlias = Annotated[float, Meta(ge=0)]
+Tokens: TypeAlias = Annotated[int, Meta(ge=0)]
 EnvName: TypeAlias = Annotated[str, Meta(pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$")]
 
 
@@ -34,11 +35,22 @@ class Model(Section, frozen=True):
     max_tokens: Count | None = None
 
 
+class Price(Section, frozen=True):
+    """Dollars per million tokens; a cache price left out is that of input."""
+
+    input: Dollars
+    output: Dollars
+    cache_read: Dollars | None = None
+    cache_write: Dollars | None = None
+
+
 class ModelSettings(Section, frozen=True):
     """What differs for one model of a provider."""
 
     context_length: Count | None = None
     max_tokens: Count | None = None
+    price: Price | None = None
+    """None: the list price, where it is known."""
     request_timeout_seconds: Seconds | None = None
     stale_timeout_seconds: Seconds | None = None
     ttfb_timeout_seconds: Seconds | None = None
@@ -134,10 +146,17 @@ class Tools(Selection, frozen=True):
 
 
 class Budget(Section, frozen=True):
-    """None: no cap."""
+    """Caps; None: no cap. Tokens are those of the whole prompt and of the answer. Users and jobs
+    are counted per day, each on its own."""
 
     daily_usd: Dollars | None = None
     session_usd: Dollars | None = None
+    user_usd: Dollars | None = None
+    job_usd: Dollars | None = None
+    daily_tokens: Tokens | None = None
+    session_tokens: Tokens | None = None
+    user_tokens: Tokens | None = None
+    job_tokens: Tokens | None = None
 
 
 class Config(Section, frozen=True):

@@ -16,6 +16,7 @@ from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
 from hermes.core.message import Target
 from hermes.llm.keys import Credential
+from hermes.llm.models import UNKNOWN, ModelFacts
 from hermes.llm.profile import ProviderSpec, Quirks, WireName
 from hermes.llm.watchdog import Timeouts
 
@@ -92,7 +93,11 @@ class Endpoint(Struct, frozen=True):
     auth: Auth = "bearer"
     timeouts: Timeouts = Timeouts()
     context_length: int | None = None
+    """As configured, else as known of the model; None: not known."""
     max_output: int | None = None
+    """As configured: what is asked for."""
+    facts: ModelFacts = UNKNOWN
+    """With the configured price, where there is one."""
 
 
 @cache

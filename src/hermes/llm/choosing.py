@@ -6,7 +6,7 @@ import re
 
 from msgspec import Struct, structs
 
-from hermes.config.schema import Config, Model, ModelSettings, Provider
+from hermes.config.schema import Config, Model, ModelSettings, Price, Provider
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
 from hermes.core.message import Target
@@ -22,6 +22,7 @@ from hermes.llm.catalog import (
     wire_for,
 )
 from hermes.llm.keys import Credential
+from hermes.llm.models import UNKNOWN, ModelFacts, Prices, facts
 from hermes.llm.profile import ProviderSpec, Quirks, WireName
 
 _FAMILIES = (
@@ -45,6 +46,14 @@ _FAMILIES = (
 """How a model's name begins -> who makes it."""
 _LIKE = {"anthropic": "anthropic", "gemini": "gemini", "bedrock": "bedrock"}
 """Whose headers and quirks an unknown endpoint of that protocol gets."""
+_OWN = re.compile(
+    r"^https?://(?:localhost|127\.[\d.]+|10\.[\d.]+|192\.168\.[\d.]+|172\.(?:1[6-9]|2\d|3[01])\.[\d.]+"
+    r"|\[::1\]|[\w-]+|[\w.-]+\.(?:local|lan|internal))(?::\d+)?(?:/|$)",
+    re.IGNORECASE,
+)
+"""Addresses on this machine or beside it."""
+_SMALLEST = 8192
+"""What the protocol that always wants a limit is given by default."""
 _SET = "in the environment or in .env"
 NOTHING = (
     "No model is configured: set the key of a provider (e.g. OPENROUTER_API_KEY, "
@@ -192,16 +201,19 @@ class Chooser:
         like = spec if spec and spec.wire == wire else find(_LIKE.get(wire, ""))
         settings = row.models.get(model, ModelSettings())
         section = self._config.model if wanted.configured else Model()
+        known = _facts(spec, base_url, model, settings.price)
+        quirks = like.for_model(model) if like else Quirks(effort="effort")
         return Endpoint(
             Target(name, model, wire),
             base_url,
-            quirks=like.for_model(model) if like else Quirks(effort="effort"),
+            quirks=_within(quirks, wire, known),
             keys=keys,
             headers=like.headers if like else {},
             auth=_auth(wire, like, keys),
             timeouts=timeouts(row, settings),
-            context_length=settings.context_length or section.context_length,
+            context_length=settings.context_length or section.context_length or known.context,
             max_output=settings.max_tokens or section.max_tokens,
+            facts=known,
         )
 
     def _base_url(self, wanted: Wanted, spec: ProviderSpec | None, row: Provider) -> str:
@@ -281,6 +293,26 @@ class Chooser:
     def _callable(self, name: str, model: str = "?") -> bool:
         """Whether it could be called now."""
         return isinstance(self._endpoint(Wanted(name, model)), Endpoint)
+
+
+def _facts(spec: ProviderSpec | None, base_url: str, model: str, price: Price | None) -> ModelFacts:
+    """What is known of the model, with the configured price before the listed one. What is free on
+    one's own machine need not be elsewhere."""
+    known = facts(spec.name, model) if spec is not None else UNKNOWN
+    if price is not None:
+        prices = Prices(price.input, price.output, price.cache_read, price.cache_write)
+        return structs.replace(known, prices=prices)
+    if spec is not None and spec.auth == "none" and not _OWN.search(base_url):
+        return structs.replace(known, prices=None)
+    return known
+
+
+def _within(quirks: Quirks, wire: WireName, known: ModelFacts) -> Quirks:
+    """Where a limit is sent unasked, it is none the model does not have."""
+    default = quirks.max_tokens_default or (_SMALLEST if wire == "anthropic" else None)
+    if default is None or known.output is None or known.output >= default:
+        return quirks
+    return structs.replace(quirks, max_tokens_default=known.output)
 
 
 def _same(one: str, other: str) -> bool:
