@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from msgspec import Struct, structs
@@ -20,7 +20,7 @@ from hermes.core.errors import HermesError, ToolError
 from hermes.core.events import ToolDone, ToolProgress, ToolStarted
 from hermes.core.message import Message, Text, ToolCall, ToolReturn
 from hermes.core.quoting import SKIPPED
-from hermes.core.tool import Tool, ToolContext, ToolResult
+from hermes.core.tool import Invoker, Tool, ToolContext, ToolResult
 
 log = logging.getLogger(__name__)
 
@@ -105,8 +105,11 @@ class Batch:
         if tool.forward and (target := tool.forward(params)):
             tool, params, inner = self._forwarded(call, *target)
         self._guard.refuse(call)
-        keys = tool.key(params, self._turn.context(inner).cwd) if tool.key else None
-        return _Plan(call, inner, tool, params, (keys,) if isinstance(keys, str) else keys or ())
+        return _Plan(call, inner, tool, params, self._keys(tool, params, inner))
+
+    def _keys(self, tool: Tool[Any], params: Any, call: ToolCall) -> tuple[str, ...]:
+        keys = tool.key(params, self._turn.context(call).cwd) if tool.key else None
+        return (keys,) if isinstance(keys, str) else keys or ()
 
     def _forwarded(
         self, call: ToolCall, name: str, args: dict[str, Any]
@@ -122,10 +125,15 @@ class Batch:
         return tool, tool.parse(args), inner
 
     async def _one(self, plan: _Plan) -> None:
-        async with AsyncExitStack() as held:
-            for key in sorted(set(plan.keys)):  # in one order, so that nobody waits in a circle
-                await held.enter_async_context(self._locks.setdefault(key, asyncio.Lock()))
+        async with self._holding(plan.keys):
             await self._execute(plan)
+
+    @asynccontextmanager
+    async def _holding(self, keys: Sequence[str]) -> AsyncIterator[None]:
+        async with AsyncExitStack() as held:
+            for key in sorted(set(keys)):  # in one order, so that nobody waits in a circle
+                await held.enter_async_context(self._locks.setdefault(key, asyncio.Lock()))
+            yield
 
     async def _execute(self, plan: _Plan) -> None:
         call = plan.call
@@ -133,7 +141,10 @@ class Batch:
         self._turn.emit(ToolStarted(call))
         began = time.monotonic()
         context = structs.replace(
-            self._turn.context(plan.inner), progress=self._progress(call), tools=self._agent.tools
+            self._turn.context(plan.inner),
+            progress=self._progress(call),
+            tools=self._agent.tools,
+            invoke=self._invoker(plan),
         )
         content, error = await self._guarded(plan, context)
         self._ran = True
@@ -142,6 +153,30 @@ class Batch:
         for twin in self._twins.get(call.id, ()):
             self._turn.emit(ToolStarted(twin))
             await self._finish(twin, content, error=error, began=began)
+
+    def _invoker(self, outer: _Plan) -> Invoker:
+        """Calls made by a tool's own doing. They are part of the outer call: shown as its progress
+        and not recorded, but judged, locked, stopped and marked like any other."""
+        count = 0
+
+        async def invoke(name: str, arguments: dict[str, Any]) -> ToolResult:
+            nonlocal count
+            count += 1
+            # What it runs may have read anything before it asks: it is judged as if it had.
+            self._turn.absorb(outer.tool.brings)
+            call = ToolCall(f"{outer.call.id}.{count}", outer.call.name, "")
+            tool, params, inner = self._forwarded(call, name, arguments)
+            plan = _Plan(inner, inner, tool, params, self._keys(tool, params, inner))
+            context = structs.replace(
+                self._turn.context(inner),
+                progress=self._progress(outer.call),
+                tools=self._agent.tools,
+            )
+            async with self._holding(plan.keys):
+                content, error = await self._guarded(plan, context)
+            return ToolResult(content, error=error)
+
+        return invoke
 
     def _progress(self, call: ToolCall) -> Any:
         clean = self._agent.redactor.clean
@@ -154,7 +189,9 @@ class Batch:
             verdict = await context.approve(plan.inner, tool, plan.params, plan.keys)
             if not verdict.allowed:
                 return (Text(_denied(verdict.reason)),), True
-            result = await self._run(plan, context)
+            if not verdict.network and context.egress:
+                context = structs.replace(context, egress=None)
+            result = _noted(await self._run(plan, context), verdict.reason)
         except ToolError as error:
             result = ToolResult(str(error), error=True)
         except TimeoutError:
@@ -195,6 +232,13 @@ def _denied(reason: str) -> str:
         f"Not run: {reason or 'it was not approved'}. Do not try to get around that; say what you "
         "wanted to do and why."
     )
+
+
+def _noted(result: ToolResult | str, note: str) -> ToolResult | str:
+    """With what the model should know about how it was run."""
+    if not note or not isinstance(result, ToolResult) or not isinstance(result.content, str):
+        return result
+    return structs.replace(result, content=f"{result.content}\n[{note}]")
 
 
 def _groups(plans: Sequence[_Plan]) -> list[list[_Plan]]:

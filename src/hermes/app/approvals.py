@@ -24,6 +24,11 @@ Mode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
 _NOBODY = "it needs the user's approval, and nobody gave it"
 YES = Verdict(True)
 CHANGES = Verdict(True, changes=True)
+ONLINE = Verdict(True, changes=True, network=True)
+OFFLINE = Verdict(True, "without network: nobody is there who could allow it", changes=True)
+_NETWORK = "\0network"
+"""Among what was granted, where tools have their names."""
+_UNCONFINED = "it runs Python that nothing confines on this machine"
 
 
 class Safety(Struct, frozen=True):
@@ -35,13 +40,24 @@ class Safety(Struct, frozen=True):
     """Nothing is asked; what is denied for everybody stays denied."""
     rules: Any = None
     """The operator's own; None: only the builtin ones."""
+    network: tuple[str, ...] = ()
+    """Domains that confined commands may reach, once a person has allowed it."""
 
 
 class Approvals:
     """One session's. `granted`: what a person allowed for the rest of it."""
 
-    def __init__(self, safety: Safety, *, cwd: Path, home: Path, ask: Ask) -> None:
+    def __init__(
+        self,
+        safety: Safety,
+        *,
+        cwd: Path,
+        home: Path,
+        ask: Ask,
+        attended: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._safety = safety
+        self._attended = attended
         self._cwd = cwd
         self._home = home
         self._ask = ask
@@ -75,15 +91,36 @@ class Approvals:
             return YES
         if self._safety.yolo:
             return CHANGES
+        networked = confined and bool(self._safety.network)
         reason = needs_approval(taint, tool, sends=not confined)
         if judged.decision == "allow" and not reason:
-            return CHANGES
-        why = "; ".join((*judged.reasons, *((reason,) if reason else ())))
-        return await self._person(call, tool, why, judged.grants)
+            return await self._online(call, tool, taint) if networked else CHANGES
+        reach = f"it can reach {', '.join(self._safety.network)}" if networked else ""
+        why = "; ".join(filter(None, (*judged.reasons, reason, reach)))
+        verdict = await self._person(call, tool, why, judged.grants)
+        return ONLINE if networked and verdict.allowed else verdict
+
+    async def _online(self, call: ToolCall, tool: Tool[Any], taint: Taint) -> Verdict:
+        """A command that may run as it is; the network it gets only with a person's word, once
+        that is needed. Without a person it runs without."""
+        reason = needs_approval(taint, tool, sends=True)
+        if not reason or _NETWORK in self._granted:
+            return ONLINE
+        if not self._attended():
+            return OFFLINE
+        why = f"it can reach {', '.join(self._safety.network)}: {reason}"
+        answer = await self._ask(Approval(call.id, call, why))
+        if answer == "deny":
+            return Verdict(False, f"{why}: {_NOBODY}")
+        if answer == "session":
+            self._granted.add(_NETWORK)
+        return ONLINE
 
     def _judge(self, params: Any, *, sandboxed: bool) -> Judgement:
-        from hermes.exec.gate import Rules, judge
+        from hermes.exec.gate import Judgement, Rules, judge
 
+        if hasattr(params, "code"):  # not for a shell: what confines it decides
+            return Judgement("allow") if sandboxed else Judgement("ask", (_UNCONFINED,))
         if self._rules is None:
             self._rules = Rules()
         workdir = getattr(params, "workdir", None)
@@ -99,9 +136,10 @@ class Approvals:
     async def _confined(self) -> bool:
         if self._safety.mode == "full-access":
             return False
+        from hermes.config.paths import cache_folder
         from hermes.exec.sandbox import probe
 
-        return (await probe()).level < 3
+        return (await probe(cache_folder(self._home))).level < 3
 
     async def _person(
         self,

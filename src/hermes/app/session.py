@@ -81,7 +81,13 @@ class Session:
         self._queue: deque[Pending] = deque()
         self._steer: list[str] = []
         self._subscribers: list[Channel] = []
-        self._approvals = Approvals(safety, cwd=context.cwd, home=context.home, ask=self._ask)
+        self._approvals = Approvals(
+            safety,
+            cwd=context.cwd,
+            home=context.home,
+            ask=self._ask,
+            attended=lambda: self.approver,
+        )
         self._saved = False
         """Whether this turn's checkpoint was made."""
         self._asked: dict[str, asyncio.Future[Answer]] = {}

@@ -42,12 +42,15 @@ class ToolResult(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """Whether a call may run, and if not, why: the reason is for the model."""
+    """Whether a call may run, and if not, why: the reason is for the model. With a call that may,
+    it says what is different from what was asked for."""
 
     allowed: bool
     reason: str = ""
     changes: bool = False
     """Whether it may change files of the workspace."""
+    network: bool = False
+    """Whether what it runs may use the network that the operator granted to commands."""
 
 
 class Approver(Protocol):
@@ -78,6 +81,15 @@ async def no_consultant(
     raise ToolError(f"There is no model for {job}.")
 
 
+class Invoker(Protocol):
+    async def __call__(self, name: str, arguments: dict[str, Any]) -> ToolResult: ...
+
+
+async def no_calls(name: str, arguments: dict[str, Any]) -> ToolResult:
+    """For a call that was itself made by a tool: there is no second level."""
+    raise ToolError(f"{name} cannot be called from here.")
+
+
 class ToolContext(Struct, frozen=True):
     """Everything a tool may touch. Narrow on purpose: no agent, no session object."""
 
@@ -104,6 +116,10 @@ class ToolContext(Struct, frozen=True):
     """What tools keep for the session while it is open, by the tool's name."""
     tools: Mapping[str, Tool[Any]] = {}
     """All tools of the session, for tools about tools."""
+    invoke: Invoker = no_calls
+    """Calls another tool as the model would: the same questions, locks, limits and marks."""
+    egress: Callable[[], Awaitable[str]] | None = None
+    """Opens the way out for confined commands: where its proxy listens. None: they have none."""
 
 
 class Tool(Struct, Generic[P], frozen=True, dict=True):

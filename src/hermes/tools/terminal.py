@@ -5,15 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import HIDDEN, ToolContext, ToolResult, tool
-
-if TYPE_CHECKING:
-    from hermes.exec.sandbox import Policy
+from hermes.tools._confining import policy
 
 LIMIT = 40_000
 """Bytes of output a model is shown."""
@@ -46,7 +44,7 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
     if timeout <= 0:
         raise ToolError("timeout must be more than 0 seconds.")
     folder = _folder(p.workdir, ctx.cwd)
-    command = Command(p.command, folder, ctx.child_env, timeout, await _policy(ctx))
+    command = Command(p.command, folder, ctx.child_env, timeout, await policy(ctx))
     output = Capture(LIMIT, ctx.spill, name=ctx.session_id, watch=_watcher(ctx.progress))
     try:
         outcome = await run(command, output)
@@ -65,18 +63,6 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
         data={"exit_status": outcome.status, "bytes": output.size},
         error=outcome.status is None,
     )
-
-
-async def _policy(ctx: ToolContext) -> Policy | None:
-    """What the command may see and change; None: it is not confined."""
-    if ctx.sandbox == "full-access":
-        return None
-    from hermes.exec.sandbox import probe, require, standard
-
-    if ctx.sandbox_required:
-        require(await probe())
-    home = ctx.child_env.get("HOME")
-    return standard(ctx.sandbox, ctx.cwd, ctx.home, Path(home) if home else Path.home())
 
 
 def _folder(workdir: str | None, cwd: Path) -> Path:

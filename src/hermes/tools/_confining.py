@@ -1,0 +1,27 @@
+"""What the commands of a session may see and change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hermes.core.tool import ToolContext
+
+if TYPE_CHECKING:
+    from hermes.exec.sandbox import Policy
+
+
+async def policy(ctx: ToolContext) -> Policy | None:
+    """None: they are not confined."""
+    if ctx.sandbox == "full-access":
+        return None
+    from hermes.config.paths import cache_folder
+    from hermes.exec.sandbox import probe, require, standard
+
+    tier = await probe(cache_folder(ctx.home))
+    if ctx.sandbox_required:
+        require(tier)
+    network = await ctx.egress() if ctx.egress and tier.level < 3 else ""
+    home = ctx.child_env.get("HOME")
+    user_home = Path(home) if home else Path.home()
+    return standard(ctx.sandbox, ctx.cwd, ctx.home, user_home, network=network)

@@ -1,0 +1,53 @@
+"""The module a script imports: one function for each tool it may call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from keyword import iskeyword
+from typing import Any
+
+from hermes.core.provider import ToolSpec
+
+_TYPES = {
+    "string": "str",
+    "integer": "int",
+    "number": "float",
+    "boolean": "bool",
+    "array": "list",
+    "object": "dict",
+}
+_HEAD = '''\
+class ToolError(Exception):
+    """A call that failed, or was not allowed; its text says why."""
+'''
+
+
+def module(specs: Iterable[ToolSpec]) -> str:
+    """Python source. Whatever a schema says appears in it only as names that were checked and as
+    literals: the words of a server we do not know must not become code."""
+    functions = [_function(spec) for spec in specs if _name(spec.name)]
+    return "\n\n".join([_HEAD, *functions])
+
+
+def _function(spec: ToolSpec) -> str:
+    fields: dict[str, Any] = spec.parameters.get("properties") or {}
+    required = [name for name in spec.parameters.get("required") or () if name in fields]
+    optional = [name for name in fields if name not in required]
+    doc = repr(spec.description.strip())
+    if not all(_name(name) for name in fields):
+        head, given = "**arguments", "arguments"
+    else:
+        taken = [f"{n}: {_type(fields[n])}" for n in required]
+        taken += [f"{n}: {_type(fields[n])} | None = None" for n in optional]
+        head = ", ".join(taken)
+        given = "{" + ", ".join(f"{n!r}: {n}" for n in (*required, *optional)) + "}"
+    return f"def {spec.name}({head}) -> str:\n    {doc}\n    return _call({spec.name!r}, {given})\n"
+
+
+def _name(text: str) -> bool:
+    return text.isidentifier() and not iskeyword(text) and not text.startswith("_")
+
+
+def _type(schema: Any) -> str:
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    return _TYPES.get(kind, "object") if isinstance(kind, str) else "object"
