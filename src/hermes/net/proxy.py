@@ -8,7 +8,7 @@ import secrets
 import stat
 import time
 from base64 import b64encode
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -104,14 +104,20 @@ class _Refused(Exception):
 
 @asynccontextmanager
 async def serve(
-    folder: Path, domains: Collection[str], gate: Gate, limits: Limits | None = None
+    folder: Path,
+    domains: Collection[str] | None,
+    gate: Gate,
+    limits: Limits | None = None,
+    refused: Callable[[str], None] | None = None,
 ) -> AsyncIterator[Path]:
-    """A running proxy; gives the path of its socket (0600, in `folder`, which is made 0700)."""
+    """A running proxy; gives the path of its socket (0600, in `folder`, which is made 0700).
+    Without `domains` for the whole internet; `refused` hears what was refused, and why."""
     _private(folder)
     path = folder / SOCKET
     with suppress(FileNotFoundError):
         path.unlink()
-    desk = _Desk(Domains(domains), gate, limits or Limits())
+    allowed = Everywhere() if domains is None else Domains(domains)
+    desk = _Desk(allowed, gate, limits or Limits(), refused=refused)
     server = await asyncio.start_unix_server(desk.serve, path, limit=_HEAD)
     try:
         path.chmod(0o600)
@@ -125,12 +131,15 @@ async def serve(
 
 @asynccontextmanager
 async def serve_local(
-    gate: Gate, limits: Limits | None = None, domains: Collection[str] | None = None
+    gate: Gate,
+    limits: Limits | None = None,
+    domains: Collection[str] | None = None,
+    refused: Callable[[str], None] | None = None,
 ) -> AsyncIterator[Local]:
     """A running proxy on a free port of 127.0.0.1; without `domains` for the whole internet."""
     allowed = Everywhere() if domains is None else Domains(domains)
     local = Local("", "hermes", secrets.token_urlsafe(24))
-    desk = _Desk(allowed, gate, limits or Limits(), local)
+    desk = _Desk(allowed, gate, limits or Limits(), local, refused)
     server = await asyncio.start_server(desk.serve, "127.0.0.1", 0, limit=_HEAD)
     try:
         port = server.sockets[0].getsockname()[1]
@@ -158,11 +167,13 @@ class _Desk:
         gate: Gate,
         limits: Limits,
         login: Local | None = None,
+        refused: Callable[[str], None] | None = None,
     ) -> None:
         self._domains = domains
         self._gate = gate
         self._limits = limits
         self._login = "" if login is None else _basic(login)
+        self._refused = refused
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
@@ -198,6 +209,8 @@ class _Desk:
         except _Refused as refusal:
             await _refuse(writer, refusal.status, str(refusal))
         except EgressError as error:
+            if self._refused is not None:
+                self._refused(str(error))
             await _refuse(writer, 403, str(error))
 
     async def _head(self, reader: asyncio.StreamReader) -> tuple[str, str, list[str]]:

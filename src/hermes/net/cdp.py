@@ -1,0 +1,67 @@
+"""A browser's pipe offered as a WebSocket on loopback, to the one client that knows its path."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+
+@asynccontextmanager
+async def bridge(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> AsyncIterator[str]:
+    """Its address. Messages on the pipe end in NUL. Others on this machine can reach the port:
+    the path is the password, it serves once, and no page is let in."""
+    from aiohttp import web
+
+    desk = _Desk(reader, writer)
+    runner = web.ServerRunner(web.Server(desk.serve, access_log=None), shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = runner.addresses[0][:2]
+        yield f"ws://{host}:{port}{desk.path}"
+    finally:
+        await runner.cleanup()
+
+
+class _Desk:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.path = "/" + secrets.token_urlsafe(32)
+        self._reader = reader
+        self._writer = writer
+        self._taken = False
+
+    async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        from aiohttp import web
+
+        known = secrets.compare_digest(request.path.encode(), self.path.encode())
+        if not known or self._taken or "Origin" in request.headers:
+            return web.Response(status=404)
+        self._taken = True
+        talk = web.WebSocketResponse(max_msg_size=0, compress=False, autoping=True)
+        await talk.prepare(request)
+        down = asyncio.ensure_future(self._down(talk))
+        try:
+            async for message in talk:
+                if isinstance(message.data, str):
+                    self._writer.write(message.data.encode() + b"\0")
+                    await self._writer.drain()
+        except ConnectionError:
+            pass  # the browser is gone
+        finally:
+            down.cancel()
+            await asyncio.wait([down])
+        return talk
+
+    async def _down(self, talk: web.WebSocketResponse) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                data = await self._reader.readuntil(b"\0")
+                await talk.send_str(data[:-1].decode("utf-8", "replace"))
+        await talk.close()
