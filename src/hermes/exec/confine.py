@@ -37,11 +37,26 @@ _FILTER, _NEW_LISTENER = 1, 8
 _AT_FDCWD = -100
 
 
+class DeskPlan(TypedDict):
+    """What the keeper of a command in the background is told."""
+
+    folder: bytes
+    """Of the command alone; the record, the log and the socket are there."""
+    token: bytes
+    """Who has read the record knows it."""
+    keep: bool
+    """Whether the command outlives the agent: then its keeper listens for the next one."""
+
+
 class Box(TypedDict, total=False):
     """Instructions for one command; every path is bytes."""
 
     stdin: bool
     """Whether the last descriptor sent along is the command's standard input."""
+    pty: bool
+    """Whether its streams are a terminal of its own."""
+    desk: DeskPlan
+    """For a command in the background: where its keeper records what becomes of it."""
     limits: list[tuple[int, int]]
     """(resource, most)"""
     otherwise: list[tuple[int, int]]
@@ -87,6 +102,12 @@ class Held:
     def wrapped(self) -> bool:
         """Whether the process we start is a wrapper that ends when the command in it does."""
         return bool(self._box.get("wrapper"))
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the process we start controls its terminal; inside of a wrapper the command
+        does, or its keys would end the wrapper."""
+        return bool(self._box.get("pty")) and not self.wrapped
 
     def prepare(self) -> None:
         if scratch := self._box.get("scratch"):

@@ -11,15 +11,18 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.exec.capture import Capture
-from hermes.exec.launcher import ENDED, FAILED, FRAME, GRACE, HEADER
+from hermes.exec.keeper import GRACE, HEADER
+from hermes.exec.line import Line, NotStarted
+from hermes.exec.terminals import END_OF_INPUT, open_terminal
 
 if TYPE_CHECKING:
+    from hermes.exec.confine import Box
     from hermes.exec.sandbox import Policy, Tier
 
 MAX_COMMAND = 128 * 1024 - 1
@@ -29,7 +32,6 @@ _LAST_WORDS = 0.25
 _CHUNK = 64 * 1024
 _PIPE = 1024 * 1024
 """The most a pipe can hold."""
-_LOST = "Contact with the command was lost: it was killed, or never ran. Check before repeating it."
 _BOOT = "import sys; sys.path.append(sys.argv[1]); from hermes.exec.launcher import main; main()"
 
 
@@ -56,6 +58,8 @@ class Command(Struct, frozen=True):
     """How that is enforced; None: as strongly as this machine can."""
     stdin: int = -1
     """Descriptor of its standard input, which stays the caller's; -1: there is nothing to read."""
+    pty: bool = False
+    """Whether its streams are a terminal of its own; then `stdin` does not count."""
 
 
 async def run(command: Command, out: Capture, err: Capture | None = None) -> Outcome:
@@ -64,19 +68,19 @@ async def run(command: Command, out: Capture, err: Capture | None = None) -> Out
     Raises ToolError when nothing could be started. When it is cancelled or out of time it returns
     with every process of the command dead: TERM first, KILL after 1.5 s.
     """
-    request = await _request(command)
-    child = _Child([out] if err is None else [out, err])
+    request = await request_of(command)
+    child = _Child([out] if err is None or command.pty else [out, err])
     try:
         async with asyncio.timeout(command.timeout):
-            await child.begin(request, command.stdin)
-            status, left = await asyncio.shield(child.ended)
+            await child.begin(request, command)
+            status, left = await asyncio.shield(child.line.ended)
         await child.last_words()
         return Outcome(status, left)
     except TimeoutError:
         return Outcome(None)
     except OSError as error:
         raise ToolError(f"No process could be started: {error.strerror}.") from error
-    except _NotStarted as failure:
+    except NotStarted as failure:
         await child.last_words()
         words = (err or out).text().strip()[:500]
         raise ToolError(f"{failure} Nothing was run. {words}".strip()) from None
@@ -90,25 +94,38 @@ async def run(command: Command, out: Capture, err: Capture | None = None) -> Out
 async def stop_all() -> None:
     """End what earlier commands left running in the background."""
     loop = asyncio.get_running_loop()
-    for child in [c for c in _left_running if c.gone.get_loop() is loop]:
-        child.hang_up()
-        await child.end()
+    for child in [c for c in _left_running if c.line.gone.get_loop() is loop]:
+        await child.end(all_of_it=True)
 
 
-async def _request(command: Command) -> bytes:
+async def request_of(command: Command, **more: Unpack[Box]) -> bytes:
+    """What a keeper is sent; `more` is what it is to do besides starting the command."""
     argv: Sequence[str] = _argv(command.text)
-    env, box = command.env, None
+    env, box = dict(command.env), None
+    if command.pty:
+        env = {"TERM": "xterm", **env}
     if command.policy:
         from hermes.exec.sandbox import probe, wrap
 
         tier = command.tier or await probe()
+        if command.pty and tier.level == 1:
+            argv = (*_own_session(), *argv)
         launch = wrap(argv, command.policy, tier, env=env, cwd=command.cwd)
         argv, env, box = launch.argv, launch.env, launch.box
     names = {os.fsencode(k): os.fsencode(v) for k, v in env.items()}
     parts = [os.fsencode(part) for part in argv]
-    instructions = {**(box or {}), "stdin": command.stdin >= 0}
+    stdin = command.stdin >= 0 and not command.pty
+    instructions = {**(box or {}), **more, "stdin": stdin, "pty": command.pty}
     body = marshal.dumps((parts, os.fsencode(command.cwd), names, instructions))
     return HEADER.pack(len(body)) + body
+
+
+@cache
+def _own_session() -> tuple[str, ...]:
+    """Inside of bubblewrap a command cannot be the first of its session, to whom the keys of a
+    terminal belong. Without the program everything but the keys works."""
+    found = next((p for p in ("/usr/bin/setsid", "/bin/setsid") if os.access(p, os.X_OK)), "")
+    return (found, "-c") if found else ()
 
 
 def _argv(text: str | tuple[str, ...]) -> Sequence[str]:
@@ -128,116 +145,80 @@ def _shell() -> str:
     return next((shell for shell in shells if os.access(shell, os.X_OK)), "/bin/sh")
 
 
-class _NotStarted(ToolError):
-    """What the program itself said about it may still be in the pipes."""
-
-
 class _Child:
     """One command under its keeper, from this side of their socket."""
 
+    line: Line
+
     def __init__(self, captures: list[Capture]) -> None:
         self._loop = asyncio.get_running_loop()
-        self.ended: asyncio.Future[tuple[int, int]] = self._loop.create_future()
-        """Its status, and how many processes it left."""
-        self.gone: asyncio.Future[None] = self._loop.create_future()
-        """Done when none of its processes lives."""
         self._silent: asyncio.Future[None] = self._loop.create_future()
-        self._frames = b""
-        self._left = 0
+        self._begun = False
         self._captures = captures
         self._readers: dict[int, Capture | None] = {}
-        self._control: socket.socket | None = None
 
-    async def begin(self, request: bytes, stdin: int = -1) -> None:
-        self._control, theirs = socket.socketpair()
-        self._control.setblocking(False)
-        writers: list[int] = []
+    async def begin(self, request: bytes, command: Command) -> None:
+        ours, theirs = socket.socketpair()
+        lent: list[int] = []
         try:
             for capture in self._captures:
-                reader, writer = os.pipe()
+                reader, writer = open_terminal() if command.pty else os.pipe()
                 os.set_blocking(reader, False)
                 self._readers[reader] = capture
-                writers.append(writer)
-            given = [stdin] if stdin >= 0 else []
-            _launcher.hand_over([theirs.fileno(), *writers, *given])
+                lent.append(writer)
+                if command.pty:
+                    os.write(reader, END_OF_INPUT)  # there is nobody to type
+            given = [command.stdin] if command.stdin >= 0 and not command.pty else []
+            hand_over([theirs.fileno(), *lent, *given])
+        except BaseException:
+            ours.close()
+            raise
         finally:
             theirs.close()
-            for writer in writers:
+            for writer in lent:
                 os.close(writer)
-        self._loop.add_reader(self._control, self._on_frame)
+        self.line = Line(ours)
+        self._begun = True
         for reader in self._readers:
             self._loop.add_reader(reader, self._on_output, reader)
-        with contextlib.suppress(ConnectionError):  # then the other end says what happened
-            await self._loop.sock_sendall(self._control, request)
+        await self.line.send(request)
 
     async def last_words(self) -> None:
         """What was written before the end is in the pipes; what background processes still write
         is waited for only a moment."""
         await asyncio.wait([self._silent], timeout=_LAST_WORDS)
 
-    def hang_up(self) -> None:
-        """Tell the keeper to end everything."""
-        self._left = 0
-        if self._control:
-            with contextlib.suppress(OSError):
-                self._control.shutdown(socket.SHUT_WR)
-
-    async def end(self) -> None:
+    async def end(self, *, all_of_it: bool = False) -> None:
         """Unless the command has ended by itself, end it and wait until nothing of it is left."""
-        if self._control is None or self.gone.done() or (self.ended.done() and self._left):
+        if not self._begun or self.line.gone.done() or (self._left and not all_of_it):
             return
-        self.hang_up()
-        await asyncio.wait([self.gone], timeout=GRACE + 1)
+        self.line.hang_up()
+        await asyncio.wait([self.line.gone], timeout=GRACE + 1)
+
+    @property
+    def _left(self) -> int:
+        """Processes that live on after the command's end."""
+        ended = self.line.ended
+        return ended.result()[1] if ended.done() and not ended.exception() else 0
 
     def release(self) -> None:
         """Let go of everything, except of what the command left running: that is kept from
         blocking on its output, and ends when we do."""
         for reader in list(self._readers):
             self._drain(reader)
-        if self._left and not self.gone.done():
+        if self._begun and self._left and not self.line.gone.done():
             self._readers = dict.fromkeys(self._readers)
             _left_running.add(self)
+            self.line.gone.add_done_callback(self._close)
         else:
             self._close()
 
-    def _close(self) -> None:
+    def _close(self, _: object = None) -> None:
         _left_running.discard(self)
         for reader in list(self._readers):
             self._hush(reader)
-        if self._control:
-            self._loop.remove_reader(self._control)
-            self._control.close()
-            self._control = None
-
-    def _on_frame(self) -> None:
-        assert self._control
-        try:
-            data = self._control.recv(256)
-        except BlockingIOError:
-            return
-        except ConnectionError:
-            data = b""
-        self._frames += data
-        while len(self._frames) >= FRAME.size:
-            kind, first, second = FRAME.unpack(self._frames[: FRAME.size])
-            self._frames = self._frames[FRAME.size :]
-            if kind == ENDED:
-                self._left = second
-                self.ended.set_result((first, second))
-            elif kind == FAILED:
-                self.ended.set_exception(_NotStarted(_why(first, second)))
-        if not data:
-            self._on_hang_up()
-
-    def _on_hang_up(self) -> None:
-        if not self.ended.done():
-            self.ended.set_exception(ToolError(_LOST))
-        self.ended.exception()
-        self.gone.set_result(None)
-        if self in _left_running:
-            self._close()
-        elif self._control:
-            self._loop.remove_reader(self._control)
+        if self._begun:
+            self.line.close()
 
     def _on_output(self, reader: int) -> bool:
         """Take one chunk; whether there may be more."""
@@ -245,6 +226,8 @@ class _Child:
             data = os.read(reader, _CHUNK)
         except BlockingIOError:
             return False
+        except OSError:  # how a terminal says that nobody is left
+            data = b""
         if not data:
             self._hush(reader)
         elif capture := self._readers[reader]:
@@ -266,11 +249,6 @@ class _Child:
 
 
 _left_running: set[_Child] = set()
-
-
-def _why(number: int, at_fault: int) -> str:
-    what = ("shell", "working directory", "sandbox")[at_fault]
-    return f"The {what} cannot be used{f': {os.strerror(number)}' if number else ''}."
 
 
 class _Launcher:
@@ -334,3 +312,8 @@ def _spawn(requests: int) -> int:
 
 
 _launcher = _Launcher()
+
+
+def hand_over(fds: list[int]) -> None:
+    """A keeper's end of its socket, and what else belongs to its command."""
+    _launcher.hand_over(fds)

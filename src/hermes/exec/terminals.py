@@ -1,0 +1,21 @@
+"""Pseudo terminals for commands."""
+
+from __future__ import annotations
+
+import os
+import struct
+
+ROWS, COLUMNS = 24, 80
+END_OF_INPUT = b"\x04"
+"""What Ctrl-D sends."""
+
+
+def open_terminal() -> tuple[int, int]:
+    """Our end, which does not block, and the command's."""
+    import fcntl
+    import termios
+
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    os.set_blocking(ours, False)
+    return ours, theirs
