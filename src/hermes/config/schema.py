@@ -133,6 +133,13 @@ class Web(Section, frozen=True):
     """host[:port]: internal hosts that may be fetched from, exactly as written."""
 
 
+class Browser(Section, frozen=True):
+    executable: str = ""
+    """A Chromium; empty: the first one that is found."""
+    idle_timeout: Annotated[float, Meta(gt=0)] = 900
+    """Seconds without use after which it is closed."""
+
+
 class Selection(Section, frozen=True):
     """Tools and toolsets, by name: a tool's own name counts before its toolset's."""
 
@@ -172,6 +179,7 @@ class Config(Section, frozen=True):
     approvals: Approvals = Approvals()
     sandbox: Sandbox = Sandbox()
     web: Web = Web()
+    browser: Browser = Browser()
     tools: Tools = Tools()
     budget: Budget = Budget()
     platforms: dict[str, dict[str, Any]] = {}
