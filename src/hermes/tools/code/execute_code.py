@@ -75,11 +75,13 @@ async def execute_code(p: Params, ctx: ToolContext) -> ToolResult:
 
 async def _run(code: str, ctx: ToolContext, desk: _Desk, output: Any, seconds: float) -> Outcome:
     from hermes.exec.local import Command, Outcome, run
+    from hermes.exec.sandbox import probe
 
     python = os.path.realpath(sys.executable)  # noqa: ASYNC240 - beneath a virtual environment
     argv = (python, "-I", "-S", "-u", "-X", "utf8", "-c", _boot())
     confined = await _policy(ctx)
-    with _private_folder(None if confined else ctx) as extra:
+    walls = confined is not None and (await probe()).level < 3
+    with _private_folder(made=not walls) as extra:
         ours, theirs = socket.socketpair()
         with theirs:
             command = Command(
@@ -113,9 +115,9 @@ async def _policy(ctx: ToolContext) -> Policy | None:
 
 
 @contextmanager
-def _private_folder(ctx: ToolContext | None) -> Iterator[dict[str, str]]:
+def _private_folder(*, made: bool) -> Iterator[dict[str, str]]:
     """Where nothing confines the script, temporary files of its own all the same."""
-    if ctx is None:
+    if not made:
         yield {}
         return
     import tempfile
