@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -18,6 +18,24 @@ from hermes.core.redact import Redactor
 from hermes.core.store import State
 from hermes.core.taint import Source
 from hermes.core.tool import Tool, ToolContext
+
+T = TypeVar("T")
+GUESSED_WINDOW = 128_000
+"""Tokens, where nobody says how many a model takes."""
+
+
+async def through(work: Awaitable[T]) -> tuple[T, asyncio.CancelledError | None]:
+    """The result, and the interruption that came meanwhile: it has waited."""
+    task = asyncio.ensure_future(work)
+    interrupted: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            if task.cancelled():
+                raise
+            interrupted = error
+    return task.result(), interrupted
 
 
 async def uncancelled(work: Awaitable[None]) -> None:
@@ -39,6 +57,11 @@ class Endpoint(Provider, Protocol):
 
     @property
     def base_url(self) -> str: ...
+
+    @property
+    def context_length(self) -> int | None:
+        """Tokens a prompt and its answer may have; None: nobody says."""
+        ...
 
     def rotate(self, failure: Failure) -> bool:
         """Go on to the next credential; False when there is none."""
@@ -81,6 +104,20 @@ class Learned(Struct):
 
     quirks: dict[str, Any] = {}
     max_output: int | None = None
+    context: int | None = None
+    """The window, as an error stated it."""
+
+
+class Compressing(Protocol):
+    """Keeps the turn's history inside the window (see agent.compress)."""
+
+    async def before(self, agent: Agent, turn: Turn) -> None:
+        """Before each call."""
+        ...
+
+    async def after(self, agent: Agent, turn: Turn, failure: Failure, tries: int) -> bool:
+        """After a prompt was refused as too long: whether the history is shorter now."""
+        ...
 
 
 class Turn(Struct, kw_only=True):
@@ -99,6 +136,7 @@ class Turn(Struct, kw_only=True):
     """Told what a call brought into the conversation before its result is recorded."""
     sleep: Callable[[float], Awaitable[None]]
     learned: dict[Target, Learned]
+    compressor: Compressing | None = None
     active: int = 0
     """Index of the provider in use; survives steps so that a fallback sticks."""
     calls: int = 0
@@ -110,16 +148,7 @@ class Turn(Struct, kw_only=True):
 
     async def append(self, message: Message, state: State | None = None) -> None:
         """Durable first. A cancellation waits for the commit, so that store and history agree."""
-        commit = asyncio.ensure_future(self.record(message, state))
-        interrupted: asyncio.CancelledError | None = None
-        while not commit.done():
-            try:
-                await asyncio.shield(commit)
-            except asyncio.CancelledError as error:
-                if commit.cancelled():
-                    raise
-                interrupted = error
-        commit.result()
+        _, interrupted = await through(self.record(message, state))
         self.history.append(message)
         self.added.append(message)
         self.emit(Recorded(message))
@@ -132,3 +161,10 @@ class Turn(Struct, kw_only=True):
 
     def lessons(self, target: Target) -> Learned:
         return self.learned.setdefault(target, Learned())
+
+
+def window_of(agent: Agent, turn: Turn) -> int:
+    """Tokens the active model takes: as set or known, unless an error stated less."""
+    provider = agent.providers[turn.active]
+    known = (provider.context_length, turn.lessons(provider.target).context)
+    return min([n for n in known if n], default=GUESSED_WINDOW)

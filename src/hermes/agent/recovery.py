@@ -234,6 +234,13 @@ def _has_media(message: Message) -> bool:
     )
 
 
+async def _compress(f: Fault) -> bool:
+    compressor = f.turn.compressor
+    if compressor is None:
+        return False
+    return await compressor.after(f.agent, f.turn, f.failure, f.attempt.used["compress"] + 1)
+
+
 async def _nudge(f: Fault) -> bool:
     f.attempt.tail = (*f.attempt.tail, user(NUDGE))
     return True
@@ -252,6 +259,7 @@ NO_STREAM = Rung("no_stream", learn(stream=False))
 NO_IMAGES = Rung("no_images", _no_media, 2)
 SHED_IMAGES = Rung("without_images", _without_images)
 DROP_THINKING = Rung("drop_thinking", learn(thinking_replay="drop"))
+COMPRESS = Rung("compress", _compress, 3)
 FLATTEN = Rung("repair_history", _once(flatten=True))
 NUDGE_RUNG = Rung("nudge", _nudge)
 
@@ -271,8 +279,8 @@ POLICY: Mapping[Kind, tuple[Rung, ...]] = {
     Kind.TLS: (),
     Kind.REDIRECT: (FALLBACK,),
     Kind.NOT_API: (FALLBACK,),
-    Kind.CONTEXT_OVERFLOW: (FALLBACK,),
-    Kind.PAYLOAD_TOO_LARGE: (SHED_IMAGES, FALLBACK),
+    Kind.CONTEXT_OVERFLOW: (COMPRESS, FALLBACK),
+    Kind.PAYLOAD_TOO_LARGE: (SHED_IMAGES, COMPRESS, FALLBACK),
     Kind.OUTPUT_CAP: (SMALLER_OUTPUT, FALLBACK),
     Kind.PARAMETER: (DROP_PARAMETER, FALLBACK),
     Kind.STREAM_UNSUPPORTED: (NO_STREAM, FALLBACK),
@@ -303,7 +311,7 @@ async def recover(fault: Fault) -> bool:
             continue
         if await rung.fix(fault):
             used[rung.name] += 1
-            if rung not in (BACKOFF, WAIT):
+            if rung not in (BACKOFF, WAIT, COMPRESS):
                 fault.turn.emit(Recovering(fault.failure.kind.value, rung.name))
             return True
     return False

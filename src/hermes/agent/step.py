@@ -82,6 +82,8 @@ async def sample(agent: Agent, turn: Turn, attempt: Attempt) -> Message:
 async def _sample(agent: Agent, turn: Turn, step: _Step) -> Message:
     while True:
         await guide(turn)
+        if turn.compressor is not None:
+            await turn.compressor.before(agent, turn)
         answer = step.answer = Answer()
         failure = await _call(agent, turn, step, answer)
         message = _count(agent, turn, step, answer)

@@ -1,0 +1,91 @@
+"""Where a history may be cut, and what of it is kept: its beginning, the task, the latest part."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from hermes.core.message import Message, ToolReturn
+
+
+class Cut(Struct, frozen=True):
+    """Messages [0, head) and [tail, end) stay; what lies between may be shortened or replaced."""
+
+    head: int
+    tail: int
+    task: int
+    """The user's message that is being worked on; -1: there is none."""
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the task lies between and has to be kept on its own."""
+        return self.head <= self.task < self.tail
+
+
+def boundaries(messages: Sequence[Message]) -> list[int]:
+    """Indexes a history may be cut before: no call before has its result behind, guidance stays
+    with the result it was given after, an answer with what continues it. 0 and the end count."""
+    waiting: dict[str, deque[int]] = {}
+    needed = [0] * len(messages)
+    """For each message, the last one it must stay together with."""
+    for i, message in enumerate(messages):
+        for call in message.calls:
+            waiting.setdefault(call.id, deque()).append(i)
+        for part in message.parts:
+            if isinstance(part, ToolReturn) and (made := waiting.get(part.call_id)):
+                needed[made.popleft()] = i
+    found = [0] if messages else []
+    until = 0
+    for i in range(1, len(messages)):
+        until = max(until, needed[i - 1])
+        if i > until and not _follows(messages[i - 1], messages[i]):
+            found.append(i)
+    return [*found, len(messages)]
+
+
+def _follows(before: Message, message: Message) -> bool:
+    if message.role == "tool" or message.kind == "steer":
+        return True
+    return message.role == before.role == "assistant"
+
+
+def choose(messages: Sequence[Message], sums: Sequence[int], *, keep: int, first: int) -> Cut:
+    """`keep`: weight of the latest messages that stay; `first`: the most that the first exchange
+    may weigh, else only its question stays. The latest group of messages always stays."""
+    bounds = boundaries(messages)
+    head = _head(messages, bounds, sums, first)
+    end = len(messages)
+    later = [b for b in bounds if head <= b < end]
+    tail = next((b for b in later if sums[end] - sums[b] <= keep), later[-1] if later else end)
+    return Cut(head, tail, task_of(messages))
+
+
+def task_of(messages: Sequence[Message]) -> int:
+    for i in range(len(messages) - 1, -1, -1):
+        if messages[i].role == "user" and messages[i].kind == "normal":
+            return i
+    return -1
+
+
+def summary_of(messages: Sequence[Message]) -> int:
+    """Index of the handoff that an earlier compression left; -1: there is none."""
+    for i, message in enumerate(messages):
+        if message.kind == "summary":
+            return i
+    return -1
+
+
+def _head(
+    messages: Sequence[Message], bounds: Sequence[int], sums: Sequence[int], most: int
+) -> int:
+    """The first exchange: a question, the first answer and what its calls returned."""
+    before = summary_of(messages)
+    if before >= 0:
+        return before
+    answer = next((i for i, m in enumerate(messages) if m.role == "assistant"), len(messages))
+    end = next((b for b in bounds if b > answer), 0)
+    if end and sums[end] <= most:
+        return end
+    return 1 if len(bounds) > 2 and bounds[1] == 1 and messages[0].role == "user" else 0
