@@ -75,11 +75,14 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
     cache_write: int = 0
     reasoning: int = 0
     cost: float | None = None
-    """What the provider says the call cost, in dollars; None when it does not say."""
+    """In dollars: as the provider says, else by its list price; None: not known."""
     estimated: bool = False
 
     def __add__(self, more: Usage) -> Usage:
+        """A sum with a part of unknown cost has an unknown cost."""
         costs = [c for c in (self.cost, more.cost) if c is not None]
+        if any(u.cost is None and (u.input or u.output) for u in (self, more)):
+            costs = []
         return Usage(
             self.input + more.input,
             self.output + more.output,

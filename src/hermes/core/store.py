@@ -7,6 +7,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from hermes.core.ledger import Ledger
 from hermes.core.message import Message
 from hermes.core.taint import Taint
 
@@ -57,6 +58,8 @@ class Store(Protocol):
 
     Every failure is a StoreError. Cancelling a wait does not undo the write: it happens anyway.
     """
+
+    ledger: Ledger
 
     async def ready(self) -> tuple[str, ...]:
         """Wait until the store is open. What the user should be told, a sentence each."""

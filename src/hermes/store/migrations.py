@@ -85,7 +85,51 @@ def _next(db: Connection) -> None:
     db.execute("CREATE INDEX sessions_next ON sessions (next) WHERE next <> ''")
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _taint, _next)
+def _ledger(db: Connection) -> None:
+    """A call's id is the time it began, in nanoseconds: what lies together was made together.
+    `spent` adds up by day, session, user and job, so that looking at a cap reads one row."""
+    db.execute("""
+    CREATE TABLE ledger (
+        id INTEGER PRIMARY KEY,
+        day TEXT NOT NULL,
+        session TEXT NOT NULL,
+        user TEXT NOT NULL,
+        job TEXT NOT NULL,
+        purpose TEXT NOT NULL,
+        provider TEXT NOT NULL,
+        model TEXT NOT NULL,
+        input INTEGER NOT NULL,
+        output INTEGER NOT NULL,
+        cache_read INTEGER NOT NULL,
+        cache_write INTEGER NOT NULL,
+        reasoning INTEGER NOT NULL,
+        cost REAL,
+        estimated INTEGER NOT NULL,
+        seconds REAL NOT NULL,
+        outcome TEXT NOT NULL,
+        tools TEXT NOT NULL
+    );
+    CREATE TABLE reservations (
+        id INTEGER PRIMARY KEY,
+        owner TEXT NOT NULL,
+        entry BLOB NOT NULL
+    );
+    CREATE TABLE spent (
+        scope TEXT PRIMARY KEY,
+        usd REAL NOT NULL,
+        tokens INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE warned (
+        scope TEXT NOT NULL,
+        cap TEXT NOT NULL,
+        level REAL NOT NULL,
+        percent INTEGER NOT NULL,
+        PRIMARY KEY (scope, cap, level, percent)
+    ) WITHOUT ROWID;
+    """).fetchall()
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _taint, _next, _ledger)
 """Never edited once released, only added to: `user_version` counts those applied."""
 VERSION = len(MIGRATIONS)
 

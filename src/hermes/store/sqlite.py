@@ -14,6 +14,7 @@ from hermes.core.store import Hit, SessionMeta, State, Stored
 from hermes.core.taint import Taint
 from hermes.core.text import clean
 from hermes.store import connect, copy, faults, reads, rows, search, writes
+from hermes.store.books import Books
 from hermes.store.locks import Owner
 from hermes.store.worker import Worker, rollback
 from hermes.store.writer import Writer
@@ -41,6 +42,7 @@ class SqliteStore:
         self._owner = Owner(self._path.parent / "run")
         self._writer = Writer(self._path, self._connect, self._upkeep)
         self._reader = Worker(self._path, partial(connect.reader, self._path))
+        self.ledger = Books(self._writer, self._owner)
 
     def open(self) -> None:
         """Begin to open, without waiting. A failure is told to the first call that needs it."""
@@ -73,7 +75,7 @@ class SqliteStore:
             writes.append(db, self._owner, now, call)
             self._unindexed += len(new)
 
-        await self._writer.submit(run)
+        await self._write(run)
 
     async def go_on(
         self, session_id: str, child: SessionMeta, messages: Sequence[Message], state: State
@@ -92,13 +94,22 @@ class SqliteStore:
         run = partial(
             writes.set_state, owner=self._owner, session_id=clean(session_id), state=state
         )
-        await self._writer.submit(run)
+        await self._write(run)
 
     async def describe(
         self, session_id: str, *, title: str | None = None, model: str | None = None
     ) -> None:
         run = partial(writes.describe, session_id=clean(session_id), title=title, model=model)
         await self._writer.submit(run)
+
+    async def _write(self, run: Callable[[Connection], None]) -> None:
+        """With the lines of the ledger that wait, in one transaction."""
+        both, lines = self.ledger.with_lines(run)
+        try:
+            await self._writer.submit(both)
+        except Exception:
+            self.ledger.give_back(lines)
+            raise
 
     async def delete(self, session_id: str) -> bool:
         run = partial(writes.delete, owner=self._owner, session_id=clean(session_id))
@@ -200,6 +211,7 @@ class SqliteStore:
     async def close(self) -> None:
         """Write what was submitted, checkpoint, let go of the file."""
         await self._reader.close()
+        self.ledger.flush()
         await self._writer.close()
         self._owner.release()
 
