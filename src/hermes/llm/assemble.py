@@ -67,6 +67,8 @@ class Answer:
         """Whether visible text has been handed out."""
         self.sent = 0
         """Bytes of the request, if known: for an estimate when the provider reports no usage."""
+        self.offered: frozenset[str] = frozenset()
+        """Names of the tools the request declares: what looks like a call names one of them."""
 
     # -- what codecs call ------------------------------------------------------------------
 

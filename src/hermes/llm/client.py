@@ -79,6 +79,10 @@ class Client:
         return self._endpoint.base_url
 
     @property
+    def context_length(self) -> int | None:
+        return self._endpoint.context_length
+
+    @property
     def key_source(self) -> str:
         return self._credential().source
 
@@ -100,6 +104,8 @@ class Client:
         profile = self._profile(request.learned)
         body = self._body(request, profile)
         answer.sent = len(body)
+        if profile.quirks.calling != "native" and request.settings.tool_choice == "auto":
+            answer.offered = frozenset(tool.name for tool in request.tools)
         key = self._pool.pick()
         if (task := _here()) is not None:
             self._used[task] = key

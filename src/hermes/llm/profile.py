@@ -25,6 +25,14 @@ class Quirks(Struct, frozen=True):
     system_role: Literal["system", "developer"] = "system"
     usage_in_stream: bool = True
     tools: bool = True
+    calling: Literal["native", "text", "schema"] = "native"
+    """How tools are called. native: as the protocol says. text: also found in the text, where
+    servers leave the calls of small models. schema: the answer is forced into a JSON schema with
+    one object per tool; for models that cannot call tools, on endpoints that enforce schemas."""
+    favourites: tuple[str, ...] = ()
+    """schema: the only tools offered, as far as they are there."""
+    small: bool = False
+    """A small model: the short prompt, short results, and nobody trusts its commands."""
     media: bool = True
     """Off: images are replaced by a note."""
     media_in_tool_result: bool = True
@@ -76,6 +84,8 @@ class ProviderSpec(Struct, frozen=True):
     models: dict[str, dict[str, Any]] = {}
     """glob over the model name -> quirk overrides, applied in order."""
     default_model: str = ""
+    embedded: bool = False
+    """Runs in a process of ours, from a file; its address is made when the file is found."""
     docs: str = ""
 
     def for_model(self, model: str) -> Quirks:

@@ -93,6 +93,8 @@ class View:
                 self._parts.extend(self._media(p for p in message.parts if isinstance(p, Media)))
             case _:
                 parts = self._media(p for p in message.parts if _said(p))
+                if message.kind == "summary":  # what strangers wrote may have come into it
+                    parts = [*parts[:1], *self._wrapped(parts[1:])]
                 if parts:
                     self._begin("user")
                     self._parts.extend(parts)
@@ -169,7 +171,7 @@ class View:
     def _wrapped(self, content: list[Part]) -> list[Part]:
         """The same with the mark before its first text and behind its last."""
         texts = [i for i, p in enumerate(content) if isinstance(p, Text) and p.text]
-        if self._mark and texts and content != [Text(SKIPPED)]:
+        if self._mark and texts and not self._quirks.small and content != [Text(SKIPPED)]:
             for i in texts:
                 begin, end = i == texts[0], i == texts[-1]
                 text = content[i].text  # type: ignore[union-attr]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +17,10 @@ from hermes.llm.wire.chat_calls import Calls
 from hermes.llm.wire.chat_request import Encoder
 from hermes.llm.wire.pieces import record, records, string, total
 from hermes.llm.wire.reading import Reader, error, fail
+
+if TYPE_CHECKING:
+    from hermes.llm.wire.chat_said import Steps
+    from hermes.llm.wire.chat_spoken import SpokenCalls
 
 __all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
 
@@ -87,6 +92,8 @@ class Decoder(Reader):
         self._pieces: list[list[str]] = []
         """Text fragments of each of the details."""
         self._calls = Calls(answer)
+        self._said = _listener(answer, quirks)
+        self._say = self._said.feed if self._said else partial(answer.text, _TEXT)
 
     @property
     def ended(self) -> bool:
@@ -130,12 +137,12 @@ class Decoder(Reader):
                     texts.append(delta.content)
                     continue
             if texts:
-                self._answer.text(_TEXT, "".join(texts))
+                self._say("".join(texts))
                 texts = []
             self._chunk(chunk, name, raw)
         self.activity += count
         if texts:
-            self._answer.text(_TEXT, "".join(texts))
+            self._say("".join(texts))
 
     def _chunk(self, chunk: Chunk, name: str, raw: bytes) -> None:
         self._count(chunk)
@@ -189,7 +196,7 @@ class Decoder(Reader):
         if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
             self._reason(delta)
         if isinstance(delta.content, str):
-            self._answer.text(_TEXT, delta.content)
+            self._say(delta.content)
         elif delta.content:
             self._listed(records(delta.content))
         if isinstance(delta.refusal, str) and delta.refusal:
@@ -210,7 +217,7 @@ class Decoder(Reader):
                     words = [string(t.get("text")) for t in records(inner)] or [string(inner)]
                     self._think("".join(words), "content")
                 case "text" | "output_text" | None:
-                    self._answer.text(_TEXT, string(item.get("text")))
+                    self._say(string(item.get("text")))
                 case "refusal":
                     self._refusal.append(string(item.get("refusal")))
 
@@ -269,6 +276,8 @@ class Decoder(Reader):
 
     def _end(self, *, complete: bool) -> None:
         answer = self._answer
+        if self._said:
+            self._said.close()
         if self._details:
             for detail, pieces in zip(self._details, self._pieces, strict=False):
                 words = "summary" if "summary" in detail else "text"
@@ -286,9 +295,25 @@ class Decoder(Reader):
         if reason == "died":
             words = f"the provider broke the answer off: {self._finish}"
             raise ProviderError(Failure(Kind.SERVER, words, code=self._finish))
-        if self._calls:
-            return "length" if reason == "length" and self._calls.cut else "tool_use"
+        if self._calls or (self._said and self._said.calls):
+            cut = self._calls.cut if self._calls else self._said is not None and self._said.cut
+            return "length" if reason == "length" and cut else "tool_use"
         return "filtered" if self._refusal else reason
+
+
+def _listener(answer: Answer, quirks: Quirks) -> Steps | SpokenCalls | None:
+    """Who reads the text where calls may stand in it."""
+    match quirks.calling:
+        case "schema" if quirks.tools:
+            from hermes.llm.wire.chat_said import Steps
+
+            return Steps(answer, _TEXT)
+        case "text" if answer.offered:
+            from hermes.llm.wire.chat_spoken import SpokenCalls
+
+            return SpokenCalls(answer, _TEXT)
+        case _:
+            return None
 
 
 def _convert(value: Any) -> Chunk:

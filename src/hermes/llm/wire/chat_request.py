@@ -80,6 +80,8 @@ class Encoder:
         if settings.stop:
             fields["stop"] = settings.stop
         fields.update(_effort(quirks, settings))
+        if quirks.calling == "schema" and quirks.tools:
+            return self._stepwise(fields, system, tools, settings)
         if tools and quirks.tools and settings.tool_choice == "auto":
             fields["tools"] = [_tool(tool, quirks) for tool in tools]
         head = dumps(shaped(fields, quirks, settings))[:-1] + b',"messages":['
@@ -88,10 +90,28 @@ class Encoder:
         message = {"role": quirks.system_role, "content": system}
         return head + (self._mark(message) or dumps(message)) + b","
 
+    def _stepwise(
+        self, fields: dict[str, Any], system: str, tools: Sequence[ToolSpec], settings: Settings
+    ) -> bytes:
+        from hermes.llm.wire.chat_steps import form, offered, opening
+
+        quirks = self._quirks
+        few = offered(tools, quirks.favourites)
+        callable = few if settings.tool_choice == "auto" else []
+        fields["temperature"] = 0
+        fields["response_format"] = form(callable)
+        head = dumps(shaped(fields, quirks, settings))[:-1] + b',"messages":['
+        return head + b"".join([dumps(m) + b"," for m in opening(few, system)])
+
     # -- messages ----------------------------------------------------------------------------
 
     def _encode(self, group: Message) -> Iterable[tuple[bytes, bytes]]:
-        if group.role == "assistant":
+        messages: Iterable[dict[str, Any]]
+        if self._quirks.calling == "schema" and self._quirks.tools:
+            from hermes.llm.wire.chat_steps import told
+
+            messages = told(group)
+        elif group.role == "assistant":
             messages = [_assistant(group.parts, self._quirks)]
         else:
             messages = _user(group.parts)
