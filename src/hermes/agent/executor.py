@@ -105,7 +105,8 @@ class Batch:
         if tool.forward and (target := tool.forward(params)):
             tool, params, inner = self._forwarded(call, *target)
         self._guard.refuse(call)
-        return _Plan(call, inner, tool, params, self._keys(tool, params, inner))
+        keys = self._keys(tool, params, inner)
+        return _Plan(call, inner, tool.for_call(params), params, keys)
 
     def _keys(self, tool: Tool[Any], params: Any, call: ToolCall) -> tuple[str, ...]:
         keys = tool.key(params, self._turn.context(call).cwd) if tool.key else None
@@ -166,7 +167,8 @@ class Batch:
             self._turn.absorb(outer.tool.brings)
             call = ToolCall(f"{outer.call.id}.{count}", outer.call.name, "")
             tool, params, inner = self._forwarded(call, name, arguments)
-            plan = _Plan(inner, inner, tool, params, self._keys(tool, params, inner))
+            keys = self._keys(tool, params, inner)
+            plan = _Plan(inner, inner, tool.for_call(params), params, keys)
             context = structs.replace(
                 self._turn.context(inner),
                 progress=self._progress(outer.call),

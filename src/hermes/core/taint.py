@@ -58,6 +58,8 @@ def needs_approval(taint: Taint, tool: Tool[Any], *, sends: bool | None = None) 
     """Why this call needs the user's yes; empty when it does not. `sends` overrides what the tool
     says of itself for one call: a command that was given no network sends nothing, a write outside
     the workspace does."""
+    if tool.asks:
+        return tool.asks
     if not (tool.sends if sends is None else sends):
         return ""
     if "private" in tool.brings:

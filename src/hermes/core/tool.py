@@ -112,8 +112,11 @@ class ToolContext(Struct, frozen=True):
     """Asks the user; None when nobody can answer."""
     consult: Consultant = no_consultant
     """Asks the model of that auxiliary job; its text, or a ToolError."""
+    sees: bool = True
+    """Whether the model that is answered takes images."""
     state: dict[str, Any] = {}
-    """What tools keep for the session while it is open, by the tool's name."""
+    """What tools keep for the session while it is open, by the tool's name; what has an `aclose`
+    is closed with it."""
     tools: Mapping[str, Tool[Any]] = {}
     """All tools of the session, for tools about tools."""
     invoke: Invoker = no_calls
@@ -142,10 +145,21 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
     """Whether a call can pass data on: over the network, or to a place beyond the workspace."""
     forward: Callable[[P], tuple[str, dict[str, Any]] | None] | None = None
     """The name and arguments of another tool that a call stands for; None: it is its own."""
+    asks: str = ""
+    """Why every call needs the user's yes, whatever the session holds."""
+    flows: Callable[[P], tuple[frozenset[Source], bool]] | None = None
+    """What one call brings and whether it sends, where that depends on its parameters."""
 
     @cached_property
     def spec(self) -> ToolSpec:
         return ToolSpec(self.name, self.description, schema_of(self.params))
+
+    def for_call(self, params: P) -> Tool[P]:
+        """The tool as it is for this one call."""
+        if self.flows is None:
+            return self
+        brings, sends = self.flows(params)
+        return msgspec.structs.replace(self, brings=brings, sends=sends, flows=None)
 
     def parse(self, args: dict[str, Any]) -> P:
         """Typed parameters, or a ToolError that says what to change."""
@@ -200,6 +214,8 @@ def tool(  # noqa: PLR0913 - one keyword per field of Tool
     brings: Collection[Source] | None = None,
     sends: bool | None = None,
     forward: Callable[[Any], tuple[str, dict[str, Any]] | None] | None = None,
+    asks: str = "",
+    flows: Callable[[Any], tuple[frozenset[Source], bool]] | None = None,
 ) -> Callable[[Callable[[P, ToolContext], Awaitable[ToolResult | str]]], Tool[P]]:
     """Make a Tool of `async def name(p: Params, ctx: ToolContext)`. What it brings and whether it
     sends follows from its risk unless it is said."""
@@ -221,6 +237,8 @@ def tool(  # noqa: PLR0913 - one keyword per field of Tool
             brings=_BRINGS[risk] if brings is None else frozenset(brings),
             sends=risk in _SENDS if sends is None else sends,
             forward=forward,
+            asks=asks,
+            flows=flows,
         )
 
     return wrap

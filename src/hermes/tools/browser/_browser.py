@@ -1,0 +1,238 @@
+"""One session's browser: started by the first use, closed when idle, started again after its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from msgspec import Struct, structs
+
+from hermes.config.schema import Browser as Settings
+from hermes.core.errors import ToolError
+from hermes.core.tool import ToolContext
+from hermes.exec import chromium
+from hermes.net.cdp import bridge
+from hermes.net.proxy import Local, serve, serve_local
+from hermes.net.route import Gate
+from hermes.net.web import web_of
+from hermes.tools.browser._driver import driver
+from hermes.tools.browser._tabs import Tabs
+
+if TYPE_CHECKING:
+    from playwright.async_api import BrowserContext, Page
+
+    from hermes.exec.sandbox import Policy
+
+STATE = "browser"
+"""Under this name a session's tools find their Browser, or before that its settings."""
+WIDTH, HEIGHT = 1280, 800
+_STUCK = 40.0
+"""Seconds after which a page that does not answer is given up."""
+_DRIVER = {"NODE_NO_WARNINGS": "1", "PW_LANG_NAME": "python"}
+_RELAY = "http://127.0.0.1:3128"
+_ENDED = "The browser ended; its pages, cookies and logins are gone. browser_navigate starts anew."
+_open: WeakSet[Browser] = WeakSet()
+
+
+class _Way(Struct, frozen=True):
+    """How the browser reaches the door: the address of a proxy, and the login it asks for."""
+
+    proxy: str
+    login: Local | None = None
+    policy: Policy | None = None
+
+
+class Browser:
+    """At most one process at a time. Calls come one after the other (the tools are exclusive)."""
+
+    def __init__(self, settings: Settings, gate: Gate) -> None:
+        self._settings = settings
+        self._gate = gate
+        self._held = AsyncExitStack()
+        self._pipe: chromium.Pipe | None = None
+        self._context: BrowserContext | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._why_closed = ""
+        self._starting = asyncio.Lock()
+        self.tabs = Tabs()
+        self.part = ""
+        """The snapshot that is being read in parts."""
+
+    @property
+    def alive(self) -> bool:
+        return self._pipe is not None and not self._pipe.ended.done() and self.tabs.connected
+
+    @asynccontextmanager
+    async def use(self, ctx: ToolContext, *, fresh: bool = False) -> AsyncIterator[Page]:
+        """The page at hand. `fresh`: a browser may be started for it; otherwise there must be
+        one. What Playwright raises inside becomes a sentence."""
+        from playwright.async_api import Error
+        from playwright.async_api import TimeoutError as Late
+
+        self._rest(None)
+        try:
+            async with asyncio.timeout(_STUCK + self._start_seconds(fresh)):
+                page = await self._page(ctx, fresh=fresh)
+                yield page
+        except Late as error:
+            raise ToolError(_first_line(error)) from None
+        except Error as error:
+            if not self.alive:
+                raise ToolError(_ENDED) from None
+            raise ToolError(_first_line(error)) from None
+        except TimeoutError:
+            await self._give_up()
+            raise ToolError(
+                "The page did not answer for a long time (its script may never end); it was "
+                "closed. browser_navigate opens another."
+            ) from None
+        finally:
+            self._rest(self._settings.idle_timeout)
+
+    def _start_seconds(self, fresh: bool) -> float:
+        return 45.0 if fresh and not self.alive else 0.0
+
+    async def _page(self, ctx: ToolContext, *, fresh: bool) -> Page:
+        async with self._starting:
+            if self._closing is not None:
+                await asyncio.shield(self._closing)
+            if not self.alive:
+                ended = self._pipe is not None
+                await self.aclose()
+                if not fresh:
+                    raise ToolError(self._why_closed or (_ENDED if ended else _NONE))
+                if ended:
+                    self.tabs.note("the browser had ended and was started again: it is a new one")
+                await self._start(ctx)
+        assert self._context is not None
+        return await self.tabs.current(self._context)
+
+    async def _start(self, ctx: ToolContext) -> None:
+        executable = chromium.find(self._settings.executable, ctx.child_env)
+        ctx.progress("starting the browser")
+        async with AsyncExitStack() as stack:
+            home = stack.enter_context(chromium.folder())
+            way = await self._way(ctx, home, stack)
+            pipe = await stack.enter_async_context(
+                chromium.running(
+                    executable, home, env=ctx.child_env, proxy=way.proxy, policy=way.policy
+                )
+            )
+            endpoint = await stack.enter_async_context(bridge(pipe.reader, pipe.writer))
+            path = ctx.child_env.get("PATH", os.defpath)
+            env = {**_DRIVER, "PATH": path, "HOME": str(home), "TMPDIR": str(home)}
+            playwright = await stack.enter_async_context(driver(env))
+            browser = await playwright.chromium.connect_over_cdp(
+                endpoint, is_local=True, artifacts_dir=home / "artifacts"
+            )
+            options: dict[str, Any] = {}
+            if way.login is not None:
+                options["proxy"] = {
+                    "server": way.proxy,
+                    "username": way.login.user,
+                    "password": way.login.password,
+                }
+            context = await browser.new_context(
+                viewport={"width": WIDTH, "height": HEIGHT},
+                accept_downloads=False,
+                service_workers="block",
+                **options,
+            )
+            self.tabs = Tabs(notes=self.tabs.notes)
+            self.tabs.watch(browser, context)
+            self._pipe, self._context, self._why_closed = pipe, context, ""
+            self._held = stack.pop_all()
+            _open.add(self)
+
+    async def _way(self, ctx: ToolContext, home: Path, stack: AsyncExitStack) -> _Way:
+        """A browser of root cannot confine itself, so it is confined like a command where that is
+        possible: it then has no network but the door. Elsewhere it finds the door on loopback,
+        with a password, and its settings lead everything there."""
+        refused = self.tabs_refused
+        policy = await _walls(ctx, home) if os.geteuid() == 0 else None
+        if policy is None:
+            local = await stack.enter_async_context(serve_local(self._gate, refused=refused))
+            return _Way(local.url, local)
+        path = await stack.enter_async_context(serve(home / "way", None, self._gate, None, refused))
+        return _Way(_RELAY, policy=structs.replace(policy, network=str(path)))
+
+    def tabs_refused(self, reason: str) -> None:
+        self.tabs.note(f"refused: {reason}")
+
+    async def _give_up(self) -> None:
+        """Close the page that does not answer; when not even that works, the browser."""
+        try:
+            async with asyncio.timeout(5):
+                await self.tabs.drop()
+        except TimeoutError:
+            await self.aclose()
+
+    def _rest(self, seconds: float | None) -> None:
+        """Close after this many seconds without use; None: not while it is in use."""
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        if seconds and self.alive:
+            self._idle = asyncio.get_running_loop().call_later(seconds, self._tire)
+
+    def _tire(self) -> None:
+        minutes = self._settings.idle_timeout / 60
+        self._why_closed = (
+            f"The browser was closed after {minutes:g} minutes without use; its pages, cookies "
+            "and logins are gone. browser_navigate starts a new one."
+        )
+        self._closing = asyncio.ensure_future(self.aclose())
+        self._closing.add_done_callback(self._closed)
+
+    def _closed(self, _: asyncio.Task[None]) -> None:
+        self._closing = None
+
+    async def aclose(self) -> None:
+        """End the process with everything it started; what it kept on disk is removed."""
+        self._rest(None)
+        _open.discard(self)
+        self._pipe = self._context = None
+        self.part = ""
+        held, self._held = self._held, AsyncExitStack()
+        await held.aclose()
+
+
+_NONE = "No page is open; browser_navigate opens one."
+
+
+def browser_of(ctx: ToolContext) -> Browser:
+    found = ctx.state.get(STATE)
+    if not isinstance(found, Browser):
+        settings = found if isinstance(found, Settings) else Settings()
+        found = ctx.state[STATE] = Browser(settings, web_of(ctx).door.gate)
+    return found
+
+
+async def stop_all() -> None:
+    """End the browsers of sessions that were not closed."""
+    for browser in list(_open):
+        with suppress(ToolError):
+            await browser.aclose()
+
+
+async def _walls(ctx: ToolContext, home: Path) -> Policy | None:
+    from hermes.exec.sandbox import probe, standard
+
+    if (await probe()).level != 1:
+        return None
+    user = ctx.child_env.get("HOME")
+    policy = standard("workspace-write", home, ctx.home, Path(user) if user else Path.home())
+    return structs.replace(policy, protected=())
+
+
+def _first_line(error: Exception) -> str:
+    """Playwright's own words without its log of attempts."""
+    text = str(error).partition("\nCall log:")[0].strip()
+    _, colon, rest = text.partition(": ")
+    return (rest if colon and "." in text.partition(": ")[0] else text)[:500]

@@ -1,0 +1,38 @@
+"""Goes back in the browser."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from hermes.core.errors import ToolError
+from hermes.core.tool import ToolContext, ToolResult, tool
+from hermes.tools.browser._browser import browser_of
+from hermes.tools.browser._view import settle, shown
+
+_LOAD = 20_000
+
+
+class Params(Struct, frozen=True):
+    pass
+
+
+@tool(
+    "Go back to the page before; a page another one opened is closed.",
+    toolset="browser",
+    risk="network",
+    exclusive=True,
+    timeout=60,
+    sends=False,
+)
+async def browser_back(p: Params, ctx: ToolContext) -> ToolResult:
+    browser = browser_of(ctx)
+    async with browser.use(ctx) as page:
+        before = page.url
+        await page.go_back(wait_until="domcontentloaded", timeout=_LOAD)
+        if page.url == before:
+            if browser.tabs.count < 2:
+                raise ToolError("There is no page before this one.")
+            await browser.tabs.drop()
+            page = await browser.tabs.current(page.context)
+        await settle(page)
+        return await shown(browser, page)

@@ -1,0 +1,28 @@
+"""Clicks an element of the page in the browser."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from hermes.core.tool import ToolContext, ToolResult, tool
+from hermes.tools.browser._browser import browser_of
+from hermes.tools.browser._view import WAIT, changed, locate
+
+
+class Params(Struct, frozen=True):
+    ref: str
+
+
+@tool(
+    "Click the element with this ref.",
+    toolset="browser",
+    risk="network",
+    exclusive=True,
+    timeout=60,
+)
+async def browser_click(p: Params, ctx: ToolContext) -> ToolResult:
+    browser = browser_of(ctx)
+    async with browser.use(ctx) as page:
+        before = page.url
+        await (await locate(page, p.ref)).click(timeout=WAIT)
+        return await changed(browser, page, before, f"Clicked {p.ref}.")

@@ -1,0 +1,35 @@
+"""Opens an address in the session's browser."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from hermes.core.tool import ToolContext, ToolResult, tool
+from hermes.net.web import web_of
+from hermes.tools.browser._browser import browser_of
+from hermes.tools.browser._view import settle, shown
+
+_LOAD = 30_000
+
+
+class Params(Struct, frozen=True):
+    url: str
+
+
+@tool(
+    "Open a web page in a browser; shows it as a tree whose refs other browser tools take.",
+    toolset="browser",
+    risk="network",
+    exclusive=True,
+    timeout=150,
+)
+async def browser_navigate(p: Params, ctx: ToolContext) -> ToolResult:
+    url = p.url.strip()
+    await web_of(ctx).door.check(url)  # for a clear sentence; what counts is the proxy's own check
+    browser = browser_of(ctx)
+    async with browser.use(ctx, fresh=True) as page:
+        answer = await page.goto(url, wait_until="domcontentloaded", timeout=_LOAD)
+        await settle(page)
+        status = answer.status if answer is not None else 200
+        said = "" if 200 <= status < 300 else f"Status: {status}"
+        return await shown(browser, page, said=said)
