@@ -13,18 +13,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.agent.deps import Agent, Learned, Limits
 from hermes.agent.prompt import system_prompt
-from hermes.app.approvals import Safety
+from hermes.app.approvals import Rulebook, Safety
 from hermes.app.session import Session
 from hermes.config import paths
 from hermes.config.env import child_env
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.core.history import History
-from hermes.core.message import Target, ToolCall
+from hermes.core.message import Message, Target, ToolCall
 from hermes.core.provider import Settings
 from hermes.core.quoting import mark_of
 from hermes.core.redact import Redactor
@@ -53,6 +53,17 @@ class Options(Struct, frozen=True):
     yolo: bool = False
 
 
+class Brought(Struct, frozen=True):
+    """A conversation whose past the caller brings along."""
+
+    id: str
+    past: tuple[Message, ...] = ()
+    instructions: str = ""
+    """Added to the system prompt, never stored."""
+    keep: bool = True
+    """Whether anything of it is stored."""
+
+
 class Runtime:
     """Everything a process shares between its sessions. Constructing one makes no request."""
 
@@ -66,7 +77,7 @@ class Runtime:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._child_env = child_env(setup.secrets)
         self._door: Any = None
-        self._rules: Any = None
+        self.rulebook = Rulebook(setup.home, setup.config.approvals.rules)
         self._auxiliary: Auxiliary | None = None
 
     @classmethod
@@ -106,6 +117,21 @@ class Runtime:
         history = History(await self.store.load(resume), mark=mark_of(resume))
         context = self._context(resume, where, safety)
         return Session(self, agent, meta_or_none, context, history=history, safety=safety)
+
+    async def bring(
+        self, brought: Brought, *, source: str, key: str = "", options: Options | None = None
+    ) -> Session:
+        """A session with that id and that past; what is new in it is added to the stored one."""
+        options = options or Options()
+        agent = self._agent(options, source)
+        where = Path.cwd()
+        safety = self._safety(options)
+        known = await self.store.meta(brought.id) if brought.keep else None
+        meta = known or structs.replace(self._new_meta(agent, source, key, where), id=brought.id)
+        session = Session(self, agent, meta, self._context(meta.id, where, safety), safety=safety)
+        session.bring(brought.past, stored=known is not None, keep=brought.keep)
+        session.instructions = brought.instructions
+        return session
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """A task that cannot be lost: it is kept here, and its failure is logged."""
@@ -178,13 +204,7 @@ class Runtime:
         """Whoever asks for no questions takes the walls down too; the hard rules stay."""
         config = self.setup.config
         mode = "full-access" if options.yolo else config.sandbox.mode
-        if not config.approvals.rules:
-            return Safety(mode, yolo=options.yolo)
-        if self._rules is None:
-            from hermes.exec.gate import Rules
-
-            self._rules = Rules.load(list(config.approvals.rules))
-        return Safety(mode, options.yolo, self._rules)
+        return Safety(mode, options.yolo, config.approvals.mode)
 
     def _context(self, session_id: str, cwd: Path, safety: Safety) -> ToolContext:
         return ToolContext(

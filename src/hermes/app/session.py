@@ -12,9 +12,10 @@ from msgspec import structs
 
 from hermes.agent.deps import Agent, Turn
 from hermes.agent.loop import run_turn
-from hermes.app.approvals import Answer, Approvals, Safety
+from hermes.app.approvals import Approvals, Safety, Seams
+from hermes.app.people import People
 from hermes.core.channel import Channel
-from hermes.core.events import Approval, TurnEnd, TurnEvent, TurnResult
+from hermes.core.events import Answer, Notice, TurnEnd, TurnEvent, TurnResult
 from hermes.core.history import History
 from hermes.core.message import Message, Text, ToolCall, user
 from hermes.core.quoting import mark_of
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-APPROVAL_SECONDS = 300.0
-"""No answer in time is a no."""
-
 Busy: TypeAlias = Literal["interrupt", "steer", "queue"]
 Pending: TypeAlias = tuple[Message, "asyncio.Future[TurnResult]"]
 
@@ -41,9 +39,9 @@ class Session:
 
     __slots__ = (
         "_approvals",
-        "_asked",
         "_context",
         "_history",
+        "_past",
         "_queue",
         "_runtime",
         "_saved",
@@ -53,8 +51,9 @@ class Session:
         "_turn",
         "_worker",
         "agent",
-        "approver",
+        "instructions",
         "meta",
+        "people",
         "taint",
     )
 
@@ -72,12 +71,15 @@ class Session:
         self.meta = meta
         self.taint = meta.taint
         """What it has read so far; stored together with the result that brought it."""
-        self.approver = False
-        """Whether somebody answers Approval events; without one the answer is no."""
+        self.people = People(self._emit)
         self._runtime = runtime
         self._context = context
         self._history = history
         self._stored = history is not None
+        self._past: tuple[Message, ...] | None = ()
+        """Stored together with its first message; None: nothing of it is stored."""
+        self.instructions = ""
+        """Added to the system prompt while this object lives; never stored."""
         self._queue: deque[Pending] = deque()
         self._steer: list[str] = []
         self._subscribers: list[Channel] = []
@@ -85,12 +87,13 @@ class Session:
             safety,
             cwd=context.cwd,
             home=context.home,
-            ask=self._ask,
-            attended=lambda: self.approver,
+            book=runtime.rulebook,
+            seams=Seams(
+                self.people.approve, lambda: self.people.present, self._consult, self._notice
+            ),
         )
         self._saved = False
         """Whether this turn's checkpoint was made."""
-        self._asked: dict[str, asyncio.Future[Answer]] = {}
         self._turn: asyncio.Task[TurnResult] | None = None
         self._worker: asyncio.Task[None] | None = None
 
@@ -107,6 +110,15 @@ class Session:
     @property
     def busy(self) -> bool:
         return self._turn is not None
+
+    @property
+    def approver(self) -> bool:
+        """Whether somebody answers Approval and Question events; without one the answer is no."""
+        return self.people.present
+
+    @approver.setter
+    def approver(self, present: bool) -> None:
+        self.people.present = present
 
     # -- what surfaces call ----------------------------------------------------------------
 
@@ -141,14 +153,12 @@ class Session:
         return channel
 
     def answer(self, approval_id: str, answer: Answer | bool) -> bool:
-        """False when nobody waits for it. True means: this once."""
-        waiting = self._asked.get(approval_id)
-        if waiting is None or waiting.done():
-            return False
-        if isinstance(answer, bool):
-            answer = "once" if answer else "deny"
-        waiting.set_result(answer)
-        return True
+        """False when nobody waits for it, or it is none of its choices. True means: this once."""
+        return self.people.answer(approval_id, answer)
+
+    def reply(self, question_id: str, text: str | None) -> bool:
+        """To a Question; None: the user will not say. False when nobody waits for it."""
+        return self.people.reply(question_id, text)
 
     async def close(self) -> None:
         """Interrupt, let the turn end, and end all subscriptions."""
@@ -179,7 +189,7 @@ class Session:
 
     async def _run_one(self, message: Message) -> TurnResult:
         turn = Turn(
-            system=self.meta.system,
+            system="\n\n".join(filter(None, (self.meta.system, self.instructions))),
             history=self.history,
             record=self._record,
             emit=self._emit,
@@ -213,7 +223,15 @@ class Session:
         self._emit(TurnEnd(result))
         return result
 
+    def bring(self, past: tuple[Message, ...], *, stored: bool, keep: bool) -> None:
+        """Go on from a past that the caller knows better than the store does."""
+        self._history = History(past, mark=mark_of(self.id))
+        self._stored = stored
+        self._past = past if keep else None
+
     async def _record(self, message: Message | None, state: State | None) -> None:
+        if self._past is None:
+            return
         store = self._runtime.store
         if message is None:
             if self._stored and state is not None:
@@ -221,10 +239,11 @@ class Session:
             return
         create = None
         if not self._stored:
-            create = structs.replace(self.meta, title=_title(message))
+            create = structs.replace(self.meta, title=_title((*self._past, message)[0]))
         taint = self.taint
         news = taint if taint != self.meta.taint else None
-        await store.append(self.id, (message,), state=state, create=create, taint=news)
+        new = (*self._past, message) if create is not None else (message,)
+        await store.append(self.id, new, state=state, create=create, taint=news)
         self._stored = True
         if news is not None:
             self.meta = structs.replace(self.meta, taint=taint)
@@ -236,6 +255,9 @@ class Session:
         for channel in self._subscribers:
             channel.put(event)
 
+    def _notice(self, code: str, text: str) -> None:
+        self._emit(Notice(code, self.agent.redactor.clean(text)))
+
     def _take_steer(self) -> str:
         text = "\n".join(self._steer)
         self._steer.clear()
@@ -243,7 +265,11 @@ class Session:
 
     def _context_for(self, call: ToolCall) -> ToolContext:
         return structs.replace(
-            self._context, call=call, approve=self._approve, consult=self._consult
+            self._context,
+            call=call,
+            approve=self._approve,
+            ask=self.people.ask,
+            consult=self._consult,
         )
 
     async def _consult(
@@ -269,20 +295,6 @@ class Session:
 
         context = self._context
         await snapshot(context.cwd, context.home, self.meta.title or self.id, log.info)
-
-    async def _ask(self, question: Approval) -> Answer:
-        if not self.approver:
-            return "deny"
-        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._asked[question.id] = waiting
-        self._emit(question)
-        try:
-            async with asyncio.timeout(APPROVAL_SECONDS):
-                return await waiting
-        except TimeoutError:
-            return "deny"
-        finally:
-            del self._asked[question.id]
 
 
 def _cleaned(message: Message) -> Message:

@@ -1,0 +1,132 @@
+"""The settings of the API server: `platforms.api_server` of config.yaml, and the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta, structs
+
+from hermes.config.schema import Config, Count, EnvName, Section
+from hermes.core.errors import ConfigError
+
+DEFAULT_PORT = 8642
+SHORTEST_KEY = 16
+MAKE_KEY = 'python3 -c "import secrets; print(secrets.token_urlsafe(32))"'
+_PLACEHOLDERS = frozenset(
+    "changeme change-me secret password your-api-key your_api_key your-secret-key sk-your-key "
+    "api-key api_key test example placeholder hermes hermes-agent 1234567890123456".split()
+)
+_TRUE = frozenset({"1", "true", "yes", "on"})
+Scope: TypeAlias = Literal["chat", "sessions", "runs", "approve", "metrics"]
+SCOPES: tuple[Scope, ...] = ("chat", "sessions", "runs", "approve", "metrics")
+Port: TypeAlias = Annotated[int, Meta(ge=0, le=65535)]
+
+
+class NamedKey(Section, frozen=True):
+    """Somebody with a key of their own, and with sessions, responses and runs of their own."""
+
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+    key_env: EnvName
+    """Name of the variable that holds the key."""
+    scopes: tuple[Scope, ...] = SCOPES
+    requests_per_minute: Count | None = None
+    concurrent_runs: Count | None = None
+    daily_usd: Annotated[float, Meta(ge=0)] | None = None
+
+
+class ApiServer(Section, frozen=True):
+    enabled: bool = False
+    host: str = "127.0.0.1"
+    port: Port = DEFAULT_PORT
+    key: str = ""
+    key_env: EnvName = ""
+    keys: tuple[NamedKey, ...] = ()
+    cors_origins: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    model_name: str = ""
+    max_request_bytes: Count = 10_000_000
+    max_stored_responses: Count = 100
+    max_connections: Count = 2048
+    max_connections_per_address: Count = 2048
+    concurrent_runs: Count = 1024
+    requests_per_minute: Count | None = None
+    max_output_tokens: Count | None = None
+    """The most a client may ask for."""
+    reasoning: bool = False
+    """Whether reasoning is shown, as `reasoning_content` and reasoning items."""
+    toolsets: tuple[str, ...] | None = None
+    """None: those of the platform `api`."""
+    drain_seconds: Annotated[float, Meta(ge=0)] = 10.0
+
+
+def read(config: Config, environ: Mapping[str, str]) -> tuple[ApiServer, tuple[str, ...]]:
+    """The settings, and what the operator should be told. ConfigError when they make no sense."""
+    raw = dict(config.platforms.get("api_server", {}))
+    if isinstance(raw.get("cors_origins"), str):
+        raw["cors_origins"] = _listed(raw["cors_origins"])
+    try:
+        settings = msgspec.convert(raw, ApiServer)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"platforms.api_server: {_said(error)}.") from None
+    notes: list[str] = []
+    changes = _from_environment(environ, notes)
+    return structs.replace(settings, **changes), tuple(notes)
+
+
+def _from_environment(environ: Mapping[str, str], notes: list[str]) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    for name, field in (("KEY", "key"), ("HOST", "host"), ("MODEL_NAME", "model_name")):
+        if value := environ.get(f"API_SERVER_{name}", "").strip():
+            changes[field] = value
+    if "key" in changes:
+        changes["enabled"] = True
+    if value := environ.get("API_SERVER_ENABLED", "").strip().lower():
+        changes["enabled"] = value in _TRUE
+    if value := environ.get("API_SERVER_CORS_ORIGINS", ""):
+        changes["cors_origins"] = _listed(value)
+    if value := environ.get("API_SERVER_PORT", "").strip():
+        if value.isascii() and value.isdigit() and int(value) <= 65535:
+            changes["port"] = int(value)
+        else:
+            notes.append(f"API_SERVER_PORT {value!r} is not a port; using {DEFAULT_PORT}.")
+            changes["port"] = DEFAULT_PORT
+    return changes
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _said(error: msgspec.ValidationError) -> str:
+    """Which key, in its own words: `$.keys[0].name` reads as keys[0].name."""
+    return str(error).replace("`$.", "`").replace(" - at", " at").rstrip(".")
+
+
+def loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def check_exposure(settings: ApiServer, keys: Mapping[str, str]) -> None:
+    """Other machines can reach it: then every key has to be a real one. `keys`: by name."""
+    if loopback(settings.host):
+        return
+    advice = f"Make one with `{MAKE_KEY}` and set API_SERVER_KEY, or bind to 127.0.0.1."
+    if not keys:
+        raise ConfigError(
+            f"The API server would listen on {settings.host} without a key: anyone who reaches it "
+            f"could run commands on this machine. {advice}"
+        )
+    for name, key in keys.items():
+        if len(key) < SHORTEST_KEY or key.lower() in _PLACEHOLDERS or len(set(key)) < 5:
+            raise ConfigError(
+                f"The API server would listen on {settings.host} with a key "
+                f"({name or 'API_SERVER_KEY'}) that is easy to guess. {advice}"
+            )

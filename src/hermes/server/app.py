@@ -1,0 +1,194 @@
+"""The server itself: its routes, who may call them, what runs, and how it starts and stops."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from hermes.config.api_server import ApiServer, check_exposure
+from hermes.core.errors import ConfigError
+from hermes.core.redact import Redactor
+from hermes.server import routes
+from hermes.server.connection import Acceptor
+from hermes.server.errors import ApiError
+from hermes.server.guard import respond
+from hermes.server.metrics import Metrics
+from hermes.server.principals import Principal, Principals, keys_of
+from hermes.server.route import Route
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hermes.app.runtime import Runtime
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+BUSY_RETRY = "5"
+
+
+def all_routes() -> tuple[Route, ...]:
+    """Every module of `routes` brings its own, under the name ROUTES."""
+    found: list[Route] = []
+    for module in sorted(m.name for m in iter_modules(routes.__path__)):
+        found += import_module(f"{routes.__name__}.{module}").ROUTES
+    return tuple(found)
+
+
+class Server:
+    """Serves one Runtime. Constructing it opens nothing."""
+
+    def __init__(self, runtime: Runtime, settings: ApiServer) -> None:
+        keys = keys_of(settings, runtime.setup.secrets)
+        check_exposure(settings, {name or "API_SERVER_KEY": key for name, key in keys.items()})
+        self.runtime = runtime
+        self.settings = settings
+        self.principals = Principals(settings, keys)
+        self.metrics = Metrics()
+        self.model = settings.model_name or _name_of(runtime.setup.profile)
+        self.routes = all_routes()
+        self.redact = Redactor({*runtime.setup.secrets.known(), *keys.values()}).clean
+        self.stopping = asyncio.Event()
+        self._static = {(r.method, r.path): r for r in self.routes if "{" not in r.path}
+        self._patterns = [(_pattern(r.path), r) for r in self.routes if "{" in r.path]
+        self._running: Counter[str] = Counter()
+        self._hosts: frozenset[str] = frozenset()
+        self._port = settings.port
+        self._acceptor: Acceptor | None = None
+
+    # -- finding the way -----------------------------------------------------------------------
+
+    def find(self, method: str, path: str) -> tuple[Route | None, dict[str, str]]:
+        """The route and what stands for the names in its path."""
+        wanted = "GET" if method == "HEAD" else method
+        if (route := self._static.get((wanted, path))) is not None:
+            return route, {}
+        for pattern, candidate in self._patterns:
+            if candidate.method == wanted and (found := pattern.fullmatch(path)):
+                return candidate, found.groupdict()
+        return None, {}
+
+    def methods_at(self, path: str) -> frozenset[str]:
+        there = {method for method, known in self._static if known == path}
+        there |= {r.method for pattern, r in self._patterns if pattern.fullmatch(path)}
+        return frozenset(there)
+
+    def known_host(self, host: str) -> bool:
+        name, port = _split_host(host)
+        return name in self._hosts and (not port or port.isdigit())
+
+    # -- what runs -----------------------------------------------------------------------------
+
+    @property
+    def active(self) -> int:
+        return self._running.total()
+
+    @contextmanager
+    def running(self, principal: Principal) -> Iterator[None]:
+        """A place among those that run at the same time, or 429."""
+        own = principal.concurrent_runs
+        full = self.active >= self.settings.concurrent_runs
+        if full or (own is not None and self._running[principal.name] >= own):
+            raise ApiError(
+                429,
+                f"Too many runs at the same time. Try again in {BUSY_RETRY} s.",
+                code="too_many_runs",
+                headers={"Retry-After": BUSY_RETRY},
+            )
+        if self.stopping.is_set():
+            raise ApiError(503, "The server is stopping.", code="stopping")
+        self._running[principal.name] += 1
+        try:
+            yield
+        finally:
+            self._running[principal.name] -= 1
+
+    # -- life ----------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[str]:
+        """Open the port; the address while it is open. On leaving, what runs is drained."""
+        sock = _listen(self.settings.host, self.settings.port)
+        self._port = sock.getsockname()[1]
+        self._hosts = frozenset(_names(self.settings))
+        self._acceptor = Acceptor(
+            self._handle,
+            most=self.settings.max_connections,
+            most_each=self.settings.max_connections_per_address,
+        )
+        listener = await asyncio.get_running_loop().create_server(
+            self._acceptor, sock=sock, backlog=1024
+        )
+        host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
+        try:
+            yield f"http://{host}:{self._port}"
+        finally:
+            self.stopping.set()
+            listener.close()
+            await self._drain()
+            await self._acceptor.shutdown(1.0)
+            await listener.wait_closed()
+
+    async def _drain(self) -> None:
+        """Those that run may end by themselves for a while; then they are interrupted."""
+        deadline = asyncio.get_running_loop().time() + self.settings.drain_seconds
+        while self.active and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.02)
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        return await respond(self, request)
+
+
+def _name_of(profile: str) -> str:
+    return profile if profile and profile != "default" else "hermes-agent"
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    """`{id}` takes what our ids are made of, and nothing that could mean something elsewhere."""
+    return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[A-Za-z0-9._:-]{1,256})", path))
+
+
+def _split_host(host: str) -> tuple[str, str]:
+    if host.startswith("["):
+        name, _, port = host[1:].partition("]")
+        return name.lower(), port.removeprefix(":")
+    name, _, port = host.partition(":")
+    return name.lower().rstrip("."), port
+
+
+def _names(settings: ApiServer) -> Sequence[str]:
+    bound = [settings.host.lower()] if settings.host not in ("0.0.0.0", "::", "") else []
+    if not bound:
+        bound = [socket.gethostname().lower(), *_addresses()]
+    return [*_LOOPBACK, *bound, *(_split_host(name)[0] for name in settings.allowed_hosts)]
+
+
+def _addresses() -> list[str]:
+    """This machine's own, where it listens on all of them."""
+    try:
+        found = socket.getaddrinfo(socket.gethostname(), None)
+    except OSError:
+        return []
+    return [str(info[4][0]) for info in found]
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host.strip("[]"), port))
+    except OSError as error:
+        sock.close()
+        raise ConfigError(
+            f"The API server cannot listen on {host}:{port}: {error.strerror}. Choose another "
+            "with --port, or stop what uses it."
+        ) from None
+    return sock

@@ -1,0 +1,110 @@
+"""One connection of a client: bounded in number and in the time it may take to say what it wants."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+from aiohttp.web_server import Server
+
+from hermes.server.errors import ApiError
+from hermes.server.guard import HEADERS
+
+HEADER_SECONDS = 10.0
+IDLE_SECONDS = 75.0
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+class Acceptor(Server[web.BaseRequest]):
+    """Counts connections, in all and by address; one too many is closed at once."""
+
+    def __init__(self, handler: Handler, *, most: int, most_each: int) -> None:
+        super().__init__(
+            handler,
+            handler_cancellation=True,
+            keepalive_timeout=IDLE_SECONDS,
+            access_log=None,
+            auto_decompress=False,
+            max_line_size=16 * 1024,
+            max_field_size=16 * 1024,
+        )
+        self._most = most
+        self._most_each = most_each
+        self._open: Counter[str] = Counter()
+        self.total = 0
+
+    def __call__(self) -> Connection:
+        return Connection(self, loop=self._loop, **self._kwargs)
+
+    def enter(self, address: str) -> bool:
+        if self.total >= self._most or self._open[address] >= self._most_each:
+            return False
+        self.total += 1
+        self._open[address] += 1
+        return True
+
+    def leave(self, address: str) -> None:
+        self.total -= 1
+        self._open[address] -= 1
+        if not self._open[address]:
+            del self._open[address]
+
+
+class Connection(RequestHandler[web.BaseRequest]):
+    __slots__ = ("_acceptor", "_address", "_patience")
+
+    def __init__(self, acceptor: Acceptor, **rest: Any) -> None:
+        super().__init__(acceptor, **rest)
+        self._acceptor = acceptor
+        self._address: str | None = None
+        self._patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        peer = transport.get_extra_info("peername")
+        address = str(peer[0]) if isinstance(peer, tuple) and peer else "local"
+        if not self._acceptor.enter(address):
+            self.force_close()
+            return
+        self._address = address
+        self._patience = self._loop.call_later(HEADER_SECONDS, self._lose_patience)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+        if self._address is not None:
+            self._acceptor.leave(self._address)
+            self._address = None
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._patience is not None and (self._messages or self._request_in_progress):
+            self._patience.cancel()
+            self._patience = None
+
+    def _lose_patience(self) -> None:
+        self._patience = None
+        self.force_close()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """A request that could not be understood gets the same envelope as any other error."""
+        said = "The request could not be understood." if status < 500 else "Internal error."
+        error = ApiError(status, said, code="bad_request" if status < 500 else None)
+        if status >= 500:
+            self.log_exception("request crashed", exc_info=exc)
+        response = web.Response(
+            body=error.body(), status=status, headers=HEADERS, content_type="application/json"
+        )
+        response.force_close()
+        return response
