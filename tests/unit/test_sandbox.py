@@ -441,6 +441,45 @@ async def test_the_probe_remembers_what_it_found(
     assert (await again(), len(runs)) == (found, 2)
     file.write_bytes(b"{")
     assert (await again(), len(runs)) == (found, 3)
+    assert await probe(tmp_path / "cache", fresh=True) == found and len(runs) == 4
+
+
+@linux
+async def test_a_weaker_tier_is_never_taken_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    strong, weak = Tier(1, "x", bwrap="/usr/bin/bwrap"), Tier(2, "y", landlock=7)
+    here, broken = [strong, weak], False
+    runs: list[int] = []
+
+    async def attempt(tier: Tier) -> tuple[Tier | None, str]:
+        runs.append(tier.level)
+        return (None, "it broke") if broken and tier == strong else (tier, "")
+
+    monkeypatch.setattr(probing, "attempt", attempt)
+    monkeypatch.setattr(probing, "candidates", lambda: list(here))
+
+    async def process(*, fresh: bool = False) -> Tier:
+        monkeypatch.setattr(probing, "_known", None)
+        caplog.clear()
+        return await probe(tmp_path / "cache", fresh=fresh)
+
+    assert (await process()).level == 1 and runs == [1]
+    broken = True
+    assert (await process()).level == 1 and runs == [1], "what cannot be kept fails by itself"
+    for _ in range(2):  # a canary's failure is not remembered, what it once was is
+        found = await process(fresh=not runs[1:])
+        assert found.level == 2 and found.lowered
+        assert "tier 2, it was 1" in found.evidence[0] and "tier 2, it was 1" in caplog.text
+    assert runs == [1, 1, 2, 1, 2]
+    broken = False
+    found = await process()
+    assert (found.level, found.lowered, caplog.text) == (1, False, "")
+    del here[0]
+    monkeypatch.setattr(probing, "_VERSION", 10**6)  # its parts are gone
+    assert (await process()).lowered
+    found = await process()
+    assert (found.level, found.lowered, len(runs)) == (2, False, 7), "the strongest there is now"
 
 
 @linux

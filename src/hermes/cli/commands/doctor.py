@@ -172,9 +172,11 @@ def _model(setup: Setup) -> Check:
 
 
 async def _sandbox(setup: Setup | None) -> Check:
+    from hermes.config.paths import cache_folder
     from hermes.exec.sandbox import describe, probe
 
-    tier = await probe()
+    cache = cache_folder(setup.home) if setup is not None else None
+    tier = await probe(cache, fresh=True)
     head, *details = describe(tier)
     text = head.partition(": ")[2]
     name = f"sandbox tier {tier.level}"

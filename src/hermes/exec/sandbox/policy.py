@@ -85,6 +85,8 @@ class Tier(Struct, frozen=True):
     landlock: int = 0
     """Version of the kernel's Landlock; 0: none."""
     bwrap: str = ""
+    lowered: bool = False
+    """Whether it was stronger when it was last looked at."""
 
 
 class Launch(Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
 import sys
@@ -14,7 +15,9 @@ from msgspec import Struct
 from hermes.exec import cgroup
 from hermes.exec.sandbox.filters import MACHINES
 from hermes.exec.sandbox.policy import Policy, Tier
+from hermes.version import VERSION
 
+log = logging.getLogger(__name__)
 _BWRAP = (
     "/usr/bin/bwrap",
     "/usr/local/bin/bwrap",
@@ -23,6 +26,14 @@ _BWRAP = (
 )
 _VERSION = 1
 """Raised when the sandbox changes so that an old finding says nothing about it."""
+_FILE = "sandbox.json"
+_SETTINGS = (
+    "/proc/sys/kernel/random/boot_id",
+    "/proc/sys/kernel/unprivileged_userns_clone",
+    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+    "/proc/sys/user/max_user_namespaces",
+    "/sys/kernel/security/lsm",
+)
 _TIMEOUT = 15.0
 _NAMES = {1: "bubblewrap: namespaces, seccomp", 2: "Landlock and seccomp", 3: "none"}
 _GROUPS = "memory and processes are counted by control groups"
@@ -44,19 +55,37 @@ class _Finding(Struct):
     tier: Tier
 
 
-async def probe(cache: Path | None = None) -> Tier:
+async def probe(cache: Path | None = None, *, fresh: bool = False) -> Tier:
     """The strongest tier whose canary failed at everything it must not do.
 
-    Once per process; with a folder `cache`, once per boot.
+    Once per process; with a folder `cache`, once as long as nothing changes that it depends on.
+    Only the strongest tier that this machine has the parts for is remembered there: a canary that
+    failed may have had a bad day. `fresh`: try again, whatever is known.
     """
     global _known
-    if _known is None:
+    if _known is None or fresh:
         key = _key()
-        _known = _recall(cache, key)
-        if _known is None:
-            _known = await _find()
-            _remember(cache, _Finding(key, _known))
+        before = _recall(cache)
+        if before and before.key == key and not fresh:
+            _known = before.tier
+        else:
+            found = await _find()
+            _known = _compared(found, before)
+            if found.level == min((tier.level for tier in candidates()), default=3):
+                _remember(cache, _Finding(key, found))
+            elif before:  # to be tried again by the next process, and compared again
+                _remember(cache, _Finding([], before.tier))
     return _known
+
+
+def _compared(found: Tier, before: _Finding | None) -> Tier:
+    """Never weaker without a word."""
+    if before is None or before.tier.level >= found.level:
+        return found
+    why = next(iter(found.evidence), "its parts are gone")
+    text = f"commands are confined less than before: tier {found.level}, it was {before.tier.level}"
+    log.warning("%s (%s)", text, why)
+    return msgspec.structs.replace(found, evidence=(text, *found.evidence), lowered=True)
 
 
 async def _find() -> Tier:
@@ -174,26 +203,33 @@ def _uncounted() -> str:
 
 
 def _key() -> list[str]:
-    """What the finding depends on."""
-    key = [str(_VERSION), os.uname().release, os.uname().machine, str(os.geteuid()), sys.executable]
-    for path in ("/proc/sys/kernel/random/boot_id", "/proc/self/cgroup"):
+    """What the finding depends on: the kernel and its settings, and who, where and what we are."""
+    key = [VERSION, str(_VERSION), os.uname().release, os.uname().machine, str(os.geteuid())]
+    key += [os.path.realpath(sys.executable), str(cgroup.possible())]
+    for path in _SETTINGS:
         with contextlib.suppress(OSError):
-            key.append(Path(path).read_text(encoding="utf-8", errors="replace"))
+            key.append(f"{path} {Path(path).read_text(encoding='utf-8', errors='replace').strip()}")
+    for name in ("mnt", "user"):
+        with contextlib.suppress(OSError):
+            key.append(str(Path(f"/proc/self/ns/{name}").readlink()))
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace").splitlines()
+        key += [line for line in lines if line.startswith(("NoNewPrivs:", "Seccomp:", "CapEff:"))]
     for path in _BWRAP:
         with contextlib.suppress(OSError):
             found = Path(path).stat()
-            key.append(f"{path} {found.st_mtime_ns} {found.st_size}")
+            key.append(f"{path} {found.st_mtime_ns} {found.st_size} {found.st_ino}")
     return key
 
 
-def _recall(cache: Path | None, key: list[str]) -> Tier | None:
+def _recall(cache: Path | None) -> _Finding | None:
     if cache is None:
         return None
     try:
-        finding = msgspec.json.decode((cache / "sandbox.json").read_bytes(), type=_Finding)
+        found = msgspec.json.decode((cache / _FILE).read_bytes(), type=_Finding)
     except (OSError, msgspec.DecodeError):
         return None
-    return finding.tier if finding.key == key else None
+    return found if found.tier.bwrap in ("", *_BWRAP) else None
 
 
 def _remember(cache: Path | None, finding: _Finding) -> None:
@@ -203,8 +239,8 @@ def _remember(cache: Path | None, finding: _Finding) -> None:
 
     with contextlib.suppress(OSError):
         private_folder(cache)
-        temporary = cache / f"sandbox.{os.getpid()}"
+        temporary = cache / f"{_FILE}.{os.getpid()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         with open(os.open(temporary, flags, 0o600), "wb") as file:  # noqa: PTH123
             file.write(msgspec.json.encode(finding))
-        temporary.replace(cache / "sandbox.json")
+        temporary.replace(cache / _FILE)
