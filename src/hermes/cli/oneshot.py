@@ -21,7 +21,7 @@ from hermes.cli.status import Status
 from hermes.config import env
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError, StoreError
-from hermes.core.events import Approval, Recorded, StepStart, TurnEnd, TurnResult
+from hermes.core.events import Approval, Question, Recorded, StepStart, TurnEnd, TurnResult
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta, Store
 from hermes.llm.catalog import Choice
@@ -115,9 +115,9 @@ class OneShot:
             if isinstance(event, TurnEnd):
                 self._ended = True
                 return event.result
-            if isinstance(event, Approval):
-                self._asker.ask(event, session.answer)
-            elif self._code is None:
+            if isinstance(event, (Approval, Question)):
+                self._asker.ask(event, session)
+            if self._code is None:
                 await self._guarded(session, self._renderer.event(event))
         raise AssertionError("a turn ends with TurnEnd")
 

@@ -9,7 +9,9 @@ from hermes.cli.display import dump, parsed, printable
 from hermes.cli.output import Output
 from hermes.cli.status import Status
 from hermes.core.events import (
+    Approval,
     Notice,
+    Question,
     Recovering,
     StepStart,
     TextDelta,
@@ -148,6 +150,12 @@ def event_object(event: TurnEvent) -> dict[str, Any] | None:
             }
         case Notice(code=code, text=text):
             return {"type": "notice", "code": code, "text": text}
+        case Approval(summary=why, call=call, command=command):
+            text = f"{call.name} asks for approval ({why}): {command or call.args}"
+            return {"type": "notice", "code": "approval", "text": text}
+        case Question(text=text, choices=choices):
+            shown = f"{text} ({' / '.join(choices)})" if choices else text
+            return {"type": "notice", "code": "question", "text": shown}
         case Recovering(kind=kind, action=action, wait=wait):
             return {"type": "recovering", "kind": kind, "action": action, "wait_seconds": wait}
         case _:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -63,12 +63,34 @@ class Notice(Struct, frozen=True):
     text: str
 
 
+Answer: TypeAlias = Literal["once", "session", "always", "deny"]
+"""`session`: until it ends; `always`: for good, as a rule in the configuration."""
+
+
 class Approval(Struct, frozen=True):
     """A question only a person may answer, through `Session.answer`."""
 
     id: str
     call: ToolCall
+    """Exactly what runs if the answer is yes."""
     summary: str
+    """Why it is asked."""
+    command: str = ""
+    """The exact text a shell would be given; empty: the call runs no command."""
+    choices: tuple[Answer, ...] = ("once", "deny")
+    """The answers that are understood."""
+    rules: tuple[str, ...] = ()
+    """What `always` would save, each as it would stand in the configuration; nobody chooses
+    `always` without having been shown them."""
+
+
+class Question(Struct, frozen=True):
+    """The model wants to know something of the user, who answers through `Session.reply`."""
+
+    id: str
+    text: str
+    choices: tuple[str, ...] = ()
+    """Suggestions: any other text is an answer too."""
 
 
 class TurnResult(Struct, frozen=True):
@@ -108,5 +130,6 @@ TurnEvent: TypeAlias = (
     | Recovering
     | Notice
     | Approval
+    | Question
     | TurnEnd
 )

@@ -1,0 +1,231 @@
+"""One session's decisions about calls: yes, no, or a question to somebody who may say so."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from hermes.app.approvals.rulebook import Prefixes, Rulebook
+from hermes.core.events import Answer, Approval
+from hermes.core.message import ToolCall
+from hermes.core.taint import Taint, needs_approval
+from hermes.core.tool import Consultant, Tool, Verdict
+
+if TYPE_CHECKING:
+    from hermes.exec.gate import Judgement, Rules
+
+Mode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
+Asking: TypeAlias = Literal["ask", "smart", "never-ask"]
+
+_NOBODY = "it needs the user's approval, and nobody gave it"
+_NO = "the user said no"
+_NEVER = "approvals.mode is never-ask, so nobody is asked, and nothing would confine it"
+YES = Verdict(True)
+CHANGES = Verdict(True, changes=True)
+ONLINE = Verdict(True, changes=True, network=True)
+OFFLINE = Verdict(True, "without network: nobody is there who could allow it", changes=True)
+_NETWORK = "\0network"
+"""Among the names of tools that were allowed for the session: the network, for commands."""
+_UNCONFINED = "it runs code that nothing confines on this machine"
+
+
+class Safety(Struct, frozen=True):
+    """What holds for a whole session."""
+
+    mode: Mode = "workspace-write"
+    """What commands may change; full-access: they are not confined."""
+    yolo: bool = False
+    """Nothing is asked; what is denied for everybody stays denied."""
+    asking: Asking = "ask"
+    """Who answers what the rules ask about."""
+    network: tuple[str, ...] = ()
+    """Domains that confined commands may reach, once a person has allowed it."""
+
+
+class Seams(Struct, frozen=True):
+    """Who can be reached."""
+
+    person: Callable[[Approval], Awaitable[Answer | None]]
+    """A person's answer; None when nobody is there, or nobody answers in time."""
+    attended: Callable[[], bool]
+    """Whether somebody is there at all."""
+    consult: Consultant
+    tell: Callable[[str, str], None]
+    """Shows the people of this session a notice: its code and its text."""
+
+
+class _Question(Struct, frozen=True):
+    """What would have to be answered, and what an answer may be remembered as."""
+
+    call: ToolCall
+    reason: str
+    command: str = ""
+    grants: Prefixes = ()
+    tool: str = ""
+    """The name that "session" would remember, for tools that run no commands."""
+    confined: bool = False
+    networked: bool = False
+    """Whether a person's yes gives it the network."""
+
+
+class Approvals:
+    """One session's. What a person allowed for the rest of it is kept here, and nowhere else."""
+
+    def __init__(
+        self, safety: Safety, *, cwd: Path, home: Path, book: Rulebook, seams: Seams
+    ) -> None:
+        self.safety = safety
+        self._cwd = cwd
+        self._home = home
+        self._book = book
+        self._seams = seams
+        self._tools: set[str] = set()
+        self._prefixes: dict[tuple[str, ...], None] = {}
+
+    async def check(
+        self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...], taint: Taint
+    ) -> Verdict:
+        """The exact call that was judged is what runs: it is a value, and handed on as it is."""
+        match tool.risk:
+            case "exec":
+                return await self._exec(call, tool, params, taint)
+            case "write":
+                inside = bool(keys) and all(Path(k).is_relative_to(self._cwd) for k in keys)
+                if self.safety.yolo or (inside and self.safety.mode != "read-only"):
+                    return CHANGES
+                reason = f"writes {', '.join(keys) or 'files'}"
+            case _:
+                reason = needs_approval(taint, tool)
+                if self.safety.yolo or not reason:
+                    return YES
+        return await self._ask(_Question(call, reason, tool=tool.name), taint)
+
+    async def _exec(self, call: ToolCall, tool: Tool[Any], params: Any, taint: Taint) -> Verdict:
+        confined = await self._confined()
+        judged = self._judge(params, self._rules(), sandboxed=confined)
+        if judged.decision == "deny":
+            return Verdict(False, "; ".join(judged.reasons))
+        if judged.read_only:
+            return YES
+        if self.safety.yolo:
+            return CHANGES
+        networked = confined and bool(self.safety.network)
+        tainted = needs_approval(taint, tool, sends=not confined)
+        if judged.decision == "allow" and not tainted:
+            return await self._online(call, tool, taint) if networked else CHANGES
+        reach = f"it can reach {', '.join(self.safety.network)}" if networked else ""
+        question = _Question(
+            call,
+            "; ".join(filter(None, (*judged.reasons, tainted, reach))),
+            command=getattr(params, "command", ""),
+            grants=() if tainted else self._useful(judged, params, sandboxed=confined),
+            confined=confined,
+            networked=networked,
+        )
+        return await self._ask(question, taint)
+
+    async def _online(self, call: ToolCall, tool: Tool[Any], taint: Taint) -> Verdict:
+        """A command that may run as it is; the network it gets only with a person's word, once
+        that is needed. Without a person it runs without."""
+        reason = needs_approval(taint, tool, sends=True)
+        if not reason or _NETWORK in self._tools:
+            return ONLINE
+        if self.safety.asking == "never-ask" or not self._seams.attended():
+            return OFFLINE
+        why = f"it can reach {', '.join(self.safety.network)}: {reason}"
+        verdict = await self._person(_Question(call, why, tool=_NETWORK))
+        return ONLINE if verdict.allowed else verdict
+
+    def _useful(self, judged: Judgement, params: Any, *, sandboxed: bool) -> Prefixes:
+        """The prefixes that, allowed, would have made the question unnecessary: no others are
+        offered, so that what a person remembers is what he was asked."""
+        if not judged.grants:
+            return ()
+        then = self._judge(params, self._rules().granting(judged.grants), sandboxed=sandboxed)
+        return judged.grants if then.decision == "allow" else ()
+
+    def _rules(self) -> Rules:
+        rules = self._book.rules
+        return rules.granting(self._prefixes) if self._prefixes else rules
+
+    def _judge(self, params: Any, rules: Rules, *, sandboxed: bool) -> Judgement:
+        from hermes.exec.gate import Judgement, judge
+
+        if not hasattr(params, "command"):  # not for a shell: what confines it decides
+            return Judgement("allow") if sandboxed else Judgement("ask", (_UNCONFINED,))
+        workdir = getattr(params, "workdir", None)
+        return judge(
+            params.command,
+            workspace=self._cwd,
+            home=self._home,
+            rules=rules,
+            sandboxed=sandboxed,
+            cwd=self._cwd / workdir if workdir else None,
+        )
+
+    async def _confined(self) -> bool:
+        if self.safety.mode == "full-access":
+            return False
+        from hermes.config.paths import cache_folder
+        from hermes.exec.sandbox import probe
+
+        return (await probe(cache_folder(self._home))).level < 3
+
+    # Who answers
+
+    async def _ask(self, question: _Question, taint: Taint) -> Verdict:
+        reason = question.reason
+        if question.tool and question.tool in self._tools:
+            return CHANGES
+        if self.safety.asking == "never-ask":
+            return CHANGES if question.confined else Verdict(False, f"{reason}: {_NEVER}")
+        if self.safety.asking == "smart" and await self._model_agrees(question, taint):
+            self._seams.tell("smart_approval", f"Allowed by the model: {question.command}")
+            return CHANGES
+        verdict = await self._person(question)
+        return ONLINE if verdict.allowed and question.networked else verdict
+
+    async def _model_agrees(self, question: _Question, taint: Taint) -> bool:
+        if not question.command or (taint.private and taint.untrusted):
+            return False
+        from hermes.app.approvals import smart
+
+        case = smart.Case(question.command, question.reason, str(self._cwd), question.confined)
+        return await smart.agrees(self._seams.consult, case)
+
+    async def _person(self, question: _Question) -> Verdict:
+        answer = await self._seams.person(self._event(question))
+        if answer is None or answer == "deny":
+            return Verdict(False, f"{question.reason}: {_NOBODY if answer is None else _NO}")
+        if answer != "once":
+            await self._remember(question, always=answer == "always")
+        return CHANGES
+
+    def _event(self, question: _Question) -> Approval:
+        choices: tuple[Answer, ...] = ("once", "deny")
+        if question.tool:
+            choices = ("once", "session", "deny")
+        elif question.grants:
+            choices = ("once", "session", "always", "deny")
+        call = question.call
+        return Approval(
+            call.id,
+            call,
+            question.reason,
+            question.command,
+            choices,
+            self._book.shown(question.grants),
+        )
+
+    async def _remember(self, question: _Question, *, always: bool) -> None:
+        if question.tool:
+            self._tools.add(question.tool)
+        elif not always:
+            self._prefixes.update(dict.fromkeys(question.grants))
+        elif why := await self._book.save(question.grants):
+            self._seams.tell(
+                "rule_not_saved", f"The rule was not saved: {why} This call was allowed once."
+            )

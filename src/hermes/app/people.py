@@ -1,0 +1,105 @@
+"""The people of a session: what they are asked, and what they answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from hermes.core.events import Answer, Approval, Notice, Question, TurnEvent
+
+APPROVAL_SECONDS = 300.0
+"""No answer in time is a no."""
+T = TypeVar("T")
+Q = TypeVar("Q", Approval, Question)
+
+
+class Open(Generic[Q, T]):
+    """Questions that wait for an answer, oldest first, each under an id of its own."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, tuple[Q, asyncio.Future[T | None]]] = {}
+
+    @property
+    def questions(self) -> tuple[Q, ...]:
+        return tuple(question for question, future in self._waiting.values() if not future.done())
+
+    def unused(self, wanted: str) -> str:
+        name, number = wanted, 1
+        while name in self._waiting:
+            number += 1
+            name = f"{wanted}-{number}"
+        return name
+
+    def find(self, question_id: str) -> Q | None:
+        question, future = self._waiting.get(question_id, (None, None))
+        return question if future is not None and not future.done() else None
+
+    async def ask(self, question: Q, show: Callable[[Q], None]) -> T | None:
+        """Cancelling the wait takes the question back."""
+        future: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
+        self._waiting[question.id] = (question, future)
+        try:
+            show(question)
+            return await future
+        finally:
+            del self._waiting[question.id]
+
+    def answer(self, question_id: str, answer: T | None) -> None:
+        self._waiting[question_id][1].set_result(answer)
+
+
+class People:
+    """`present`: whether somebody answers. Without one every approval is a no, and no question
+    has an answer."""
+
+    def __init__(self, emit: Callable[[TurnEvent], None]) -> None:
+        self.present = False
+        self._emit = emit
+        self._approvals: Open[Approval, Answer] = Open()
+        self._questions: Open[Question, str] = Open()
+        self._asked = 0
+
+    @property
+    def approvals(self) -> tuple[Approval, ...]:
+        return self._approvals.questions
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        return self._questions.questions
+
+    async def approve(self, question: Approval) -> Answer | None:
+        """None when nobody is there, or nobody answers in time."""
+        from msgspec import structs
+
+        if not self.present:
+            return None
+        question = structs.replace(question, id=self._approvals.unused(question.id))
+        try:
+            async with asyncio.timeout(APPROVAL_SECONDS):
+                return await self._approvals.ask(question, self._emit)
+        except TimeoutError:
+            return None
+
+    async def ask(self, text: str, choices: tuple[str, ...]) -> str | None:
+        if not self.present:
+            self._emit(Notice("question", f"{text} (Nobody is there to answer.)"))
+            return None
+        self._asked += 1
+        question = Question(f"q{self._asked}", text, choices)
+        return await self._questions.ask(question, self._emit)
+
+    def answer(self, approval_id: str, answer: Answer | bool) -> bool:
+        question = self._approvals.find(approval_id)
+        if isinstance(answer, bool):
+            answer = "once" if answer else "deny"
+        if question is None or answer not in question.choices:
+            return False
+        self._approvals.answer(approval_id, answer)
+        return True
+
+    def reply(self, question_id: str, text: str | None) -> bool:
+        if self._questions.find(question_id) is None:
+            return False
+        self._questions.answer(question_id, text)
+        return True
