@@ -46,7 +46,8 @@ _LARGEST = 256 * 1024 * 1024
 """Bytes of one message of the protocol."""
 _WORDS = 2000
 _FLAGS = """
-    --headless=new --remote-debugging-pipe --no-first-run --no-default-browser-check
+    --headless=new --remote-debugging-pipe --no-startup-window --no-first-run
+    --no-default-browser-check
     --disable-background-networking --disable-component-update --disable-default-apps
     --disable-sync --disable-domain-reliability --disable-breakpad --disable-crash-reporter
     --disable-client-side-phishing-detection --metrics-recording-only --no-pings
@@ -65,6 +66,8 @@ _FEATURES = (
     "InterestFeedContentSuggestions,GlobalMediaControls,DestroyProfileOnBrowserClose,"
     "PaintHolding,HttpsUpgrades,LensOverlay"
 )
+_NOWHERE = "http://nowhere.invalid:1"
+"""For what it does on its own account: updates, suggestions, statistics."""
 _RESOLVER = "MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"
 """The proxy looks names up; the browser itself must not ask anybody."""
 
@@ -127,15 +130,16 @@ def _sweep() -> None:
 
 @asynccontextmanager
 async def running(
-    executable: str, home: Path, *, env: Mapping[str, str], proxy: str, policy: Policy | None
+    executable: str, home: Path, *, env: Mapping[str, str], policy: Policy | None
 ) -> AsyncIterator[Pipe]:
-    """A browser with its profile in `home`, all of its traffic through `proxy`; ended with the
-    block. With a policy it is confined by that; a browser of root cannot confine itself."""
+    """A browser with its profile in `home`; ended with the block. It has no way to the network:
+    whoever drives it gives each context its proxy. With a policy it is confined by that; a
+    browser of root cannot confine itself."""
     for name in ("in", "out"):
         os.mkfifo(home / name, 0o600)
     words = _Words(home)
     inside = {**_environment(env), "HOME": str(home), "TMPDIR": str(home)}
-    text = _command(executable, home, proxy, bare=os.geteuid() == 0)
+    text = _command(executable, home, bare=os.geteuid() == 0)
     with _ends(home) as (ours, theirs):
         task = asyncio.ensure_future(run(Command(text, home, inside, _FOREVER, policy), words))
         try:
@@ -157,13 +161,13 @@ def _environment(env: Mapping[str, str]) -> dict[str, str]:
     return {name: env[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in env}
 
 
-def _command(executable: str, home: Path, proxy: str, *, bare: bool) -> str:
+def _command(executable: str, home: Path, *, bare: bool) -> str:
     flags = [
         *_FLAGS,
         f"--user-data-dir={home / 'profile'}",
         f"--disable-features={_FEATURES}",
         f"--host-resolver-rules={_RESOLVER}",
-        f"--proxy-server={proxy}",
+        f"--proxy-server={_NOWHERE}",
         "--proxy-bypass-list=<-loopback>",
     ]
     if bare:

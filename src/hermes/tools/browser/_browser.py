@@ -1,4 +1,4 @@
-"""One session's browser: started by the first use, closed when idle, started again after its end."""
+"""One session's browser: started by the first use, closed when idle, started anew after its end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from msgspec import Struct, structs
@@ -24,7 +24,7 @@ from hermes.tools.browser._driver import driver
 from hermes.tools.browser._tabs import Tabs
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Page
+    from playwright.async_api import BrowserContext, Page, ProxySettings
 
     from hermes.exec.sandbox import Policy
 
@@ -120,9 +120,7 @@ class Browser:
             home = stack.enter_context(chromium.folder())
             way = await self._way(ctx, home, stack)
             pipe = await stack.enter_async_context(
-                chromium.running(
-                    executable, home, env=ctx.child_env, proxy=way.proxy, policy=way.policy
-                )
+                chromium.running(executable, home, env=ctx.child_env, policy=way.policy)
             )
             endpoint = await stack.enter_async_context(bridge(pipe.reader, pipe.writer))
             path = ctx.child_env.get("PATH", os.defpath)
@@ -131,18 +129,14 @@ class Browser:
             browser = await playwright.chromium.connect_over_cdp(
                 endpoint, is_local=True, artifacts_dir=home / "artifacts"
             )
-            options: dict[str, Any] = {}
+            proxy: ProxySettings = {"server": way.proxy, "bypass": "<-loopback>"}
             if way.login is not None:
-                options["proxy"] = {
-                    "server": way.proxy,
-                    "username": way.login.user,
-                    "password": way.login.password,
-                }
+                proxy |= {"username": way.login.user, "password": way.login.password}
             context = await browser.new_context(
                 viewport={"width": WIDTH, "height": HEIGHT},
                 accept_downloads=False,
                 service_workers="block",
-                **options,
+                proxy=proxy,
             )
             self.tabs = Tabs(notes=self.tabs.notes)
             self.tabs.watch(browser, context)

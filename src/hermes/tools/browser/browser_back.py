@@ -10,6 +10,7 @@ from hermes.tools.browser._browser import browser_of
 from hermes.tools.browser._view import settle, shown
 
 _LOAD = 20_000
+_BLANK = "about:blank"
 
 
 class Params(Struct, frozen=True):
@@ -29,6 +30,8 @@ async def browser_back(p: Params, ctx: ToolContext) -> ToolResult:
     async with browser.use(ctx) as page:
         before = page.url
         await page.go_back(wait_until="domcontentloaded", timeout=_LOAD)
+        if page.url == _BLANK and before != _BLANK:
+            await page.go_forward(timeout=_LOAD)
         if page.url == before:
             if browser.tabs.count < 2:
                 raise ToolError("There is no page before this one.")

@@ -6,7 +6,8 @@ from msgspec import Struct
 
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.tools.browser._browser import browser_of
-from hermes.tools.browser._view import WAIT, changed, locate
+from hermes.tools.browser._moving import Moving
+from hermes.tools.browser._view import WAIT, acted, locate
 
 
 class Params(Struct, frozen=True):
@@ -23,6 +24,6 @@ class Params(Struct, frozen=True):
 async def browser_click(p: Params, ctx: ToolContext) -> ToolResult:
     browser = browser_of(ctx)
     async with browser.use(ctx) as page:
-        before = page.url
-        await (await locate(page, p.ref)).click(timeout=WAIT)
-        return await changed(browser, page, before, f"Clicked {p.ref}.")
+        with Moving(page) as moving:
+            await (await locate(page, p.ref)).click(timeout=WAIT)
+            return await acted(browser, page, moving, f"Clicked {p.ref}.")

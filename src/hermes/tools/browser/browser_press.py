@@ -6,7 +6,8 @@ from msgspec import Struct
 
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.tools.browser._browser import browser_of
-from hermes.tools.browser._view import changed
+from hermes.tools.browser._moving import Moving
+from hermes.tools.browser._view import acted
 
 _FOCUS = """() => {
     const e = document.activeElement;
@@ -29,7 +30,7 @@ class Params(Struct, frozen=True):
 async def browser_press(p: Params, ctx: ToolContext) -> ToolResult:
     browser = browser_of(ctx)
     async with browser.use(ctx) as page:
-        before = page.url
-        await page.keyboard.press(p.key)
-        focus = str(await page.evaluate(_FOCUS)).strip()
-        return await changed(browser, page, before, f"Pressed {p.key}. Focus: {focus or 'none'}.")
+        with Moving(page) as moving:
+            await page.keyboard.press(p.key)
+            focus = str(await page.evaluate(_FOCUS)).strip()
+            return await acted(browser, page, moving, f"Pressed {p.key}. Focus: {focus or 'none'}.")

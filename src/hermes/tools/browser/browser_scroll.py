@@ -41,4 +41,4 @@ async def browser_scroll(p: Params, ctx: ToolContext) -> ToolResult:
             await page.mouse.wheel(0, _STEP if p.direction == "down" else -_STEP)
         await page.evaluate(_QUIET)
         top, height = (int(n) for n in await page.evaluate(_WHERE))
-        return await shown(browser, page, said=f"At {top} of {height} pixels.", tree=False)
+        return await shown(browser, page, said=f"At {top} of {height} pixels.", rows=())

@@ -6,7 +6,8 @@ from msgspec import Struct
 
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.tools.browser._browser import browser_of
-from hermes.tools.browser._view import WAIT, changed, locate
+from hermes.tools.browser._moving import Moving
+from hermes.tools.browser._view import WAIT, acted, locate
 
 _SELECT = "e => e.tagName === 'SELECT'"
 
@@ -28,12 +29,12 @@ class Params(Struct, frozen=True):
 async def browser_type(p: Params, ctx: ToolContext) -> ToolResult:
     browser = browser_of(ctx)
     async with browser.use(ctx) as page:
-        before = page.url
-        field = await locate(page, p.ref)
-        if await field.evaluate(_SELECT):
-            await field.select_option(p.text, timeout=WAIT)
-        else:
-            await field.fill(p.text, timeout=WAIT)
-        if p.submit:
-            await field.press("Enter", timeout=WAIT)
-        return await changed(browser, page, before, f"Wrote {len(p.text)} characters to {p.ref}.")
+        with Moving(page) as moving:
+            field = await locate(page, p.ref)
+            if await field.evaluate(_SELECT):
+                await field.select_option(p.text, timeout=WAIT)
+            else:
+                await field.fill(p.text, timeout=WAIT)
+            if p.submit:
+                await field.press("Enter", timeout=WAIT)
+            return await acted(browser, page, moving, f"Wrote {len(p.text)} characters to {p.ref}.")

@@ -22,7 +22,7 @@ class Params(Struct, frozen=True):
 
 
 @tool(
-    "A picture of what the browser shows, for what the tree does not tell (layout, charts, images).",
+    "A picture of what the browser shows: layout, charts, images, what the tree does not tell.",
     toolset="browser",
     risk="network",
     exclusive=True,
