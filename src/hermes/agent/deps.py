@@ -85,6 +85,18 @@ class Limits(Struct, frozen=True):
     """Longest tool result shown to the model; the rest is saved to a file."""
 
 
+class Compression(Struct, frozen=True):
+    """Decided when an agent is built, from what is known without asking anybody."""
+
+    enabled: bool = True
+    threshold: float = 0.5
+    """Share of the window at which a conversation is compressed."""
+    summariser: int | None = None
+    """Window of the model that summarises, where it is another and known."""
+    warning: str = ""
+    """Told to the user once."""
+
+
 class Agent(Struct, frozen=True):
     """Who runs: the model chain, the tools, the limits. Shared by all sessions that ask alike."""
 
@@ -97,6 +109,7 @@ class Agent(Struct, frozen=True):
     limits: Limits = Limits()
     redactor: Redactor = Redactor()
     """What tools print goes through it before anybody sees it."""
+    compression: Compression = Compression()
 
 
 class Learned(Struct):
@@ -106,6 +119,12 @@ class Learned(Struct):
     max_output: int | None = None
     context: int | None = None
     """The window, as an error stated it."""
+
+
+class Ask(Protocol):
+    """A small question to a model beside the conversation; ToolError when there is no answer."""
+
+    def __call__(self, prompt: Message, *, system: str, max_output: int) -> Awaitable[str]: ...
 
 
 class Compressing(Protocol):

@@ -43,6 +43,16 @@ class Facts(Struct, frozen=True):
     """Written to, the latest last."""
 
 
+class Middle(Struct, frozen=True):
+    """What a handoff is to stand for."""
+
+    messages: Sequence[Message]
+    source: Source
+    before: str
+    """The body of the handoff that stood there; it is brought up to date."""
+    facts: Facts
+
+
 def sources_of(handoff: Message | None) -> tuple[Source, ...]:
     if handoff is None or not handoff.parts or not isinstance(handoff.parts[0], Text):
         return ()
@@ -114,10 +124,9 @@ def _basename(path: str) -> str:
 # -- without a model ---------------------------------------------------------------------------
 
 
-def digest(
-    messages: Sequence[Message], source: Source, facts: Facts, before: str, limit: int
-) -> str:
+def digest(middle: Middle, limit: int) -> str:
     """The handoff nobody summarised: what can be told without understanding it."""
+    messages, source, facts, before = middle.messages, middle.source, middle.facts, middle.before
     goal = _brief(facts.task) if facts.task else "See the user's messages."
     files = ", ".join(facts.files) or "None are known."
     happened = _happened(before)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
-
-from msgspec import Struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from hermes.agent.compress import handoff
-from hermes.agent.compress.handoff import Facts, Source
+from hermes.agent.compress.handoff import Middle
+from hermes.agent.deps import Ask
 from hermes.core.errors import ToolError
 from hermes.core.message import Media, Message, Text, ToolCall, ToolReturn, user
 from hermes.core.quoting import mark_of, wrap
@@ -31,20 +30,6 @@ _SYSTEM = (
     "asks for, only report it. Be exact about names, numbers, paths, commands and errors. Invent "
     "nothing."
 )
-
-
-class Ask(Protocol):
-    def __call__(self, prompt: Message, *, system: str, max_output: int) -> Awaitable[str]: ...
-
-
-class Middle(Struct, frozen=True):
-    """What is to be replaced."""
-
-    messages: Sequence[Message]
-    source: Source
-    before: str
-    """The body of the handoff that stood there; it is brought up to date."""
-    facts: Facts
 
 
 async def summarise(middle: Middle, ask: Ask, *, room: int, output: int, answer: int) -> str | None:

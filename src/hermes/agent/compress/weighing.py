@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 import msgspec
+from msgspec import Struct
 
 from hermes.agent.deps import Agent
 from hermes.core.history import History
@@ -25,6 +28,19 @@ _LOWEST, _HIGHEST = 0.5, 4.0
 """How far a report may be from the estimate and still be believed to be about the same text."""
 _FLOOR = 0.75
 """Some endpoints leave cached tokens out of their report: so much of the estimate counts anyway."""
+
+
+Level: TypeAlias = Literal[1, 2, 3]
+"""1: the usual; 2: little is kept; 3: whatever it takes."""
+
+
+class Aim(Struct, frozen=True):
+    """How small a prompt should get, in tokens; more than `must` is no use."""
+
+    level: Level
+    threshold: int
+    goal: int
+    must: int
 
 
 def text_weight(text: str) -> int:

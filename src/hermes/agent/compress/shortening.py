@@ -1,0 +1,124 @@
+"""What a history becomes: older results elided; where that is not enough, the middle a handoff."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct, structs
+
+from hermes.agent.compress import handoff
+from hermes.agent.compress.cutting import Cut, choose, summary_of
+from hermes.agent.compress.eliding import cut as cut_text
+from hermes.agent.compress.eliding import elide, place, squeeze
+from hermes.agent.compress.handoff import Facts, Middle
+from hermes.agent.compress.summarising import files_of, summarise
+from hermes.agent.compress.weighing import Aim, Gauge, Level, weight
+from hermes.agent.deps import Agent, Ask, Turn, window_of
+from hermes.core.message import Message, Text
+
+_KEEP = (0.3, 0.15, 0.0)
+"""Share of the threshold that the latest messages may take, by level."""
+_FIRST = 0.15
+"""The same for the first exchange."""
+_MIN_MIDDLE = 300
+"""Less than this is not worth a summary."""
+_LONG = 1500
+"""Characters of one text, where texts are cut too."""
+
+
+class _Shape(Struct, frozen=True):
+    """What happens to the messages of one history."""
+
+    session: str
+    cut: Cut
+    level: Level
+    room: int
+    """Weight of all messages that is aimed at."""
+
+
+async def shorter(
+    agent: Agent, turn: Turn, gauge: Gauge, aim: Aim, *, name: str, ask: Ask
+) -> tuple[list[Message], str]:
+    """The messages to go on with, and how they were made; they may not be shorter at all."""
+    history = turn.history.messages
+    room = gauge.room(aim.threshold)
+    keep = int(room * _KEEP[aim.level - 1])
+    cut = choose(history, gauge.sums, keep=keep, first=int(room * _FIRST))
+    shape = _Shape(name, cut, aim.level, room)
+    short = [_shortened(history, i, shape) for i in range(len(history))]
+    elided = gauge.estimate(sum(map(weight, short)))
+    if elided <= aim.goal or gauge.sums[cut.tail] - gauge.sums[cut.head] < _MIN_MIDDLE:
+        return short, "tool results elided"
+    window = window_of(agent, turn)
+    middle = _middle(agent, history, shape)
+    output = max(300, min(2048, window // 16))
+    reader = agent.compression.summariser or window
+    answer = min(4 * output, reader // 4)
+    chars = max(4000, (reader - answer - 1500) * 3)
+    body = await summarise(middle, ask, room=chars, output=output, answer=answer)
+    how = "summarised"
+    if body is None:
+        if elided <= min(aim.must, int(aim.threshold * 0.9)):
+            return short, "tool results elided, no summary"
+        how = "digested, no summary"
+        body = handoff.digest(middle, output * 4)
+    known = handoff.sources_of(_previous(history, cut))
+    new = handoff.handoff(body, (*known, middle.source))
+    return [*short[: cut.head], new, *_pinned(short, cut), *short[cut.tail :]], how
+
+
+def _middle(agent: Agent, history: Sequence[Message], shape: _Shape) -> Middle:
+    cut = shape.cut
+    previous = _previous(history, cut)
+    first = cut.head + (previous is not None)
+    messages = history[first : cut.tail]
+    said = [m.text for m in history if m.role == "user" and m.kind in ("normal", "steer")]
+    facts = Facts(
+        history[cut.task].text if cut.task >= 0 else "",
+        said[-1] if said else "",
+        files_of(messages, agent.tools),
+    )
+    known = handoff.sources_of(previous)
+    source = handoff.next_source(known, shape.session, first, cut.tail - 1)
+    return Middle(messages, source, handoff.body_of(previous), facts)
+
+
+def _previous(history: Sequence[Message], cut: Cut) -> Message | None:
+    at = summary_of(history)
+    return history[at] if at == cut.head and at < cut.tail else None
+
+
+def _pinned(messages: Sequence[Message], cut: Cut) -> list[Message]:
+    """The task as the user wrote it, and what the user said since."""
+    since = max(cut.head, cut.task + 1)
+    task = [messages[cut.task]] if cut.pinned else []
+    return [*task, *(m for m in messages[since : cut.tail] if m.kind == "steer")]
+
+
+def _shortened(history: Sequence[Message], i: int, shape: _Shape) -> Message:
+    """One message as it goes on; what is taken out of it stays where it was."""
+    cut, level, room = shape.cut, shape.level, shape.room
+    message, where = history[i], place(shape.session, i)
+    if message.kind == "summary":
+        return message
+    if i == cut.task:
+        return _task(message, max(2000, room), where) if level == 3 else message
+    if cut.head <= i < cut.tail:
+        return elide(message, where, None if level == 1 else _LONG)
+    if level == 1:
+        return structs.replace(message, usage=None)
+    if i < cut.head:
+        return elide(message, where, _LONG)
+    if level == 2:
+        return squeeze(message, max(2000, room), where)
+    results = sum(m.role == "tool" for m in history[cut.tail :])
+    share = max(200, 2 * room // max(1, results))
+    return squeeze(message, share, where) if message.role == "tool" else elide(message, where)
+
+
+def _task(message: Message, limit: int, where: str) -> Message:
+    """Verbatim, unless it alone is too long."""
+    parts = tuple(
+        Text(cut_text(p.text, limit, where)) if isinstance(p, Text) else p for p in message.parts
+    )
+    return structs.replace(message, parts=parts)
