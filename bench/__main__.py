@@ -16,9 +16,12 @@ from pathlib import Path
 from bench import peers
 from bench.measure import median, process
 
-GROUPS = ("cold", "session", "turn", "stream", "tools", "store", "search")
+GROUPS = ("cold", "session", "turn", "stream", "tools", "sandbox", "store", "search")
 IN_PROCESS = GROUPS[1:]
 PEERS = ("original", "ours", "floor")
+ALONE = {"store": "bench.storage", "search": "bench.storage", "sandbox": "bench.sandbox"}
+"""Groups of ours that are measured without a runtime around them."""
+NOT_THEIRS = ("search", "sandbox")
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,9 @@ ROWS = (
     Row("tools", "tools_20", "tool step, turn of 20, CPU", faster=50),
     Row("tools", "tools_400", "tool step, turn of 400, CPU", faster=50),
     Row("tools", "tools_growth", "step 400 compared with step 20", "x", at_most=1.3),
+    Row("sandbox", "sandbox_start", "sandbox start: added to a command", at_most=40),
+    Row("sandbox", "sandbox_command", "  a command, wall"),
+    Row("sandbox", "sandbox_probe", "  canary, once until something changes"),
     Row("store", "append_cpu", "append a message, CPU", faster=3),
     Row("store", "append_wall", "  the same, wall"),
     Row("store", "resume_cpu", "resume 10,000 messages, CPU", faster=3),
@@ -268,8 +274,7 @@ class Bench:
 
     def probe(self, peer: str, group: str) -> None:
         python = str(self.homes[peer].bin / "python")
-        alone = peer == "ours" and group in ("store", "search")
-        module = "bench.storage" if alone else f"bench.{peer}"
+        module = (peer == "ours" and ALONE.get(group)) or f"bench.{peer}"
         done = self.run(peer, [python, "-m", module, self.url, group], PYTHONPATH=str(peers.ROOT))
         for line in done.stdout.splitlines():
             if line.startswith('{"metric"'):
@@ -285,7 +290,7 @@ class Bench:
                 continue
             # The floor runs inside our process, interleaved with ours.
             for peer in ("original", "ours"):
-                if peer in self.homes and not (peer == "original" and group == "search"):
+                if peer in self.homes and not (peer == "original" and group in NOT_THEIRS):
                     self.attempt(f"{peer} {group}", lambda p=peer, g=group: self.probe(p, g))
 
 

@@ -1,0 +1,56 @@
+"""A command in the sandbox beside plain bash, in turn: python -m bench.sandbox URL GROUP...
+
+Both go through the same launcher, so what is left is the walls; plain bash is `floor:metric`.
+"""
+
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench.measure import emit, median
+from hermes.exec.capture import Capture
+from hermes.exec.local import Command, run
+from hermes.exec.sandbox import Policy, probe, standard
+
+ROUNDS = 60
+ENV = {"PATH": os.defpath, "HOME": str(Path.home())}
+
+
+async def once(folder: Path, policy: Policy | None) -> float:
+    out = Capture(1000, folder)
+    begin = time.perf_counter()
+    outcome = await run(Command("echo x", folder, ENV, 20, policy), out)
+    took = (time.perf_counter() - begin) * 1e3
+    if outcome.status != 0 or out.text() != "x\n":
+        raise RuntimeError(f"the command failed: {outcome} {out.text()}")
+    await asyncio.sleep(0.05)  # as between two steps of a model: the next keeper is made meanwhile
+    return took
+
+
+async def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        base = Path(name)
+        for folder in ("work", "home"):
+            (base / folder).mkdir()
+        cache = base / "home" / "cache"
+        begin = time.perf_counter()
+        tier = await probe(cache)
+        emit("sandbox_probe", (time.perf_counter() - begin) * 1e3)
+        if tier.level == 3:
+            raise RuntimeError("commands cannot be confined here: " + "; ".join(tier.evidence))
+        work = base / "work"
+        policy = standard("workspace-write", work, base / "home", Path(ENV["HOME"]))
+        confined, plain = [], []
+        for _ in range(ROUNDS):
+            confined.append(await once(work, policy))
+            plain.append(await once(work, None))
+        emit("sandbox_command", *confined)
+        emit("floor:sandbox_command", *plain)
+        emit("sandbox_start", median(confined) - median(plain))
+
+
+if __name__ == "__main__" and "sandbox" in sys.argv[2:]:
+    asyncio.run(main())
