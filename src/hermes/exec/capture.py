@@ -67,7 +67,7 @@ class Capture:
         """What a model may read: the middle of a long output replaced by where to find it."""
         if not self.saved:
             return plain(b"".join(self._whole).decode("utf-8", "replace"))
-        head, tail = _whole_lines(self._head, bytes(self._tail))
+        head, tail = whole_lines(self._head, bytes(self._tail))
         return f"{head}\n\n[… cut: {self.size} bytes in all; {self.saved} …]\n\n{tail}"
 
     def _open(self) -> None:
@@ -96,7 +96,7 @@ class Capture:
             self.close()
 
 
-def _whole_lines(head: bytes, tail: bytes) -> tuple[str, str]:
+def whole_lines(head: bytes, tail: bytes) -> tuple[str, str]:
     """Both cut at a line break where one is near the cut, else between characters."""
     end = head.rfind(b"\n", len(head) * 3 // 4) + 1
     start = tail.find(b"\n", 0, len(tail) // 4) + 1

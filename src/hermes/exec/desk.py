@@ -95,7 +95,7 @@ class Desk:
     def __init__(self, plan: DeskPlan, control: socket.socket, *, pty: bool) -> None:
         os.chdir(plan["folder"])
         self._lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)  # who looks whether we live has it for a moment
         self._plan = plan
         self._agent = _Visitor(control, known=True)
         self._visitors = [self._agent]
@@ -299,8 +299,9 @@ class Desk:
         if visitor not in self._visitors:
             return
         self._visitors.remove(visitor)
-        visitor.line.close()
-        if visitor is self._agent and not self._plan["keep"]:
+        if visitor is not self._agent:
+            visitor.line.close()
+        elif not self._plan["keep"]:  # its line is closed by our end: then nothing is left
             self._why = self._why or "agent"
             self._stop = True
 

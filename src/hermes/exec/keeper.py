@@ -126,8 +126,8 @@ def _become(
             os._exit(1)
         for number in ("SIGTERM", "SIGINT", "SIGHUP", "SIGPIPE", "SIGXFSZ"):
             signal.signal(getattr(signal, number), signal.SIG_DFL)
-        for number, fd in enumerate(streams):
-            os.dup2(fd, number)
+        for target, fd in enumerate(streams):
+            os.dup2(fd, target)
         if held.terminal:
             _control_terminal()
         os.chdir(cwd)

@@ -49,6 +49,12 @@ class Line:
         await self.send(OPERATION.pack(kind, len(body)) + body)
         return await answer
 
+    def demand(self, kind: bytes) -> None:
+        """The same without waiting for an answer, as far as it can be sent at once."""
+        if self._control:
+            with contextlib.suppress(OSError):
+                self._control.send(OPERATION.pack(kind, 0))
+
     def hang_up(self) -> None:
         """Tell the keeper to end everything."""
         if self._control:
