@@ -136,7 +136,7 @@ BAD = [
         "approvals: {mode: sometimes}\n",
         "line 1: approvals.mode must be one of ask, smart, never-ask",
     ),
-    ("terminal:\n  backend: docker\n", "line 2: terminal.backend must be local"),
+    ("terminal:\n  backend: dockr\n", "line 2: terminal.backend must be one of local, docker, ssh"),
     ("agent:\n  reasoning_effort: huge\n", "line 2: agent.reasoning_effort must be one of none"),
     ("platforms: {telegram: 3}\n", "line 1: platforms must be a mapping"),
     ("agent:\n\tmax_turns: 3\n", "line 2: indented with a tab"),

@@ -100,10 +100,50 @@ class Auxiliary(Section, frozen=True):
     ttfb_timeout_seconds: Seconds | None = None
 
 
+class Docker(Section, frozen=True):
+    """A container for the commands of a session, or one that is there already."""
+
+    image: Annotated[
+        str, Meta(pattern=r"^[a-zA-Z0-9][\w.:/@-]*$", description="the name of an image")
+    ] = "debian:stable-slim"
+    container: Annotated[
+        str, Meta(pattern=r"^([a-zA-Z0-9][\w.-]*)?$", description="the name of a container")
+    ] = ""
+    """One that runs: used as it is, with its own mounts, network and limits."""
+    workspace: Literal["rw", "ro"] = "rw"
+    """How the folder of the session is mounted, at the path it has here."""
+    network: Annotated[
+        str, Meta(pattern=r"^[a-zA-Z0-9][\w.:-]*$", description="none, or the name of a network")
+    ] = "none"
+    memory: Annotated[
+        str, Meta(pattern=r"^[1-9][0-9]*[bkmg]$", description="a size such as 512m or 4g")
+    ] = "4g"
+    cpus: Annotated[float, Meta(gt=0)] = 2
+    pids: Annotated[int, Meta(ge=16)] = 512
+
+
+class Ssh(Section, frozen=True):
+    """Everything left out is as the user's own ssh configuration says."""
+
+    host: Annotated[
+        str, Meta(pattern=r"^([\w:][\w.:%-]*)?$", description="the name or address of a machine")
+    ] = ""
+    user: Annotated[
+        str, Meta(pattern=r"^([\w.][\w.@\\+-]*)?$", description="the name of a user there")
+    ] = ""
+    port: Annotated[int, Meta(ge=1, le=65535)] | None = None
+    key_file: str = ""
+    cwd: str = "~"
+    """There; relative paths begin in the home folder."""
+    connect_timeout: Annotated[float, Meta(gt=0)] = 15
+
+
 class Terminal(Section, frozen=True):
-    backend: Literal["local"] = "local"
+    backend: Literal["local", "docker", "ssh"] = "local"
     cwd: str = "."
     timeout: Annotated[float, Meta(gt=0)] = 180
+    docker: Docker = Docker()
+    ssh: Ssh = Ssh()
 
 
 class Approvals(Section, frozen=True):

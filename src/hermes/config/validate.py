@@ -48,6 +48,10 @@ def check(parsed: Parsed) -> Checked:
     ]
     problems.sort(key=lambda problem: problem.line)
     config = None if problems else msgspec.convert(data, Config)
+    if config and config.terminal.backend == "ssh" and not config.terminal.ssh.host:
+        text = "terminal.backend is ssh: say which machine in terminal.ssh.host"
+        problems.append(Problem(_line(parsed, ("terminal", "backend")), text))
+        config = None
     return Checked(data, config, tuple(problems), tuple(notes))
 
 
@@ -223,6 +227,8 @@ def _choices(kind: Any) -> str:
 
 def _describe(kind: Any) -> str:
     match kind:
+        case inspect.Metadata(extra_json_schema={"description": str(words)}):
+            return words
         case inspect.UnionType(types=types):
             return _describe(next(t for t in types if not isinstance(t, inspect.NoneType)))
         case inspect.BoolType():

@@ -60,6 +60,8 @@ class Command(Struct, frozen=True):
     """Descriptor of its standard input, which stays the caller's; -1: there is nothing to read."""
     pty: bool = False
     """Whether its streams are a terminal of its own; then `stdin` does not count."""
+    placeholders: tuple[str, ...] = ()
+    """Names kept from being made while it runs, by empty folders that are removed after it."""
 
 
 async def run(command: Command, out: Capture, err: Capture | None = None) -> Outcome:
@@ -116,6 +118,8 @@ async def request_of(command: Command, **more: Unpack[Box]) -> bytes:
     parts = [os.fsencode(part) for part in argv]
     stdin = command.stdin >= 0 and not command.pty
     instructions = {**(box or {}), **more, "stdin": stdin, "pty": command.pty}
+    if command.placeholders:
+        instructions["placeholders"] = [os.fsencode(name) for name in command.placeholders]
     body = marshal.dumps((parts, os.fsencode(command.cwd), names, instructions))
     return HEADER.pack(len(body)) + body
 
