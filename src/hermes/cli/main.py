@@ -9,6 +9,7 @@ from hermes.version import VERSION
 
 COMMANDS = {
     "chat": "answer one prompt and exit",
+    "serve": "serve the agent over HTTP, OpenAI-compatible",
     "sessions": "list, show, search, export or delete stored sessions",
     "config": "show, get, set or check the configuration",
     "tools": "list tools, turn them on and off",

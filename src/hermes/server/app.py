@@ -56,12 +56,18 @@ class Server:
         self.routes = all_routes()
         self.redact = Redactor({*runtime.setup.secrets.known(), *keys.values()}).clean
         self.stopping = asyncio.Event()
-        self._static = {(r.method, r.path): r for r in self.routes if "{" not in r.path}
+        self.turns: dict[str, tuple[asyncio.Lock, int]] = {}
+        """Stored conversations with a turn: its lock, and how many hold or await it."""
+        self._static: dict[tuple[str, str], Route] = {
+            (r.method, r.path): r for r in self.routes if "{" not in r.path
+        }
         self._patterns = [(_pattern(r.path), r) for r in self.routes if "{" in r.path]
         self._running: Counter[str] = Counter()
         self._hosts: frozenset[str] = frozenset()
         self._port = settings.port
         self._acceptor: Acceptor | None = None
+        self._empty: asyncio.Future[None] | None = None
+        """Done when nothing runs any more; there while somebody waits for that."""
 
     # -- finding the way -----------------------------------------------------------------------
 
@@ -109,6 +115,8 @@ class Server:
             yield
         finally:
             self._running[principal.name] -= 1
+            if self._empty is not None and not self.active and not self._empty.done():
+                self._empty.set_result(None)
 
     # -- life ----------------------------------------------------------------------------------
 
@@ -138,9 +146,9 @@ class Server:
 
     async def _drain(self) -> None:
         """Those that run may end by themselves for a while; then they are interrupted."""
-        deadline = asyncio.get_running_loop().time() + self.settings.drain_seconds
-        while self.active and asyncio.get_running_loop().time() < deadline:
-            await asyncio.sleep(0.02)
+        if self.active:
+            self._empty = asyncio.get_running_loop().create_future()
+            await asyncio.wait({self._empty}, timeout=self.settings.drain_seconds)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         return await respond(self, request)

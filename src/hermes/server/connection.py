@@ -1,4 +1,4 @@
-"""One connection of a client: bounded in number and in the time it may take to say what it wants."""
+"""Connections of clients: bounded in number, and in the time to say what they want."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IDLE_SECONDS = 75.0
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
-class Acceptor(Server[web.BaseRequest]):
+class Acceptor(Server):
     """Counts connections, in all and by address; one too many is closed at once."""
 
     def __init__(self, handler: Handler, *, most: int, most_each: int) -> None:
@@ -54,7 +54,7 @@ class Acceptor(Server[web.BaseRequest]):
             del self._open[address]
 
 
-class Connection(RequestHandler[web.BaseRequest]):
+class Connection(RequestHandler):
     __slots__ = ("_acceptor", "_address", "_patience")
 
     def __init__(self, acceptor: Acceptor, **rest: Any) -> None:

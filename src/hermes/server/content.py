@@ -7,13 +7,13 @@ import binascii
 from typing import Any
 
 from hermes.core.message import Media, Message, Text
+from hermes.net.errors import EgressError
 from hermes.net.location import parse
 from hermes.server.errors import ApiError, bad
 
 MAX_IMAGE = 20 * 1024 * 1024
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp"})
 _TEXT = frozenset({"text", "input_text", "output_text"})
-_FILES = frozenset({"file", "input_file", "input_audio", "file_id"})
 
 
 def parts_of(content: Any, where: str) -> tuple[Text | Media, ...]:
@@ -45,7 +45,7 @@ def _part(part: Any, where: str) -> Text | Media:
     if kind in ("image_url", "input_image"):
         given = part.get("image_url")
         url = given.get("url") if isinstance(given, dict) else given
-        if kind in _FILES or not isinstance(url, str) or not url:
+        if not isinstance(url, str) or not url:
             raise _unsupported("an image needs image_url", where)
         return image(url, where)
     raise _unsupported(f"parts of type {str(kind)[:40]!r} are not supported", where)
@@ -61,7 +61,7 @@ def image(url: str, where: str) -> Media:
     try:
         if parse(url).inside:
             raise bad(f"{where}: this address is not public.", where)
-    except ValueError as error:
+    except EgressError as error:
         raise bad(f"{where}: {error}", where) from None
     return Media("image/*", url=url)
 
@@ -81,8 +81,9 @@ def _inline(rest: str, where: str) -> Media:
 
 
 def visible(message: Message) -> bool:
-    return any(isinstance(p, Media) or (isinstance(p, Text) and p.text.strip())
-               for p in message.parts)
+    return any(
+        isinstance(p, Media) or (isinstance(p, Text) and p.text.strip()) for p in message.parts
+    )
 
 
 def _unsupported(why: str, where: str) -> ApiError:

@@ -103,9 +103,7 @@ async def _body(server: Server, request: web.BaseRequest) -> bytes:
         raise ApiError(415, "A compressed body is not accepted.", code="unsupported_media_type")
     kind = request.headers.get("Content-Type")
     if kind and kind.partition(";")[0].strip().lower() != "application/json":
-        raise ApiError(
-            415, "Send the body as application/json.", code="unsupported_media_type"
-        )
+        raise ApiError(415, "Send the body as application/json.", code="unsupported_media_type")
     limit = server.settings.max_request_bytes
     if request.content_length is not None and request.content_length > limit:
         raise _too_large(limit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from aiohttp import web
@@ -71,10 +72,8 @@ class Stream:
         if self._beat is not None:
             self._beat.cancel()
             self._beat = None
-        try:
+        with suppress(ConnectionError):
             await self._response.write_eof()
-        except ConnectionError:
-            pass
         return self._response
 
     def _schedule(self, seconds: float) -> None:

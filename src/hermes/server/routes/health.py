@@ -50,9 +50,7 @@ async def models(call: Call) -> web.StreamResponse:
 async def capabilities(call: Call) -> web.StreamResponse:
     server = call.server
     names = {route.name: route for route in server.routes}
-    features: dict[str, Any] = {
-        feature: route in names for feature, route in _FEATURES.items()
-    }
+    features: dict[str, Any] = {feature: route in names for feature, route in _FEATURES.items()}
     features["tool_progress_events"] = True
     features["cors"] = bool(server.settings.cors_origins)
     features["session_continuity_header"] = "X-Hermes-Session-Id"
@@ -90,9 +88,7 @@ _FEATURES = {
 ROUTES = (
     Route("GET", "/health", health, "health", "Whether the server lives.", open=True),
     Route("GET", "/v1/health", health, "health_v1", "Whether the server lives.", open=True),
-    Route(
-        "GET", "/health/detailed", detailed, "health_detailed", "What is running.", open=True
-    ),
+    Route("GET", "/health/detailed", detailed, "health_detailed", "What is running.", open=True),
     Route("GET", "/v1/models", models, "models", "The one model this server is."),
     Route("GET", "/v1/capabilities", capabilities, "capabilities", "What this server can do."),
 )

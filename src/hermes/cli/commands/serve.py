@@ -1,0 +1,77 @@
+"""`hermes serve`: the API server alone."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from argparse import Namespace
+
+from hermes.cli.arguments import Parser, profile_option
+from hermes.cli.main import EXIT_USAGE, fail
+from hermes.core.errors import ConfigError
+
+_EPILOG = """\
+Speaks the protocols of OpenAI (chat completions, responses) and Anthropic (messages) at
+http://HOST:PORT/v1. Settings: platforms.api_server in config.yaml, API_SERVER_KEY,
+API_SERVER_HOST, API_SERVER_PORT. Without a key it listens on this machine only.
+SIGTERM or Ctrl-C: what runs may end, then the server does; exit status 0.
+
+examples:
+  hermes serve
+  hermes serve --port 0
+  API_SERVER_KEY=$(cat key) hermes serve --host 0.0.0.0
+"""
+
+
+def run(argv: list[str], profile: str) -> int:
+    parser = Parser("hermes serve", "Serve the agent over HTTP.", _EPILOG)
+    parser.add_argument("--host", metavar="H", default="", help="address to listen on")
+    parser.add_argument("--port", metavar="P", type=_port, help="port; 0 picks a free one")
+    profile_option(parser, profile)
+    args, unknown = parser.parse_known_args(argv)
+    if unknown:
+        parser.complain(unknown)
+    try:
+        return asyncio.run(_serve(args))
+    except ConfigError as error:
+        fail(str(error))
+        return EXIT_USAGE
+
+
+def _port(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= 65535:
+        raise ValueError(text)
+    return number
+
+
+async def _serve(args: Namespace) -> int:
+    from msgspec import structs
+
+    from hermes.app.runtime import Runtime
+    from hermes.cli import logs
+    from hermes.cli.process import Signals, harden
+    from hermes.config import api_server, paths
+    from hermes.config.env import environment
+    from hermes.config.load import load
+    from hermes.core.redact import Redactor
+    from hermes.server.app import Server
+
+    setup = load(args.profile)
+    logs.install(paths.log_file(setup.home), Redactor(setup.secrets.known()).clean)
+    settings, notes = api_server.read(setup.config, environment())
+    for note in (*setup.warnings, *notes):
+        fail(note)
+    if args.host:
+        settings = structs.replace(settings, host=args.host)
+    if args.port is not None:
+        settings = structs.replace(settings, port=args.port)
+    harden()
+    stop = asyncio.Event()
+    Signals().attach(stop.set)
+    async with Runtime.open(setup) as runtime:
+        server = Server(runtime, settings)
+        async with server.listening() as address:
+            print(f"listening on {address}", file=sys.stderr, flush=True)
+            await stop.wait()
+    return 0

@@ -1,0 +1,168 @@
+"""From a request to a session: whose it is, what it is called, and what came before."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from msgspec import Struct, structs
+
+from hermes.app.runtime import Brought, Options
+from hermes.app.session import Session
+from hermes.core.errors import StoreError
+from hermes.core.message import Message
+from hermes.core.store import SessionMeta
+from hermes.server.app import Server
+from hermes.server.errors import ApiError, bad, missing
+from hermes.server.principals import Principal
+from hermes.server.route import Call
+
+SOURCE = "api"
+LONGEST_NAME = 256
+_PREFIX = "api-"
+
+
+class Ask(Struct, frozen=True):
+    """One turn as a client wants it."""
+
+    prompt: Message
+    past: tuple[Message, ...] = ()
+    instructions: str = ""
+    session: str = ""
+    """The id of a stored conversation to go on with; empty: the client brings its past."""
+    session_key: str = ""
+    keep: bool = True
+    settings: dict[str, Any] = {}
+    """What replaces fields of core.provider.Settings."""
+
+
+class Headers(Struct, frozen=True):
+    """What a request says about its session."""
+
+    session: str = ""
+    key: str = ""
+
+
+def session_headers(call: Call) -> Headers:
+    return Headers(
+        _name(call, "X-Hermes-Session-Id"),
+        _name(call, "X-Hermes-Session-Key"),
+    )
+
+
+def _name(call: Call, header: str) -> str:
+    value = call.request.headers.get(header, "").strip()
+    if not value:
+        return ""
+    if call.server.principals.open:
+        raise ApiError(403, f"{header} needs a server with a key.", code="key_required")
+    if len(value) > LONGEST_NAME or not value.isprintable():
+        raise bad(f"{header} has at most {LONGEST_NAME} characters, no control characters.")
+    return value
+
+
+def derived(principal: Principal, instructions: str, messages: Sequence[Message]) -> str:
+    """The same for all turns of a conversation: its beginning, and whose it is."""
+    first = next((m for m in messages if m.role == "user"), None)
+    digest = hashlib.sha256()
+    for text in (principal.name, instructions, first.text if first else ""):
+        digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
+    if first is not None:
+        for part in first.parts:
+            digest.update(getattr(part, "data", b"") or getattr(part, "url", "").encode())
+    return _PREFIX + digest.hexdigest()[:32]
+
+
+def owned(meta: SessionMeta, principal: Principal) -> bool:
+    """The nameless principal is the operator: what belongs to nobody else is theirs."""
+    owner = meta.key.partition("/")[0] if meta.source == SOURCE else ""
+    return owner == principal.name
+
+
+def key_of(principal: Principal, session_key: str) -> str:
+    return f"{principal.name}/{session_key}"
+
+
+@asynccontextmanager
+async def opened(server: Server, principal: Principal, ask: Ask) -> AsyncIterator[Session]:
+    """The session of this turn. Leaving the block for any reason ends what still runs in it."""
+    async with _alone(server, ask.session):
+        session = await _open(server, principal, ask)
+        try:
+            yield session
+        finally:
+            await asyncio.shield(session.close())
+
+
+@asynccontextmanager
+async def _alone(server: Server, identity: str) -> AsyncIterator[None]:
+    """Turns of one stored conversation come one after the other."""
+    if not identity:
+        yield
+        return
+    lock, waiting = server.turns.get(identity, (None, 0))
+    lock = lock or asyncio.Lock()
+    server.turns[identity] = (lock, waiting + 1)
+    try:
+        async with lock:
+            yield
+    finally:
+        _, waiting = server.turns[identity]
+        if waiting == 1:
+            del server.turns[identity]
+        else:
+            server.turns[identity] = (lock, waiting - 1)
+
+
+async def _open(server: Server, principal: Principal, ask: Ask) -> Session:
+    past = ask.past
+    identity = ask.session
+    if identity:
+        past = await _stored(server, principal, identity)
+    else:
+        identity = derived(principal, ask.instructions, (*past, ask.prompt))
+    session = await server.runtime.bring(
+        Brought(identity, past, ask.instructions, ask.keep),
+        source=SOURCE,
+        key=key_of(principal, ask.session_key),
+        options=Options(toolsets=server.settings.toolsets),
+    )
+    if ask.settings:
+        agent = session.agent
+        changed = structs.replace(agent.settings, **ask.settings)
+        session.agent = structs.replace(agent, settings=changed)
+    return session
+
+
+async def _stored(server: Server, principal: Principal, identity: str) -> tuple[Message, ...]:
+    store = server.runtime.store
+    try:
+        meta = await store.meta(identity)
+        if meta is None:
+            return ()
+        if not owned(meta, principal):
+            raise missing("session", identity)
+        return tuple(await store.load(identity))
+    except StoreError:
+        return ()
+
+
+def wanted_settings(server: Server, body: Any) -> dict[str, Any]:
+    """What a client asks of the provider, within the operator's limits."""
+    changes: dict[str, Any] = {}
+    most = server.settings.max_output_tokens
+    tokens = body.max_completion_tokens or body.max_tokens
+    if tokens is not None:
+        changes["max_output"] = min(tokens, most) if most else tokens
+    elif most:
+        changes["max_output"] = most
+    if body.temperature is not None:
+        changes["temperature"] = body.temperature
+    if body.reasoning_effort is not None:
+        changes["effort"] = body.reasoning_effort
+    if body.stop:
+        changes["stop"] = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop)
+    return changes

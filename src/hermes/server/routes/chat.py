@@ -1,0 +1,270 @@
+"""POST /v1/chat/completions."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Annotated, Any
+
+import orjson
+from aiohttp import web
+from msgspec import Meta, Struct
+
+from hermes.app.session import Session
+from hermes.core.events import TextDelta, ThinkingDelta, ToolDone, ToolStarted, TurnEnd, TurnResult
+from hermes.core.message import Message, ToolCall, Usage
+from hermes.core.provider import Effort
+from hermes.server.content import parts_of, visible
+from hermes.server.conversations import Ask, opened, session_headers, wanted_settings
+from hermes.server.errors import ApiError, bad
+from hermes.server.route import Call, Route, flag
+from hermes.server.stream import DONE, ClientGone, Stream, event
+
+TokenLimit = Annotated[int, Meta(ge=1)]
+
+
+class ChatMessage(Struct):
+    role: str
+    content: Any = None
+    tool_calls: Any = None
+    tool_call_id: Any = None
+    name: Any = None
+
+
+class StreamOptions(Struct):
+    include_usage: bool = False
+
+
+class ChatRequest(Struct):
+    messages: list[ChatMessage]
+    model: str = ""
+    stream: bool | str | None = None
+    stream_options: StreamOptions | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    max_tokens: TokenLimit | None = None
+    max_completion_tokens: TokenLimit | None = None
+    reasoning_effort: Effort | None = None
+    stop: str | list[str] | None = None
+
+
+async def completions(call: Call) -> web.StreamResponse:
+    body = call.json(ChatRequest)
+    headers = session_headers(call)
+    instructions, past, prompt = conversation(body.messages)
+    ask = Ask(
+        prompt,
+        past,
+        instructions,
+        session=headers.session,
+        session_key=headers.key,
+        settings=wanted_settings(call.server, body),
+    )
+    stream = flag(body.stream, "stream")
+    with call.server.running(call.principal):
+        async with opened(call.server, call.principal, ask) as session:
+            if stream:
+                return await _streamed(call, session, body, ask)
+            result = await session.turn(ask.prompt)
+    call.server.metrics.turn(result)
+    return _whole(call, session.id, body, ask, result)
+
+
+# -- reading the request ---------------------------------------------------------------------
+
+
+def conversation(messages: list[ChatMessage]) -> tuple[str, tuple[Message, ...], Message]:
+    """(instructions, what came before, the input)."""
+    if not messages:
+        raise bad("messages must not be empty.", "messages")
+    system: list[str] = []
+    spoken: list[Message] = []
+    for n, message in enumerate(messages):
+        parts = parts_of(message.content, f"messages[{n}].content")
+        match message.role:
+            case "system" | "developer":
+                system.append(Message("user", parts).text)
+            case "user" | "assistant":
+                spoken.append(Message(message.role, parts))
+            case "tool" | "function":
+                continue
+            case _:
+                raise bad(f"messages[{n}].role is unknown.", f"messages[{n}].role")
+    last = max((n for n, m in enumerate(spoken) if m.role == "user"), default=-1)
+    if last < 0 or not visible(spoken[last]):
+        raise bad("messages: there is no user message with visible content.", "messages")
+    past = tuple(m for m in spoken[:last] if visible(m))
+    return "\n\n".join(filter(None, system)), past, spoken[last]
+
+
+# -- the answer in one piece -----------------------------------------------------------------
+
+
+def _whole(
+    call: Call, session: str, body: ChatRequest, ask: Ask, result: TurnResult
+) -> web.Response:
+    headers = _headers(session, ask)
+    if not result.completed:
+        headers |= {"X-Hermes-Completed": "false", "X-Hermes-Partial": "true"}
+        if not result.text.strip():
+            raise ApiError(
+                502,
+                result.error or "The agent did not finish.",
+                code="agent_incomplete",
+                headers=headers,
+                extra={"hermes": ending(result)},
+            )
+    message: dict[str, Any] = {"role": "assistant", "content": result.text}
+    if call.server.settings.reasoning and result.reasoning:
+        message["reasoning_content"] = result.reasoning
+    answer: dict[str, Any] = {
+        "id": _new_id(),
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": body.model or call.server.model,
+        "choices": [{"index": 0, "message": message, "finish_reason": finish_reason(result)}],
+        "usage": usage_of(result.usage),
+    }
+    if not result.completed:
+        answer["hermes"] = ending(result)
+    return call.answer(answer, headers=headers)
+
+
+def finish_reason(result: TurnResult) -> str:
+    if result.completed:
+        return "stop"
+    return "length" if result.error_code == "output_truncated" else "error"
+
+
+def ending(result: TurnResult) -> dict[str, Any]:
+    """How a turn that is not complete ended."""
+    return {
+        "completed": False,
+        "partial": result.partial or bool(result.text.strip()),
+        "failed": result.failed,
+        "error": result.error,
+        "error_code": result.error_code,
+    }
+
+
+def usage_of(usage: Usage) -> dict[str, Any]:
+    counts: dict[str, Any] = {
+        "prompt_tokens": usage.input,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.input + usage.output,
+    }
+    if usage.cache_read:
+        counts["prompt_tokens_details"] = {"cached_tokens": usage.cache_read}
+    if usage.reasoning:
+        counts["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
+    return counts
+
+
+def _headers(session: str, ask: Ask) -> dict[str, str]:
+    headers = {"X-Hermes-Session-Id": session}
+    if ask.session_key:
+        headers["X-Hermes-Session-Key"] = ask.session_key
+    return headers
+
+
+def _new_id() -> str:
+    return f"chatcmpl-{secrets.token_hex(12)}"
+
+
+# -- the answer as it comes ------------------------------------------------------------------
+
+
+class _Chunks:
+    """The frames of one answer: what stays the same in them is written once."""
+
+    def __init__(self, model: str) -> None:
+        head = {
+            "id": _new_id(),
+            "object": "chat.completion.chunk",
+            "created": int(time.time()),
+            "model": model,
+        }
+        self._head = b"data: " + orjson.dumps(head)[:-1] + b","
+        self._delta = self._head + b'"choices":[{"index":0,"delta":{"'
+        self._rest = b'},"finish_reason":null}]}\n\n'
+
+    def delta(self, field: bytes, text: str) -> bytes:
+        return b"".join((self._delta, field, b'":', orjson.dumps(text), self._rest))
+
+    def first(self) -> bytes:
+        return self._delta + b'role":"assistant","content":""' + self._rest
+
+    def last(self, result: TurnResult) -> bytes:
+        choice = {"index": 0, "delta": {}, "finish_reason": finish_reason(result)}
+        end: dict[str, Any] = {"choices": [choice], "usage": usage_of(result.usage)}
+        if not result.completed:
+            end["hermes"] = ending(result)
+        return self._head + orjson.dumps(end)[1:] + b"\n\n"
+
+    def usage(self, result: TurnResult) -> bytes:
+        end = {"choices": [], "usage": usage_of(result.usage)}
+        return self._head + orjson.dumps(end)[1:] + b"\n\n"
+
+
+async def _streamed(
+    call: Call, session: Session, body: ChatRequest, ask: Ask
+) -> web.StreamResponse:
+    chunks = _Chunks(body.model or call.server.model)
+    reasoning = call.server.settings.reasoning
+    names: dict[str, str] = {}
+    events = session.events()
+    ended = session.submit(ask.prompt)
+    stream = await Stream.open(call, _headers(session.id, ask))
+    try:
+        await stream.send(chunks.first())
+        async for happened in events:
+            match happened:
+                case TextDelta(text):
+                    await stream.send(chunks.delta(b"content", text))
+                case ThinkingDelta(text) if reasoning:
+                    await stream.send(chunks.delta(b"reasoning_content", text))
+                case ToolStarted(tool) if not tool.name.startswith("_"):
+                    names[tool.id] = tool.name
+                    await stream.send(_progress(tool.name, tool.id, "running", label(tool)))
+                case ToolDone(done) if done.call_id in names:
+                    name = names.pop(done.call_id)
+                    await stream.send(_progress(name, done.call_id, "completed", name))
+                case TurnEnd(result):
+                    call.server.metrics.turn(result)
+                    await stream.send(chunks.last(result))
+                    if body.stream_options and body.stream_options.include_usage:
+                        await stream.send(chunks.usage(result))
+                    await stream.send(DONE)
+                    break
+    except ClientGone as gone:
+        if gone.slow:  # what it asked for is still made, and kept
+            await ended
+    return await stream.close()
+
+
+def _progress(tool: str, identity: str, status: str, shown: str) -> bytes:
+    data = {"tool": tool, "label": shown, "toolCallId": identity, "status": status}
+    return event("hermes.tool.progress", orjson.dumps(data))
+
+
+def label(call: ToolCall) -> str:
+    """The argument that tells most, in one line."""
+    try:
+        args = orjson.loads(call.args or "{}")
+    except orjson.JSONDecodeError:
+        return call.name
+    words = [v for v in args.values() if isinstance(v, str)] if isinstance(args, dict) else []
+    return " ".join(words[0].split())[:80] if words and words[0].strip() else call.name
+
+
+ROUTES = (
+    Route(
+        "POST",
+        "/v1/chat/completions",
+        completions,
+        "chat_completions",
+        "One turn of a conversation whose past is in the request.",
+        body=ChatRequest,
+        errors=(400, 403, 404, 413, 415, 429, 502),
+        streams=True,
+    ),
+)
