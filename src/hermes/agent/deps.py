@@ -13,11 +13,12 @@ from hermes.core.errors import Failure
 from hermes.core.events import Recorded, TurnEvent
 from hermes.core.history import History
 from hermes.core.message import Message, Target, ToolCall, Usage
-from hermes.core.provider import Provider, Settings, ToolSpec
+from hermes.core.provider import Provider, Request, Settings, ToolSpec
 from hermes.core.redact import Redactor
 from hermes.core.store import State
 from hermes.core.taint import Source
 from hermes.core.tool import Tool, ToolContext
+from hermes.llm.models import ModelFacts
 
 T = TypeVar("T")
 GUESSED_WINDOW = 128_000
@@ -61,6 +62,16 @@ class Endpoint(Provider, Protocol):
     @property
     def context_length(self) -> int | None:
         """Tokens a prompt and its answer may have; None: nobody says."""
+        ...
+
+    @property
+    def facts(self) -> ModelFacts:
+        """What is known of its model."""
+        ...
+
+    @property
+    def default_output(self) -> int | None:
+        """The output limit it is given when nobody asks for one; None: none."""
         ...
 
     def rotate(self, failure: Failure) -> bool:
@@ -139,6 +150,25 @@ class Compressing(Protocol):
         ...
 
 
+class Metering(Protocol):
+    """Counts every call, and keeps the caps (see app.metering)."""
+
+    async def reserve(self, endpoint: Endpoint, request: Request) -> Any:
+        """A ticket with the `request` to send; OverBudget when the call may not be made."""
+        ...
+
+    def settle(self, ticket: Any, usage: Usage, outcome: str, tools: Sequence[str]) -> Usage:
+        """How the call ended; its usage with what it cost."""
+        ...
+
+
+def sees_images(endpoint: Endpoint, learned: Mapping[Target, Learned]) -> bool:
+    """Not when its model is known to take none, or it has refused one."""
+    lessons = learned.get(endpoint.target)
+    refused = lessons is not None and lessons.quirks.get("media") is False
+    return endpoint.facts.images is not False and not refused
+
+
 class Turn(Struct, kw_only=True):
     """Mutable state of exactly one turn; dies with it."""
 
@@ -156,6 +186,7 @@ class Turn(Struct, kw_only=True):
     sleep: Callable[[float], Awaitable[None]]
     learned: dict[Target, Learned]
     compressor: Compressing | None = None
+    meter: Metering | None = None
     active: int = 0
     """Index of the provider in use; survives steps so that a fallback sticks."""
     calls: int = 0

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from hermes.agent.deps import Agent, Endpoint, Turn
+from hermes.agent.deps import Agent, Endpoint, Turn, sees_images
 from hermes.agent.recovery import Attempt
 from hermes.agent.step import Stopped, sample
 from hermes.core.errors import ConfigError, ToolError
 from hermes.core.history import History
-from hermes.core.message import Message, ToolCall
+from hermes.core.message import Media, Message, ToolCall
 from hermes.core.provider import Settings
 from hermes.core.tool import ToolContext
 from hermes.llm.catalog import Choice, resolve
@@ -35,6 +35,24 @@ class Auxiliary:
     ) -> str:
         """The answer's text. ToolError says in one sentence why there is none."""
         chain = (*self._own(job), *main.providers)
+        if not any(isinstance(part, Media) for part in prompt.parts):
+            return (await self._sample(chain, prompt, main, system, max_output)).text
+        learned = self._runtime.learned
+        while seeing := tuple(e for e in chain if sees_images(e, learned)):
+            answer = await self._sample(seeing, prompt, main, system, max_output)
+            # A model that refused the picture was asked again without it: that is no answer.
+            if any(e.target == answer.origin and sees_images(e, learned) for e in seeing):
+                return answer.text
+        raise ToolError(f"No model here takes images; name one that does in auxiliary.{job}.")
+
+    async def _sample(
+        self,
+        chain: tuple[Endpoint, ...],
+        prompt: Message,
+        main: Agent,
+        system: str,
+        max_output: int,
+    ) -> Message:
         agent = Agent(chain, limits=structs.replace(main.limits, tries=2), redactor=main.redactor)
         turn = Turn(
             system=system,
@@ -48,10 +66,9 @@ class Auxiliary:
             learned=self._runtime.learned,
         )
         try:
-            answer = await sample(agent, turn, Attempt(Settings(max_output=max_output)))
+            return await sample(agent, turn, Attempt(Settings(max_output=max_output)))
         except Stopped as stop:
             raise ToolError(stop.error) from None
-        return answer.text
 
     def _own(self, job: str) -> Sequence[Endpoint]:
         wanted = self._runtime.setup.config.auxiliary.get(job)

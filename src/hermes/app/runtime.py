@@ -151,6 +151,9 @@ class Runtime:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        browser = sys.modules.get("hermes.tools.browser._browser")  # imported by its first use
+        if browser is not None:
+            await browser.stop_all()
         local = sys.modules.get("hermes.exec.local")  # imported by the first command that ran
         if local is not None:
             await local.stop_all()
@@ -219,7 +222,7 @@ class Runtime:
             sandbox=safety.mode,
             sandbox_required=self.setup.config.sandbox.required,
             home=self.setup.home,
-            state={"web": self._web},
+            state={"web": self._web, "browser": self.setup.config.browser},
         )
 
     @property

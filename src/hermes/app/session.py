@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import structs
 
-from hermes.agent.deps import Agent, Turn
+from hermes.agent.deps import Agent, Turn, sees_images
 from hermes.agent.loop import run_turn
 from hermes.app.approvals import Approvals, Safety, Seams
 from hermes.app.people import People
@@ -161,13 +161,16 @@ class Session:
         return self.people.reply(question_id, text)
 
     async def close(self) -> None:
-        """Interrupt, let the turn end, and end all subscriptions."""
+        """Interrupt, let the turn end, close what tools kept open, and end all subscriptions."""
         for _, future in self._queue:
             future.cancel()
         self._queue.clear()
         self.interrupt()
         if self._worker is not None:
             await asyncio.wait({self._worker})
+        for kept in list(self._context.state.values()):
+            if hasattr(kept, "aclose"):
+                await kept.aclose()
         for channel in self._subscribers:
             channel.close()
         self._subscribers.clear()
@@ -198,6 +201,7 @@ class Session:
             absorb=self._absorb,
             sleep=self._runtime.sleep,
             learned=self._runtime.learned,
+            meter=self._meter(),
         )
         self._saved = False
         self._turn = asyncio.ensure_future(run_turn(self.agent, turn, message))
@@ -270,6 +274,7 @@ class Session:
             approve=self._approve,
             ask=self.people.ask,
             consult=self._consult,
+            sees=sees_images(self.agent.providers[0], self._runtime.learned),
         )
 
     async def _consult(
@@ -277,7 +282,19 @@ class Session:
     ) -> str:
         auxiliary = self._runtime.auxiliary
         return await auxiliary.ask(
-            job, prompt, main=self.agent, system=system, max_output=max_output
+            job,
+            prompt,
+            main=self.agent,
+            system=system,
+            max_output=max_output,
+            meter=self._meter().for_purpose(f"auxiliary/{job}"),
+        )
+
+    def _meter(self) -> Meter:
+        runtime = self._runtime
+        account = structs.replace(self.account, session=self.id)
+        return Meter(
+            runtime.store, runtime.setup.config.budget, account, self._emit, runtime.told
         )
 
     async def _approve(
