@@ -14,12 +14,11 @@ from msgspec import Struct
 from hermes.core.errors import ToolError
 from hermes.core.message import Media, Text
 from hermes.core.tool import ToolContext, ToolResult, tool
+from hermes.tools._images import MAX_IMAGE, image_type
 from hermes.tools._paths import check, check_open, check_unopened, is_regular, resolve
 
 LIMIT = 48_000
 """Bytes of one answer, line numbers included: below the cap of results, which cuts blindly."""
-MAX_IMAGE = 3_900_000
-"""Bytes; what is larger is refused by providers once it is base64."""
 LINE = 2000
 """Characters of a line that are shown."""
 _WIDEST = 4 * LINE + 2
@@ -30,12 +29,6 @@ _COUNTABLE = 32 * 1024 * 1024
 _BLOCK = 1024 * 1024
 _REACH = 2 * 1024**3
 """How far into a file one may read: a thread that counts lines cannot be interrupted."""
-_IMAGES = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF8": "image/gif",
-    b"RIFF": "image/webp",
-}
 _BINARIES = {
     b"%PDF-": "a PDF",
     b"PK\x03\x04": "a ZIP archive or office document",
@@ -93,17 +86,12 @@ def _read(path: Path, p: Params, ctx: ToolContext) -> ToolResult:
         if not is_regular(found):
             raise ToolError(f"{path} is a device, pipe or socket, not a file.")
         start = file.read(8192) or b""  # None: a file of the kernel that has nothing to say now
-        if mime := _image(start):
+        if mime := image_type(start):
             return _show(path, file, start, mime=mime)
         text, note = _as_utf8(file, start, path, found.st_size)
         if path.suffix == ".ipynb" and found.st_size <= _COUNTABLE:
             text, note = _cells(text, note)
         return ToolResult(_lines(text, p, note))
-
-
-def _image(start: bytes) -> str:
-    mime = next((mime for magic, mime in _IMAGES.items() if start.startswith(magic)), "")
-    return "" if mime == "image/webp" and start[8:12] != b"WEBP" else mime
 
 
 def _show(path: Path, file: BinaryIO, start: bytes, *, mime: str) -> ToolResult:
