@@ -84,6 +84,8 @@ class ProviderSpec(Struct, frozen=True):
     models: dict[str, dict[str, Any]] = {}
     """glob over the model name -> quirk overrides, applied in order."""
     default_model: str = ""
+    small_model: str = ""
+    """The cheap one for auxiliary jobs; empty: not known."""
     embedded: bool = False
     """Runs in a process of ours, from a file; its address is made when the file is found."""
     docs: str = ""

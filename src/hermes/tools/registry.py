@@ -25,6 +25,7 @@ SEARCH = "tool_search"
 _PACKAGE = "hermes.tools"
 _NEEDS = {"browser": ("playwright", "browser")}
 """Toolset or tool -> the module it cannot do without, and the extra that brings it."""
+_FEW = frozenset({"terminal", "read_file", "write_file", "patch", "search_files"})
 _HARMLESS_ONLY = frozenset({"webhook"})
 """Platforms whose messages come from programs: without a word from the operator they only read."""
 
@@ -51,8 +52,11 @@ class Tools(Mapping[str, Tool[Any]]):
     def __contains__(self, name: object) -> bool:
         return name in self._modules
 
-    def offered(self) -> tuple[ToolSpec, ...]:
-        """What requests declare: `core`, and the rest only when there is no way to search it."""
+    def offered(self, *, few: bool = False) -> tuple[ToolSpec, ...]:
+        """What requests declare: `core`, and the rest only when there is no way to search it;
+        `few`: only what a small model cannot do without."""
+        if few:
+            return tuple(self[name].spec for name in self if name in _FEW)
         core = catalog()[CORE]
         searched = SEARCH in self._modules
         return tuple(self[name].spec for name in self if name in core or not searched)

@@ -18,4 +18,5 @@ PROVIDER = ProviderSpec(
         "*claude-*-4-[6-9]*": {"effort": "adaptive"},
     },
     default_model="claude-sonnet-4-5",
+    small_model="claude-haiku-4-5",
 )

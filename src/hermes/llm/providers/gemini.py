@@ -14,4 +14,5 @@ PROVIDER = ProviderSpec(
     quirks=Quirks(schema="gemini"),
     models={"*gemini-2.5*": {"effort": "budget"}, "*gemini-3*": {"effort": "level"}},
     default_model="gemini-2.5-pro",
+    small_model="gemini-2.5-flash",
 )

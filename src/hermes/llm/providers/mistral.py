@@ -11,4 +11,5 @@ PROVIDER = ProviderSpec(
     keys=("MISTRAL_API_KEY",),
     quirks=Quirks(call_id="alnum9", usage_in_stream=False),
     default_model="mistral-large-latest",
+    small_model="mistral-small-latest",
 )

@@ -17,4 +17,5 @@ PROVIDER = ProviderSpec(
         "*-chat-latest": {"effort": "omit"},
     },
     default_model="gpt-5",
+    small_model="gpt-5-mini",
 )

@@ -12,4 +12,5 @@ PROVIDER = ProviderSpec(
     headers={"X-Title": "Hermes"},
     quirks=Quirks(effort="object"),
     default_model="anthropic/claude-sonnet-4.5",
+    small_model="google/gemini-2.5-flash",
 )

@@ -11,4 +11,5 @@ PROVIDER = ProviderSpec(
     keys=("XAI_API_KEY",),
     models={"grok-3-mini*": {"effort": "effort"}},
     default_model="grok-4",
+    small_model="grok-4-fast-non-reasoning",
 )

@@ -10,4 +10,5 @@ PROVIDER = ProviderSpec(
     base_url="https://api.z.ai/api/paas/v4",
     keys=("ZAI_API_KEY", "Z_AI_API_KEY", "GLM_API_KEY"),
     default_model="glm-4.6",
+    small_model="glm-4.5-air",
 )
