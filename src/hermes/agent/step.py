@@ -6,18 +6,21 @@ import asyncio
 import re
 from collections.abc import Sequence
 from contextlib import aclosing
+from typing import Any
 
 from msgspec import structs
 
 from hermes.agent.arguments import truncated
-from hermes.agent.deps import Agent, Turn, uncancelled
+from hermes.agent.deps import Agent, Endpoint, Turn, uncancelled
 from hermes.agent.names import resolve
 from hermes.agent.recovery import Attempt, Fault, recover
 from hermes.agent.report import THINKING_EXHAUSTED, TRUNCATED, near_models, sentence
 from hermes.agent.seam import Seam, strip_overlap
 from hermes.core.errors import CODES, Failure, Kind, ProviderError
 from hermes.core.events import StreamEvent, TextDelta
-from hermes.core.message import Message, Part, Stop, Text, Thinking, ToolCall, user
+from hermes.core.ledger import OverBudget
+from hermes.core.message import Message, Part, Stop, Text, Thinking, ToolCall, Usage, user
+from hermes.core.provider import Request
 from hermes.llm.assemble import Answer
 
 CONTINUE = (
@@ -51,7 +54,7 @@ class Stopped(Exception):
 class _Step:
     """State of one step across its calls."""
 
-    __slots__ = ("answer", "attempt", "continues", "died", "pieces", "thoughts")
+    __slots__ = ("answer", "attempt", "continues", "died", "pieces", "thoughts", "ticket")
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
@@ -60,6 +63,8 @@ class _Step:
         self.pieces: list[str] = []
         """Visible text of earlier, cut-off calls of this step."""
         self.thoughts: list[Part] = []
+        self.ticket: Any = None
+        """Of the call that is being made; None: nothing is to be settled."""
         self.continues = 0
         self.died = 0
 
@@ -86,7 +91,7 @@ async def _sample(agent: Agent, turn: Turn, step: _Step) -> Message:
             await turn.compressor.before(agent, turn)
         answer = step.answer = Answer()
         failure = await _call(agent, turn, step, answer)
-        message = _count(agent, turn, step, answer)
+        message = _count(agent, turn, step, answer, failure.kind.value if failure else "")
         if failure is None:
             failure = _anomaly(message, answer)
         if failure is None or failure.kind is Kind.TRUNCATED_CALL or _delivered(message):
@@ -97,22 +102,51 @@ async def _sample(agent: Agent, turn: Turn, step: _Step) -> Message:
             raise await _give_up(agent, turn, step, failure)
 
 
-def _count(agent: Agent, turn: Turn, step: _Step, answer: Answer) -> Message:
-    """The answer as it stands, its usage added to the turn's."""
+def _count(agent: Agent, turn: Turn, step: _Step, answer: Answer, outcome: str) -> Message:
+    """The answer as it stands, its usage settled and added to the turn's."""
     step.answer = None
     message = answer.message(agent.providers[turn.active].target)
-    turn.usage += answer.usage
+    if turn.meter is not None and step.ticket is not None:
+        ticket, step.ticket = step.ticket, None
+        spent = _spent(answer, outcome, ticket)
+        usage = turn.meter.settle(ticket, spent, outcome, [c.name for c in message.calls])
+        message = structs.replace(message, usage=usage)
+        turn.usage += usage
+    else:
+        turn.usage += answer.usage
     if answer.stop or not answer.empty:
         turn.calls += 1
         turn.target = message.origin
     return message
 
 
+def _spent(answer: Answer, outcome: str, ticket: Any) -> Usage:
+    """A prompt that was taken in before the call was given up is paid for; nobody reports it."""
+    usage = answer.usage
+    if outcome not in ("interrupted", Kind.STALLED.value) or usage.input or not answer.sent:
+        return usage
+    return structs.replace(usage, input=ticket.entry.input, estimated=True)
+
+
+async def _admitted(turn: Turn, step: _Step, provider: Endpoint, request: Request) -> Request:
+    """Every call is reserved first; at a cap the turn ends before it, with what there is."""
+    if turn.meter is None:
+        return request
+    try:
+        step.ticket = await turn.meter.reserve(provider, request)
+    except OverBudget as error:
+        kept = _whole(step, Message("assistant", (), origin=turn.target, stop="length"))
+        begun = bool(step.pieces or turn.calls)
+        raise Stopped("budget", str(error), kept if step.text else None, partial=begun) from None
+    allowed: Request = step.ticket.request
+    return allowed
+
+
 async def _call(agent: Agent, turn: Turn, step: _Step, answer: Answer) -> Failure | None:
     """One request. Events go out as they come; in a continuation, without what it repeats."""
     seam = Seam(step.text) if step.pieces else None
     provider = agent.providers[turn.active]
-    request = step.attempt.request(agent, turn)
+    request = await _admitted(turn, step, provider, step.attempt.request(agent, turn))
     emit = turn.emit
     try:
         # aclosing: leaving the block for any reason, cancellation included, closes the socket.
@@ -151,7 +185,7 @@ def _joined(seam: Seam, events: Sequence[StreamEvent]) -> list[StreamEvent]:
 
 async def _keep_partial(agent: Agent, turn: Turn, step: _Step) -> None:
     if step.answer is not None:
-        message = _count(agent, turn, step, step.answer)
+        message = _count(agent, turn, step, step.answer, "interrupted")
     else:
         message = Message("assistant", (), origin=turn.target)
     kept = _whole(step, message, stop="aborted", calls=False)

@@ -2,59 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from hermes.agent.deps import Agent, Endpoint, Turn, sees_images
+from hermes.agent.deps import Agent, Endpoint, Metering, Turn, sees_images
 from hermes.agent.recovery import Attempt
 from hermes.agent.step import Stopped, sample
-from hermes.core.errors import ConfigError, ToolError
+from hermes.app.jobs import Jobs
+from hermes.core.errors import ToolError
 from hermes.core.history import History
 from hermes.core.message import Media, Message, ToolCall
 from hermes.core.provider import Settings
 from hermes.core.tool import ToolContext
-from hermes.llm.catalog import Choice, resolve
-from hermes.llm.client import Client
 
 if TYPE_CHECKING:
     from hermes.app.runtime import Runtime
 
 
 class Auxiliary:
-    """One per process. A job has the model the configuration gives it, else the conversation's
-    own; when the job's own fails, the conversation's is asked."""
+    """One per process. A job has a model of its own (see `jobs`); where there is none, or when it
+    fails, the conversation's is asked."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._clients: dict[str, tuple[Endpoint, ...]] = {}
+        self.jobs = Jobs(runtime.setup, runtime.client)
 
     async def ask(
-        self, job: str, prompt: Message, *, main: Agent, system: str = "", max_output: int = 1024
+        self,
+        job: str,
+        prompt: Message,
+        *,
+        main: Agent,
+        system: str = "",
+        max_output: int = 1024,
+        meter: Metering | None = None,
     ) -> str:
         """The answer's text. ToolError says in one sentence why there is none."""
-        chain = (*self._own(job), *main.providers)
+        own = self.jobs.callees(job, main)
+        chain = (*own, *main.providers)
         if not any(isinstance(part, Media) for part in prompt.parts):
-            return (await self._sample(chain, prompt, main, system, max_output)).text
+            turn = self._turn(prompt, system, meter)
+            answer = await self._sample(chain, main, turn, max_output)
+            if 0 < len(own) <= turn.active:
+                self.jobs.failed(job, f"{own[0].target.model} did not answer")
+            return answer.text
         learned = self._runtime.learned
         while seeing := tuple(e for e in chain if sees_images(e, learned)):
-            answer = await self._sample(seeing, prompt, main, system, max_output)
+            turn = self._turn(prompt, system, meter)
+            answer = await self._sample(seeing, main, turn, max_output)
             # A model that refused the picture was asked again without it: that is no answer.
             if any(e.target == answer.origin and sees_images(e, learned) for e in seeing):
                 return answer.text
         raise ToolError(f"No model here takes images; name one that does in auxiliary.{job}.")
 
-    async def _sample(
-        self,
-        chain: tuple[Endpoint, ...],
-        prompt: Message,
-        main: Agent,
-        system: str,
-        max_output: int,
-    ) -> Message:
-        agent = Agent(chain, limits=structs.replace(main.limits, tries=2), redactor=main.redactor)
-        turn = Turn(
+    def _turn(self, prompt: Message, system: str, meter: Metering | None) -> Turn:
+        return Turn(
             system=system,
             history=History((prompt,)),
             record=_forget,
@@ -64,35 +68,17 @@ class Auxiliary:
             absorb=_nothing_read,
             sleep=self._runtime.sleep,
             learned=self._runtime.learned,
+            meter=meter,
         )
+
+    async def _sample(
+        self, chain: tuple[Endpoint, ...], main: Agent, turn: Turn, max_output: int
+    ) -> Message:
+        agent = Agent(chain, limits=structs.replace(main.limits, tries=2), redactor=main.redactor)
         try:
             return await sample(agent, turn, Attempt(Settings(max_output=max_output)))
         except Stopped as stop:
             raise ToolError(stop.error) from None
-
-    def _own(self, job: str) -> Sequence[Endpoint]:
-        wanted = self._runtime.setup.config.auxiliary.get(job)
-        if wanted is None:
-            return ()
-        if job not in self._clients:
-            self._clients[job] = self._open(job)
-        return self._clients[job]
-
-    def _open(self, job: str) -> tuple[Endpoint, ...]:
-        runtime = self._runtime
-        wanted = runtime.setup.config.auxiliary[job]
-        choice = Choice(
-            model=wanted.model,
-            provider=wanted.provider,
-            base_url=wanted.base_url,
-            api_key_env=wanted.api_key_env,
-            api_mode=wanted.api_mode or "",
-        )
-        try:
-            endpoint = resolve(runtime.setup.config, runtime.setup.secrets, choice)[0]
-        except ConfigError as error:
-            raise ToolError(f"auxiliary.{job}: {error}") from None
-        return (Client(endpoint, runtime.transport, sleep=runtime.sleep),)
 
 
 async def _forget(message: Message | None, state: Any) -> None:

@@ -73,6 +73,8 @@ class Runtime:
         self.transport = transport
         self.sleep = sleep
         self.learned: dict[Target, Learned] = {}
+        self.told: set[str] = set()
+        """What users of this process are told once."""
         self._agents: dict[bytes, Agent] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._child_env = child_env(setup.secrets)

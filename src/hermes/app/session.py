@@ -13,10 +13,12 @@ from msgspec import structs
 from hermes.agent.deps import Agent, Turn, sees_images
 from hermes.agent.loop import run_turn
 from hermes.app.approvals import Approvals, Safety, Seams
+from hermes.app.metering import Meter
 from hermes.app.people import People
 from hermes.core.channel import Channel
 from hermes.core.events import Answer, Notice, TurnEnd, TurnEvent, TurnResult
 from hermes.core.history import History
+from hermes.core.ledger import Account
 from hermes.core.message import Message, Text, ToolCall, user
 from hermes.core.quoting import mark_of
 from hermes.core.store import SessionMeta, State
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_PURPOSES = frozenset({"cron", "subagent"})
+"""Sources that are a purpose of their own in the ledger."""
 Busy: TypeAlias = Literal["interrupt", "steer", "queue"]
 Pending: TypeAlias = tuple[Message, "asyncio.Future[TurnResult]"]
 
@@ -50,6 +54,7 @@ class Session:
         "_subscribers",
         "_turn",
         "_worker",
+        "account",
         "agent",
         "instructions",
         "meta",
@@ -69,6 +74,10 @@ class Session:
     ) -> None:
         self.agent = agent
         self.meta = meta
+        purpose = meta.source if meta.source in _PURPOSES else "main"
+        root = "" if meta.parent else meta.id
+        self.account = Account(meta.id, root, purpose=purpose)
+        """Whom its model calls are charged to; a surface adds its user, a schedule its job."""
         self.taint = meta.taint
         """What it has read so far; stored together with the result that brought it."""
         self.people = People(self._emit)
@@ -293,9 +302,7 @@ class Session:
     def _meter(self) -> Meter:
         runtime = self._runtime
         account = structs.replace(self.account, session=self.id)
-        return Meter(
-            runtime.store, runtime.setup.config.budget, account, self._emit, runtime.told
-        )
+        return Meter(runtime.store, runtime.setup.config.budget, account, self._emit, runtime.told)
 
     async def _approve(
         self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]

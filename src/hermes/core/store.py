@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from hermes.core.ledger import Ledger
 from hermes.core.message import Message
+from hermes.core.objects import Objects
 from hermes.core.taint import Taint
 
 State: TypeAlias = Literal["idle", "running", "interrupted", "partial", "failed"]
@@ -60,6 +61,9 @@ class Store(Protocol):
     """
 
     ledger: Ledger
+
+    @property
+    def objects(self) -> Objects: ...
 
     async def ready(self) -> tuple[str, ...]:
         """Wait until the store is open. What the user should be told, a sentence each."""

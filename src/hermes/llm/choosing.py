@@ -22,7 +22,7 @@ from hermes.llm.catalog import (
     wire_for,
 )
 from hermes.llm.keys import Credential
-from hermes.llm.models import UNKNOWN, ModelFacts, Prices, facts
+from hermes.llm.models import DEFAULT_OUTPUT, UNKNOWN, ModelFacts, Prices, facts
 from hermes.llm.profile import ProviderSpec, Quirks, WireName
 
 _FAMILIES = (
@@ -52,8 +52,6 @@ _OWN = re.compile(
     re.IGNORECASE,
 )
 """Addresses on this machine or beside it."""
-_SMALLEST = 8192
-"""What the protocol that always wants a limit is given by default."""
 _SET = "in the environment or in .env"
 NOTHING = (
     "No model is configured: set the key of a provider (e.g. OPENROUTER_API_KEY, "
@@ -309,7 +307,7 @@ def _facts(spec: ProviderSpec | None, base_url: str, model: str, price: Price | 
 
 def _within(quirks: Quirks, wire: WireName, known: ModelFacts) -> Quirks:
     """Where a limit is sent unasked, it is none the model does not have."""
-    default = quirks.max_tokens_default or (_SMALLEST if wire == "anthropic" else None)
+    default = quirks.max_tokens_default or (DEFAULT_OUTPUT if wire == "anthropic" else None)
     if default is None or known.output is None or known.output >= default:
         return quirks
     return structs.replace(quirks, max_tokens_default=known.output)

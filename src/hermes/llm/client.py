@@ -25,6 +25,7 @@ from hermes.llm.catalog import Endpoint
 from hermes.llm.classify import MAX_MESSAGE, classify
 from hermes.llm.http import Exchange, Transport
 from hermes.llm.keys import NO_KEY, Credential, Pool, usable
+from hermes.llm.models import DEFAULT_OUTPUT, ModelFacts
 from hermes.llm.profile import Quirks, overlay
 from hermes.llm.reading import FRAMES, Reading
 from hermes.llm.view import View
@@ -81,6 +82,16 @@ class Client:
     @property
     def context_length(self) -> int | None:
         return self._endpoint.context_length
+
+    @property
+    def facts(self) -> ModelFacts:
+        return self._endpoint.facts
+
+    @property
+    def default_output(self) -> int | None:
+        """What is asked for when nobody asks for a limit; one protocol always wants one."""
+        least = DEFAULT_OUTPUT if self.target.wire == "anthropic" else None
+        return self._endpoint.quirks.max_tokens_default or least
 
     @property
     def key_source(self) -> str:

@@ -13,6 +13,8 @@ from msgspec import Struct, structs
 from hermes.core.message import Usage
 
 _FILE = Path(__file__).with_name("data") / "models.tsv"
+DEFAULT_OUTPUT = 8192
+"""The limit of an answer that the protocol which always wants one is given by default."""
 _MILLION = 1_000_000
 _REGION = re.compile(r"^(?:us|us-gov|eu|apac|au|ca|jp|sa|me|af|global)\.")
 _DATE = re.compile(r"[-@](?:20\d{6}|20\d\d-\d\d-\d\d|latest)$")
@@ -180,9 +182,9 @@ def _parse(line: str) -> ModelFacts:
 def _prices(texts: list[str], tiers: str) -> Prices | None:
     if not texts[0]:
         return None
-    source, output, *rest = (float(t) if t else None for t in texts)
-    assert source is not None
-    return Prices(source, output or 0.0, *rest, tuple(_tier(t) for t in tiers.split(",") if t))
+    source, output, read, write, reasoning = (float(t) if t else None for t in texts)
+    steps = tuple(_tier(t) for t in tiers.split(",") if t)
+    return Prices(source or 0.0, output or 0.0, read, write, reasoning, steps)
 
 
 def _tier(text: str) -> Tier:

@@ -1,0 +1,258 @@
+"""Every model call is reserved before it is made and settled after it ended; caps are kept here."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from hermes.agent.compress.weighing import text_weight, weight
+from hermes.agent.deps import Endpoint
+from hermes.app.caps import caps_of, refusal, uncountable, warning
+from hermes.config.schema import Budget
+from hermes.core.events import Notice, TurnEvent
+from hermes.core.ledger import Account, Cap, Entry, Level, OverBudget, Warned
+from hermes.core.message import Usage
+from hermes.core.provider import Request
+from hermes.core.store import Store
+from hermes.llm.models import Prices
+
+MARGIN = 1.25
+"""On what was estimated and not reported."""
+UNKNOWN_OUTPUT = 16_384
+"""Tokens of an answer where nobody says how long one may be; asked for where a cap must hold."""
+USUAL_OUTPUT = 2_048
+"""What a call that no cap concerns is taken to have written when its process is killed."""
+SHARE = 8
+"""Where nobody set a limit, one answer may take an eighth of what is left, and no less than: """
+FAIR_OUTPUT = 4_096
+LEAST_OUTPUT = 1_024
+"""An answer that may not even be this long is not asked for."""
+WAITS = (0.02, 0.05, 0.1, 0.25, 0.5, *[1.0] * 60)
+"""Seconds between looks at a cap that only running calls keep full."""
+
+
+class Ticket(Struct, frozen=True):
+    """A call that may be made, with the limit it must keep."""
+
+    request: Request
+    entry: Entry
+    caps: tuple[Cap, ...]
+    prices: Prices | None
+    began: float
+
+
+class Meter:
+    """One session's, or one job's of it. `told` is shared by the process: what is said once."""
+
+    __slots__ = ("_account", "_budget", "_emit", "_ledger", "_store", "_told")
+
+    def __init__(
+        self,
+        store: Store,
+        budget: Budget,
+        account: Account,
+        emit: Callable[[TurnEvent], None],
+        told: set[str],
+    ) -> None:
+        self._store = store
+        self._ledger = store.ledger
+        self._budget = budget
+        self._account = account
+        self._emit = emit
+        self._told = told
+
+    def for_purpose(self, purpose: str) -> Meter:
+        """The same account, other work."""
+        account = structs.replace(self._account, purpose=purpose)
+        return Meter(self._store, self._budget, account, self._emit, self._told)
+
+    async def reserve(self, endpoint: Endpoint, request: Request) -> Ticket:
+        """OverBudget when a cap forbids the call."""
+        now = time.time()
+        began = time.monotonic()
+        day = time.strftime("%Y-%m-%d", time.localtime(now))
+        if not self._account.root:
+            root = await root_of(self._store, self._account.session)
+            self._account = structs.replace(self._account, root=root)
+        target, prices = endpoint.target, endpoint.facts.prices
+        prompt, cached = expected(request)
+        blank = Entry(
+            id=(int(now * 1e9) & ~0xFFFF) | secrets.randbelow(0x10000),
+            day=day,
+            account=self._account,
+            provider=target.provider,
+            model=target.model,
+            input=prompt,
+            estimated=True,
+        )
+        caps = self._countable(caps_of(self._budget, blank), endpoint)
+        if not caps:
+            output = min(request.settings.max_output or USUAL_OUTPUT, USUAL_OUTPUT)
+            entry = _worst(blank, prices, output)
+            self._ledger.begin(entry)
+            return Ticket(request, entry, caps, prices, began)
+        offer = _Offer(blank, prices, cached, _ceiling(endpoint, request), _free(endpoint, request))
+        entry = await self._admitted(caps, offer)
+        return Ticket(_limited(request, endpoint, entry.output), entry, caps, prices, began)
+
+    def settle(self, ticket: Ticket, usage: Usage, outcome: str, tools: Sequence[str]) -> Usage:
+        """What the call cost, added to what the provider reported. Never waits, never fails."""
+        if usage.cost is None and ticket.prices is not None:
+            usage = structs.replace(usage, cost=ticket.prices.cost(usage))
+        known = usage.cost is not None or not (usage.input or usage.output)
+        entry = structs.replace(
+            ticket.entry,
+            input=usage.input,
+            output=usage.output,
+            cache_read=usage.cache_read,
+            cache_write=usage.cache_write,
+            reasoning=usage.reasoning,
+            cost=(usage.cost or 0.0) if known else None,
+            estimated=usage.estimated,
+            seconds=round(time.monotonic() - ticket.began, 4),
+            outcome=outcome,
+            tools=tuple(tools),
+        )
+        self._ledger.settle(entry, ticket.caps, self._warn)
+        return usage
+
+    # -- inside ----------------------------------------------------------------------------
+
+    def _countable(self, caps: tuple[Cap, ...], endpoint: Endpoint) -> tuple[Cap, ...]:
+        """Without a price money cannot be counted; said once, and tokens still are."""
+        if endpoint.facts.prices is not None:
+            return caps
+        counted = tuple(c for c in caps if c.unit == "tokens")
+        name = f"{endpoint.target.provider}:{endpoint.target.model}"
+        if len(counted) < len(caps) and name not in self._told:
+            self._told.add(name)
+            self._emit(Notice("budget", uncountable(name, tokens=bool(counted))))
+        return counted
+
+    async def _admitted(self, caps: tuple[Cap, ...], offer: _Offer) -> Entry:
+        """Running calls are taken at their worst; when only they are in the way, wait for them."""
+        for wait in (*WAITS, 0.0):
+            entry, levels = await self._ledger.reserve(caps, offer.entry)
+            if entry is not None:
+                return entry
+            blocked = [x for x in levels if not offer.fits(x.cap.unit, x.room, offer.least)]
+            hopeless = [
+                x for x in blocked if not offer.fits(x.cap.unit, x.cap.limit - x.spent, offer.least)
+            ]
+            if hopeless or not wait:
+                raise OverBudget(refusal((hopeless or blocked)[0], time.time()))
+            await asyncio.sleep(wait)
+        raise AssertionError("unreachable")
+
+    def _warn(self, warned: Sequence[Warned]) -> None:
+        for each in warned:
+            self._emit(Notice("budget", warning(each, time.time())))
+
+
+class _Offer(Struct, frozen=True):
+    """What a call needs, in the units of caps."""
+
+    blank: Entry
+    prices: Prices | None
+    cached: int
+    """Prompt tokens that likely come from a cache."""
+    ceiling: int
+    """The longest answer it can have."""
+    free: bool
+    """Nobody asked for that length: it may be shortened to leave room for others."""
+
+    @property
+    def least(self) -> int:
+        return min(LEAST_OUTPUT, self.ceiling)
+
+    def entry(self, levels: Sequence[Level]) -> Entry | None:
+        """Reserved is the worst; what is likely must fit. So all calls together overstep a cap by
+        less than one of them reserved."""
+        output = self.ceiling
+        fair = min(FAIR_OUTPUT, self.ceiling)
+        while self.free and output > fair and not self._all(levels, output, SHARE):
+            output = max(fair, _halved(output))
+        while output > self.least and not self._all(levels, output, 1):
+            output = max(self.least, _halved(output))
+        if not self._all(levels, output, 1):
+            return None
+        return _worst(self.blank, self.prices, output)
+
+    def fits(self, unit: str, room: float, output: int) -> bool:
+        return self._likely(unit, output) <= room
+
+    def _all(self, levels: Sequence[Level], output: int, share: int) -> bool:
+        return all(self.fits(x.cap.unit, x.room / share, output) for x in levels)
+
+    def _likely(self, unit: str, output: int) -> float:
+        prompt = self.blank.input
+        if unit == "tokens":
+            return prompt + output
+        assert self.prices is not None
+        return self.prices.cost(Usage(prompt, output, cache_read=min(self.cached, prompt)))
+
+
+async def root_of(store: Store, session_id: str) -> str:
+    """Where a chain of compressed or delegated sessions began: they share one cap."""
+    seen = {session_id}
+    while (meta := await store.meta(session_id)) is not None and meta.parent:
+        if meta.parent in seen:
+            break
+        session_id = meta.parent
+        seen.add(session_id)
+    return session_id
+
+
+def _halved(output: int) -> int:
+    """To the next power of two below: the head of a request is encoded once per limit."""
+    return int(1 << (output - 1).bit_length() - 1)
+
+
+def _worst(blank: Entry, prices: Prices | None, output: int) -> Entry:
+    cost = None if prices is None else prices.most(blank.input, output)
+    return structs.replace(blank, output=output, cost=cost)
+
+
+def _ceiling(endpoint: Endpoint, request: Request) -> int:
+    asked = request.settings.max_output or endpoint.default_output
+    return asked or endpoint.facts.output or UNKNOWN_OUTPUT
+
+
+def _free(endpoint: Endpoint, request: Request) -> bool:
+    return not (request.settings.max_output or endpoint.default_output)
+
+
+def _limited(request: Request, endpoint: Endpoint, output: int) -> Request:
+    """A limit is sent only when it is lower than what holds anyway."""
+    holds = request.settings.max_output or endpoint.default_output or endpoint.facts.output
+    if holds is not None and output >= holds:
+        return request
+    settings = structs.replace(request.settings, max_output=output)
+    return structs.replace(request, settings=settings)
+
+
+def expected(request: Request) -> tuple[int, int]:
+    """Tokens of the prompt, and how many of them a cache likely holds: the last report and what
+    was added since, which is little however long the history is."""
+    reported = cached = since = 0
+    for message in reversed(request.history.messages):
+        usage = message.usage
+        if usage is not None and usage.input:
+            reported = usage.input + usage.output
+            cached = usage.input if usage.cache_read else 0
+            break
+        since += weight(message)
+    else:
+        since += text_weight(request.system) + _size(request.tools) // 4
+    since += sum(weight(m) for m in request.tail)
+    return reported + int(since * MARGIN), cached
+
+
+def _size(value: Any) -> int:
+    return len(msgspec.json.encode(value))
