@@ -60,7 +60,8 @@ class Store(Protocol):
     Every failure is a StoreError. Cancelling a wait does not undo the write: it happens anyway.
     """
 
-    ledger: Ledger
+    @property
+    def ledger(self) -> Ledger: ...
 
     @property
     def objects(self) -> Objects: ...
