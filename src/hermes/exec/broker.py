@@ -1,8 +1,9 @@
-"""Changes modes and times of files for a command that Landlock confines but cannot keep from it.
+"""Does for a command what Landlock confines but cannot keep from it: what is allowed, itself.
 
-Landlock lets anyone change the mode and the times of any file he owns. So a seccomp filter stops
-those calls, and a keeper makes them in the command's stead: on a file it has opened itself, after
-looking where that file is. The command cannot swap anything between the look and the change.
+Landlock lets anyone change the mode and the times of any file he owns, and connect to a port of any
+machine once he may connect to it on one. So a seccomp filter stops those calls, and a keeper makes
+them in the command's stead: on a file it has opened itself, after looking where that file is; to
+the one address that was granted. The command cannot swap anything between the look and the deed.
 """
 
 # ruff: noqa: PTH101, PTH115
@@ -13,7 +14,8 @@ import errno
 import os
 import select
 import struct
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 _RECEIVE, _SEND, _VALID = 0xC0502100, 0xC0182101, 0x40082102
 _QUESTION = struct.Struct("=QIIiIQ6Q")
@@ -21,6 +23,8 @@ _ANSWER = struct.Struct("=QqiI")
 _AT_FDCWD = -100
 _NOFOLLOW, _EMPTY_PATH = 0x100, 0x1000
 _PATH_MAX = 4096
+_GET_FD = 438
+_CONNECT_MS = 1000
 _TIMES = {"utime": 16, "utimes": 32, "futimesat": 32, "utimensat": 32}
 """Bytes behind the pointer to the new times."""
 CALLS: dict[str, tuple[int, int, int]] = {
@@ -32,6 +36,7 @@ CALLS: dict[str, tuple[int, int, int]] = {
     "utimes": (235, -1, 0),
     "futimesat": (261, -1, 1),
     "utimensat": (280, 88, 1),
+    "connect": (42, 203, 0),
 }
 """Name -> number on x86_64, on aarch64 (-1: none), position of the path among the arguments."""
 _NAMES = [
@@ -41,7 +46,15 @@ _NAMES = [
 _ARCH = {0xC000003E: 0, 0xC00000B7: 1}
 
 
-def answer(listener: int, writable: list[bytes], readonly: list[bytes]) -> bool:
+class Reach(NamedTuple):
+    """Where files may be changed, except where; and where sockets may be connected to."""
+
+    writable: list[bytes]
+    readonly: list[bytes]
+    way: tuple[str, int] | None = None
+
+
+def answer(listener: int, reach: Reach) -> bool:
     """Take one question and answer it. False when nobody is left who could ask."""
     import fcntl
 
@@ -60,15 +73,22 @@ def answer(listener: int, writable: list[bytes], readonly: list[bytes]) -> bool:
     ident, pid, _, number, arch, _, *args = _QUESTION.unpack(buffer)
     name = _NAMES[_ARCH.get(arch, 0)].get(number, "")
     failure = 0
+
+    def still_there() -> None:
+        fcntl.ioctl(listener, _VALID, struct.pack("=Q", ident))
+
     try:
-        fd = _open(name, pid, args)
-        try:
-            fcntl.ioctl(listener, _VALID, struct.pack("=Q", ident))
-            if not _inside(fd, writable, readonly):
-                raise PermissionError(errno.EPERM, "outside")
-            _change(name, pid, args, fd)
-        finally:
-            os.close(fd)
+        if name == "connect":
+            _connect(pid, args, reach.way, still_there)
+        else:
+            fd = _open(name, pid, args)
+            try:
+                still_there()
+                if not _inside(fd, reach):
+                    raise PermissionError(errno.EPERM, "outside")
+                _change(name, pid, args, fd)
+            finally:
+                os.close(fd)
     except OSError as error:
         failure = error.errno or errno.EPERM
     with contextlib.suppress(OSError):
@@ -102,11 +122,63 @@ def _open(name: str, pid: int, args: list[int]) -> int:
         os.close(folder)
 
 
-def _inside(fd: int, writable: list[bytes], readonly: list[bytes]) -> bool:
+def _inside(fd: int, reach: Reach) -> bool:
     path = os.readlink(b"/proc/self/fd/%d" % fd) + b"/"
-    return any(path.startswith(root + b"/") for root in writable) and not any(
-        path.startswith(root + b"/") for root in readonly
+    return any(path.startswith(root + b"/") for root in reach.writable) and not any(
+        path.startswith(root + b"/") for root in reach.readonly
     )
+
+
+def _connect(
+    pid: int, args: list[int], way: tuple[str, int] | None, still_there: Callable[[], None]
+) -> None:
+    """Whatever the socket is by now, it is connected to the one address, or to nothing."""
+    import socket
+
+    if way is None:
+        raise PermissionError(errno.EPERM, "no network was granted")
+    granted = struct.pack("=H", socket.AF_INET) + struct.pack("!H", way[1])
+    granted += socket.inet_aton(way[0])
+    size = args[2] & 0xFFFFFFFF
+    if size < 16 or _memory(pid, args[1], len(granted)) != granted:
+        raise OSError(errno.ENETUNREACH, "not granted")
+    handle = os.pidfd_open(_process(pid))
+    try:
+        still_there()
+        fd = _check(_libc().syscall(_GET_FD, handle, _signed(args[0]), 0))
+    finally:
+        os.close(handle)
+    with socket.socket(fileno=fd) as theirs:
+        waits = os.get_blocking(fd)
+        os.set_blocking(fd, False)
+        try:
+            number = theirs.connect_ex(way)
+            if waits and number == errno.EINPROGRESS:
+                number = _settled(theirs)
+        finally:
+            os.set_blocking(fd, waits)
+    if number:
+        raise OSError(number, os.strerror(number))
+
+
+def _settled(connecting: Any) -> int:
+    """How it ended; soon, for it is on this machine, and the keeper has others to look after."""
+    import socket
+
+    poll = select.poll()
+    poll.register(connecting, select.POLLOUT)
+    if not poll.poll(_CONNECT_MS):
+        return errno.ETIMEDOUT
+    return int(connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+
+
+def _process(task: int) -> int:
+    """The process a thread belongs to."""
+    with open(f"/proc/{task}/status", "rb") as file:  # noqa: PTH123
+        for line in file:
+            if line.startswith(b"Tgid:"):
+                return int(line[5:])
+    raise ProcessLookupError(errno.ESRCH, "it is gone")
 
 
 def _change(name: str, pid: int, args: list[int], fd: int) -> None:
@@ -123,11 +195,7 @@ def _change(name: str, pid: int, args: list[int], fd: int) -> None:
         fields = struct.unpack("=2q" if name == "utime" else "=4q", raw)
         pairs = (fields[0], 0, fields[1], 0) if name == "utime" else fields
         raw = struct.pack("=4q", pairs[0], pairs[1] * 1000, pairs[2], pairs[3] * 1000)
-    if libc.utimensat(_AT_FDCWD, path.encode(), raw or None, 0):
-        import ctypes
-
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+    _check(libc.utimensat(_AT_FDCWD, path.encode(), raw or None, 0))
 
 
 def _text(pid: int, address: int) -> bytes:
@@ -156,6 +224,15 @@ def _memory(pid: int, address: int, size: int) -> bytes:
 def _signed(value: int) -> int:
     value &= 0xFFFFFFFF
     return value - (1 << 32) if value & 0x80000000 else value
+
+
+def _check(result: int) -> int:
+    import ctypes
+
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
 
 
 def _libc() -> Any:

@@ -83,6 +83,8 @@ class Box(TypedDict, total=False):
     """With a seccomp program that asks: where modes and times of files may be changed ..."""
     readonly: list[bytes]
     """... except there."""
+    way: tuple[str, int]
+    """... and the one address its sockets are connected to."""
 
 
 class Held:
@@ -154,7 +156,8 @@ class Held:
 
     def serve(self) -> None:
         """Answer one question of the seccomp filter."""
-        if not broker.answer(self.listener, self._box["writable"], self._box["readonly"]):
+        reach = broker.Reach(self._box["writable"], self._box["readonly"], self._box.get("way"))
+        if not broker.answer(self.listener, reach):
             os.close(self.listener)
             self.listener = -1
 

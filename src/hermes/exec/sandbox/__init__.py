@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hermes.core.errors import ConfigError, ToolError
+from hermes.core.errors import ConfigError
 from hermes.exec.sandbox.policy import Launch, Limits, Mode, Policy, Tier, standard
 from hermes.exec.sandbox.probing import probe
 
@@ -34,8 +34,6 @@ def wrap(
         from hermes.exec.sandbox import bubble
 
         return bubble.launch(argv, policy, tier.bwrap, env=env, cwd=cwd or policy.workspace)
-    if policy.network:
-        raise ToolError("Network access can be granted only in a sandbox with namespaces (tier 1).")
     if tier.level == 2:
         from hermes.exec.sandbox import confined
 

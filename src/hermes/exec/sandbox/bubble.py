@@ -7,7 +7,6 @@ import os
 import stat
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -15,6 +14,7 @@ from hermes.core.errors import ToolError
 from hermes.exec.confine import FIRST_FILE_FD, STATUS_FD, Box
 from hermes.exec.sandbox import filters
 from hermes.exec.sandbox.limits import box_of
+from hermes.exec.sandbox.network import through_relay
 from hermes.exec.sandbox.paths import Guards, bound_sockets, guards
 from hermes.exec.sandbox.policy import Launch, Policy
 
@@ -26,7 +26,6 @@ _FIXED = """
     --unshare-user --unshare-all --disable-userns --cap-drop ALL --die-with-parent --new-session
     --ro-bind / / --proc /proc --dev /dev
 """.split()
-RELAY_PORT = 3128
 
 
 def launch(
@@ -43,7 +42,8 @@ def launch(
     inside = dict(env)
     command = list(argv)
     if policy.network:
-        command = _through_relay(command, policy.network, inside)
+        command, proxies = through_relay(command, policy.network)
+        inside |= proxies
     kept = guards(policy.workspace, policy.protected)
     if policy.mode == "read-only":
         kept = Guards((), (), (), ())
@@ -130,21 +130,6 @@ def _options(mounts: Mapping[str, Kind], scratch: int) -> list[str]:
             case "read":
                 options += ["--ro-bind", path, path]
     return options + closing
-
-
-def _through_relay(command: list[str], proxy: str, env: dict[str, str]) -> list[str]:
-    """A relay beside the command offers the proxy's socket where programs expect a proxy."""
-    address = f"http://127.0.0.1:{RELAY_PORT}"
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-        env[name] = env[name.lower()] = address
-    env["NO_PROXY"] = env["no_proxy"] = "localhost,127.0.0.1,::1"
-    python = os.path.realpath(sys.executable)
-    return [python, "-I", "-S", "-c", _relay(), os.path.realpath(proxy), str(RELAY_PORT), *command]
-
-
-@cache
-def _relay() -> str:
-    return Path(__file__).with_name("relay.py").read_text(encoding="utf-8")
 
 
 def _is_folder(path: str) -> bool:

@@ -10,6 +10,7 @@ from hermes.core.errors import ToolError
 from hermes.exec.confine import Box
 from hermes.exec.sandbox import filters
 from hermes.exec.sandbox.limits import box_of
+from hermes.exec.sandbox.network import by_address, environment
 from hermes.exec.sandbox.paths import guards
 from hermes.exec.sandbox.policy import Launch, Policy
 
@@ -44,16 +45,25 @@ def launch(
     rules = _readable(policy, workspace, hidden)
     rules |= dict.fromkeys(writable, handled[0] & ~_IOCTL_DEV)
     rules |= {f"/dev/{name}": _READ_FILE | _WRITE_FILE | _IOCTL_DEV for name in _DEVICES}
+    inside = {**env, "TMPDIR": scratch, "HOME": scratch}
     box: Box = {
         **box_of(policy.limits),
         "scratch": os.fsencode(scratch),
         "bare": True,
         "landlock": (handled, [_rule(path, access, handled[0]) for path, access in rules.items()]),
-        "seccomp": (number, filters.confined(table, ask=True, truncation=landlock >= 3)),
+        "seccomp": (number, _filter(table, policy, landlock)),
         "writable": [os.fsencode(path) for path in writable],
         "readonly": [os.fsencode(path) for path in closed | (hidden - {workspace})],
     }
-    return Launch(tuple(argv), {**env, "TMPDIR": scratch, "HOME": scratch}, box)
+    if policy.network:
+        box["way"] = by_address(policy.network)
+        inside |= environment(policy.network)
+    return Launch(tuple(argv), inside, box)
+
+
+def _filter(table: filters.Machine, policy: Policy, landlock: int) -> bytes:
+    online = bool(policy.network)
+    return filters.confined(table, ask=True, truncation=landlock >= 3, online=online)
 
 
 def _readable(policy: Policy, workspace: str, hidden: set[str]) -> dict[str, int]:

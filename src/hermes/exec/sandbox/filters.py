@@ -31,6 +31,12 @@ _CREAT, _TRUNC, _ACCESS_MODE = 0o100, 0o1000, 0o3
 _TMPFILE = 0o20000000
 _SET_ID = 0o6000
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
+_KIND, _STREAM, _SEQPACKET, _TCP = 0xF, 1, 5, 6
+_FASTOPEN = 0x20000000
+_CONNECT = "connect"
+_SENDING = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}
+"""Calls that can connect, and the position of the flags that make them."""
+_SERVING = ("bind", "listen", "accept", "accept4")
 _IOCTLS = {
     "TIOCSTI": 0x5412,
     "TIOCLINUX": 0x541C,
@@ -84,6 +90,8 @@ _NUMBERS: dict[str, tuple[int, int]] = {
     "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
     "setxattrat": (463, 463), "removexattrat": (466, 466), "shmget": (29, 194),
     "shmat": (30, 196), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180),
+    "socketpair": (53, 199), "bind": (49, 200), "listen": (50, 201), "accept": (43, 202),
+    "accept4": (288, 242), "sendto": (44, 206), "sendmsg": (46, 211), "sendmmsg": (307, 269),
     **{name: (x86, arm) for name, (x86, arm, _) in _ASKED.items()},
 }  # fmt: skip
 """Name -> number on x86_64 and on aarch64; -1: there is none."""
@@ -103,22 +111,30 @@ def isolated(machine: Machine) -> bytes:
 
 
 @cache
-def confined(machine: Machine, *, ask: bool, truncation: bool) -> bytes:
+def confined(machine: Machine, *, ask: bool, truncation: bool, online: bool = False) -> bytes:
     """For a command that only Landlock confines.
 
     `ask`: changes of modes and times are left to the keeper, else refused. `truncation`: whether
     Landlock knows of it; if not it is refused here wherever it needs no permission to write.
+    `online`: there may be TCP sockets, which the keeper connects to where they may go.
     """
-    blocks: list[tuple[str, Code]] = [("socket", _families(_NETLINK))]
+    blocks: list[tuple[str, Code]] = [("socket", _families(_NETLINK, tcp=online))]
+    # A pair of datagram sockets is connected, yet sends to any address it is given.
+    blocks.append(("socketpair", _kinds(_STREAM, _SEQPACKET)))
+    asked = [name for name in _ASKED if online or name != _CONNECT]
+    if online:
+        blocks += [(name, _refuse_bits(at, _FASTOPEN)) for name, at in _SENDING.items()]
     blocks.append(("prlimit64", [_load(0), (_EQUAL, 1, 0, 0), _no(errno.EPERM), _yes()]))
     blocks += [(name, [_no(errno.EOPNOTSUPP)]) for name in _ATTRIBUTES]
     never = [*_NEVER, *_NOT_WITHOUT_NAMESPACES]
+    if online:
+        never += _SERVING
     if not ask:
-        never += _ASKED
+        never += asked
     if not truncation:
         never.append("truncate")
     common = _common(truncation=truncation)
-    return _program(machine, never, blocks + common, asked=_ASKED if ask else ())
+    return _program(machine, never, blocks + common, asked=asked if ask else ())
 
 
 def _common(*, truncation: bool = True) -> list[tuple[str, Code]]:
@@ -150,13 +166,25 @@ def _refuse_bits(argument: int, bits: int) -> Code:
     return [_load(argument), (_ANY_BIT, 0, 1, bits), _no(errno.EPERM), _yes()]
 
 
-def _families(*allowed: int) -> Code:
+def _families(*allowed: int, tcp: bool = False) -> Code:
     code: Code = [_load(0)]
+    if tcp:
+        check: Code = [_load(1), (_AND, 0, 0, _KIND), (_EQUAL, 1, 0, _STREAM), _no(errno.EPERM)]
+        check += [_load(2), (_EQUAL, 1, 0, 0), (_EQUAL, 0, 1, _TCP), _yes(), _no(errno.EPERM)]
+        code += [(_EQUAL, 0, len(check), _INET), *check]
     for family in allowed:
         if family != _NETLINK:
             code += [(_EQUAL, 0, 1, family), _yes()]
     if _NETLINK in allowed:  # its protocol 0 lists the interfaces, which libraries do
         code += [(_EQUAL, 1, 0, _NETLINK), _no(errno.EPERM), _load(2), (_EQUAL, 0, 1, 0), _yes()]
+    return [*code, _no(errno.EPERM)]
+
+
+def _kinds(*allowed: int) -> Code:
+    """Sockets of these types, whatever flags come with them."""
+    code: Code = [_load(1), (_AND, 0, 0, _KIND)]
+    for kind in allowed:
+        code += [(_EQUAL, 0, 1, kind), _yes()]
     return [*code, _no(errno.EPERM)]
 
 

@@ -67,7 +67,8 @@ class Policy(Struct, frozen=True):
     protected: tuple[Path, ...] = ()
     """Read-only inside the workspace; what does not exist cannot be made."""
     network: str = ""
-    """Path of the unix socket of an egress proxy; empty: no network."""
+    """Where an egress proxy listens: the path of its unix socket (tier 1), or its address on the
+    machine's loopback, with what it asks for (tier 2). Empty: no network."""
     visible: tuple[Path, ...] = ()
     """Readable although inside of something hidden."""
     limits: Limits = Limits()

@@ -42,7 +42,7 @@ _LOST_ALONE = (
     "the list of processes and their command lines can be read",
     "new files cannot be made in a folder that holds protected names (the top of the workspace)",
     "private /tmp and home are an ordinary folder, and there is no /dev/shm",
-    "no network can be granted, not even loopback or unix sockets",
+    "sockets on loopback or in the file system cannot be used: only the proxy of a granted network",
 )
 _LOST_ALL = (
     "anything: commands can do what this user can; whatever does not only read asks first",
