@@ -129,7 +129,38 @@ def _ledger(db: Connection) -> None:
     """).fetchall()
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _taint, _next, _ledger)
+def _objects(db: Connection) -> None:
+    """What is no conversation; the events of a thing go with it."""
+    db.execute("""
+    CREATE TABLE objects (
+        kind TEXT NOT NULL,
+        id TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        created REAL NOT NULL,
+        used REAL NOT NULL,
+        body BLOB NOT NULL,
+        PRIMARY KEY (kind, id)
+    ) WITHOUT ROWID;
+    CREATE INDEX objects_used ON objects (kind, owner, used);
+    CREATE TABLE events (
+        stream TEXT NOT NULL,
+        n INTEGER NOT NULL,
+        body BLOB NOT NULL,
+        PRIMARY KEY (stream, n)
+    ) WITHOUT ROWID;
+    CREATE TRIGGER objects_gone AFTER DELETE ON objects BEGIN
+        DELETE FROM events WHERE stream = old.id;
+    END;
+    """).fetchall()
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
+    _first,
+    _taint,
+    _next,
+    _ledger,
+    _objects,
+)
 """Never edited once released, only added to: `user_version` counts those applied."""
 VERSION = len(MIGRATIONS)
 

@@ -16,6 +16,7 @@ from hermes.core.text import clean
 from hermes.store import connect, copy, faults, reads, rows, search, writes
 from hermes.store.books import Books
 from hermes.store.locks import Owner
+from hermes.store.objects import SqliteObjects
 from hermes.store.worker import Worker, rollback
 from hermes.store.writer import Writer
 
@@ -42,6 +43,7 @@ class SqliteStore:
         self._owner = Owner(self._path.parent / "run")
         self._writer = Writer(self._path, self._connect, self._upkeep)
         self._reader = Worker(self._path, partial(connect.reader, self._path))
+        self.objects = SqliteObjects(self._writer.submit, self._read, clock)
         self.ledger = Books(self._writer, self._owner)
 
     def open(self) -> None:

@@ -1,0 +1,72 @@
+"""Things beside the sessions: whose they are, how many stay, and that they are still there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from hermes.store.sqlite import SqliteStore
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    now = iter(range(1, 10_000))
+    store = SqliteStore(tmp_path / "hermes.db", clock=lambda: float(next(now)))
+    yield store
+    await store.close()
+
+
+async def test_what_belongs_to_one_is_not_there_for_another(store: SqliteStore) -> None:
+    objects = store.objects
+    await objects.put("response", "r1", b"mine", owner="a")
+    assert await objects.get("response", "r1", owner="b") is None
+    assert await objects.get("run", "r1", owner="a") is None
+    assert not await objects.remove("response", "r1", owner="b")
+    await objects.put("response", "r1", b"stolen", owner="b")
+    found = await objects.get("response", "r1", owner="a")
+    assert found is not None and found.body == b"mine"
+    assert await objects.remove("response", "r1", owner="a")
+    assert await objects.get("response", "r1", owner="a") is None
+
+
+async def test_the_least_recently_used_goes_first_and_its_events_with_it(
+    store: SqliteStore,
+) -> None:
+    objects = store.objects
+    for name in ("r1", "r2", "r3"):
+        await objects.put("response", name, name.encode(), most=3)
+        await objects.log(name, 1, [b"one", b"two"])
+    await objects.get("response", "r1", owner="", touch=True)
+    await objects.put("response", "r4", b"", most=3)
+    assert [o.id for o in await objects.every("response")] == ["r1", "r3", "r4"]
+    assert await objects.read("r2") == []
+    assert await objects.read("r1") == [b"one", b"two"]
+
+
+async def test_only_the_first_of_two_is_added(store: SqliteStore) -> None:
+    assert await store.objects.add("key", "k", b"first")
+    assert not await store.objects.add("key", "k", b"second")
+    found = await store.objects.get("key", "k", owner="")
+    assert found is not None and found.body == b"first"
+
+
+async def test_events_keep_their_numbers_and_their_bytes(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "hermes.db")
+    await store.objects.log("run", 1, [b"a", b"b"])
+    await store.objects.log("run", 2, [b"never", b"c"])
+    await store.close()
+    again = SqliteStore(tmp_path / "hermes.db")
+    assert await again.objects.read("run") == [b"a", b"b", b"c"]
+    assert await again.objects.read("run", after=1, most=1) == [b"b"]
+    assert await again.objects.read("other") == []
+    await again.close()
+
+
+async def test_what_was_not_used_for_long_expires(store: SqliteStore) -> None:
+    for name in "abc":
+        await store.objects.put("key", name, b"")
+    await store.objects.get("key", "a", owner="", touch=True)
+    assert await store.objects.expire("key", before=3.5) == 2
+    assert [o.id for o in await store.objects.every("key")] == ["a"]
