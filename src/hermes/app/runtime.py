@@ -38,6 +38,7 @@ from hermes.tools.registry import select
 
 if TYPE_CHECKING:
     from hermes.app.auxiliary import Auxiliary
+    from hermes.app.egress import Egress
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +82,7 @@ class Runtime:
         self._door: Any = None
         self.rulebook = Rulebook(setup.home, setup.config.approvals.rules)
         self._auxiliary: Auxiliary | None = None
+        self._way_out: Egress | None = None
 
     @classmethod
     @asynccontextmanager
@@ -159,6 +161,8 @@ class Runtime:
         local = sys.modules.get("hermes.exec.local")  # imported by the first command that ran
         if local is not None:
             await local.stop_all()
+        if self._way_out is not None:
+            await self._way_out.close()
 
     def _agent(self, options: Options, platform: str) -> Agent:
         """Sessions that ask alike share one agent: its clients, tools and schemas."""
@@ -209,7 +213,7 @@ class Runtime:
         """Whoever asks for no questions takes the walls down too; the hard rules stay."""
         config = self.setup.config
         mode = "full-access" if options.yolo else config.sandbox.mode
-        return Safety(mode, options.yolo, config.approvals.mode)
+        return Safety(mode, options.yolo, config.approvals.mode, config.sandbox.network.allow)
 
     def _context(self, session_id: str, cwd: Path, safety: Safety) -> ToolContext:
         return ToolContext(
@@ -224,6 +228,7 @@ class Runtime:
             sandbox=safety.mode,
             sandbox_required=self.setup.config.sandbox.required,
             home=self.setup.home,
+            egress=self._egress if safety.network else None,
             state={"web": self._web, "browser": self.setup.config.browser},
         )
 
@@ -234,6 +239,15 @@ class Runtime:
 
             self._auxiliary = Auxiliary(self)
         return self._auxiliary
+
+    async def _egress(self) -> str:
+        """The way out for confined commands, opened by the first that may use it."""
+        if self._way_out is None:
+            from hermes.app.egress import Egress
+
+            domains = self.setup.config.sandbox.network.allow
+            self._way_out = Egress(self.setup.home, domains, lambda: self._web().door.gate)
+        return await self._way_out.open()
 
     def _web(self) -> Any:
         """One door for the process, opened by the first tool that goes through it."""

@@ -17,6 +17,10 @@ Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
 Dollars: TypeAlias = Annotated[float, Meta(ge=0)]
 Tokens: TypeAlias = Annotated[int, Meta(ge=0)]
 EnvName: TypeAlias = Annotated[str, Meta(pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$")]
+Domain: TypeAlias = Annotated[
+    str, Meta(pattern=r"^(\*|(\*\.)?\w([\w-]*\w)?(\.\w([\w-]*\w)?)*)(:[1-9][0-9]{0,4})?$")
+]
+"""`name`, `*.suffix` or `*`, each with `:port` unless the web's ports are meant."""
 
 
 class Section(Struct, frozen=True, forbid_unknown_fields=True):
@@ -152,9 +156,15 @@ class Approvals(Section, frozen=True):
     """Which commands are allowed, asked about or denied, by how they begin."""
 
 
+class Network(Section, frozen=True):
+    allow: tuple[Domain, ...] = ()
+    """Domains that confined commands may reach, through our proxy; empty: none."""
+
+
 class Sandbox(Section, frozen=True):
     mode: Literal["read-only", "workspace-write", "full-access"] = "workspace-write"
     required: bool = False
+    network: Network = Network()
 
 
 class Search(Section, frozen=True):

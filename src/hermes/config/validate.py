@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct, inspect
 
 from hermes.config.parse import Parsed, Path, dotted
-from hermes.config.schema import Config, EnvName
+from hermes.config.schema import Config, Domain, EnvName
 
 _API_MODES = {
     "chat_completions": "chat",
@@ -205,6 +205,11 @@ def _wrong(path: Path, kind: Any, value: Any) -> str:
     name = dotted(path)
     if kind in (EnvName, tuple[EnvName, ...]) and isinstance(value, (str, list)):
         return f"{name} must be the name of an environment variable; the key itself goes into .env"
+    if kind == tuple[Domain, ...] and isinstance(value, list):
+        wrong = next((v for v in value if not _fits(v, Domain)), "")
+        return (
+            f"{name} takes name, *.suffix or *, each with :port if needed, not {str(wrong)[:80]!r}"
+        )
     text = f"{name} must be {_choices(kind) or _describe(inspect.type_info(kind))}"
     if isinstance(value, dict):
         return f"{text}, not a mapping"
@@ -214,6 +219,14 @@ def _wrong(path: Path, kind: Any, value: Any) -> str:
     if isinstance(value, bool) and "text" in text:
         return f"{text}, not {shown}: put it in quotes"
     return f"{text}, not {shown}" if len(shown) <= 40 else text
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _choices(kind: Any) -> str:
