@@ -255,6 +255,7 @@ class Docker:
         status, _, _ = await self._docker("exec", *words, seconds=END_SECONDS)
         if status and own and self._lifeline.alive:  # not even that could be started in it
             await self._docker("rm", "-f", self._container)
+            await self._lifeline.close()
 
     async def _docker(self, *words: str, seconds: float = 30) -> tuple[int, str, str]:
         return await ask(self._local(self._argv(*words)), self._spill, seconds)

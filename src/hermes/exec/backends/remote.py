@@ -19,9 +19,6 @@ LONG = 10.0**8
 END_SECONDS = 12.0
 """Most that ending a command there may take."""
 _LAST_WORDS = 0.25
-_FREE, _HELD = (3.0, 60.0), (0.25, 5.0)
-"""Once a command has ended its output is still on its way: seconds of silence after which it is
-taken for complete, and most seconds; when nobody holds it any more, and when somebody does."""
 _SIDE = 64 * 1024
 _PASSED_ON = re.compile(r"LANG|LANGUAGE|LC_[A-Z]+|TERM|TZ|NO_COLOR|COLUMNS|LINES|HERMES_CHILD")
 """Names of variables that mean the same everywhere and cannot hold a secret."""
@@ -46,40 +43,56 @@ class Side:
         """The process that runs it there; 0: there is no such folder."""
         self.ended: asyncio.Future[tuple[int, int]] = self._loop.create_future()
         self.capture = Capture(_SIDE, folder, name="client", watch=self._see)
-        self._mark = mark.encode()
+        self.mark = mark
         self._rest = b""
 
     def _see(self, data: bytes) -> None:
         self._rest += data
         for found in _LINE.finditer(self._rest):
-            if found[1] == self._mark:
+            if found[1] == self.mark.encode():
                 self._report(found[2], int(found[3]), int(found[4]))
         self._rest = self._rest[-200:] if b"\036" in self._rest[-200:] else b""
 
     def _report(self, what: bytes, first: int, second: int) -> None:
-        if what == b"ended" and not self.ended.done():
-            self.ended.set_result((first, second))
-        elif not self.started.done():
+        if what != b"ended" and not self.started.done():
             self.started.set_result(first)
+        if what != b"started" and not self.ended.done():
+            self.ended.set_result((first, second))
 
     def complaint(self) -> str:
         return re.sub(r"\x1e[^\n]*\n", "", self.capture.text()).strip()
 
 
 class Tap(Capture):
-    """Feeds another capture until it is turned off: what comes after that is dropped."""
+    """Feeds another capture up to the mark that ends a command's output; the rest is dropped."""
 
-    def __init__(self, into: Capture) -> None:
+    def __init__(self, into: Capture, mark: str) -> None:
         super().__init__(0, Path())
-        self._into: Capture | None = into
+        self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._into = into
+        self._mark = b"\036%s\n" % mark.encode()
+        self._rest = b""
 
     def feed(self, data: bytes) -> None:
-        self.size += len(data)
-        if self._into:
+        if self.complete.done():
+            return
+        data = self._rest + data
+        end = data.find(self._mark)
+        if end >= 0:
+            self._rest = data[:end]
+            self.turn_off()
+            return
+        doubtful = data.rfind(b"\036", -len(self._mark))
+        held = doubtful >= 0 and self._mark.startswith(data[doubtful:])
+        data, self._rest = (data[:doubtful], data[doubtful:]) if held else (data, b"")
+        if data:
             self._into.feed(data)
 
     def turn_off(self) -> None:
-        self._into = None
+        if not self.complete.done():
+            if self._rest:
+                self._into.feed(self._rest)
+            self.complete.set_result(None)
 
 
 class Clients:
@@ -119,17 +132,16 @@ class Call:
         explain: Explain,
     ) -> Outcome:  # fmt: skip
         """`end` ends everything that belongs to this process there."""
-        tap = Tap(out)
+        tap = Tap(out, self.side.mark)
         task = self._clients.start(self._client, tap, self.side.capture)
         try:
             async with asyncio.timeout(seconds):
-                await asyncio.wait(
-                    _both(task, self.side.ended), return_when=asyncio.FIRST_COMPLETED
-                )
-                if not self.side.ended.done():
+                await _first(task, self.side.ended)
+                if not self.side.ended.done() or self.side.started.result() == 0:
+                    task.cancel()
                     raise self._failure(task, where, explain)
                 status, left = self.side.ended.result()
-                await _settle(task, tap, *(_HELD if left else _FREE))
+                await _first(task, tap.complete)
             if not left:
                 task.cancel()
             return Outcome(status, left)
@@ -167,17 +179,9 @@ class Call:
                 await task
 
 
-def _both(*futures: asyncio.Future[Any]) -> set[asyncio.Future[Any]]:
-    return set(futures)
-
-
-async def _settle(task: asyncio.Task[Outcome], tap: Tap, quiet: float, most: float) -> None:
-    loop = asyncio.get_running_loop()
-    until = loop.time() + most
-    seen = -1
-    while not task.done() and seen != tap.size and loop.time() < until:
-        seen = tap.size
-        await asyncio.wait({task}, timeout=quiet)
+async def _first(*futures: asyncio.Future[Any], timeout: float | None = None) -> None:
+    """Until one of them is done."""
+    await asyncio.wait(futures, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
 
 
 async def _at_last(work: Awaitable[None]) -> None:
@@ -224,9 +228,7 @@ class Lifeline:
         err = Capture(_SIDE, self._spill, name="client")
         self._task = loop.create_task(run(client(self._reader), out, err))
         try:
-            await asyncio.wait(
-                _both(self._task, greeted), timeout=seconds, return_when=asyncio.FIRST_COMPLETED
-            )
+            await _first(self._task, greeted, timeout=seconds)
             if not greeted.done():
                 late = not self._task.done()
                 await self.close()

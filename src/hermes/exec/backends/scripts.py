@@ -8,47 +8,49 @@ from __future__ import annotations
 VARIABLE = "HERMES_JOB"
 
 _FIND = r"""
+lf='
+'
+marked() { # text: sets `pids` to the processes that have it in their environment
+  pids=' '
+  for f in $(grep -lsF "$1" /proc/[0-9]*/environ); do
+    f=${f#/proc/}; pids="$pids${f%/environ} "
+  done
+}
 find_all() { # mark, process that started it all: sets `found` to what lives of it
-  found=; sessions=" $2 "; table=; holders=' '
+  found=' '; sessions=" $2 "; table=; holders=' '; others=' '; ours=" $$ "
   if [ -r /proc/self/stat ]; then
-    for f in $(grep -lsF "HERMES_JOB=$1" /proc/[0-9]*/environ); do
-      f=${f#/proc/}; holders="$holders${f%/environ} "
-    done
-    [ -z "$orphans" ] || {
-      others=' '
-      for f in $(grep -lsF HERMES_JOB= /proc/[0-9]*/environ); do
-        f=${f#/proc/}; others="$others${f%/environ} "
-      done
-    }
-    for f in /proc/[0-9]*; do
-      { read -r line < "$f/stat"; } 2>/dev/null || continue
-      p=${f#/proc/}
-      set -f; set -- ${line##*) }; set +f
-      [ "$1" = Z ] && continue
-      table="$table$p $2 $4
-"
-      case $holders in *" $p "*) [ "$4" -gt 1 ] && sessions="$sessions$4 " ;; esac
-      if [ -n "$orphans" ] && [ "$2" = 1 ]; then
-        case $others in *" $p "*) ;; *) holders="$holders$p " ;; esac
-      fi
+    [ -z "$orphans" ] || { marked HERMES_JOB=; others=$pids; }
+    marked "HERMES_JOB=$1"; holders=$pids
+    lines=$(/bin/sh -c 'echo "$$ $PPID"; exec cat /proc/[0-9]*/stat' 2>/dev/null)
+    ours=" $$ ${lines%%"$lf"*} "; lines=${lines#*"$lf"}
+    set -f; IFS=$lf
+    for line in $lines; do
+      IFS=' '; set -- ${line%% *} ${line##*) }
+      [ "$2" != Z ] || continue
+      table="$table$1/$3/$5$lf"
+      case $holders in *" $1 "*) [ "$5" -le 1 ] || sessions="$sessions$5 " ;; esac
+      [ -n "$orphans" ] && [ "$3" = 1 ] && [ "$5" != 1 ] || continue
+      case $others in *" $1 "*) ;; *) holders="$holders$1 " ;; esac
     done
   else
-    table=$(ps -A -o pid= -o ppid= -o pgid=)
+    set -f; IFS=$lf
+    for line in $(ps -A -o pid= -o ppid= -o pgid=); do
+      IFS=' '; set -- $line; table="$table$1/$2/$3$lf"
+    done
   fi
   more=1
   while [ -n "$more" ]; do
-    more=
-    while read -r p parent session; do
-      case " $found " in *" $p "*) continue ;; esac
-      [ "$p" != "$$" ] || continue
-      case $holders in *" $p "*) found="$found $p"; more=1; continue ;; esac
-      case " $found " in *" $parent "*) found="$found $p"; more=1; continue ;; esac
+    more=; IFS=$lf
+    for line in $table; do
+      p=${line%%/*}; session=${line##*/}; parent=${line#*/}; parent=${parent%/*}
+      case $found$ours in *" $p "*) continue ;; esac
+      case $holders in *" $p "*) found="$found$p "; more=1; continue ;; esac
+      case $found in *" $parent "*) found="$found$p "; more=1; continue ;; esac
       [ "$p" != "$session" ] || continue
-      case $sessions in *" $session "*) found="$found $p"; more=1 ;; esac
-    done <<TABLE
-$table
-TABLE
+      case $sessions in *" $session "*) found="$found$p "; more=1 ;; esac
+    done
   done
+  set +f; unset IFS; found=${found# }
 }
 """
 
@@ -83,21 +85,22 @@ RUN = (
     + _ENTER
     + r"""
 orphans=
-exec 3>&2
+exec 3>&2 4>&1 1>/dev/null 2>/dev/null # a shell says what killed its command
 say() { printf '\036%s %s\n' "$mark" "$*" >&3; }
-cd -- "$dir" 2>/dev/null || { say folder 0 0; exit 1; }
+cd -- "$dir" || { say folder 0 0; exit 1; }
 trap : TERM HUP INT
 say started $$ 0
-"$shell" -c "$text" 2>&1 3>&-
+"$shell" -c "$text" 1>&4 2>&4 3>&- 4>&-
 status=$?
 find_all "$mark" $$
 set -- $found
 say ended $status $#
+printf '\036%s\n' "$mark" >&4
 exit $status
 """
 )
 """Arguments: mark, folder, text, NAME=value ... Reports on stderr; the command's own goes to
-stdout, so that both streams keep their order."""
+stdout, so that both streams keep their order. The mark ends it: nothing of it is still coming."""
 
 RUN_BARE = (
     _ENTER
@@ -127,7 +130,7 @@ when the agent does."""
 
 INIT = r"""
 exec 3<&0
-HERMES_JOB=init cat <&3 >/dev/null 3<&- &
+cat <&3 >/dev/null 3<&- &
 printf 'ready %s\n' "$(uname -sm)"
 exec 3<&- </dev/null
 wait $!
