@@ -131,7 +131,7 @@ def _check(args: Namespace) -> int:
 def _without_effect(config: Config) -> list[str]:
     """What is set for features that are not there yet: nobody should rely on it."""
     default = type(config)()
-    names = ("compression", "auxiliary", "budget", "platforms", "mcp_servers")
+    names = ("platforms", "mcp_servers")
     found = [name for name in names if getattr(config, name) != getattr(default, name)]
     if config.approvals.mode != default.approvals.mode:
         found.append(f"approvals.mode {config.approvals.mode}")
