@@ -18,6 +18,7 @@ from msgspec import Struct, structs
 from hermes.agent.deps import Agent, Learned, Limits
 from hermes.agent.prompt import system_prompt
 from hermes.app.approvals import Rulebook, Safety
+from hermes.app.background import Background
 from hermes.app.session import Session
 from hermes.config import paths
 from hermes.config.env import child_env
@@ -80,6 +81,7 @@ class Runtime:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._child_env = child_env(setup.secrets)
         self._door: Any = None
+        self.background = Background(setup.home, keep=setup.config.terminal.keep_background)
         self.rulebook = Rulebook(setup.home, setup.config.approvals.rules)
         self._auxiliary: Auxiliary | None = None
         self._way_out: Egress | None = None
@@ -114,12 +116,12 @@ class Runtime:
         safety = self._safety(options)
         if not resume:
             meta = self._new_meta(agent, source, key, where)
-            return Session(self, agent, meta, self._context(meta.id, where, safety), safety=safety)
+            return Session(self, agent, meta, self._context(meta, where, safety), safety=safety)
         meta_or_none = await self.store.meta(resume)
         if meta_or_none is None:
             raise ConfigError(f"There is no session {resume}. `hermes sessions list` shows them.")
         history = History(await self.store.load(resume), mark=mark_of(resume))
-        context = self._context(resume, where, safety)
+        context = self._context(meta_or_none, where, safety)
         return Session(self, agent, meta_or_none, context, history=history, safety=safety)
 
     async def bring(
@@ -132,7 +134,7 @@ class Runtime:
         safety = self._safety(options)
         known = await self.store.meta(brought.id) if brought.keep else None
         meta = known or structs.replace(self._new_meta(agent, source, key, where), id=brought.id)
-        session = Session(self, agent, meta, self._context(meta.id, where, safety), safety=safety)
+        session = Session(self, agent, meta, self._context(meta, where, safety), safety=safety)
         session.bring(brought.past, stored=known is not None, keep=brought.keep)
         session.instructions = brought.instructions
         return session
@@ -161,6 +163,7 @@ class Runtime:
         local = sys.modules.get("hermes.exec.local")  # imported by the first command that ran
         if local is not None:
             await local.stop_all()
+        await self.background.close()
         if self._way_out is not None:
             await self._way_out.close()
 
@@ -215,9 +218,9 @@ class Runtime:
         mode = "full-access" if options.yolo else config.sandbox.mode
         return Safety(mode, options.yolo, config.approvals.mode, config.sandbox.network.allow)
 
-    def _context(self, session_id: str, cwd: Path, safety: Safety) -> ToolContext:
+    def _context(self, meta: SessionMeta, cwd: Path, safety: Safety) -> ToolContext:
         return ToolContext(
-            session_id=session_id,
+            session_id=meta.id,
             cwd=cwd,
             call=ToolCall("", ""),
             approve=_nobody,
@@ -229,7 +232,11 @@ class Runtime:
             sandbox_required=self.setup.config.sandbox.required,
             home=self.setup.home,
             egress=self._egress if safety.network else None,
-            state={"web": self._web, "browser": self.setup.config.browser},
+            state={
+                "web": self._web,
+                "browser": self.setup.config.browser,
+                "processes": self.background.share(meta),
+            },
         )
 
     @property

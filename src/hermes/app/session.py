@@ -121,6 +121,11 @@ class Session:
         return self._turn is not None
 
     @property
+    def background(self) -> bool:
+        """Whether commands it left in the background still run: then it must not be reset."""
+        return self._runtime.background.runs(self.id)
+
+    @property
     def approver(self) -> bool:
         """Whether somebody answers Approval and Question events; without one the answer is no."""
         return self.people.present

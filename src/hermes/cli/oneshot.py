@@ -73,6 +73,8 @@ class OneShot:
                 session = await self._open(runtime, folder, options)
                 result = await self._turn(runtime, session, message)
                 await self._show(session, result)
+                if farewell := runtime.background.farewell():
+                    self._status.line(f"! {farewell}")
         except asyncio.CancelledError:
             if not self._signals.received or self._session is not None:
                 raise

@@ -146,6 +146,8 @@ class Terminal(Section, frozen=True):
     backend: Literal["local", "docker", "ssh"] = "local"
     cwd: str = "."
     timeout: Annotated[float, Meta(gt=0)] = 180
+    keep_background: bool = False
+    """Whether commands in the background outlive the agent; the next one finds them again."""
     docker: Docker = Docker()
     ssh: Ssh = Ssh()
 

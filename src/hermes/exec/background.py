@@ -9,10 +9,11 @@ import secrets
 import socket
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.config.paths import private_folder
 from hermes.core.errors import ToolError
@@ -76,6 +77,12 @@ class Processes:
         found = (records.look(self.root / name) for name in self._lines)
         return [state for state in found if state and state.alive]
 
+    def adopt(self, session: str, child: str) -> None:
+        """A session that was compressed goes on as its child, with all it started."""
+        for state in self.all(Owner(session)):
+            with suppress(OSError):
+                records.write(state.folder, structs.replace(state.record, session=child))
+
     # -- acting ----------------------------------------------------------------------------
 
     async def start(
@@ -102,6 +109,7 @@ class Processes:
                 pty=command.pty,
                 keep=self.keep,
                 confined=confined,
+                online=bool(command.policy and command.policy.network),
             )
             await asyncio.to_thread(records.write, folder, record)
         except OSError as error:

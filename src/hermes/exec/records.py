@@ -41,6 +41,8 @@ class Record(Struct, frozen=True):
     keep: bool = False
     """Whether it outlives the agent."""
     confined: bool = False
+    online: bool = False
+    """Whether it was given a way through the walls to the network."""
 
 
 class End(Struct, frozen=True):

@@ -1,17 +1,21 @@
-"""Runs one shell command in the foreground."""
+"""Runs one shell command, and waits for it or leaves it running in the background."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from hermes.core.errors import ToolError
-from hermes.core.tool import HIDDEN, ToolContext, ToolResult, tool
+from hermes.core.tool import ToolContext, ToolResult, tool
+from hermes.tools._background import opened, report, settled, tidied
 from hermes.tools._confining import policy
+
+if TYPE_CHECKING:
+    from hermes.exec.local import Command
 
 LIMIT = 40_000
 """Bytes of output a model is shown."""
@@ -23,8 +27,10 @@ class Params(Struct, frozen=True):
     command: str
     timeout: Annotated[float | None, Meta(description="seconds")] = None
     workdir: str | None = None
-    background: Annotated[bool, HIDDEN] = False
-    pty: Annotated[bool, HIDDEN] = False
+    background: Annotated[
+        bool, Meta(description="return at once; see, feed and end it with process")
+    ] = False
+    pty: Annotated[bool, Meta(description="give it a terminal")] = False
 
 
 @tool(
@@ -35,16 +41,48 @@ class Params(Struct, frozen=True):
     timeout=MAX_TIMEOUT + 10,
 )
 async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
-    from hermes.exec.capture import Capture
-    from hermes.exec.local import Command, run
+    from hermes.exec.local import Command
 
-    if p.background or p.pty:
-        raise ToolError("background and pty are not available yet; run it in the foreground.")
     timeout = min(ctx.terminal_timeout if p.timeout is None else p.timeout, MAX_TIMEOUT)
     if timeout <= 0:
         raise ToolError("timeout must be more than 0 seconds.")
     folder = _folder(p.workdir, ctx.cwd)
-    command = Command(p.command, folder, ctx.child_env, timeout, await policy(ctx))
+    walls = await policy(ctx)
+    command = Command(p.command, folder, ctx.child_env, timeout, walls, pty=p.pty)
+    await tidied(ctx)
+    if p.background:
+        return await _leave_running(command, p, ctx)
+    return await _see_through(command, ctx)
+
+
+async def _leave_running(command: Command, p: Params, ctx: ToolContext) -> ToolResult:
+    from hermes.exec.sandbox import probe
+
+    confined = command.policy is not None and (await probe()).level < 3
+    processes, owner = opened(ctx)
+    state = await processes.start(command, owner, confined=confined)
+    state = await settled(processes, state)
+    if state.end and state.end.why == "sandbox":
+        raise ToolError(f"The sandbox cannot be used. Nothing was run. {report(state)}")
+    name = state.record.id
+    notes = []
+    if state.running:
+        notes.append(f"[in the background as {name}: process (poll, log, wait, write, kill)]")
+    if p.timeout is not None:
+        notes.append("[timeout does not count in the background]")
+    return ToolResult(
+        "\n".join([report(state, nothing=""), *notes]),
+        data={"process": name, "exit_status": state.end.status if state.end else None},
+    )
+
+
+async def _see_through(command: Command, ctx: ToolContext) -> ToolResult:
+    from hermes.exec.capture import Capture
+    from hermes.exec.local import run
+
+    if command.pty:  # a pager would wait for keys that nobody presses
+        quiet = {"PAGER": "cat", "GIT_PAGER": "cat", **command.env}
+        command = structs.replace(command, env=quiet)
     output = Capture(LIMIT, ctx.spill, name=ctx.session_id, watch=_watcher(ctx.progress))
     try:
         outcome = await run(command, output)
@@ -53,7 +91,7 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
     text = output.text().rstrip("\n")
     notes = []
     if outcome.status is None:
-        notes.append(f"[timed out after {timeout:g} s (killed)]")
+        notes.append(f"[timed out after {command.timeout:g} s (killed)]")
     elif outcome.status:
         notes.append(_ending(outcome.status))
     if outcome.left:

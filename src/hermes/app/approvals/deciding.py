@@ -104,7 +104,7 @@ class Approvals:
         return await self._ask(_Question(call, reason, tool=tool.name), taint)
 
     async def _exec(self, call: ToolCall, tool: Tool[Any], params: Any, taint: Taint) -> Verdict:
-        confined = await self._confined()
+        confined = bool(getattr(params, "confined", True)) and await self._confined()
         judged = self._judge(params, self._rules(), sandboxed=confined)
         if judged.decision == "deny":
             return Verdict(False, "; ".join(judged.reasons))
@@ -157,7 +157,7 @@ class Approvals:
         if not hasattr(params, "command"):  # not for a shell: what confines it decides
             return Judgement("allow") if sandboxed else Judgement("ask", (_UNCONFINED,))
         workdir = getattr(params, "workdir", None)
-        return judge(
+        judged = judge(
             params.command,
             workspace=self._cwd,
             home=self._home,
@@ -165,6 +165,9 @@ class Approvals:
             sandboxed=sandboxed,
             cwd=self._cwd / workdir if workdir else None,
         )
+        if getattr(params, "shell", True) or (judged.decision == "deny" and not sandboxed):
+            return judged
+        return Judgement("allow") if sandboxed else Judgement("ask", (_UNCONFINED,))
 
     async def _confined(self) -> bool:
         if self.safety.mode == "full-access":

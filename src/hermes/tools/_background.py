@@ -1,0 +1,65 @@
+"""The commands in the background that a session may see."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from hermes.core.tool import ToolContext
+
+if TYPE_CHECKING:
+    from hermes.exec.background import Owner, Processes
+    from hermes.exec.records import State
+
+SHOWN = 40_000
+"""Bytes of new output a model is shown."""
+_MOMENT = 0.8
+_QUIET = 0.15
+_BREATH = 0.03
+
+
+def opened(ctx: ToolContext) -> tuple[Processes, Owner]:
+    """Those of the agent, where it shares them; else those of its home, as they are on disk."""
+    if share := ctx.state.get("processes"):
+        processes, owner = share(ctx.session_id)
+        return processes, owner
+    from hermes.exec.background import Owner, Processes
+
+    return Processes(ctx.home / "processes"), Owner(ctx.session_id)
+
+
+async def settled(processes: Processes, state: State) -> State:
+    """What follows within a moment: until it has ended, or has said something and is quiet."""
+    from hermes.exec.records import written
+
+    began = heard = time.monotonic()
+    before = size = written(state.folder)
+    while state.running and time.monotonic() - began < _MOMENT:
+        state = await processes.wait(state, _BREATH)
+        now = written(state.folder)
+        if now != size:
+            size, heard = now, time.monotonic()
+        elif size != before and time.monotonic() - heard > _QUIET:
+            break
+    return state
+
+
+def report(state: State, *, nothing: str = "(no new output)") -> str:
+    """What it has written since it was last shown, and how it is."""
+    from hermes.exec.records import news
+
+    text = news(state, SHOWN).rstrip("\n") or nothing
+    return f"{text}\n[{state.record.id} {state.words(time.time())}]".lstrip("\n")
+
+
+async def tidied(ctx: ToolContext) -> None:
+    """Once in a process, beside the first command: files of old outputs are removed."""
+    if ctx.spill not in _tidied:
+        _tidied.add(ctx.spill)
+        from hermes.exec.spills import tidy
+
+        await asyncio.to_thread(tidy, ctx.spill)
+
+
+_tidied: set[object] = set()
