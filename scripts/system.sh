@@ -1,19 +1,36 @@
 #!/bin/sh
-# Programs that real parts of the tests need (the sandbox, the fast search): installed when we may,
-# otherwise done without, and said.
+# Programs that real parts of the tests need (the sandbox, the fast search, the browser): installed
+# when we may, otherwise done without, and said. A line is a package and the commands it brings, one
+# of which is enough.
 set -eu
 
-missing=
-for pair in bwrap:bubblewrap rg:ripgrep git:git; do
-    command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
-done
+packages='
+bubblewrap bwrap
+ripgrep rg
+git git
+chromium chromium chromium-browser google-chrome google-chrome-stable
+'
+
+missing_packages() {
+    echo "$packages" | while read -r package commands; do
+        [ -n "$package" ] || continue
+        for command in $commands; do
+            command -v "$command" >/dev/null 2>&1 && continue 2
+        done
+        echo "$package"
+    done
+}
+
+missing=$(missing_packages | tr '\n' ' ')
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-    echo "Installing$missing with apt-get." >&2
+    echo "Installing $missing with apt-get." >&2
+    log=$(mktemp)
     # shellcheck disable=SC2086  # a list of names
-    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $missing; } >&2 || true
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+        --no-install-recommends $missing; } >"$log" 2>&1 || tail -n 20 "$log" >&2
+    rm -f "$log"
 fi
-for pair in bwrap:bubblewrap rg:ripgrep git:git; do
-    command -v "${pair%%:*}" >/dev/null 2>&1 ||
-        echo "Without ${pair#*:} some tests are skipped; install it to run them." >&2
+for package in $(missing_packages); do
+    echo "Without $package some tests are skipped; install it to run them." >&2
 done

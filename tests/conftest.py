@@ -1,4 +1,4 @@
-"""What holds for every test: nobody but SQLite opens a database file."""
+"""For every test: nobody but SQLite opens a database file, and nothing is skipped in silence."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -27,6 +28,40 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
 
 
 sys.addaudithook(_audit)
+
+COMPLETE = "HERMES_TEST_COMPLETE"
+"""Set where every real part must be there: a case skipped for want of one fails."""
+_REAL = re.compile(
+    r"chrom|playwright|bubblewrap|ripgrep|git is not|confine|\btier\b|control groups|ssh", re.I
+)
+"""What the reasons of such skips speak of."""
+
+
+def _reason(report: Any) -> str:
+    longrepr = getattr(report, "longrepr", None)
+    text = longrepr[2] if isinstance(longrepr, tuple) else str(longrepr)
+    return str(text).removeprefix("Skipped: ")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    outcome: Any = yield
+    report = outcome.get_result()
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get(COMPLETE):
+        why = _reason(report)
+        if _REAL.search(why):
+            report.outcome = "failed"
+            report.longrepr = f"{COMPLETE} is set, and this was skipped: {why}"
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """How many cases did not run, and why."""
+    reasons = Counter(_reason(r) for r in terminalreporter.stats.get("skipped", ()))
+    if not reasons:
+        return
+    terminalreporter.section(f"{reasons.total()} cases skipped")
+    for why, count in reasons.most_common():
+        terminalreporter.write_line(f"{count:5}  {why}")
 
 
 @pytest.fixture(autouse=True)
