@@ -215,6 +215,15 @@ class Turn(Struct, kw_only=True):
 
 def window_of(agent: Agent, turn: Turn) -> int:
     """Tokens the active model takes: as set or known, unless an error stated less."""
+    return min(_windows(agent, turn), default=GUESSED_WINDOW)
+
+
+def is_known(agent: Agent, turn: Turn) -> bool:
+    """Whether that is more than a guess."""
+    return bool(_windows(agent, turn))
+
+
+def _windows(agent: Agent, turn: Turn) -> list[int]:
     provider = agent.providers[turn.active]
-    known = (provider.context_length, turn.lessons(provider.target).context)
-    return min([n for n in known if n], default=GUESSED_WINDOW)
+    said = (provider.context_length, turn.lessons(provider.target).context)
+    return [n for n in said if n]

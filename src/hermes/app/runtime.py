@@ -8,7 +8,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from msgspec import Struct, structs
 
 from hermes.agent.deps import Agent, Learned, Limits
 from hermes.agent.prompt import system_prompt
+from hermes.app import windows
 from hermes.app.approvals import Rulebook, Safety
 from hermes.app.background import Background
 from hermes.app.session import Session
@@ -30,8 +31,9 @@ from hermes.core.provider import Settings
 from hermes.core.quoting import mark_of
 from hermes.core.redact import Redactor
 from hermes.core.store import SessionMeta, Store
+from hermes.core.taint import Taint
 from hermes.core.tool import Tool, ToolContext, Verdict
-from hermes.llm.catalog import Choice, resolve
+from hermes.llm.catalog import Choice, Endpoint, resolve
 from hermes.llm.client import Client
 from hermes.llm.http import Transport
 from hermes.store.sqlite import SqliteStore
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Sleep = Callable[[float], Awaitable[None]]
+MAX_CLIENTS = 64
 
 
 class Options(Struct, frozen=True):
@@ -78,6 +81,7 @@ class Runtime:
         self.told: set[str] = set()
         """What users of this process are told once."""
         self._agents: dict[bytes, Agent] = {}
+        self._clients: dict[bytes, Client] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._child_env = child_env(setup.secrets)
         self._door: Any = None
@@ -109,17 +113,19 @@ class Runtime:
         cwd: Path | None = None,
         options: Options | None = None,
     ) -> Session:
-        """A new session, or the stored one called `resume` with its whole history."""
+        """A new session, or the stored one called `resume` with its whole history; where that
+        one was compressed, the one it goes on in."""
         options = options or Options()
         agent = self._agent(options, source)
         where = cwd or Path.cwd()
-        safety = self._safety(options)
+        safety = self._safety(options, agent)
         if not resume:
             meta = self._new_meta(agent, source, key, where)
             return Session(self, agent, meta, self._context(meta, where, safety), safety=safety)
-        meta_or_none = await self.store.meta(resume)
+        meta_or_none = await current(self.store, resume)
         if meta_or_none is None:
             raise ConfigError(f"There is no session {resume}. `hermes sessions list` shows them.")
+        resume = meta_or_none.id
         history = History(await self.store.load(resume), mark=mark_of(resume))
         context = self._context(meta_or_none, where, safety)
         return Session(self, agent, meta_or_none, context, history=history, safety=safety)
@@ -131,13 +137,32 @@ class Runtime:
         options = options or Options()
         agent = self._agent(options, source)
         where = Path.cwd()
-        safety = self._safety(options)
+        safety = self._safety(options, agent)
         known = await self.store.meta(brought.id) if brought.keep else None
         meta = known or structs.replace(self._new_meta(agent, source, key, where), id=brought.id)
         session = Session(self, agent, meta, self._context(meta, where, safety), safety=safety)
         session.bring(brought.past, stored=known is not None, keep=brought.keep)
         session.instructions = brought.instructions
         return session
+
+    async def go_on(
+        self, meta: SessionMeta, taint: Taint, messages: Sequence[Message], running: bool
+    ) -> SessionMeta:
+        """A stored session continues in a child that begins with these messages."""
+        now = time.time()
+        child = structs.replace(
+            meta, id=new_id(now), parent=meta.id, created=now, updated=now, taint=taint
+        )
+        await self.store.go_on(meta.id, child, messages, "running" if running else "idle")
+        self.background.adopt(meta.id, child.id)
+        return child
+
+    def once(self, text: str) -> str:
+        """The text, unless this process has said it before."""
+        if text in self.told:
+            return ""
+        self.told.add(text)
+        return text
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """A task that cannot be lost: it is kept here, and its failure is logged."""
@@ -181,23 +206,46 @@ class Runtime:
         config = self.setup.config
         endpoints = resolve(config, self.setup.secrets, options.choice)
         tools = select(options.toolsets, platform=platform, settings=config.tools)
+        window = endpoints[0].context_length
+        windows.check(endpoints[0], window)
         return Agent(
-            tuple(Client(e, self.transport, sleep=self.sleep) for e in endpoints),
+            tuple(map(self.client, endpoints)),
             tools,
-            tools.offered(),
+            tools.offered(few=options.toolsets is None and windows.is_small(window)),
             Settings(max_output=endpoints[0].max_output, effort=config.agent.reasoning_effort),
             Limits(
                 max_calls=options.max_turns or config.agent.max_turns,
                 tries=max(1, config.agent.api_max_retries),
+                result_chars=windows.result_chars(window),
             ),
             Redactor(self.setup.secrets.known()),
+            windows.compression(config, endpoints[0], window, self._summariser()),
         )
+
+    def client(self, endpoint: Endpoint) -> Client:
+        """One per endpoint, shared by everybody who calls it."""
+        import msgspec
+
+        key = msgspec.msgpack.encode(endpoint)
+        found = self._clients.get(key)
+        if found is None:
+            if len(self._clients) >= MAX_CLIENTS:
+                del self._clients[next(iter(self._clients))]
+            found = self._clients[key] = Client(endpoint, self.transport, sleep=self.sleep)
+        return found
+
+    def _summariser(self) -> Endpoint | None:
+        """As configured; one that cannot be used is said where it would be."""
+        if "compression" not in self.setup.config.auxiliary:
+            return None
+        return self.auxiliary.jobs.configured("compression")
 
     def _new_meta(self, agent: Agent, source: str, key: str, cwd: Path) -> SessionMeta:
         now = time.time()
         system = system_prompt(
             cwd=cwd,
             tools=agent.tools,
+            tiny=windows.is_small(agent.providers[0].context_length),
             today=time.strftime("%Y-%m-%d", time.localtime(now)),
             system="{0.sysname} {0.machine}".format(os.uname()),
         )
@@ -212,11 +260,17 @@ class Runtime:
             updated=now,
         )
 
-    def _safety(self, options: Options) -> Safety:
+    def _safety(self, options: Options, agent: Agent) -> Safety:
         """Whoever asks for no questions takes the walls down too; the hard rules stay."""
         config = self.setup.config
         mode = "full-access" if options.yolo else config.sandbox.mode
-        return Safety(mode, options.yolo, config.approvals.mode, config.sandbox.network.allow)
+        return Safety(
+            mode,
+            options.yolo,
+            config.approvals.mode,
+            config.sandbox.network.allow,
+            confirm=agent.small,
+        )
 
     def _context(self, meta: SessionMeta, cwd: Path, safety: Safety) -> ToolContext:
         return ToolContext(
@@ -263,6 +317,17 @@ class Runtime:
 
             self._door = open_web(self.setup.config.web, self.setup.secrets)
         return self._door
+
+
+async def current(store: Store, session_id: str) -> SessionMeta | None:
+    """The session, or the one that it goes on in since it was compressed."""
+    meta = await store.meta(session_id)
+    while meta is not None and meta.next:
+        following = await store.meta(meta.next)
+        if following is None:
+            break
+        meta = following
+    return meta
 
 
 def new_id(now: float) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import structs
 
+from hermes.agent.compress.compressor import Compressor
 from hermes.agent.deps import Agent, Turn, sees_images
 from hermes.agent.loop import run_turn
 from hermes.app.approvals import Approvals, Safety, Seams
@@ -43,6 +44,8 @@ class Session:
 
     __slots__ = (
         "_approvals",
+        "_brought",
+        "_compressor",
         "_context",
         "_history",
         "_past",
@@ -87,6 +90,8 @@ class Session:
         self._stored = history is not None
         self._past: tuple[Message, ...] | None = ()
         """Stored together with its first message; None: nothing of it is stored."""
+        self._brought = False
+        """Whether the caller knows its past: then it is not ours to replace in the store."""
         self.instructions = ""
         """Added to the system prompt while this object lives; never stored."""
         self._queue: deque[Pending] = deque()
@@ -103,6 +108,12 @@ class Session:
         )
         self._saved = False
         """Whether this turn's checkpoint was made."""
+        self._compressor = Compressor(
+            self._summarise,
+            self._go_on,
+            lambda: self.id,
+            runtime.once(agent.compression.warning),
+        )
         self._turn: asyncio.Task[TurnResult] | None = None
         self._worker: asyncio.Task[None] | None = None
 
@@ -206,7 +217,7 @@ class Session:
 
     async def _run_one(self, message: Message) -> TurnResult:
         turn = Turn(
-            system="\n\n".join(filter(None, (self.meta.system, self.instructions))),
+            system=self._system(),
             history=self.history,
             record=self._record,
             emit=self._emit,
@@ -215,6 +226,7 @@ class Session:
             absorb=self._absorb,
             sleep=self._runtime.sleep,
             learned=self._runtime.learned,
+            compressor=self._compressor,
             meter=self._meter(),
         )
         self._saved = False
@@ -246,6 +258,7 @@ class Session:
         self._history = History(past, mark=mark_of(self.id))
         self._stored = stored
         self._past = past if keep else None
+        self._brought = True
 
     async def _record(self, message: Message | None, state: State | None) -> None:
         if self._past is None:
@@ -263,8 +276,26 @@ class Session:
         new = (*self._past, message) if create is not None else (message,)
         await store.append(self.id, new, state=state, create=create, taint=news)
         self._stored = True
+        if create is not None:
+            self.meta = create
         if news is not None:
             self.meta = structs.replace(self.meta, taint=taint)
+
+    async def _go_on(self, messages: Sequence[Message]) -> History:
+        """The conversation continues with these messages, in a child of this session."""
+        if not self._brought:
+            self.meta = await self._runtime.go_on(self.meta, self.taint, messages, self.busy)
+            self._context = structs.replace(self._context, session_id=self.id)
+        self._history = History(messages, mark=mark_of(self.id))
+        return self._history
+
+    async def _summarise(self, prompt: Message, *, system: str, max_output: int) -> str:
+        return await self._consult("compression", prompt, system=system, max_output=max_output)
+
+    def _system(self) -> str:
+        """A small model has a prompt of its own, and follows it less the more stands around it."""
+        own = "" if self.agent.small else self.meta.system
+        return "\n\n".join(filter(None, (own, self.instructions)))
 
     def _absorb(self, brings: Collection[Source]) -> None:
         self.taint |= Taint.of(brings)

@@ -1,4 +1,4 @@
-"""The log file: warnings and worse as redacted JSON lines, private, made at the first record."""
+"""The log file: what matters as redacted JSON lines, private, made at the first record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class LogFile(logging.Handler):
     """Never raises and never blocks a turn: what cannot be written is dropped."""
 
     def __init__(self, where: Path, redact: Callable[[str], str]) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__(logging.INFO)
         self.where = where
         self._redact = redact
         self._handle = -1
@@ -65,3 +65,4 @@ def install(where: Path, redact: Callable[[str], str]) -> None:
     root = logging.getLogger()
     root.addHandler(LogFile(where, redact))
     root.setLevel(logging.WARNING)
+    logging.getLogger("hermes.agent.compress").setLevel(logging.INFO)

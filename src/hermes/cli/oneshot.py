@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from pathlib import Path
 
-from hermes.app.runtime import Options, Runtime
+from hermes.app.runtime import Options, Runtime, current
 from hermes.app.session import Session
 from hermes.cli.approve import Asker
 from hermes.cli.lookup import find_session
@@ -93,7 +93,8 @@ class OneShot:
 
     async def _chosen(self, store: Store, folder: Path) -> SessionMeta | None:
         if self._args.resume is not None:
-            return await find_session(store, self._args.resume)
+            named = await find_session(store, self._args.resume)
+            return await current(store, named.id)
         if not self._args.latest:
             return None
         found = await store.latest(cwd=str(folder), source="cli")

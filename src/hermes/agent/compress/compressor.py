@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from hermes.agent.compress.weighing import Aim, Gauge, Level, overhead, weight
-from hermes.agent.deps import Agent, Ask, Turn, through, window_of
+from hermes.agent.compress.weighing import NO_SUMMARY, Aim, Gauge, Level, overhead, weight
+from hermes.agent.deps import Agent, Ask, Turn, is_known, through, window_of
 from hermes.core.errors import Failure, Kind
 from hermes.core.events import Notice
 from hermes.core.history import History
@@ -23,6 +23,7 @@ _ANSWER = 4096
 _MIN_LIMIT = 1024
 """A stated limit below this is a slip of the endpoint's."""
 _MAX_SCALE = 4.0
+_REST = 3
 
 Switch = Callable[[Sequence[Message]], Awaitable[History]]
 
@@ -39,6 +40,8 @@ class Compressor:
         self._name = name
         self._warning = warning
         self._gauge: Gauge | None = None
+        self._rest = 0
+        """So many times more nobody is asked for a summary: it has just failed."""
         self._floor = 0
         """Below this size the trigger is not looked at: it could not get further down."""
 
@@ -57,7 +60,7 @@ class Compressor:
         if gauge.prompt >= threshold and gauge.size > self._floor:
             await self._compress(agent, turn, _aim(1, threshold, min(threshold, room)))
             levels = LEVELS[1:]
-        for level in levels:
+        for level in levels if is_known(agent, turn) else ():
             if self._weighed(agent, turn).size <= room:
                 return
             await self._compress(agent, turn, _aim(level, threshold, room))
@@ -77,7 +80,8 @@ class Compressor:
         threshold = int(agent.compression.threshold * min(window, max(size, _MIN_LIMIT)))
         must = min(window - _reserve(agent, window), int(size * 0.85))
         for level in LEVELS[min(tries, len(LEVELS)) - 1 :]:
-            if await self._compress(agent, turn, _aim(level, threshold, must)):
+            aim = Aim(level, threshold, int(threshold * _GOAL), must, refused=True)
+            if await self._compress(agent, turn, aim):
                 return True
         return False
 
@@ -101,7 +105,10 @@ class Compressor:
 
         gauge = self._weighed(agent, turn)
         size = gauge.estimate(gauge.sums[-1])
-        messages, how = await shorter(agent, turn, gauge, aim, name=self._name(), ask=self._ask)
+        asks = self._rest == 0
+        ask = self._ask if asks else None
+        messages, how = await shorter(agent, turn, gauge, aim, name=self._name(), ask=ask)
+        self._rest = _REST if asks and how.endswith(NO_SUMMARY) else max(0, self._rest - 1)
         now = gauge.estimate(sum(map(weight, messages)))
         if now > size * _SHRUNK:
             self._floor = int(gauge.size * _GREW)

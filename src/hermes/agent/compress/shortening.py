@@ -12,7 +12,7 @@ from hermes.agent.compress.eliding import cut as cut_text
 from hermes.agent.compress.eliding import elide, place, squeeze
 from hermes.agent.compress.handoff import Facts, Middle
 from hermes.agent.compress.summarising import files_of, summarise
-from hermes.agent.compress.weighing import Aim, Gauge, Level, weight
+from hermes.agent.compress.weighing import NO_SUMMARY, Aim, Gauge, Level, weight
 from hermes.agent.deps import Agent, Ask, Turn, window_of
 from hermes.core.message import Message, Text
 
@@ -32,19 +32,21 @@ class _Shape(Struct, frozen=True):
     session: str
     cut: Cut
     level: Level
+    refused: bool
     room: int
     """Weight of all messages that is aimed at."""
 
 
 async def shorter(
-    agent: Agent, turn: Turn, gauge: Gauge, aim: Aim, *, name: str, ask: Ask
+    agent: Agent, turn: Turn, gauge: Gauge, aim: Aim, *, name: str, ask: Ask | None
 ) -> tuple[list[Message], str]:
-    """The messages to go on with, and how they were made; they may not be shorter at all."""
+    """The messages to go on with, and how they were made; they may not be shorter at all. `ask`:
+    None when nobody can be asked for a summary."""
     history = turn.history.messages
     room = gauge.room(aim.threshold)
     keep = int(room * _KEEP[aim.level - 1])
     cut = choose(history, gauge.sums, keep=keep, first=int(room * _FIRST))
-    shape = _Shape(name, cut, aim.level, room)
+    shape = _Shape(name, cut, aim.level, aim.refused, room)
     short = [_shortened(history, i, shape) for i in range(len(history))]
     elided = gauge.estimate(sum(map(weight, short)))
     if elided <= aim.goal or gauge.sums[cut.tail] - gauge.sums[cut.head] < _MIN_MIDDLE:
@@ -55,12 +57,14 @@ async def shorter(
     reader = agent.compression.summariser or window
     answer = min(4 * output, reader // 4)
     chars = max(4000, (reader - answer - 1500) * 3)
-    body = await summarise(middle, ask, room=chars, output=output, answer=answer)
+    body = None
+    if ask is not None:
+        body = await summarise(middle, ask, room=chars, output=output, answer=answer)
     how = "summarised"
     if body is None:
         if elided <= min(aim.must, int(aim.threshold * 0.9)):
-            return short, "tool results elided, no summary"
-        how = "digested, no summary"
+            return short, f"tool results elided, {NO_SUMMARY}"
+        how = f"digested, {NO_SUMMARY}"
         body = handoff.digest(middle, output * 4)
     known = handoff.sources_of(_previous(history, cut))
     new = handoff.handoff(body, (*known, middle.source))
@@ -102,7 +106,8 @@ def _shortened(history: Sequence[Message], i: int, shape: _Shape) -> Message:
     if message.kind == "summary":
         return message
     if i == cut.task:
-        return _task(message, max(2000, room), where) if level == 3 else message
+        cuts = level == 3 and shape.refused
+        return _task(message, max(2000, room), where) if cuts else message
     if cut.head <= i < cut.tail:
         return elide(message, where, None if level == 1 else _LONG)
     if level == 1:

@@ -30,6 +30,8 @@ _FLOOR = 0.75
 """Some endpoints leave cached tokens out of their report: so much of the estimate counts anyway."""
 
 
+NO_SUMMARY = "no summary"
+"""Said of a compression whose summary failed."""
 Level: TypeAlias = Literal[1, 2, 3]
 """1: the usual; 2: little is kept; 3: whatever it takes."""
 
@@ -41,6 +43,8 @@ class Aim(Struct, frozen=True):
     threshold: int
     goal: int
     must: int
+    refused: bool = False
+    """The provider has said no: even the task may be cut, when nothing else is left."""
 
 
 def text_weight(text: str) -> int:
