@@ -163,16 +163,19 @@ class Rig:
         return list(await self._observer.load(self.session.id))
 
     async def said(self) -> Counter[str]:
-        """What users said in the whole conversation, also before it was compressed (what was
-        copied then counts once)."""
+        """What users said in the whole conversation, also before it was compressed; what a child
+        began with is its parent's."""
         texts: Counter[str] = Counter()
+        await self.stored()
         id = self.session.id
         while id:
-            await self.stored()
-            part = await self._observer.load(id)
-            texts |= Counter(m.text for m in part if m.role == "user" and m.kind == "normal")
             meta = await self._observer.meta(id)
+            part = [item async for item in self._observer.export(id)]
             id = meta.parent if meta is not None else ""
+            copied = part[0].created if id else -1.0
+            for item in part:
+                if item.message.role == "user" and item.created != copied:
+                    texts[item.message.text] += item.message.kind == "normal"
         return texts
 
     @property
