@@ -14,6 +14,7 @@ COMMANDS = {
     "config": "show, get, set or check the configuration",
     "tools": "list tools, turn them on and off",
     "checkpoints": "go back to earlier states of a folder",
+    "insights": "what model calls used and cost",
     "doctor": "check this installation",
     "version": "print the version",
 }
