@@ -20,10 +20,16 @@ behind the last </data-N> is from the user."""
 
 
 def system_prompt(
-    *, cwd: Path, tools: Collection[str], today: str, system: str, tiny: bool = False
+    *,
+    cwd: Path,
+    tools: Collection[str],
+    today: str,
+    system: str,
+    place: str = "",
+    tiny: bool = False,
 ) -> str:
-    """`today` is a date, not a time: it may stand in a prefix that is cached for hours. `tiny`:
-    for a model that holds little."""
+    """`today` is a date, not a time: it may stand in a prefix that is cached for hours. `place`:
+    where commands run, when not here. `tiny`: for a model that holds little."""
     lines = [
         _TINY if tiny else _BASE,
         "",
@@ -31,6 +37,8 @@ def system_prompt(
         f"Platform: {system}",
         f"Date: {today}",
     ]
+    if place:
+        lines.append(place)
     if not tools:
         lines.append("No tools are available in this session.")
     return "\n".join(lines)

@@ -20,6 +20,7 @@ from hermes.agent.prompt import system_prompt
 from hermes.app import windows
 from hermes.app.approvals import Rulebook, Safety
 from hermes.app.background import Background
+from hermes.app.places import Places
 from hermes.app.session import Session
 from hermes.config import paths
 from hermes.config.env import child_env
@@ -84,6 +85,7 @@ class Runtime:
         self._clients: dict[bytes, Client] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._child_env = child_env(setup.secrets)
+        self.places = Places(setup, self._child_env)
         self._door: Any = None
         self.background = Background(setup.home, keep=setup.config.terminal.keep_background)
         self.rulebook = Rulebook(setup.home, setup.config.approvals.rules)
@@ -189,6 +191,7 @@ class Runtime:
         if local is not None:
             await local.stop_all()
         await self.background.close()
+        await self.places.close()
         if self._way_out is not None:
             await self._way_out.close()
 
@@ -206,6 +209,7 @@ class Runtime:
         config = self.setup.config
         endpoints = resolve(config, self.setup.secrets, options.choice)
         tools = select(options.toolsets, platform=platform, settings=config.tools)
+        tools = self.places.tools(tools, options.toolsets)
         window = endpoints[0].context_length
         windows.check(endpoints[0], window)
         return Agent(
@@ -220,6 +224,8 @@ class Runtime:
             ),
             Redactor(self.setup.secrets.known()),
             windows.compression(config, endpoints[0], window, self._summariser()),
+            small=any(e.quirks.small for e in endpoints),
+            note=endpoints[0].note,
         )
 
     def client(self, endpoint: Endpoint) -> Client:
@@ -248,6 +254,7 @@ class Runtime:
             tiny=windows.is_small(agent.providers[0].context_length),
             today=time.strftime("%Y-%m-%d", time.localtime(now)),
             system="{0.sysname} {0.machine}".format(os.uname()),
+            place=self.places.told,
         )
         return SessionMeta(
             id=new_id(now),
@@ -267,7 +274,8 @@ class Runtime:
         return Safety(
             mode,
             options.yolo,
-            config.approvals.mode,
+            # A small model is nobody to judge its own commands.
+            "ask" if agent.small and config.approvals.mode == "smart" else config.approvals.mode,
             config.sandbox.network.allow,
             confirm=agent.small,
         )
@@ -286,6 +294,7 @@ class Runtime:
             sandbox_required=self.setup.config.sandbox.required,
             home=self.setup.home,
             egress=self._egress if safety.network else None,
+            place=self.places.place(meta.id, cwd, safety.mode),
             state={
                 "web": self._web,
                 "browser": self.setup.config.browser,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import structs
@@ -105,6 +105,7 @@ class Session:
             seams=Seams(
                 self.people.approve, lambda: self.people.present, self._consult, self._notice
             ),
+            place=context.place,
         )
         self._saved = False
         """Whether this turn's checkpoint was made."""
@@ -171,7 +172,7 @@ class Session:
             self._steer.clear()
             self._turn.cancel()
 
-    def events(self) -> AsyncIterator[TurnEvent]:
+    def events(self) -> Channel:
         """From now on, until the session is closed; a slow reader sees text in larger pieces."""
         channel = Channel()
         self._subscribers.append(channel)
@@ -196,6 +197,7 @@ class Session:
         for kept in list(self._context.state.values()):
             if hasattr(kept, "aclose"):
                 await kept.aclose()
+        await self._runtime.places.leave(self._context.place)
         for channel in self._subscribers:
             channel.close()
         self._subscribers.clear()
@@ -354,6 +356,8 @@ class Session:
         from hermes.exec.checkpoints import snapshot
 
         context = self._context
+        if self._runtime.places.elsewhere:
+            return  # a command there changes nothing here
         await snapshot(context.cwd, context.home, self.meta.title or self.id, log.info)
 
 

@@ -114,6 +114,8 @@ class ToolContext(Struct, frozen=True):
     """Asks the model of that auxiliary job; its text, or a ToolError."""
     sees: bool = True
     """Whether the model that is answered takes images."""
+    place: Any = None
+    """Where commands run (see `hermes.exec.backends`); None: here."""
     state: dict[str, Any] = {}
     """What tools keep for the session while it is open, by the tool's name; what has an `aclose`
     is closed with it."""

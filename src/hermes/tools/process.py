@@ -13,6 +13,7 @@ from msgspec import Meta, Struct, structs
 from hermes.core.errors import ToolError
 from hermes.core.taint import BOTH
 from hermes.core.tool import Tool, ToolContext, ToolResult, tool
+from hermes.tools import _elsewhere as elsewhere
 from hermes.tools._background import SHOWN, opened, report, settled
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ async def process(p: Params, ctx: ToolContext) -> ToolResult:
         case "kill":
             if not state.alive:
                 return _told(state, f"{state.record.id} had ended before; nothing was killed.")
+            await elsewhere.end(ctx, state.record.id)
             state = await processes.kill(state)
         case "write":
             return await _write(p, ctx, state)

@@ -6,7 +6,7 @@ SET. A name with a leading underscore, and this module, are no tools.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -51,6 +51,9 @@ class Tools(Mapping[str, Tool[Any]]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._modules
+
+    def without(self, names: Collection[str]) -> Tools:
+        return Tools({name: m for name, m in self._modules.items() if name not in names})
 
     def offered(self, *, few: bool = False) -> tuple[ToolSpec, ...]:
         """What requests declare: `core`, and the rest only when there is no way to search it;

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct, structs
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
+from hermes.tools import _elsewhere as elsewhere
 from hermes.tools._background import opened, report, settled, tidied
 from hermes.tools._confining import policy
 
@@ -46,8 +47,11 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
     timeout = min(ctx.terminal_timeout if p.timeout is None else p.timeout, MAX_TIMEOUT)
     if timeout <= 0:
         raise ToolError("timeout must be more than 0 seconds.")
-    folder = _folder(p.workdir, ctx.cwd)
-    walls = await policy(ctx)
+    if ctx.place:
+        await elsewhere.require(ctx)
+        folder, walls = elsewhere.folder(p.workdir, ctx.place), None
+    else:
+        folder, walls = _folder(p.workdir, ctx.cwd), await policy(ctx)
     command = Command(p.command, folder, ctx.child_env, timeout, walls, pty=p.pty)
     await tidied(ctx)
     if p.background:
@@ -58,9 +62,15 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
 async def _leave_running(command: Command, p: Params, ctx: ToolContext) -> ToolResult:
     from hermes.exec.sandbox import probe
 
-    confined = command.policy is not None and (await probe()).level < 3
     processes, owner = opened(ctx)
-    state = await processes.start(command, owner, confined=confined)
+    if ctx.place:
+        confined = await ctx.place.confined()
+        client = await ctx.place.client(command)
+        state = await processes.start(client, owner, shown=p.command, confined=confined)
+        elsewhere.remember(ctx, state.record.id, client)
+    else:
+        confined = command.policy is not None and (await probe()).level < 3
+        state = await processes.start(command, owner, confined=confined)
     state = await settled(processes, state)
     if state.end and state.end.why == "sandbox":
         raise ToolError(f"The sandbox cannot be used. Nothing was run. {report(state)}")
@@ -85,7 +95,7 @@ async def _see_through(command: Command, ctx: ToolContext) -> ToolResult:
         command = structs.replace(command, env=quiet)
     output = Capture(LIMIT, ctx.spill, name=ctx.session_id, watch=_watcher(ctx.progress))
     try:
-        outcome = await run(command, output)
+        outcome = await (ctx.place.run if ctx.place else run)(command, output)
     finally:
         output.close()
     text = output.text().rstrip("\n")

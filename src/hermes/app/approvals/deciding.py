@@ -15,6 +15,7 @@ from hermes.core.taint import Taint, needs_approval
 from hermes.core.tool import Consultant, Tool, Verdict
 
 if TYPE_CHECKING:
+    from hermes.exec.backends import Backend
     from hermes.exec.gate import Judgement, Rules
 
 Mode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
@@ -24,6 +25,7 @@ _NOBODY = "it needs the user's approval, and nobody gave it"
 _NO = "the user said no"
 _NEVER = "approvals.mode is never-ask, so nobody is asked, and nothing would confine it"
 YES = Verdict(True)
+_SMALL = "a small model asks for it"
 CHANGES = Verdict(True, changes=True)
 ONLINE = Verdict(True, changes=True, network=True)
 OFFLINE = Verdict(True, "without network: nobody is there who could allow it", changes=True)
@@ -43,6 +45,8 @@ class Safety(Struct, frozen=True):
     """Who answers what the rules ask about."""
     network: tuple[str, ...] = ()
     """Domains that confined commands may reach, once a person has allowed it."""
+    confirm: bool = False
+    """Everything that runs or changes something is asked about: the model is a small one."""
 
 
 class Seams(Struct, frozen=True):
@@ -75,10 +79,19 @@ class Approvals:
     """One session's. What a person allowed for the rest of it is kept here, and nowhere else."""
 
     def __init__(
-        self, safety: Safety, *, cwd: Path, home: Path, book: Rulebook, seams: Seams
+        self,
+        safety: Safety,
+        *,
+        cwd: Path,
+        home: Path,
+        book: Rulebook,
+        seams: Seams,
+        place: Backend | None = None,
     ) -> None:
         self.safety = safety
         self._cwd = cwd
+        self._place = place
+        """Where shell commands run; None: here."""
         self._home = home
         self._book = book
         self._seams = seams
@@ -94,7 +107,8 @@ class Approvals:
                 return await self._exec(call, tool, params, taint)
             case "write":
                 inside = bool(keys) and all(Path(k).is_relative_to(self._cwd) for k in keys)
-                if self.safety.yolo or (inside and self.safety.mode != "read-only"):
+                free = inside and self.safety.mode != "read-only" and not self.safety.confirm
+                if self.safety.yolo or free:
                     return CHANGES
                 reason = f"writes {', '.join(keys) or 'files'}"
             case _:
@@ -104,22 +118,22 @@ class Approvals:
         return await self._ask(_Question(call, reason, tool=tool.name), taint)
 
     async def _exec(self, call: ToolCall, tool: Tool[Any], params: Any, taint: Taint) -> Verdict:
-        confined = bool(getattr(params, "confined", True)) and await self._confined()
+        confined = bool(getattr(params, "confined", True)) and await self._confined(params)
         judged = self._judge(params, self._rules(), sandboxed=confined)
         if judged.decision == "deny":
             return Verdict(False, "; ".join(judged.reasons))
-        if judged.read_only:
+        if judged.read_only and (self.safety.yolo or not self.safety.confirm):
             return YES
         if self.safety.yolo:
             return CHANGES
-        networked = confined and bool(self.safety.network)
+        networked = confined and bool(self.safety.network) and self._place_of(params) is None
         tainted = needs_approval(taint, tool, sends=not confined)
-        if judged.decision == "allow" and not tainted:
+        if judged.decision == "allow" and not tainted and not self.safety.confirm:
             return await self._online(call, tool, taint) if networked else CHANGES
         reach = f"it can reach {', '.join(self.safety.network)}" if networked else ""
         question = _Question(
             call,
-            "; ".join(filter(None, (*judged.reasons, tainted, reach))),
+            "; ".join(filter(None, (*judged.reasons, tainted, reach))) or _SMALL,
             command=getattr(params, "command", ""),
             grants=() if tainted else self._useful(judged, params, sandboxed=confined),
             confined=confined,
@@ -157,19 +171,25 @@ class Approvals:
         if not hasattr(params, "command"):  # not for a shell: what confines it decides
             return Judgement("allow") if sandboxed else Judgement("ask", (_UNCONFINED,))
         workdir = getattr(params, "workdir", None)
+        workspace = self._place.workspace if self._place else self._cwd
         judged = judge(
             params.command,
-            workspace=self._cwd,
+            workspace=workspace,
             home=self._home,
             rules=rules,
             sandboxed=sandboxed,
-            cwd=self._cwd / workdir if workdir else None,
+            cwd=workspace / workdir if workdir else None,
         )
         if getattr(params, "shell", True) or (judged.decision == "deny" and not sandboxed):
             return judged
         return Judgement("allow") if sandboxed else Judgement("ask", (_UNCONFINED,))
 
-    async def _confined(self) -> bool:
+    def _place_of(self, params: Any) -> Backend | None:
+        return self._place if hasattr(params, "command") else None
+
+    async def _confined(self, params: Any) -> bool:
+        if place := self._place_of(params):
+            return await place.confined()
         if self.safety.mode == "full-access":
             return False
         from hermes.config.paths import cache_folder

@@ -45,8 +45,8 @@ class Backend(Protocol):
         ...
 
     @property
-    def elsewhere(self) -> bool:
-        """Whether its files are not the ones that the file tools see."""
+    def workspace(self) -> Path:
+        """The same as an absolute path, for judging what a command does to it."""
         ...
 
     async def confined(self) -> bool:
@@ -58,9 +58,9 @@ class Backend(Protocol):
         Of the environment only a few harmless names are passed on."""
         ...
 
-    async def client(self, command: Command, *, tty: bool = False, stdin: bool = False) -> Command:
-        """The command on this machine that runs it there, for whoever starts it himself (in the
-        background, on a terminal). Ended by `end` with this very value."""
+    async def client(self, command: Command) -> Command:
+        """The command on this machine that runs it there, with its input, for whoever starts it
+        himself: in the background. It must be ended by `end` with this very value."""
         ...
 
     async def end(self, client: Command) -> None:

@@ -21,6 +21,7 @@ from hermes.exec.backends.remote import (
     Clients,
     Lifeline,
     ask,
+    on_terminal,
     passed_on,
 )
 from hermes.exec.backends.scripts import END, INIT, RUN, RUN_BARE, WARDEN
@@ -52,8 +53,6 @@ class Docker:
     """Its container is made by the first command, ends with the agent, and is made anew when
     somebody removed it. A container named by the settings is used as it is, and left alone."""
 
-    elsewhere = False
-
     def __init__(self, settings: Settings, site: Site) -> None:
         self._settings = settings
         self._site = site
@@ -78,6 +77,10 @@ class Docker:
     def folder(self) -> Path:
         return self._site.workspace
 
+    @property
+    def workspace(self) -> Path:
+        return self._site.workspace
+
     async def confined(self) -> bool:
         if self._open_to is None:
             if self._settings.container:
@@ -89,24 +92,24 @@ class Docker:
     async def run(self, command: Command, out: Capture) -> Outcome:
         if not isinstance(command.text, str):
             raise ToolError("Only shell commands run in a container.")
-        again = await self._ready()
-        if again:
+        if await self._ready():
             out.feed(b"[the container was gone and was made anew: only the workspace is kept]\n")
         mark = self._mark()
-        client = self._exec(mark, command, RUN)
-        call = Call(self._clients, client, mark, self._spill)
 
         async def end(root: int) -> None:
             await self._end(mark, root)
 
+        if command.pty:
+            client = self._exec(mark, command, RUN_BARE, ("-t", "-i"))
+            return await on_terminal(self._clients.start(client, out, out), command.timeout, end)
+        call = Call(self._clients, self._exec(mark, command, RUN), mark, self._spill)
         return await call.run(
             out, seconds=command.timeout, end=end, where=str(command.cwd), explain=self._explain
         )
 
-    async def client(self, command: Command, *, tty: bool = False, stdin: bool = False) -> Command:
+    async def client(self, command: Command) -> Command:
         await self._ready()
-        options = [*(["-t"] if tty else []), *(["-i"] if stdin or tty else [])]
-        return self._exec(self._mark(), command, RUN_BARE, options)
+        return self._exec(self._mark(), command, RUN_BARE, ("-t", "-i") if command.pty else ("-i",))
 
     async def end(self, client: Command) -> None:
         await self._end(client.text[client.text.index("hermes") + 1], 0)
@@ -247,7 +250,8 @@ class Docker:
         if "\0" in text:
             raise ToolError("The command contains a NUL character; nothing was run.")
         argv = self._argv("exec", *options, self._container, "/bin/sh", "-c", script, "hermes")
-        return self._local((*argv, mark, str(command.cwd), text, *passed_on(command.env)))
+        words = (*argv, mark, str(command.cwd), text, *passed_on(command.env))
+        return structs.replace(self._local(words), pty=command.pty)
 
     async def _end(self, mark: str, root: int) -> None:
         own = "" if self._settings.container else "yes"

@@ -168,15 +168,36 @@ class Call:
     async def _stop(
         self, task: asyncio.Task[Outcome], end: Callable[[int], Awaitable[None]]
     ) -> None:
-        """First there, so that the last output arrives; then the client."""
         started = self.side.started
-        try:
-            await end(started.result() if started.done() else 0)
-            await asyncio.wait({task}, timeout=_LAST_WORDS)
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, ToolError):
-                await task
+        await stop(task, end, started.result() if started.done() else 0)
+
+
+async def on_terminal(
+    task: asyncio.Task[Outcome], seconds: float, end: Callable[[int], Awaitable[None]]
+) -> Outcome:
+    """For a client with a terminal: that is its only stream, and its status the command's."""
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+        if task.done():
+            return task.result()
+        await stop(task, end, 0)
+        return Outcome(None)
+    except asyncio.CancelledError:
+        await _at_last(stop(task, end, 0))
+        raise
+
+
+async def stop(
+    task: asyncio.Task[Outcome], end: Callable[[int], Awaitable[None]], root: int
+) -> None:
+    """First there, so that the last output arrives; then the client."""
+    try:
+        await end(root)
+        await asyncio.wait({task}, timeout=_LAST_WORDS)
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, ToolError):
+            await task
 
 
 async def _first(*futures: asyncio.Future[Any], timeout: float | None = None) -> None:

@@ -90,7 +90,7 @@ say() { printf '\036%s %s\n' "$mark" "$*" >&3; }
 cd -- "$dir" || { say folder 0 0; exit 1; }
 trap : TERM HUP INT
 say started $$ 0
-"$shell" -c "$text" 1>&4 2>&4 3>&- 4>&-
+(exec "$shell" -c "$text" 1>&4 2>&4 3>&- 4>&-)
 status=$?
 find_all "$mark" $$
 set -- $found
@@ -106,7 +106,7 @@ RUN_BARE = (
     _ENTER
     + r"""
 cd -- "$dir" || exit 1
-exec "$shell" -c "$text"
+exec "$shell" -c "$text" 2>&1
 """
 )
 """The same for a terminal, or for whoever reads the streams himself: nothing is reported."""

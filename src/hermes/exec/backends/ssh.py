@@ -24,6 +24,7 @@ from hermes.exec.backends.remote import (
     Clients,
     Lifeline,
     ask,
+    on_terminal,
     passed_on,
 )
 from hermes.exec.backends.scripts import END, RUN, RUN_BARE, WARDEN
@@ -69,8 +70,6 @@ class Ssh:
     """The connection is made by the first command and made anew when it was lost. What commands
     started is ended when it ends, for whatever reason."""
 
-    elsewhere = True
-
     def __init__(self, settings: Settings, site: Site) -> None:
         self._settings = settings
         self._site = site
@@ -92,27 +91,35 @@ class Ssh:
     def folder(self) -> Path:
         return Path(self._settings.cwd)
 
+    @property
+    def workspace(self) -> Path:
+        """As if our home were theirs: that is what a `~` in a command is taken for."""
+        cwd = self._settings.cwd
+        return self._site.user_home / (cwd.removeprefix("~").lstrip("/") if cwd[:1] == "~" else cwd)
+
     async def confined(self) -> bool:
         return False
 
     async def run(self, command: Command, out: Capture) -> Outcome:
         await self._ready()
         mark = self._mark()
-        client = self._client(("-n",), RUN, mark, command)
-        call = Call(self._clients, client, mark, self._spill)
 
         async def end(root: int) -> None:
             await self._end(mark, root)
 
+        if command.pty:
+            client = self._client(("-tt",), RUN_BARE, mark, command)
+            return await on_terminal(self._clients.start(client, out, out), command.timeout, end)
+        client = self._client(("-n", "-T"), RUN, mark, command)
+        call = Call(self._clients, client, mark, self._spill)
         where = f"{command.cwd} {self.where}"
         return await call.run(
             out, seconds=command.timeout, end=end, where=where, explain=self._explain
         )
 
-    async def client(self, command: Command, *, tty: bool = False, stdin: bool = False) -> Command:
+    async def client(self, command: Command) -> Command:
         await self._ready()
-        options = ("-tt",) if tty else () if stdin else ("-n",)
-        return self._client(options, RUN_BARE, self._mark(), command)
+        return self._client(("-tt" if command.pty else "-T",), RUN_BARE, self._mark(), command)
 
     async def end(self, client: Command) -> None:
         found = re.search(rf"{self._agent}\.\d+\.", client.text[-1])
@@ -177,7 +184,7 @@ class Ssh:
         if len(line.encode("utf-8", "surrogateescape")) > MAX_COMMAND:
             raise ToolError("The command is too long for one line over ssh (128 KB when written "
                             "out): make it shorter.")  # fmt: skip
-        return self._joined(options, line)
+        return structs.replace(self._joined(options, line), pty=command.pty)
 
     async def _end(self, mark: str, root: int) -> None:
         """Over a second session. Where that fails the connection is gone, and the far end of it
