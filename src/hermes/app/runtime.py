@@ -28,7 +28,7 @@ from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.core.history import History
 from hermes.core.message import Message, Target, ToolCall
-from hermes.core.provider import Settings
+from hermes.core.provider import Effort, Settings
 from hermes.core.quoting import mark_of
 from hermes.core.redact import Redactor
 from hermes.core.store import SessionMeta, Store
@@ -39,6 +39,7 @@ from hermes.llm.client import Client
 from hermes.llm.http import Transport
 from hermes.store.sqlite import SqliteStore
 from hermes.tools.registry import select
+from hermes.tools.todo import recall
 
 if TYPE_CHECKING:
     from hermes.app.auxiliary import Auxiliary
@@ -57,6 +58,8 @@ class Options(Struct, frozen=True):
     toolsets: tuple[str, ...] | None = None
     max_turns: int | None = None
     yolo: bool = False
+    effort: Effort | None = None
+    """How much the model thinks; None: as configured."""
 
 
 class Brought(Struct, frozen=True):
@@ -123,14 +126,24 @@ class Runtime:
         safety = self._safety(options, agent)
         if not resume:
             meta = self._new_meta(agent, source, key, where)
-            return Session(self, agent, meta, self._context(meta, where, safety), safety=safety)
+            fresh = Session(self, agent, meta, self._context(meta, where, safety), safety=safety)
+            fresh.options = options
+            return fresh
         meta_or_none = await current(self.store, resume)
         if meta_or_none is None:
             raise ConfigError(f"There is no session {resume}. `hermes sessions list` shows them.")
         resume = meta_or_none.id
         history = History(await self.store.load(resume), mark=mark_of(resume))
         context = self._context(meta_or_none, where, safety)
-        return Session(self, agent, meta_or_none, context, history=history, safety=safety)
+        context.state["todo"] = recall(history.messages)
+        found = Session(self, agent, meta_or_none, context, history=history, safety=safety)
+        found.options = options
+        return found
+
+    def adapt(self, session: Session, options: Options) -> None:
+        """The same session goes on with another model, other limits."""
+        agent = self._agent(options, session.meta.source)
+        session.adapt(options, agent, self._safety(options, agent))
 
     async def bring(
         self, brought: Brought, *, source: str, key: str = "", options: Options | None = None
@@ -210,13 +223,14 @@ class Runtime:
         endpoints = resolve(config, self.setup.secrets, options.choice)
         tools = select(options.toolsets, platform=platform, settings=config.tools)
         tools = self.places.tools(tools, options.toolsets)
+        effort = options.effort or config.agent.reasoning_effort
         window = endpoints[0].context_length
         windows.check(endpoints[0], window)
         return Agent(
             tuple(map(self.client, endpoints)),
             tools,
             tools.offered(few=options.toolsets is None and windows.is_small(window)),
-            Settings(max_output=endpoints[0].max_output, effort=config.agent.reasoning_effort),
+            Settings(max_output=endpoints[0].max_output, effort=effort),
             Limits(
                 max_calls=options.max_turns or config.agent.max_turns,
                 tries=max(1, config.agent.api_max_retries),

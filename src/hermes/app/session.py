@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import structs
 
@@ -15,7 +15,7 @@ from hermes.agent.deps import Agent, Turn, sees_images
 from hermes.agent.loop import run_turn
 from hermes.app.approvals import Approvals, Safety, Seams
 from hermes.app.metering import Meter
-from hermes.app.people import People
+from hermes.app.people import Busy, People
 from hermes.core.channel import Channel
 from hermes.core.events import Answer, Notice, TurnEnd, TurnEvent, TurnResult
 from hermes.core.history import History
@@ -28,13 +28,12 @@ from hermes.core.text import clean
 from hermes.core.tool import Tool, ToolContext, Verdict
 
 if TYPE_CHECKING:
-    from hermes.app.runtime import Runtime
+    from hermes.app.runtime import Options, Runtime
 
 log = logging.getLogger(__name__)
 
 _PURPOSES = frozenset({"cron", "subagent"})
 """Sources that are a purpose of their own in the ledger."""
-Busy: TypeAlias = Literal["interrupt", "steer", "queue"]
 Pending: TypeAlias = tuple[Message, "asyncio.Future[TurnResult]"]
 
 
@@ -44,6 +43,7 @@ class Session:
 
     __slots__ = (
         "_approvals",
+        "_began",
         "_brought",
         "_compressor",
         "_context",
@@ -61,6 +61,7 @@ class Session:
         "agent",
         "instructions",
         "meta",
+        "options",
         "people",
         "taint",
     )
@@ -84,6 +85,8 @@ class Session:
         self.taint = meta.taint
         """What it has read so far; stored together with the result that brought it."""
         self.people = People(self._emit)
+        self.options: Options | None = None
+        """What it was opened with; None: with nothing in particular."""
         self._runtime = runtime
         self._context = context
         self._history = history
@@ -109,6 +112,8 @@ class Session:
         )
         self._saved = False
         """Whether this turn's checkpoint was made."""
+        self._began = (meta.id, 0)
+        """Where this turn's message stands: in which session, at which place."""
         self._compressor = Compressor(
             self._summarise,
             self._go_on,
@@ -136,6 +141,11 @@ class Session:
     def background(self) -> bool:
         """Whether commands it left in the background still run: then it must not be reset."""
         return self._runtime.background.runs(self.id)
+
+    @property
+    def starting(self) -> bool:
+        """A message was taken, and its turn has not begun."""
+        return self._turn is None and bool(self._queue)
 
     @property
     def approver(self) -> bool:
@@ -172,6 +182,19 @@ class Session:
             self._steer.clear()
             self._turn.cancel()
 
+    def stop(self) -> None:
+        """Stop the running turn, and forget what waits for its own."""
+        for _, future in self._queue:
+            future.cancel()
+        self._queue.clear()
+        self.interrupt()
+
+    def adapt(self, options: Options, agent: Agent, safety: Safety) -> None:
+        """Go on differently from the next model call on."""
+        self.options, self.agent = options, agent
+        self._approvals.safety = safety
+        self._context = structs.replace(self._context, sandbox=safety.mode)
+
     def events(self) -> Channel:
         """From now on, until the session is closed; a slow reader sees text in larger pieces."""
         channel = Channel()
@@ -188,10 +211,7 @@ class Session:
 
     async def close(self) -> None:
         """Interrupt, let the turn end, close what tools kept open, and end all subscriptions."""
-        for _, future in self._queue:
-            future.cancel()
-        self._queue.clear()
-        self.interrupt()
+        self.stop()
         if self._worker is not None:
             await asyncio.wait({self._worker})
         for kept in list(self._context.state.values()):
@@ -232,6 +252,7 @@ class Session:
             meter=self._meter(),
         )
         self._saved = False
+        self._began = (self.id, len(self.history))
         self._turn = asyncio.ensure_future(run_turn(self.agent, turn, message))
         try:
             await asyncio.wait({self._turn})
@@ -272,7 +293,8 @@ class Session:
             return
         create = None
         if not self._stored:
-            create = structs.replace(self.meta, title=_title((*self._past, message)[0]))
+            title = self.meta.title or _title((*self._past, message)[0])
+            create = structs.replace(self.meta, title=title)
         taint = self.taint
         news = taint if taint != self.meta.taint else None
         new = (*self._past, message) if create is not None else (message,)
@@ -353,12 +375,14 @@ class Session:
 
     async def _checkpoint(self) -> None:
         """Before a turn changes files for the first time: how they were."""
+        from hermes.app.turns import turn_label
         from hermes.exec.checkpoints import snapshot
 
         context = self._context
         if self._runtime.places.elsewhere:
             return  # a command there changes nothing here
-        await snapshot(context.cwd, context.home, self.meta.title or self.id, log.info)
+        label = turn_label(self.meta.title, *self._began)
+        await snapshot(context.cwd, context.home, label, log.info)
 
 
 def _cleaned(message: Message) -> Message:

@@ -33,17 +33,6 @@ def read_prompt(query: str | None, images: list[str]) -> tuple[Message, str]:
     return user(text.strip("\n"), *media), remark
 
 
-def working_folder(configured: str) -> Path:
-    """Where tools work and what `--continue` looks for: terminal.cwd, seen from here."""
-    try:
-        folder = (Path.cwd() / Path(configured).expanduser()).resolve(strict=True)
-    except (OSError, RuntimeError):
-        raise ConfigError(f"The working folder ({configured}, terminal.cwd) is gone.") from None
-    if not folder.is_dir():
-        raise ConfigError(f"{folder} (terminal.cwd) is not a folder.")
-    return folder
-
-
 def read_image(file: Path) -> Media:
     try:
         size = file.stat().st_size

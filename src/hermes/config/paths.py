@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from hermes.core.errors import ConfigError
@@ -31,6 +31,17 @@ def log_file(home: Path) -> Path:
 
 def cache_folder(home: Path) -> Path:
     return home / "cache"
+
+
+def models_folders(variable: Callable[[str], str | None]) -> tuple[Path, ...]:
+    """Where model files are looked for, shared by all profiles; new ones go into the first."""
+    names = ("HERMES_HOME", "HOME", "XDG_CACHE_HOME")
+    environ = {name: value for name in names if (value := variable(name))}
+    found = [find_home(environ) / "models"]
+    if cache := environ.get("XDG_CACHE_HOME") or environ.get("HOME"):
+        inner = "" if environ.get("XDG_CACHE_HOME") else ".cache"
+        found.append(Path(cache, inner, "hermes", "models"))
+    return tuple(found)
 
 
 def find_home(environ: Mapping[str, str], profile: str = "") -> Path:
@@ -112,3 +123,14 @@ def tighten(path: Path) -> bool:
         return False
     path.chmod(mode & 0o700)
     return True
+
+
+def working_folder(configured: str) -> Path:
+    """Where tools work and what `--continue` looks for: terminal.cwd, seen from here."""
+    try:
+        folder = (Path.cwd() / Path(configured).expanduser()).resolve(strict=True)
+    except (OSError, RuntimeError):
+        raise ConfigError(f"The working folder ({configured}, terminal.cwd) is gone.") from None
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} (terminal.cwd) is not a folder.")
+    return folder

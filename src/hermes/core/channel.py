@@ -62,6 +62,13 @@ class Channel:
                 raise StopAsyncIteration
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
+        return self._next()
+
+    def ready(self) -> list[TurnEvent]:
+        """All that is there by now, without waiting."""
+        return [self._next() for _ in range(len(self._items))]
+
+    def _next(self) -> TurnEvent:
         item = self._items.popleft()
         if isinstance(item, _Run):
             pieces = item.pieces

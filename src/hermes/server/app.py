@@ -24,11 +24,14 @@ from hermes.server.guard import respond
 from hermes.server.metrics import Metrics
 from hermes.server.principals import Principal, Principals, keys_of
 from hermes.server.route import Route
+from hermes.server.runs import end_lost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hermes.app.runtime import Runtime
+    from hermes.server.replay import Answered
+    from hermes.server.runs import Run
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 BUSY_RETRY = "5"
@@ -56,6 +59,10 @@ class Server:
         self.routes = all_routes()
         self.redact = Redactor({*runtime.setup.secrets.known(), *keys.values()}).clean
         self.stopping = asyncio.Event()
+        self.runs: dict[str, Run] = {}
+        """Those that are going on."""
+        self.replays: dict[str, asyncio.Future[Answered]] = {}
+        """Requests under an idempotency key that are being answered."""
         self.turns: dict[str, tuple[asyncio.Lock, int]] = {}
         """Stored conversations with a turn: its lock, and how many hold or await it."""
         self._static: dict[tuple[str, str], Route] = {
@@ -123,6 +130,7 @@ class Server:
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[str]:
         """Open the port; the address while it is open. On leaving, what runs is drained."""
+        await end_lost(self)
         sock = _listen(self.settings.host, self.settings.port)
         self._port = sock.getsockname()[1]
         self._hosts = frozenset(_names(self.settings))

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
@@ -15,10 +15,12 @@ from hermes.app.session import Session
 from hermes.core.errors import StoreError
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta
-from hermes.server.app import Server
 from hermes.server.errors import ApiError, bad, missing
 from hermes.server.principals import Principal
 from hermes.server.route import Call
+
+if TYPE_CHECKING:
+    from hermes.server.app import Server
 
 SOURCE = "api"
 LONGEST_NAME = 256
@@ -34,6 +36,8 @@ class Ask(Struct, frozen=True):
     session: str = ""
     """The id of a stored conversation to go on with; empty: the client brings its past."""
     session_key: str = ""
+    chain: str = ""
+    """The id to store it under, when it is not derived from its beginning."""
     keep: bool = True
     settings: dict[str, Any] = {}
     """What replaces fields of core.provider.Settings."""
@@ -89,7 +93,7 @@ def key_of(principal: Principal, session_key: str) -> str:
 @asynccontextmanager
 async def opened(server: Server, principal: Principal, ask: Ask) -> AsyncIterator[Session]:
     """The session of this turn. Leaving the block for any reason ends what still runs in it."""
-    async with _alone(server, ask.session):
+    async with alone(server, ask.session):
         session = await _open(server, principal, ask)
         try:
             yield session
@@ -98,7 +102,7 @@ async def opened(server: Server, principal: Principal, ask: Ask) -> AsyncIterato
 
 
 @asynccontextmanager
-async def _alone(server: Server, identity: str) -> AsyncIterator[None]:
+async def alone(server: Server, identity: str) -> AsyncIterator[None]:
     """Turns of one stored conversation come one after the other."""
     if not identity:
         yield
@@ -123,7 +127,7 @@ async def _open(server: Server, principal: Principal, ask: Ask) -> Session:
     if identity:
         past = await _stored(server, principal, identity)
     else:
-        identity = derived(principal, ask.instructions, (*past, ask.prompt))
+        identity = ask.chain or derived(principal, ask.instructions, (*past, ask.prompt))
     session = await server.runtime.bring(
         Brought(identity, past, ask.instructions, ask.keep),
         source=SOURCE,
@@ -150,19 +154,20 @@ async def _stored(server: Server, principal: Principal, identity: str) -> tuple[
         return ()
 
 
-def wanted_settings(server: Server, body: Any) -> dict[str, Any]:
+def wanted_settings(
+    server: Server,
+    *,
+    tokens: int | None,
+    temperature: float | None,
+    effort: str | None,
+    stop: str | Sequence[str] | None = None,
+) -> dict[str, Any]:
     """What a client asks of the provider, within the operator's limits."""
-    changes: dict[str, Any] = {}
     most = server.settings.max_output_tokens
-    tokens = body.max_completion_tokens or body.max_tokens
-    if tokens is not None:
-        changes["max_output"] = min(tokens, most) if most else tokens
-    elif most:
-        changes["max_output"] = most
-    if body.temperature is not None:
-        changes["temperature"] = body.temperature
-    if body.reasoning_effort is not None:
-        changes["effort"] = body.reasoning_effort
-    if body.stop:
-        changes["stop"] = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop)
-    return changes
+    changes = {
+        "max_output": min(tokens or most, most) if most else tokens,
+        "temperature": temperature,
+        "effort": effort,
+        "stop": (stop,) if isinstance(stop, str) else tuple(stop or ()),
+    }
+    return {name: value for name, value in changes.items() if value is not None and value != ()}

@@ -54,7 +54,7 @@ def run(argv: list[str], profile: str) -> int:
 def _answer(args: Namespace, signals: Signals) -> int:
     """What can be wrong with the question is found before anything large is imported."""
     from hermes.cli import logs
-    from hermes.cli.prompt import read_prompt, working_folder
+    from hermes.cli.prompt import read_prompt
     from hermes.config import env, paths
     from hermes.config.load import load
     from hermes.core.redact import Redactor
@@ -63,7 +63,7 @@ def _answer(args: Namespace, signals: Signals) -> int:
     logs.install(paths.log_file(setup.home), Redactor(setup.secrets.known()).clean)
     for warning in setup.warnings:
         fail(warning)
-    folder = working_folder(setup.config.terminal.cwd)
+    folder = paths.working_folder(setup.config.terminal.cwd)
     query = None if args.query is None else env.argument_text(args.query)
     message, remark = read_prompt(query, args.image)
     if remark:

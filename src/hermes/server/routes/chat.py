@@ -12,11 +12,13 @@ from msgspec import Meta, Struct
 
 from hermes.app.session import Session
 from hermes.core.events import TextDelta, ThinkingDelta, ToolDone, ToolStarted, TurnEnd, TurnResult
-from hermes.core.message import Message, ToolCall, Usage
+from hermes.core.message import Message, Usage
 from hermes.core.provider import Effort
 from hermes.server.content import parts_of, visible
 from hermes.server.conversations import Ask, opened, session_headers, wanted_settings
 from hermes.server.errors import ApiError, bad
+from hermes.server.labels import label
+from hermes.server.replay import once
 from hermes.server.route import Call, Route, flag
 from hermes.server.stream import DONE, ClientGone, Stream, event
 
@@ -57,16 +59,20 @@ async def completions(call: Call) -> web.StreamResponse:
         instructions,
         session=headers.session,
         session_key=headers.key,
-        settings=wanted_settings(call.server, body),
+        settings=wanted_settings(
+            call.server,
+            tokens=body.max_completion_tokens or body.max_tokens,
+            temperature=body.temperature,
+            effort=body.reasoning_effort,
+            stop=body.stop,
+        ),
     )
     stream = flag(body.stream, "stream")
+    if not stream:
+        return await once(call, lambda: _whole(call, body, ask))
     with call.server.running(call.principal):
         async with opened(call.server, call.principal, ask) as session:
-            if stream:
-                return await _streamed(call, session, body, ask)
-            result = await session.turn(ask.prompt)
-    call.server.metrics.turn(result)
-    return _whole(call, session.id, body, ask, result)
+            return await _streamed(call, session, body, ask)
 
 
 # -- reading the request ---------------------------------------------------------------------
@@ -99,10 +105,12 @@ def conversation(messages: list[ChatMessage]) -> tuple[str, tuple[Message, ...],
 # -- the answer in one piece -----------------------------------------------------------------
 
 
-def _whole(
-    call: Call, session: str, body: ChatRequest, ask: Ask, result: TurnResult
-) -> web.Response:
-    headers = _headers(session, ask)
+async def _whole(call: Call, body: ChatRequest, ask: Ask) -> web.Response:
+    with call.server.running(call.principal):
+        async with opened(call.server, call.principal, ask) as session:
+            result = await session.turn(ask.prompt)
+    call.server.metrics.turn(result)
+    headers = _headers(session.id, ask)
     if not result.completed:
         headers |= {"X-Hermes-Completed": "false", "X-Hermes-Partial": "true"}
         if not result.text.strip():
@@ -244,16 +252,6 @@ async def _streamed(
 def _progress(tool: str, identity: str, status: str, shown: str) -> bytes:
     data = {"tool": tool, "label": shown, "toolCallId": identity, "status": status}
     return event("hermes.tool.progress", orjson.dumps(data))
-
-
-def label(call: ToolCall) -> str:
-    """The argument that tells most, in one line."""
-    try:
-        args = orjson.loads(call.args or "{}")
-    except orjson.JSONDecodeError:
-        return call.name
-    words = [v for v in args.values() if isinstance(v, str)] if isinstance(args, dict) else []
-    return " ".join(words[0].split())[:80] if words and words[0].strip() else call.name
 
 
 ROUTES = (

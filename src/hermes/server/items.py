@@ -1,0 +1,191 @@
+"""The output of a turn as items of the Responses protocol, whole or as a stream of events."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import orjson
+
+from hermes.core.events import TextDelta, ToolDone, ToolStarted, TurnEvent, TurnResult
+from hermes.core.message import Message, Text, ToolCall, ToolReturn, Usage
+from hermes.server.stream import event
+
+Item = dict[str, Any]
+
+
+def items_of(messages: Iterable[Message]) -> list[Item]:
+    """What the agent added, in order; the user's own words are not output."""
+    items: list[Item] = []
+    for message in messages:
+        for part in message.parts if message.role != "user" else ():
+            match part:
+                case Text(text) if text:
+                    items.append(_message(text))
+                case ToolCall(id, name, args):
+                    items.append(_call(id, name, args))
+                case ToolReturn():
+                    items.append(_output(part.call_id, part.text))
+                case _:
+                    continue
+    return items
+
+
+def usage_of(usage: Usage) -> dict[str, Any]:
+    return {
+        "input_tokens": usage.input,
+        "input_tokens_details": {"cached_tokens": usage.cache_read},
+        "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
+        "total_tokens": usage.input + usage.output,
+    }
+
+
+def settle(response: dict[str, Any], result: TurnResult) -> None:
+    """How the turn ended, written into the response."""
+    response["usage"] = usage_of(result.usage)
+    if result.completed:
+        response["status"] = "completed"
+    elif result.text.strip() or result.interrupted:
+        truncated = result.error_code == "output_truncated"
+        response["status"] = "incomplete"
+        response["incomplete_details"] = {"reason": "max_output_tokens" if truncated else "error"}
+    else:
+        response["status"] = "failed"
+    if not result.completed:
+        response["error"] = (
+            {"code": result.error_code or "server_error", "message": result.error}
+            if response["status"] == "failed"
+            else None
+        )
+
+
+class Narrator:
+    """Turn events in, frames out. It remembers the one item that is open and all that are done."""
+
+    def __init__(self) -> None:
+        self.items: list[Item] = []
+        self._number = 0
+        self._text: list[str] = []
+        self._open: Item | None = None
+        self._delta = b""
+        self._called: set[str] = set()
+
+    def frame(self, kind: str, /, **data: Any) -> bytes:
+        body = {"type": kind, **data, "sequence_number": self._number}
+        self._number += 1
+        return event(kind, orjson.dumps(body))
+
+    def tell(self, happened: TurnEvent) -> Iterator[bytes]:
+        match happened:
+            case TextDelta(text):
+                yield from self._say(text)
+            case ToolStarted(call) if not call.name.startswith("_"):
+                yield from self.close()
+                self._called.add(call.id)
+                yield from self._call(call)
+            case ToolDone(result) if result.call_id in self._called:
+                yield from self.close()
+                shown = [{"type": "input_text", "text": result.text}]
+                yield from self._whole({**_output(result.call_id, ""), "output": shown})
+            case _:
+                return
+
+    @property
+    def said(self) -> str:
+        """The text of the item that is open."""
+        return "".join(self._text)
+
+    def close(self) -> Iterator[bytes]:
+        """End the open message, if there is one."""
+        if self._open is None:
+            return
+        item, text = self._open, self.said
+        self._open = None
+        self._text.clear()
+        at = {"item_id": item["id"], "output_index": len(self.items), "content_index": 0}
+        done = _message(text, item["id"])
+        yield self.frame("response.output_text.done", **at, text=text, logprobs=[])
+        yield self.frame("response.content_part.done", **at, part=done["content"][0])
+        yield self.frame("response.output_item.done", output_index=len(self.items), item=done)
+        self.items.append(done)
+
+    def _say(self, text: str) -> Iterator[bytes]:
+        if self._open is None:
+            yield from self._begin()
+        self._text.append(text)
+        yield b"".join(
+            (
+                self._delta,
+                orjson.dumps(text),
+                b',"sequence_number":%d}\n\n' % self._number,
+            )
+        )
+        self._number += 1
+
+    def _begin(self) -> Iterator[bytes]:
+        item = {**_message(""), "status": "in_progress", "content": []}
+        self._open = item
+        at = {"item_id": item["id"], "output_index": len(self.items), "content_index": 0}
+        yield self.frame("response.output_item.added", output_index=len(self.items), item=item)
+        part = {"type": "output_text", "text": "", "annotations": []}
+        yield self.frame("response.content_part.added", **at, part=part)
+        name = "response.output_text.delta"
+        head = orjson.dumps({"type": name, **at, "logprobs": []})[:-1]
+        self._delta = f"event: {name}\ndata: ".encode() + head + b',"delta":'
+
+    def _call(self, call: ToolCall) -> Iterator[bytes]:
+        item = _call(call.id, call.name, call.args)
+        index = len(self.items)
+        started = {**item, "arguments": "", "status": "in_progress"}
+        at = {"item_id": item["id"], "output_index": index}
+        yield self.frame("response.output_item.added", output_index=index, item=started)
+        arguments = item["arguments"]
+        yield self.frame("response.function_call_arguments.delta", **at, delta=arguments)
+        yield self.frame(
+            "response.function_call_arguments.done", **at, name=call.name, arguments=arguments
+        )
+        yield self.frame("response.output_item.done", output_index=index, item=item)
+        self.items.append(item)
+
+    def _whole(self, item: Item) -> Iterator[bytes]:
+        index = len(self.items)
+        yield self.frame("response.output_item.added", output_index=index, item=item)
+        yield self.frame("response.output_item.done", output_index=index, item=item)
+        self.items.append(item)
+
+
+def _message(text: str, identity: str = "") -> Item:
+    return {
+        "id": identity or _id("msg"),
+        "type": "message",
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": text, "annotations": []}],
+    }
+
+
+def _call(call_id: str, name: str, args: str) -> Item:
+    return {
+        "id": _id("fc"),
+        "type": "function_call",
+        "status": "completed",
+        "call_id": call_id,
+        "name": name,
+        "arguments": args or "{}",
+    }
+
+
+def _output(call_id: str, text: str) -> Item:
+    return {
+        "id": _id("fco"),
+        "type": "function_call_output",
+        "status": "completed",
+        "call_id": call_id,
+        "output": text,
+    }
+
+
+def _id(kind: str) -> str:
+    return f"{kind}_{secrets.token_hex(12)}"

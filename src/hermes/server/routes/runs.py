@@ -1,0 +1,193 @@
+"""/v1/runs: start work, look at it, follow it, answer it, stop it."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from contextlib import AsyncExitStack
+from typing import Annotated, Any
+
+from aiohttp import web
+from msgspec import Meta, Struct
+
+from hermes.server import runs
+from hermes.server.conversations import LONGEST_NAME, Ask, session_headers
+from hermes.server.errors import ApiError, bad, missing
+from hermes.server.replay import once
+from hermes.server.route import Call, Route
+from hermes.server.routes.responses import load_kept, read_input
+from hermes.server.runs import CHOICES, Run, State
+from hermes.server.stream import ClientGone, Stream
+
+
+class RunRequest(Struct):
+    input: Any
+    instructions: str = ""
+    session_id: str = ""
+    conversation_history: list[Any] | None = None
+    previous_response_id: str = ""
+    model: str = ""
+
+
+class ApprovalRequest(Struct):
+    choice: str
+    approval_id: str = ""
+
+
+class SteerRequest(Struct):
+    text: Annotated[str, Meta(min_length=1)]
+
+
+async def start(call: Call) -> web.StreamResponse:
+    return await once(call, lambda: _start(call))
+
+
+async def _start(call: Call) -> web.Response:
+    body = call.json(RunRequest)
+    before, prompt = read_input(body.input)
+    if body.conversation_history:
+        told, _ = read_input([*body.conversation_history, {"role": "user", "content": "-"}])
+        before = (*told, *before)
+    instructions = body.instructions
+    chain = f"api-{secrets.token_hex(16)}"
+    if body.previous_response_id:
+        kept = await load_kept(call, body.previous_response_id)
+        if kept is None:
+            raise missing("response", body.previous_response_id[:80])
+        before = (*kept.transcript, *before)
+        instructions = instructions or kept.instructions
+        chain = kept.session or chain
+    ask = Ask(
+        prompt,
+        before,
+        instructions,
+        session=_session(body.session_id) or session_headers(call).session,
+        session_key=session_headers(call).key,
+        chain=chain,
+    )
+    now = time.time()
+    state = State(
+        f"run_{secrets.token_hex(16)}",
+        ask.session or chain,
+        body.model or call.server.model,
+        now,
+        now,
+    )
+    run = Run(call.server, call.principal, ask, state)
+    async with AsyncExitStack() as held:
+        held.enter_context(call.server.running(call.principal))
+        await runs.save(call.server, run.owner, state)
+        call.server.runs[state.run_id] = run
+        call.server.runtime.spawn(run.work(held.pop_all()), f"run {state.run_id}")
+    return call.answer({"run_id": state.run_id, "status": "started"}, 202)
+
+
+def _session(identity: str) -> str:
+    if len(identity) > LONGEST_NAME or (identity and not identity.isprintable()):
+        raise bad(f"session_id has at most {LONGEST_NAME} characters.", "session_id")
+    return identity
+
+
+async def status(call: Call) -> web.StreamResponse:
+    return call.answer((await _found(call)).shown())
+
+
+async def events(call: Call) -> web.StreamResponse:
+    state = await _found(call)
+    after = call.request.headers.get("Last-Event-ID", "0").strip() or "0"
+    if not after.isascii() or not after.isdigit():
+        raise bad("Last-Event-ID must be the id of an event of this run.")
+    stream = await Stream.open(call)
+    try:
+        async for data in runs.events(call.server, state.run_id, int(after[:18])):
+            await stream.send(data)
+    except ClientGone:
+        return await stream.close()
+    return await stream.close()
+
+
+async def stop(call: Call) -> web.StreamResponse:
+    state = await _found(call)
+    run = call.server.runs.get(state.run_id)
+    if run is not None:
+        await run.stop()
+    return call.answer({"run_id": state.run_id, "status": state.status})
+
+
+async def approve(call: Call) -> web.StreamResponse:
+    body = call.json(ApprovalRequest)
+    state = await _found(call)
+    if body.choice not in CHOICES:
+        raise bad(f"choice must be one of {', '.join(CHOICES)}.", "choice")
+    run = call.server.runs.get(state.run_id)
+    if run is None:
+        raise ApiError(409, "This run has ended.", code="nothing_to_approve")
+    await run.answer(body.choice, body.approval_id)
+    return call.answer({"run_id": state.run_id, "choice": body.choice})
+
+
+async def steer(call: Call) -> web.StreamResponse:
+    body = call.json(SteerRequest)
+    state = await _found(call)
+    run = call.server.runs.get(state.run_id)
+    if run is None:
+        raise ApiError(409, "This run has ended.", code="not_running")
+    run.steer(body.text)
+    return call.answer({"run_id": state.run_id, "status": state.status})
+
+
+async def _found(call: Call) -> State:
+    identity = call.names["id"]
+    state = await runs.find(call.server, call.principal.name, identity)
+    if state is None:
+        raise missing("run", identity)
+    return state
+
+
+_ONE = "/v1/runs/{id}"
+_THERE = (400, 404)
+ROUTES = (
+    Route(
+        "POST",
+        "/v1/runs",
+        start,
+        "runs",
+        "Start work that goes on without a connection.",
+        scope="runs",
+        body=RunRequest,
+        status=202,
+        errors=(400, 403, 404, 413, 415, 429),
+    ),
+    Route("GET", _ONE, status, "run_status", "How it goes.", scope="runs", errors=_THERE),
+    Route(
+        "GET",
+        f"{_ONE}/events",
+        events,
+        "run_events",
+        "What happens in it, from the beginning or from Last-Event-ID on.",
+        scope="runs",
+        errors=_THERE,
+        streams=True,
+    ),
+    Route("POST", f"{_ONE}/stop", stop, "run_stop", "Interrupt it.", scope="runs", errors=_THERE),
+    Route(
+        "POST",
+        f"{_ONE}/approval",
+        approve,
+        "run_approval",
+        "Answer the approval it waits for.",
+        scope="approve",
+        body=ApprovalRequest,
+        errors=(400, 404, 409, 413, 415),
+    ),
+    Route(
+        "POST",
+        f"{_ONE}/steer",
+        steer,
+        "run_steer",
+        "Give it guidance while it works.",
+        scope="runs",
+        body=SteerRequest,
+        errors=(400, 404, 409, 413, 415),
+    ),
+)

@@ -1,0 +1,291 @@
+"""Work that goes on without anybody connected: its events are on disk before anybody sees them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import msgspec
+import orjson
+from msgspec import Struct
+
+from hermes.app.session import Session
+from hermes.core.errors import HermesError
+from hermes.core.events import (
+    Approval,
+    TextDelta,
+    ThinkingDelta,
+    ToolDone,
+    ToolStarted,
+    TurnEnd,
+    TurnEvent,
+    TurnResult,
+)
+from hermes.core.message import user
+from hermes.server.conversations import Ask, opened
+from hermes.server.errors import ApiError
+from hermes.server.items import usage_of
+from hermes.server.labels import label
+from hermes.server.principals import Principal
+from hermes.server.stream import event
+
+if TYPE_CHECKING:
+    from hermes.server.app import Server
+
+log = logging.getLogger(__name__)
+
+KIND = "run"
+MOST = 1000
+PAGE = 500
+Status: TypeAlias = Literal[
+    "queued", "running", "waiting_for_approval", "stopping", "completed", "failed", "cancelled"
+]
+ENDED = frozenset({"completed", "failed", "cancelled"})
+LOST = (
+    "The server stopped while this run was going on. What it had done is kept in its session; "
+    "start another run with that session_id to go on."
+)
+CHOICES = ("once", "session", "always", "deny")
+
+
+class State(Struct):
+    """What is known of a run, and stored of it."""
+
+    run_id: str
+    session_id: str
+    model: str
+    created_at: float
+    updated_at: float
+    status: Status = "queued"
+    last_event: str = ""
+    output: str | None = None
+    usage: dict[str, Any] | None = None
+    error: str | None = None
+
+    def shown(self) -> dict[str, Any]:
+        data = {"object": "hermes.run", **msgspec.structs.asdict(self)}
+        for name in ("output", "usage", "error"):
+            if data[name] is None:
+                del data[name]
+        return data
+
+
+class Run:
+    """One that is going on in this process."""
+
+    def __init__(self, server: Server, principal: Principal, ask: Ask, state: State) -> None:
+        self.state = state
+        self.owner = principal.name
+        self._server = server
+        self._principal = principal
+        self._ask = ask
+        self._count = 0
+        self._session: Session | None = None
+        self._cancelled = False
+        self._waiting: str = ""
+        self._tools: dict[str, str] = {}
+        self._news = asyncio.Event()
+
+    # -- what clients do -------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        if self.state.status in ENDED:
+            return
+        self._cancelled = True
+        self.state.status = "stopping"
+        if self._session is not None:
+            self._session.interrupt()
+        await self._save()
+
+    def steer(self, text: str) -> None:
+        if self._session is None or self.state.status in ENDED:
+            raise ApiError(409, "This run is not going on.", code="not_running")
+        self._session.submit(user(text), "steer")
+
+    async def answer(self, choice: str, approval: str) -> None:
+        waiting = self._waiting
+        if not waiting or self._session is None or (approval and approval != waiting):
+            raise ApiError(409, "No approval is waiting.", code="nothing_to_approve")
+        if not self._session.answer(waiting, choice):  # type: ignore[arg-type]
+            raise ApiError(409, f"{choice!r} is not possible for this one.", code="not_offered")
+        self._waiting = ""
+        self.state.status = "running"
+        await self._record([self._frame("approval.responded", choice=choice)])
+
+    async def changed(self) -> None:
+        await self._news.wait()
+
+    # -- what happens ----------------------------------------------------------------------------
+
+    async def work(self, held: AsyncExitStack) -> None:
+        """To the end; `held` is its place among those that run."""
+        async with held:
+            try:
+                async with opened(self._server, self._principal, self._ask) as session:
+                    self._session = session
+                    session.approver = True
+                    self.state.session_id = session.id
+                    self.state.status = "running"
+                    await self._save()
+                    await self._follow(session)
+            except (ApiError, HermesError) as error:
+                await self._fail(self._server.redact(str(error)))
+            except asyncio.CancelledError:
+                await asyncio.shield(self._fail(LOST))
+                raise
+            finally:
+                self._session = None
+                self._server.runs.pop(self.state.run_id, None)
+                self._tell()
+
+    async def _follow(self, session: Session) -> None:
+        events = session.events()
+        session.submit(self._ask.prompt)
+        if self._cancelled:
+            session.interrupt()
+        async for first in events:
+            frames: list[bytes] = []
+            for happened in (first, *events.ready()):
+                frames += self._told(happened)
+            if frames:
+                await self._record(frames)
+            if self.state.status in ENDED:
+                break
+
+    def _told(self, happened: TurnEvent) -> list[bytes]:
+        match happened:
+            case TextDelta(text):
+                return [self._frame("message.delta", delta=text)]
+            case ThinkingDelta(text):
+                return [self._frame("reasoning.available", text=text)]
+            case ToolStarted(call) if not call.name.startswith("_"):
+                self._tools[call.id] = call.name
+                named = {"tool": call.name, "toolCallId": call.id}
+                return [self._frame("tool.started", **named, preview=label(call))]
+            case ToolDone(result, duration) if name := self._tools.pop(result.call_id, ""):
+                named = {"tool": name, "toolCallId": result.call_id}
+                took = round(duration, 3)
+                return [self._frame("tool.completed", **named, duration=took, error=result.error)]
+            case Approval():
+                return [self._ask_for(happened)]
+            case TurnEnd(result) if not result.pending_steer:  # else it goes on with that
+                return [self._ended(result)]
+            case _:
+                return []
+
+    def _ask_for(self, question: Approval) -> bytes:
+        self._waiting = question.id
+        self.state.status = "waiting_for_approval"
+        return self._frame(
+            "approval.request",
+            approval_id=question.id,
+            command=label(question.call, whole=True),
+            reason=question.summary,
+            choices=list(getattr(question, "choices", CHOICES)),
+        )
+
+    def _ended(self, result: TurnResult) -> bytes:
+        self._server.metrics.turn(result)
+        state = self.state
+        state.usage = {
+            name: count
+            for name, count in usage_of(result.usage).items()
+            if not name.endswith("_details")
+        }
+        if result.text:
+            state.output = result.text
+        if result.completed:
+            state.status = "completed"
+            return self._frame("run.completed", output=result.text, usage=state.usage)
+        if result.interrupted:
+            state.status = "cancelled"
+            return self._frame("run.cancelled")
+        state.status = "failed"
+        state.error = result.error
+        return self._frame("run.failed", error=result.error, error_code=result.error_code)
+
+    async def _fail(self, why: str) -> None:
+        if self.state.status not in ENDED:
+            self.state.status = "failed"
+            self.state.error = why
+            await self._record([self._frame("run.failed", error=why)])
+
+    def _frame(self, name: str, **data: Any) -> bytes:
+        self._count += 1
+        self.state.last_event = name
+        return frame(self._count, name, self.state.run_id, data)
+
+    async def _record(self, frames: list[bytes]) -> None:
+        """On disk, then to whoever reads."""
+        first = self._count - len(frames) + 1
+        objects = self._server.runtime.store.objects
+        await objects.log(self.state.run_id, first, frames)
+        await self._save()
+        self._tell()
+
+    async def _save(self) -> None:
+        self.state.updated_at = time.time()
+        await save(self._server, self.owner, self.state)
+
+    def _tell(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+
+def frame(number: int, name: str, run: str, data: dict[str, Any]) -> bytes:
+    body = {"event": name, "run_id": run, "timestamp": time.time(), **data}
+    return event(name, orjson.dumps(body), str(number))
+
+
+async def save(server: Server, owner: str, state: State) -> None:
+    body = msgspec.msgpack.encode(state)
+    await server.runtime.store.objects.put(KIND, state.run_id, body, owner=owner, most=MOST)
+
+
+async def find(server: Server, owner: str, run_id: str) -> State | None:
+    going = server.runs.get(run_id)
+    if going is not None:
+        return going.state if going.owner == owner else None
+    found = await server.runtime.store.objects.get(KIND, run_id, owner=owner)
+    return msgspec.msgpack.decode(found.body, type=State) if found else None
+
+
+async def events(server: Server, run_id: str, after: int) -> AsyncIterator[bytes]:
+    """The frames behind number `after`, as they were and as they come, until the run has ended."""
+    objects = server.runtime.store.objects
+    while True:
+        going = server.runs.get(run_id)
+        news = asyncio.ensure_future(going.changed()) if going else None
+        try:
+            page = await objects.read(run_id, after=after, most=PAGE)
+            after += len(page)
+            if page:
+                yield b"".join(page)
+            elif news is None:
+                return
+            else:
+                await news
+        finally:
+            if news is not None:
+                news.cancel()
+
+
+async def end_lost(server: Server) -> None:
+    """Runs of a server that is no more are ended, with a reason."""
+    objects = server.runtime.store.objects
+    for found in await objects.every(KIND):
+        state = msgspec.msgpack.decode(found.body, type=State)
+        if state.status in ENDED:
+            continue
+        state.status, state.error, state.last_event = "failed", LOST, "run.failed"
+        state.updated_at = time.time()
+        count = 0
+        while page := await objects.read(state.run_id, after=count, most=PAGE):
+            count += len(page)
+        last = frame(count + 1, "run.failed", state.run_id, {"error": LOST})
+        await objects.log(state.run_id, count + 1, [last])
+        await save(server, found.owner, state)

@@ -1,0 +1,90 @@
+"""The official SDKs read everything this server says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.kit import call, say
+from tests.kit.api import Api, api
+
+TOOL = call(("c1", "read_file", {"path": "a.txt"}))
+
+
+@pytest.fixture
+def openai(request: pytest.FixtureRequest):
+    from openai import AsyncOpenAI
+
+    def client(api: Api) -> AsyncOpenAI:
+        return AsyncOpenAI(base_url=f"{api.url}/v1", api_key=api.key, max_retries=0)
+
+    return client
+
+
+async def test_chat(tmp_path: Path, openai) -> None:
+    async with api(tmp_path, [say("Hello.")]) as a, openai(a) as client:
+        answer = await client.chat.completions.create(
+            model="any", messages=[{"role": "user", "content": "hi"}]
+        )
+        assert answer.choices[0].message.content == "Hello."
+        assert answer.choices[0].finish_reason == "stop"
+        assert answer.usage is not None and answer.usage.total_tokens > 0
+        assert (await client.models.list()).data[0].id == "hermes-agent"
+
+
+async def test_chat_stream(tmp_path: Path, openai) -> None:
+    (tmp_path / "work").mkdir()
+    async with api(tmp_path, [TOOL, say("One ", "two.")]) as a, openai(a) as client:
+        stream = await client.chat.completions.create(
+            model="any",
+            messages=[{"role": "user", "content": "hi"}],
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+        chunks = [chunk async for chunk in stream]
+        text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+        assert text == "One two."
+        assert chunks[-1].usage is not None
+
+
+async def test_responses(tmp_path: Path, openai) -> None:
+    async with api(tmp_path, [TOOL, say("Read."), say("Again.")]) as a, openai(a) as client:
+        first = await client.responses.create(model="any", input="read it")
+        assert first.output_text == "Read."
+        assert [i.type for i in first.output] == [
+            "function_call",
+            "function_call_output",
+            "message",
+        ]
+        again = await client.responses.create(
+            model="any", input="again", previous_response_id=first.id
+        )
+        assert again.output_text == "Again."
+        assert b"read it" in a.provider.last.body
+        assert (await client.responses.retrieve(first.id)).output_text == "Read."
+        await client.responses.delete(first.id)
+
+
+async def test_responses_stream_with_tools(tmp_path: Path, openai) -> None:
+    async with api(tmp_path, [TOOL, say("One ", "two.")]) as a, openai(a) as client:
+        async with client.responses.stream(model="any", input="read it") as stream:
+            events = [event async for event in stream]
+            final = await stream.get_final_response()
+        assert final.output_text == "One two."
+        assert final.status == "completed"
+        kinds = [event.type for event in events]
+        assert kinds[:2] == ["response.created", "response.in_progress"]
+        assert kinds[-1] == "response.completed"
+        assert [e.sequence_number for e in events] == list(range(len(events)))
+        stored = await client.responses.retrieve(final.id)
+        assert stored.output_text == "One two."
+
+
+async def test_a_named_conversation(tmp_path: Path, openai) -> None:
+    async with api(tmp_path, [say("One."), say("Two.")]) as a, openai(a) as client:
+        for text, said in (("primus", "One."), ("secundus", "Two.")):
+            answer = await client.responses.create(model="any", input=text, conversation="c")
+            assert answer.output_text == said
+        body = a.provider.last.body
+        assert body.count(b"primus") == 1 and body.count(b"One.") == 1
