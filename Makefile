@@ -12,10 +12,10 @@ ARGS ?=
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check check-format check-lint check-types check-layers check-shape bench format lock clean
+.PHONY: help run test check check-format check-lint check-types check-layers check-shape bench format lock model-data clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo '  ARGS="..." is passed on, e.g. make run ARGS="chat -q hello", make test ARGS="-k store -x"'
 
 run: $(VENV)/.run ## run the product
@@ -52,6 +52,9 @@ lock: $(VENV)/.build ## renew the hashed locks
 	$(COMPILE) pyproject.toml --output-file requirements/run.txt
 	$(COMPILE) pyproject.toml --all-extras --group dev --output-file requirements/dev.txt
 	$(COMPILE) --group build --output-file requirements/build.txt
+
+model-data: $(VENV)/.dev ## renew what is known of models: limits and prices
+	$(BIN)/python scripts/model_data.py $(ARGS)
 
 clean: ## remove the environment and every generated file
 	rm -rf $(VENV) .bench .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist

@@ -118,6 +118,8 @@ def _data() -> bytes:
 
 def _section(provider: str) -> tuple[bytes, str]:
     """The lines of a provider, or the name of another whose models it has."""
+    if not provider.isprintable() or not provider:
+        return b"", ""
     data = _data()
     head = f"\n@{provider}".encode()
     start = data.find(head + b"\n")
