@@ -121,6 +121,10 @@ class Agent(Struct, frozen=True):
     redactor: Redactor = Redactor()
     """What tools print goes through it before anybody sees it."""
     compression: Compression = Compression()
+    small: bool = False
+    """A small model is among them: it has a prompt of its own, and its calls are confirmed."""
+    note: str = ""
+    """What people are told once about how the first provider came to be chosen."""
 
 
 class Learned(Struct):

@@ -107,3 +107,12 @@ def platform_name() -> str:
     """The operating system, as people call it."""
     name = os.uname().sysname
     return {"Darwin": "macOS"}.get(name, name)
+
+
+_PLAIN = frozenset({"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH"})
+
+
+def plain_env(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """For a child of ours that needs no settings: nothing in it can be a secret."""
+    env = os.environ if environ is None else environ
+    return {name: env[name] for name in _PLAIN if name in env}

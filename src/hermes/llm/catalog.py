@@ -96,6 +96,8 @@ class Endpoint(Struct, frozen=True):
     """As configured, else as known of the model; None: not known."""
     max_output: int | None = None
     """As configured: what is asked for."""
+    note: str = ""
+    """What the user is told once about it: how it came to be chosen."""
     facts: ModelFacts = UNKNOWN
     """With the configured price, where there is one."""
 

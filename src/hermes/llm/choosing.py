@@ -52,11 +52,13 @@ _OWN = re.compile(
     re.IGNORECASE,
 )
 """Addresses on this machine or beside it."""
+EMBEDDED = "local"
 _SET = "in the environment or in .env"
 NOTHING = (
     "No model is configured: set the key of a provider (e.g. OPENROUTER_API_KEY, "
     f"ANTHROPIC_API_KEY or OPENAI_API_KEY) {_SET}, or model.base_url and model.default for a "
-    "server of your own."
+    "server of your own. Or use a small model on this machine: pip install "
+    "'hermes-runtime[local]', then hermes model pull."
 )
 
 
@@ -70,6 +72,8 @@ class Wanted(Struct, frozen=True):
     key_env: str = ""
     configured: bool = False
     """Whether the settings of the section `model` belong to it."""
+    note: str = ""
+    """What the user is told about the choice."""
 
 
 class Chooser:
@@ -169,7 +173,18 @@ class Chooser:
             spec = find(vendor)
             named = f" or {spec.keys[0]}" if spec and spec.keys else ""
             raise ConfigError(f"No key for {wanted.model}: set OPENROUTER_API_KEY{named} {_SET}.")
+        if not wanted.model and (last := self._last_resort()):
+            return last
         raise ConfigError(NOTHING)
+
+    def _last_resort(self) -> Wanted | None:
+        """The embedded model, where it can run."""
+        from hermes.llm.local import finding
+
+        if not finding.installed():
+            return None
+        model = finding.default(self._secrets).name
+        return Wanted(provider=EMBEDDED, model=model, note=finding.NOTE)
 
     # -- what it takes ---------------------------------------------------------------------
 
@@ -184,6 +199,8 @@ class Chooser:
                 f"Provider {name!r} is unknown: use a built-in one, or configure "
                 f"providers.{name}.base_url."
             )
+        if spec is not None and spec.embedded:
+            return self._embedded(wanted, spec, row)
         base_url = self._base_url(wanted, spec, row)
         if not base_url.startswith(("http://", "https://")):
             return base_url
@@ -213,6 +230,18 @@ class Chooser:
             max_output=settings.max_tokens or section.max_tokens,
             facts=known,
         )
+
+    def _embedded(self, wanted: Wanted, spec: ProviderSpec, row: Provider) -> Endpoint | str:
+        from hermes.llm.local import finding
+
+        model = wanted.model.removeprefix(f"{wanted.provider}:") or spec.default_model
+        settings = row.models.get(model, ModelSettings())
+        section = self._config.model if wanted.configured else Model()
+        limits = finding.Limits(
+            settings.context_length or section.context_length,
+            settings.max_tokens or section.max_tokens,
+        )
+        return finding.endpoint(spec, model, self._secrets, limits, wanted.note)
 
     def _base_url(self, wanted: Wanted, spec: ProviderSpec | None, row: Provider) -> str:
         """The address, or a sentence about it."""

@@ -16,6 +16,8 @@ from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
 if TYPE_CHECKING:
     import aiohttp
 
+    from hermes.llm.local.engine import Engines
+
 log = logging.getLogger(__name__)
 
 KEEP_IDLE = 75.0
@@ -26,6 +28,8 @@ _KEEP_ALIVE = (
     ("TCP_KEEPINTVL", 15),
     ("TCP_KEEPCNT", 4),
 )
+EMBEDDED = "local:"
+"""Scheme of models that run in a process of ours."""
 _LARGE = 2**20
 _LONGEST_HEADER = 64 * 1024
 
@@ -42,6 +46,16 @@ class Transport:
         """(base URL, key) -> when it may be called again, and who waits for that on its own."""
         self.cooling: dict[tuple[str, str], float] = {}
         """(base URL, key) -> when an exhausted key is worth a try again."""
+        self._engines: Engines | None = None
+
+    @property
+    def _embedded(self) -> Engines:
+        """Models in processes of ours, started when they are first called."""
+        if self._engines is None:
+            from hermes.llm.local.engine import Engines
+
+            self._engines = Engines()
+        return self._engines
 
     async def send(
         self,
@@ -53,6 +67,8 @@ class Transport:
         fresh: bool = False,
     ) -> Exchange:
         """One request; the answer's headers are there, its body is read from the Exchange."""
+        if url.startswith(EMBEDDED):
+            return await self._embedded.send(method, url, headers=headers, body=body)
         aiohttp = load()
         from yarl import URL
 
@@ -76,6 +92,8 @@ class Transport:
 
     def proxy(self, url: str) -> str:
         """The proxy the environment asks for; ConfigError when it is of a kind we cannot speak."""
+        if url.startswith(EMBEDDED):
+            return ""
         origin = "://".join(urlsplit(url)[:2])
         found = self._proxies.get(origin)
         if found is None:
@@ -106,6 +124,8 @@ class Transport:
         self._sessions.clear()
         for session in sessions:
             await session.close()
+        if self._engines is not None:
+            await self._engines.close()
 
     async def _session(self, socks: str, fresh: bool) -> aiohttp.ClientSession:
         loop = asyncio.get_running_loop()

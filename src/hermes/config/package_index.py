@@ -1,0 +1,85 @@
+"""Where packages come from on this machine: as pip and uv are set up, else the public index."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+PUBLIC = "https://pypi.org/simple"
+_WORDS_FOR_YES = frozenset({"1", "true", "yes", "on"})
+
+
+def indexes(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Addresses of simple indexes, the first to be asked first; may hold credentials, so they are
+    not for messages. Empty where the use of an index is turned off."""
+    env = os.environ if environ is None else environ
+    settings = _pip_files(env)
+    no = env.get("PIP_NO_INDEX") or env.get("UV_NO_INDEX") or settings.get("no-index", "")
+    if no.strip().lower() in _WORDS_FOR_YES:
+        return ()
+    main = next(
+        (
+            found
+            for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
+            if (found := env.get(name, "").strip())
+        ),
+        settings.get("index-url", "").strip() or PUBLIC,
+    )
+    more = [
+        address
+        for text in (
+            env.get("UV_INDEX", ""),
+            env.get("UV_EXTRA_INDEX_URL", ""),
+            env.get("PIP_EXTRA_INDEX_URL") or settings.get("extra-index-url", ""),
+        )
+        for address in text.split()
+    ]
+    return tuple(dict.fromkeys(_plain(a) for a in (main, *more) if _fetched(_plain(a))))
+
+
+def _plain(address: str) -> str:
+    """uv's indexes may have names: `name=https://...`."""
+    name, equals, rest = address.partition("=")
+    named = equals and "://" not in name
+    return (rest if named else address).rstrip("/")
+
+
+def _fetched(address: str) -> bool:
+    return address.startswith(("http://", "https://"))
+
+
+def _pip_files(env: Mapping[str, str]) -> dict[str, str]:
+    """The settings of pip's files, the more special ones over the general ones."""
+    from configparser import Error, RawConfigParser
+
+    found: dict[str, str] = {}
+    for file in _places(env):
+        parser = RawConfigParser()
+        try:
+            parser.read(file, encoding="utf-8")
+        except (Error, OSError, UnicodeDecodeError):
+            continue  # pip itself will complain about it
+        for section in ("global", "install", "download"):
+            if parser.has_section(section):
+                found.update({k.replace("_", "-"): v for k, v in parser.items(section)})
+    return found
+
+
+def _places(env: Mapping[str, str]) -> Iterator[Path]:
+    named = env.get("PIP_CONFIG_FILE", "")
+    if named == os.devnull:
+        return
+    home = env.get("HOME", "")
+    for folder in (env.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":"):
+        yield Path(folder) / "pip" / "pip.conf"
+    yield Path("/etc/pip.conf")
+    if home:
+        if sys.platform == "darwin":
+            yield Path(home, "Library", "Application Support", "pip", "pip.conf")
+        yield Path(home, ".pip", "pip.conf")
+        yield Path(env.get("XDG_CONFIG_HOME") or Path(home, ".config")) / "pip" / "pip.conf"
+    yield Path(sys.prefix, "pip.conf")
+    if named:
+        yield Path(named)

@@ -1,0 +1,256 @@
+"""The embedded model as an endpoint: one child per model file, started by the first call to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hermes.config.env import plain_env
+from hermes.core.errors import Failure, Kind, ProviderError
+from hermes.llm.http import Exchange, load, unreachable
+from hermes.llm.local.address import Place, parse
+
+if TYPE_CHECKING:
+    import aiohttp
+
+HOST = "the local model"
+START_SECONDS = 180.0
+_LAST_WORDS = 400
+_NEEDED = 1.15
+"""Memory a model takes, beside its context, as a multiple of its file's size."""
+_CONTEXT_BYTES = 40_000
+"""Per token of context, on the large side for small models."""
+_MOST_THREADS = 8
+
+
+class Engines:
+    """All embedded models of this process."""
+
+    def __init__(self) -> None:
+        self._engines: dict[Place, Engine] = {}
+
+    async def send(
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes
+    ) -> Exchange:
+        place, path = parse(url)
+        engine = self._engines.setdefault(place, Engine(place))
+        return await engine.send(method, path, headers=headers, body=body)
+
+    async def close(self) -> None:
+        engines, self._engines = list(self._engines.values()), {}
+        for engine in engines:
+            await engine.close()
+
+
+class Engine:
+    """A child that loads the file once and stays warm. When it dies the call under way fails with
+    its reason, and the next one starts another."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._child: subprocess.Popen[bytes] | None = None
+        self._folder = Path()
+        self._session: aiohttp.ClientSession | None = None
+        self._starting: asyncio.Task[None] | None = None
+
+    async def send(
+        self, method: str, path: str, *, headers: Mapping[str, str], body: bytes
+    ) -> Exchange:
+        await self._ready()
+        assert self._session is not None
+        aiohttp = load()
+        try:
+            response = await self._session.request(
+                method, f"http://local{path}", data=body or None, headers=headers
+            )
+        except (aiohttp.ClientError, OSError) as error:
+            raise ProviderError(await self.why(unreachable(error, HOST))) from None
+        return _Watched(response, self)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+        child, self._child = self._child, None
+        if child is not None:
+            await asyncio.to_thread(_end, child, self._folder)
+
+    async def _ready(self) -> None:
+        child = self._child
+        if child is not None and child.poll() is None and self._starting is None:
+            return
+        if self._starting is None:
+            self._starting = asyncio.ensure_future(self._start())
+            self._starting.add_done_callback(self._started)
+        await asyncio.shield(self._starting)
+
+    def _started(self, task: asyncio.Task[None]) -> None:
+        self._starting = None
+        if not task.cancelled():
+            task.exception()  # whoever waited has seen it
+
+    async def _start(self) -> None:
+        await self.close()
+        _check(self._place)
+        self._folder = Path(tempfile.mkdtemp(prefix="hermes-model-"))
+        socket = self._folder / "model.sock"
+        child = self._child = _spawn(self._place, socket, self._folder / "log")
+        assert child.stdout is not None
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                line = await asyncio.to_thread(child.stdout.readline)
+        except TimeoutError:
+            line = b""
+        finally:
+            if child.poll() is None and not socket.exists():
+                child.kill()
+        if line != b"ready\n":
+            child.kill()
+            await asyncio.to_thread(child.wait)
+            raise ProviderError(
+                Failure(Kind.UNKNOWN, f"{HOST} did not start: {_ending(child, self._folder)}")
+            )
+        import aiohttp
+
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.UnixConnector(path=str(socket), limit=0),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    async def why(self, failure: Failure) -> Failure:
+        """The child's end is a better reason than the broken connection it left."""
+        child = self._child
+        if child is None:
+            return failure
+        try:
+            await asyncio.wait_for(asyncio.to_thread(child.wait, 2), 3)
+        except (TimeoutError, subprocess.TimeoutExpired):
+            return failure
+        told = _ending(child, self._folder)
+        return Failure(Kind.NETWORK, f"{HOST} ended unexpectedly: {told}; it is started again")
+
+
+class _Watched(Exchange):
+    """An answer that says what became of the child when it breaks off."""
+
+    __slots__ = ("_engine",)
+
+    def __init__(self, response: aiohttp.ClientResponse, engine: Engine) -> None:
+        super().__init__(response, HOST)
+        self._engine = engine
+
+    async def read(self) -> bytes:
+        try:
+            return await super().read()
+        except ProviderError as error:
+            raise ProviderError(await self._engine.why(error.failure)) from None
+
+
+def _check(place: Place) -> None:
+    """What would end in a crash is said before."""
+    from importlib.util import find_spec
+
+    if find_spec("xllamacpp") is None:
+        raise ProviderError(Failure(Kind.MODEL_NOT_FOUND, "the extra `local` is not installed"))
+    try:
+        size = Path(place.file).stat().st_size
+        with Path(place.file).open("rb") as file:
+            magic = file.read(4)
+    except OSError as error:
+        raise ProviderError(
+            Failure(Kind.MODEL_NOT_FOUND, f"{place.file} cannot be read: {error.strerror}")
+        ) from None
+    if magic != b"GGUF":
+        raise ProviderError(Failure(Kind.MODEL_NOT_FOUND, f"{place.file} is no GGUF file"))
+    needed = int(size * _NEEDED) + place.context * _CONTEXT_BYTES
+    free = _free_memory()
+    if free is not None and free < needed:
+        raise ProviderError(
+            Failure(
+                Kind.MODEL_NOT_FOUND,
+                f"{Path(place.file).name} needs about {needed // 10**6} MB of memory, "
+                f"{free // 10**6} MB are free; use a smaller model",
+            )
+        )
+
+
+def _free_memory() -> int | None:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def _spawn(place: Place, socket: Path, log: Path) -> subprocess.Popen[bytes]:
+    threads = max(1, min(_cores(), _MOST_THREADS))
+    script = Path(__file__).with_name("child.py")
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        return subprocess.Popen(
+            [
+                sys.executable,
+                "-I",
+                str(script),
+                place.file,
+                str(socket),
+                str(place.context),
+                str(threads),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=handle,
+            env=plain_env(),
+            cwd="/",
+            start_new_session=True,
+        )
+    finally:
+        os.close(handle)
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
+def _end(child: subprocess.Popen[bytes], folder: Path) -> None:
+    """The child goes when its standard input is closed; it is not waited for in vain."""
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            pipe.close()
+    try:
+        child.wait(3)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _ending(child: subprocess.Popen[bytes], folder: Path) -> str:
+    code = child.poll()
+    try:
+        said = (folder / "log").read_text("utf-8", "replace").strip()
+    except OSError:
+        said = ""
+    last = " ".join(said.splitlines()[-3:])[-_LAST_WORDS:]
+    if code is None:
+        reason = "it took too long"
+    elif code < 0:
+        memory = " (out of memory?)" if -code == signal.SIGKILL else ""
+        reason = f"killed by {signal.Signals(-code).name}{memory}"
+    else:
+        reason = f"exit status {code}"
+    return f"{reason}: {last}" if last else reason

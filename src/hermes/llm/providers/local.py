@@ -1,0 +1,23 @@
+"""The embedded model: llama.cpp in a process of ours, no server and no key."""
+
+from __future__ import annotations
+
+from hermes.llm.profile import ProviderSpec, Quirks
+
+PROVIDER = ProviderSpec(
+    name="local",
+    wire="chat",
+    base_url="local:",
+    auth="none",
+    embedded=True,
+    quirks=Quirks(
+        calling="schema",
+        favourites=("terminal", "read_file", "write_file"),
+        small=True,
+        media=False,
+        max_tokens_default=1024,
+        body={"cache_prompt": True},
+    ),
+    models={"smollm2*": {"tools": False}},
+    default_model="qwen2.5-coder-0.5b",
+)
