@@ -151,7 +151,7 @@ class Runtime:
         """A session with that id and that past; what is new in it is added to the stored one."""
         options = options or Options()
         agent = self._agent(options, source)
-        where = Path.cwd()
+        where = paths.working_folder(self.setup.config.terminal.cwd)
         safety = self._safety(options, agent)
         known = await self.store.meta(brought.id) if brought.keep else None
         meta = known or structs.replace(self._new_meta(agent, source, key, where), id=brought.id)
