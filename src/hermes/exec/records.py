@@ -58,7 +58,7 @@ class State(Struct, frozen=True):
     record: Record
     folder: Path
     alive: bool
-    """Whether its keeper lives: then the command does, or something it left behind."""
+    """Whether the command lives, or something it left behind."""
     end: End | None = None
 
     @property
@@ -115,11 +115,11 @@ def look(folder: Path) -> State | None:
         record = msgspec.json.decode((folder / RECORD).read_bytes(), type=Record)
     except (OSError, msgspec.DecodeError):
         return None
-    alive = _locked(folder / LOCK)
+    held = _locked(folder / LOCK)  # before the end: a keeper writes that while it has the lock
     end = None
     with suppress(OSError, msgspec.DecodeError):
         end = msgspec.json.decode((folder / END).read_bytes(), type=End)
-    return State(record, folder, alive, end)
+    return State(record, folder, held and (end is None or end.left > 0), end)
 
 
 def _locked(path: Path) -> bool:
