@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -140,18 +140,15 @@ async def running(
     words = _Words(home)
     inside = {**_environment(env), "HOME": str(home), "TMPDIR": str(home)}
     text = _command(executable, home, bare=os.geteuid() == 0)
+    command = Command(text, home, inside, _FOREVER, policy)
     with _ends(home) as (ours, theirs):
-        task = asyncio.ensure_future(run(Command(text, home, inside, _FOREVER, policy), words))
+        task = asyncio.ensure_future(run(command, words))
         try:
-            pipe = await _open(ours, task)
-            await _greet(pipe, task, words)
-            for fd in theirs:
-                os.close(fd)
-            theirs.clear()
-            try:
+            async with _talk(ours, task) as pipe:
+                await _greet(pipe, words)
+                while theirs:
+                    os.close(theirs.pop())
                 yield pipe
-            finally:
-                pipe.writer.transport.abort()
         finally:
             task.cancel()
             await asyncio.wait([task])
@@ -192,26 +189,36 @@ def _ends(home: Path) -> Iterator[tuple[tuple[int, int], list[int]]]:
             os.close(fd)
 
 
-async def _open(ours: tuple[int, int], task: asyncio.Task[Outcome]) -> Pipe:
+@asynccontextmanager
+async def _talk(ours: tuple[int, int], task: asyncio.Task[Outcome]) -> AsyncIterator[Pipe]:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=_LARGEST)
-    protocol = asyncio.StreamReaderProtocol(reader)
-    await loop.connect_read_pipe(lambda: protocol, os.fdopen(ours[0], "rb", 0))
-    transport, out = await loop.connect_write_pipe(
+    heard, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(ours[0], "rb", 0)
+    )
+    told, flow = await loop.connect_write_pipe(
         lambda: asyncio.streams.FlowControlMixin(), os.fdopen(ours[1], "wb", 0)
     )
-    return Pipe(reader, asyncio.StreamWriter(transport, out, None, loop), task)
+    writer = asyncio.StreamWriter(told, flow, None, loop)
+    try:
+        yield Pipe(reader, writer, task)
+    finally:
+        told.abort()
+        writer.close()
+        heard.close()
 
 
-async def _greet(pipe: Pipe, task: asyncio.Task[Outcome], words: _Words) -> None:
+async def _greet(pipe: Pipe, words: _Words) -> None:
     """Until it answers; what it printed says why when it does not."""
     pipe.writer.write(b'{"id":1,"method":"Browser.getVersion"}\0')
     answer = asyncio.ensure_future(pipe.reader.readuntil(b"\0"))
-    await asyncio.wait([answer, task], timeout=_START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-    if answer.done() and not answer.cancelled() and answer.exception() is None:
+    watched: list[asyncio.Future[Any]] = [answer, pipe.ended]
+    await asyncio.wait(watched, timeout=_START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    if answer.done() and answer.exception() is None:
         return
     answer.cancel()
-    if task.done() and (error := task.exception()) is not None:
+    await asyncio.wait([answer])
+    if pipe.ended.done() and (error := pipe.ended.exception()) is not None:
         raise ToolError(f"The browser did not start: {error}")
     raise ToolError(f"The browser did not start. {words.text().strip()[-500:]}".strip())
 

@@ -60,7 +60,7 @@ class _Desk:
         return talk
 
     async def _down(self, talk: web.WebSocketResponse) -> None:
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
+        with suppress(asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
             while True:
                 data = await self._reader.readuntil(b"\0")
                 await talk.send_str(data[:-1].decode("utf-8", "replace"))

@@ -22,12 +22,12 @@ from hermes.cli.main import EXIT_FAILED
 from hermes.config import paths
 from hermes.config.env import environment, platform_name
 from hermes.config.load import Setup, load
-from hermes.core.errors import ConfigError, HermesError
+from hermes.core.errors import ConfigError, HermesError, ToolError
 from hermes.version import VERSION
 
 State: TypeAlias = Literal["ok", "note", "failed"]
 _EPILOG = """\
-Nothing is sent anywhere. exit status: 0 nothing failed (notes are fine), 1 something did
+Nothing is sent anywhere, except that a host named in terminal.ssh is connected to. exit status: 0 nothing failed (notes are fine), 1 something did
 
 examples:
   hermes doctor
@@ -37,10 +37,6 @@ _PROGRAMS = {
     "git": ("git", "no checkpoints: files a turn changed cannot be put back"),
     "ripgrep": ("rg", "search_files is slower"),
     "bubblewrap": ("bwrap", "commands are confined less strongly"),
-    "chromium": (
-        "chromium chromium-browser google-chrome google-chrome-stable",
-        "no browser tools",
-    ),
 }
 _EXTRAS = {
     "trafilatura": ("web", "web pages are read as simple text"),
@@ -95,8 +91,10 @@ async def _all(profile: str) -> list[Check]:
             await _store(setup),
             _model(setup),
         ]
+        if setup.config.terminal.backend != "local":
+            checks.append(await _backend(setup))
     checks.append(await _sandbox(setup))
-    return [*checks, *_programs(), *_extras()]
+    return [*checks, *_programs(), await _browser(setup), *_extras()]
 
 
 def _configuration(setup: Setup) -> Check:
@@ -171,6 +169,30 @@ def _model(setup: Setup) -> Check:
     return Check("model", "ok", text, tuple(details))
 
 
+async def _backend(setup: Setup) -> Check:
+    """Tried for real: a container is made and removed, or a host connected to."""
+    from hermes.app.places import Places
+    from hermes.config.env import child_env
+    from hermes.exec.local import stop_all
+
+    name = f"terminal backend {setup.config.terminal.backend}"
+    places = Places(setup, child_env(setup.secrets))
+    place = places.place("doctor", Path.cwd(), setup.config.sandbox.mode)
+    assert place is not None
+    try:
+        text = await place.check()
+        confined = await place.confined()
+    except HermesError as error:
+        return Check(name, "failed", str(error))
+    finally:
+        await places.close()
+        await stop_all()
+    if confined:
+        return Check(name, "ok", f"{text}; commands are confined to it")
+    state: State = "failed" if setup.config.sandbox.required else "note"
+    return Check(name, state, f"{text}; what does not only read asks")
+
+
 async def _sandbox(setup: Setup | None) -> Check:
     from hermes.config.paths import cache_folder
     from hermes.exec.sandbox import describe, probe
@@ -194,6 +216,24 @@ def _programs() -> Iterator[Check]:
     for name, (words, loss) in _PROGRAMS.items():
         found = next(filter(None, (shutil.which(word, path=path) for word in words.split())), None)
         yield Check(name, "ok" if found else "note", found or f"not found: {loss}")
+
+
+async def _browser(setup: Setup | None) -> Check:
+    from hermes.exec.chromium import find
+    from hermes.exec.sandbox import probe
+
+    configured = setup.config.browser.executable if setup is not None else ""
+    try:
+        found = find(configured, environment())
+    except ToolError as error:
+        return Check("chromium", "failed" if configured else "note", f"no browser tools: {error}")
+    if os.geteuid() != 0:
+        return Check("chromium", "ok", found)
+    if (await probe()).level == 1:
+        why = "root cannot use its own sandbox: runs with --no-sandbox inside bubblewrap"
+        return Check("chromium", "ok", found, (why,))
+    why = "as root it runs with --no-sandbox, and nothing else confines it: use another user"
+    return Check("chromium", "note", found, (why,))
 
 
 def _extras() -> Iterator[Check]:
