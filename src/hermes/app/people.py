@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 from hermes.core.events import Answer, Approval, Notice, Question, TurnEvent
 
 APPROVAL_SECONDS = 300.0
 """No answer in time is a no."""
+Busy: TypeAlias = Literal["interrupt", "steer", "queue"]
 T = TypeVar("T")
 Q = TypeVar("Q", Approval, Question)
 
@@ -55,6 +56,10 @@ class People:
 
     def __init__(self, emit: Callable[[TurnEvent], None]) -> None:
         self.present = False
+        self.busy: Busy = "queue"
+        """What becomes of a message that comes while a turn runs."""
+        self.verbose = False
+        """Whether they want to see what tools print."""
         self._emit = emit
         self._approvals: Open[Approval, Answer] = Open()
         self._questions: Open[Question, str] = Open()

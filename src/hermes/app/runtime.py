@@ -145,13 +145,18 @@ class Runtime:
         agent = self._agent(options, session.meta.source)
         session.adapt(options, agent, self._safety(options, agent))
 
+    @property
+    def folder(self) -> Path:
+        """Where sessions work that nobody gives a folder."""
+        return paths.working_folder(self.setup.config.terminal.cwd)
+
     async def bring(
         self, brought: Brought, *, source: str, key: str = "", options: Options | None = None
     ) -> Session:
         """A session with that id and that past; what is new in it is added to the stored one."""
         options = options or Options()
         agent = self._agent(options, source)
-        where = paths.working_folder(self.setup.config.terminal.cwd)
+        where = self.folder
         safety = self._safety(options, agent)
         known = await self.store.meta(brought.id) if brought.keep else None
         meta = known or structs.replace(self._new_meta(agent, source, key, where), id=brought.id)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
+from hermes.core.message import Message, ToolCall, ToolReturn
 from hermes.core.tool import ToolContext, ToolResult, tool
 
 MAX_ITEMS = 200
@@ -38,6 +41,23 @@ async def todo(p: Params, ctx: ToolContext) -> ToolResult:
     # The model has just written the list: the whole of it again would tell it nothing.
     content = shown if p.todos is None else f"Noted: {done} of {len(items)} done."
     return ToolResult(content, display=shown, data=data)
+
+
+def recall(messages: Sequence[Message]) -> list[Todo]:
+    """The list as a stored conversation left it: its last change that was accepted."""
+    failed: set[str] = set()
+    for message in reversed(messages):
+        for part in reversed(message.parts):
+            if isinstance(part, ToolReturn) and part.name == todo.name and part.error:
+                failed.add(part.call_id)
+            elif isinstance(part, ToolCall) and part.name == todo.name and part.id not in failed:
+                try:
+                    said = msgspec.json.decode(part.args, type=Params).todos
+                    if said is not None:
+                        return _accepted(said)
+                except (msgspec.MsgspecError, ToolError):
+                    continue
+    return []
 
 
 def _accepted(todos: list[Todo]) -> list[Todo]:
