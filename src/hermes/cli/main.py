@@ -9,6 +9,8 @@ from hermes.version import VERSION
 
 COMMANDS = {
     "chat": "answer one prompt and exit",
+    "talk": "hold a conversation, line by line",
+    "model": "models that run on this machine: list, pull, use",
     "serve": "serve the agent over HTTP, OpenAI-compatible",
     "sessions": "list, show, search, export or delete stored sessions",
     "config": "show, get, set or check the configuration",
@@ -20,10 +22,6 @@ COMMANDS = {
 }
 """Name -> one line of help; each is a module of hermes.cli.commands, imported when it is run."""
 
-NOT_YET = (
-    "The interactive terminal and the embedded model are not built yet: "
-    'connect a model and use hermes chat -q "..."'
-)
 _HELP = """\
 usage: hermes [-p NAME] COMMAND ...
 
@@ -117,9 +115,8 @@ def _run(argv: list[str]) -> int:
             fail(f"unknown option {option}; see hermes --help")
             return EXIT_USAGE
     if not rest:
-        _print_help()
-        print(f"\n{NOT_YET}")
-        return 0
+        attended = all(os.isatty(number) for number in (0, 1, 2))
+        return _command("talk", [], profile) if attended else _print_help()
     return _command(rest[0], rest[1:], profile)
 
 

@@ -25,6 +25,7 @@ from hermes.core.events import Approval, Question, Recorded, StepStart, TurnEnd,
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta, Store
 from hermes.llm.catalog import Choice
+from hermes.llm.http import EMBEDDED
 
 EXIT_PARTIAL = 3
 INTERRUPTED = TurnResult(interrupted=True, error="Interrupted.", error_code="interrupted")
@@ -43,6 +44,17 @@ def make_options(args: Namespace) -> Options:
         names = [name.strip() for name in args.toolsets.split(",") if name.strip()]
         toolsets = () if names == ["none"] else tuple(names)
     return Options(choice=choice, toolsets=toolsets, max_turns=args.max_turns, yolo=args.yolo)
+
+
+async def introduce(session: Session, runtime: Runtime, status: Status) -> None:
+    """Say who answers where the user did not choose it, and get what it needs."""
+    if session.agent.note:
+        status.line(f"! {session.agent.note}")
+    base_url = session.agent.providers[0].base_url
+    if base_url.startswith(EMBEDDED):
+        from hermes.cli.pulling import prepare
+
+        await prepare(base_url, runtime.transport)
 
 
 class OneShot:
@@ -89,6 +101,7 @@ class OneShot:
         )
         if resume is not None and resume.state == "interrupted":
             self._status.line("! the previous turn was interrupted; going on from what was stored")
+        await introduce(session, runtime, self._status)
         return session
 
     async def _chosen(self, store: Store, folder: Path) -> SessionMeta | None:
