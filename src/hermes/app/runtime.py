@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, structs
 
 from hermes.agent.deps import Agent, Learned, Limits
+from hermes.agent.deps import Endpoint as Callee
 from hermes.agent.prompt import system_prompt
 from hermes.app import windows
 from hermes.app.approvals import Rulebook, Safety
@@ -37,6 +38,7 @@ from hermes.core.tool import Tool, ToolContext, Verdict
 from hermes.llm.catalog import Choice, Endpoint, resolve
 from hermes.llm.client import Client
 from hermes.llm.http import Transport
+from hermes.llm.remembered import Remembered
 from hermes.store.sqlite import SqliteStore
 from hermes.tools.registry import select
 from hermes.tools.todo import recall
@@ -82,6 +84,7 @@ class Runtime:
         self.transport = transport
         self.sleep = sleep
         self.learned: dict[Target, Learned] = {}
+        self.remembered = Remembered(paths.cache_folder(setup.home) / "limits.json")
         self.told: set[str] = set()
         """What users of this process are told once."""
         self._agents: dict[bytes, Agent] = {}
@@ -225,7 +228,9 @@ class Runtime:
 
     def _build(self, options: Options, platform: str) -> Agent:
         config = self.setup.config
-        endpoints = resolve(config, self.setup.secrets, options.choice)
+        found = resolve(config, self.setup.secrets, options.choice)
+        endpoints = [self.remembered.applied(endpoint) for endpoint in found]
+        self._recall(endpoints)
         tools = select(options.toolsets, platform=platform, settings=config.tools)
         tools = self.places.tools(tools, options.toolsets)
         effort = options.effort or config.agent.reasoning_effort
@@ -246,6 +251,17 @@ class Runtime:
             small=any(e.quirks.small for e in endpoints),
             note=endpoints[0].note,
         )
+
+    def _recall(self, endpoints: Sequence[Endpoint]) -> None:
+        """Output limits that were stated to earlier processes."""
+        for endpoint in endpoints:
+            output = self.remembered.of(endpoint.base_url, endpoint.target.model).output
+            if output is not None:
+                self.learned.setdefault(endpoint.target, Learned()).max_output = output
+
+    def remember(self, endpoint: Callee, context: int | None, output: int | None) -> None:
+        model = endpoint.target.model
+        self.remembered.learn(endpoint.base_url, model, context=context, output=output)
 
     def client(self, endpoint: Endpoint) -> Client:
         """One per endpoint, shared by everybody who calls it."""

@@ -113,6 +113,11 @@ class Store(Protocol):
         """The most recently used first; of a compressed conversation only where it goes on."""
         ...
 
+    async def owned(self, owner: str, *, limit: int = 50, offset: int = 0) -> list[SessionMeta]:
+        """Those of one owner of the API (`key` is owner/...); the nameless one also has all that
+        other surfaces made. The most recently used first."""
+        ...
+
     async def latest(
         self, *, cwd: str | None = None, source: str | None = None, key: str | None = None
     ) -> SessionMeta | None:

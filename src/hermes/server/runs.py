@@ -28,8 +28,8 @@ from hermes.core.events import (
 from hermes.core.message import user
 from hermes.server.conversations import Ask, opened
 from hermes.server.errors import ApiError
-from hermes.server.items import usage_of
 from hermes.server.labels import label
+from hermes.server.narrating import plain_usage
 from hermes.server.principals import Principal
 from hermes.server.stream import event
 
@@ -63,7 +63,7 @@ class State(Struct):
     status: Status = "queued"
     last_event: str = ""
     output: str | None = None
-    usage: dict[str, Any] | None = None
+    usage: dict[str, int] | None = None
     error: str | None = None
 
     def shown(self) -> dict[str, Any]:
@@ -191,11 +191,7 @@ class Run:
     def _ended(self, result: TurnResult) -> bytes:
         self._server.metrics.turn(result)
         state = self.state
-        state.usage = {
-            name: count
-            for name, count in usage_of(result.usage).items()
-            if not name.endswith("_details")
-        }
+        state.usage = plain_usage(result)
         if result.text:
             state.output = result.text
         if result.completed:

@@ -34,6 +34,13 @@ def sessions(
     return _list(db, owner, where, *values, limit)
 
 
+def owned(db: Connection, owner: Owner, whose: str, page: tuple[int, int]) -> list[SessionMeta]:
+    theirs = "s.source = 'api' AND s.key >= ? AND s.key < ?"
+    where = theirs if whose else f"s.source <> 'api' OR ({theirs})"
+    where = f"WHERE s.next = '' AND ({where}) ORDER BY s.updated DESC, s.n DESC LIMIT ? OFFSET ?"
+    return _list(db, owner, where, f"{whose}/", f"{whose}0", *page)  # "0" comes after "/"
+
+
 def find(db: Connection, owner: Owner, prefix: str, limit: int) -> list[SessionMeta]:
     prefix = clean(prefix)
     where = "WHERE s.id >= ? AND s.id < ? ORDER BY s.id LIMIT ?"

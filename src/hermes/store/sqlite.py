@@ -148,6 +148,11 @@ class SqliteStore:
             partial(reads.sessions, owner=self._owner, wanted=wanted, limit=limit)
         )
 
+    async def owned(self, owner: str, *, limit: int = 50, offset: int = 0) -> list[SessionMeta]:
+        return await self._read(
+            partial(reads.owned, owner=self._owner, whose=owner, page=(limit, offset))
+        )
+
     async def latest(
         self, *, cwd: str | None = None, source: str | None = None, key: str | None = None
     ) -> SessionMeta | None:

@@ -1,0 +1,353 @@
+"""/api/sessions: stored conversations, looked at, searched, gone on with."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Annotated, Any
+
+from aiohttp import web
+from msgspec import Meta, Struct, structs
+
+from hermes.app.session import Session
+from hermes.core.events import TurnEnd
+from hermes.core.message import Media, Message, Text, Thinking, ToolCall, ToolReturn
+from hermes.core.store import SessionMeta
+from hermes.server.content import parts_of, visible
+from hermes.server.conversations import SOURCE, Ask, key_of, opened, owned
+from hermes.server.errors import ApiError, bad, missing
+from hermes.server.items import usage_of
+from hermes.server.narrating import tell
+from hermes.server.replay import once
+from hermes.server.route import Call, Route
+from hermes.server.stream import ClientGone, Stream
+
+_MOST = 200
+
+
+class NewSession(Struct):
+    title: Annotated[str, Meta(max_length=200)] = ""
+
+
+class Changes(Struct):
+    title: Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class Fork(Struct):
+    title: Annotated[str, Meta(max_length=200)] = ""
+    messages: Annotated[int, Meta(ge=0)] | None = None
+    """How many of the first it takes along; absent: all."""
+
+
+class Said(Struct):
+    message: Any
+    """A string, or parts."""
+    instructions: str = ""
+
+
+async def listed(call: Call) -> web.StreamResponse:
+    limit = _number(call, "limit", 50, _MOST)
+    offset = _number(call, "offset", 0, 1_000_000)
+    store = call.server.runtime.store
+    found = await store.owned(call.principal.name, limit=limit + 1, offset=offset)
+    data = [shown(meta) for meta in found[:limit]]
+    return call.answer({"object": "list", "data": data, "has_more": len(found) > limit})
+
+
+async def search(call: Call) -> web.StreamResponse:
+    query = call.request.query.get("q", "").strip()
+    if not query:
+        raise bad("q is required.", "q")
+    limit = _number(call, "limit", 20, _MOST)
+    hits = await call.server.runtime.store.search(query[:1000], limit=_MOST)
+    data = [
+        {"session": shown(hit.session), "seq": hit.seq, "role": hit.role, "snippet": hit.snippet}
+        for hit in hits
+        if owned(hit.session, call.principal)
+    ]
+    return call.answer({"object": "list", "data": data[:limit]})
+
+
+async def create(call: Call) -> web.StreamResponse:
+    body = call.json(NewSession) if call.raw.strip() else NewSession()
+    session = await call.server.runtime.session(
+        source=SOURCE, key=key_of(call.principal, ""), cwd=call.server.runtime.folder
+    )
+    meta = structs.replace(session.meta, title=body.title)
+    await call.server.runtime.store.create(meta)
+    return call.answer(shown(meta), 201)
+
+
+async def get(call: Call) -> web.StreamResponse:
+    return call.answer(shown(await _found(call)))
+
+
+async def change(call: Call) -> web.StreamResponse:
+    body = call.json(Changes)
+    meta = await _found(call)
+    await call.server.runtime.store.describe(meta.id, title=body.title)
+    return call.answer(shown(structs.replace(meta, title=body.title)))
+
+
+async def delete(call: Call) -> web.StreamResponse:
+    meta = await _found(call)
+    if meta.id in call.server.turns:
+        raise ApiError(409, "A turn of this session is going on.", code="busy")
+    await call.server.runtime.store.delete(meta.id)
+    return call.answer({"id": meta.id, "object": "hermes.session", "deleted": True})
+
+
+async def messages(call: Call) -> web.StreamResponse:
+    meta = await _found(call)
+    limit = _number(call, "limit", 100, 1000)
+    after = _number(call, "after", -1, 1 << 24, least=-1)
+    data: list[dict[str, Any]] = []
+    async for stored in call.server.runtime.store.export(meta.id):
+        if stored.seq <= after:
+            continue
+        if len(data) == limit:
+            return call.answer({"object": "list", "data": data, "has_more": True})
+        data.append({"seq": stored.seq, "created_at": stored.created, **spoken(stored.message)})
+    return call.answer({"object": "list", "data": data, "has_more": False})
+
+
+async def fork(call: Call) -> web.StreamResponse:
+    body = call.json(Fork) if call.raw.strip() else Fork()
+    meta = await _found(call)
+    store = call.server.runtime.store
+    past = await store.load(meta.id)
+    taken = past if body.messages is None else past[: body.messages]
+    now = time.time()
+    child = structs.replace(
+        meta,
+        id=f"api-{secrets.token_hex(16)}",
+        source=SOURCE,
+        key=key_of(call.principal, ""),
+        parent=meta.id,
+        title=body.title or meta.title,
+        state="idle",
+        created=now,
+        updated=now,
+        messages=len(taken),
+    )
+    await store.append(child.id, taken, create=child)
+    return call.answer(shown(child), 201)
+
+
+async def chat(call: Call) -> web.StreamResponse:
+    return await once(call, lambda: _chat(call))
+
+
+async def _chat(call: Call) -> web.Response:
+    ask = await _ask(call)
+    with call.server.running(call.principal):
+        async with opened(call.server, call.principal, ask) as session:
+            result = await session.turn(ask.prompt)
+    call.server.metrics.turn(result)
+    return call.answer(
+        {
+            "session_id": session.id,
+            "message": {"role": "assistant", "content": result.text},
+            "completed": result.completed,
+            "partial": result.partial,
+            "interrupted": result.interrupted,
+            "error": {"code": result.error_code, "message": result.error}
+            if not result.completed
+            else None,
+            "usage": usage_of(result.usage),
+        },
+        200 if result.completed or result.text.strip() else 502,
+        {"X-Hermes-Session-Id": session.id},
+    )
+
+
+async def chat_stream(call: Call) -> web.StreamResponse:
+    ask = await _ask(call)
+    with call.server.running(call.principal):
+        async with opened(call.server, call.principal, ask) as session:
+            return await _streamed(call, session, ask)
+
+
+async def _streamed(call: Call, session: Session, ask: Ask) -> web.StreamResponse:
+    events = session.events()
+    ended = session.submit(ask.prompt)
+    stream = await Stream.open(call, {"X-Hermes-Session-Id": session.id})
+    try:
+        async for happened in events:
+            if data := tell(happened, {"session_id": session.id}):
+                await stream.send(data)
+            if isinstance(happened, TurnEnd):
+                call.server.metrics.turn(happened.result)
+                break
+    except ClientGone as gone:
+        if gone.slow:
+            await ended
+    return await stream.close()
+
+
+async def _ask(call: Call) -> Ask:
+    body = call.json(Said)
+    meta = await _found(call)
+    prompt = Message("user", parts_of(body.message, "message"))
+    if not visible(prompt):
+        raise bad("message has no visible content.", "message")
+    return Ask(prompt, instructions=body.instructions, session=meta.id)
+
+
+async def _found(call: Call) -> SessionMeta:
+    identity = call.names["id"]
+    meta = await call.server.runtime.store.meta(identity)
+    if meta is None or not owned(meta, call.principal):
+        raise missing("session", identity)
+    return meta
+
+
+def _number(call: Call, name: str, default: int, most: int, least: int = 0) -> int:
+    text = call.request.query.get(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 9:
+        raise bad(f"{name} must be a number.", name)
+    return max(least, min(int(text), most))
+
+
+def shown(meta: SessionMeta) -> dict[str, Any]:
+    return {
+        "id": meta.id,
+        "object": "hermes.session",
+        "title": meta.title,
+        "source": meta.source,
+        "model": meta.model,
+        "state": meta.state,
+        "parent": meta.parent or None,
+        "created_at": meta.created,
+        "updated_at": meta.updated,
+        "message_count": meta.messages,
+    }
+
+
+def spoken(message: Message) -> dict[str, Any]:
+    content: list[dict[str, Any]] = []
+    for part in message.parts:
+        match part:
+            case Text(text):
+                content.append({"type": "text", "text": text})
+            case Thinking(text) if text:
+                content.append({"type": "reasoning", "text": text})
+            case Media(mime, _, url):
+                content.append({"type": "media", "mime": mime, **({"url": url} if url else {})})
+            case ToolCall(id, name, args):
+                content.append({"type": "tool_call", "id": id, "name": name, "arguments": args})
+            case ToolReturn(call_id, name, _, error):
+                content.append(
+                    {
+                        "type": "tool_result",
+                        "call_id": call_id,
+                        "name": name,
+                        "text": part.text,
+                        "error": error,
+                    }
+                )
+            case _:
+                continue
+    return {"role": message.role, "kind": message.kind, "content": content}
+
+
+_ALL = "/api/sessions"
+_ONE = "/api/sessions/{id}"
+_BODY = (400, 404, 413, 415)
+ROUTES = (
+    Route(
+        "GET",
+        f"{_ALL}/search",
+        search,
+        "session_search",
+        "Messages that hold all the words.",
+        scope="sessions",
+        errors=(400,),
+        query=("q", "limit"),
+    ),
+    Route(
+        "GET",
+        _ALL,
+        listed,
+        "sessions",
+        "The most recently used first.",
+        scope="sessions",
+        errors=(400,),
+        query=("limit", "offset"),
+    ),
+    Route(
+        "POST",
+        _ALL,
+        create,
+        "session_create",
+        "A new, empty one.",
+        scope="sessions",
+        body=NewSession,
+        status=201,
+        errors=(400, 413, 415),
+    ),
+    Route("GET", _ONE, get, "session", "One of them.", scope="sessions", errors=(404,)),
+    Route(
+        "PATCH",
+        _ONE,
+        change,
+        "session_change",
+        "Give it another title.",
+        scope="sessions",
+        body=Changes,
+        errors=_BODY,
+    ),
+    Route(
+        "DELETE",
+        _ONE,
+        delete,
+        "session_delete",
+        "Delete it with all its messages.",
+        scope="sessions",
+        errors=(404, 409),
+    ),
+    Route(
+        "GET",
+        f"{_ONE}/messages",
+        messages,
+        "session_messages",
+        "What was said, in order.",
+        scope="sessions",
+        errors=(400, 404),
+        query=("limit", "after"),
+    ),
+    Route(
+        "POST",
+        f"{_ONE}/fork",
+        fork,
+        "session_fork",
+        "A copy that goes its own way.",
+        scope="sessions",
+        body=Fork,
+        status=201,
+        errors=_BODY,
+    ),
+    Route(
+        "POST",
+        f"{_ONE}/chat",
+        chat,
+        "session_chat",
+        "Say something in it, and wait for the answer.",
+        scope="sessions",
+        body=Said,
+        errors=(*_BODY, 429, 502),
+    ),
+    Route(
+        "POST",
+        f"{_ONE}/chat/stream",
+        chat_stream,
+        "session_chat_stream",
+        "Say something in it, and follow the answer.",
+        scope="sessions",
+        body=Said,
+        errors=(*_BODY, 429),
+        streams=True,
+    ),
+)
