@@ -6,25 +6,28 @@ import asyncio
 import re
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
 from hermes.config.api_server import ApiServer, check_exposure
 from hermes.core.errors import ConfigError
 from hermes.core.redact import Redactor
+from hermes.core.tool import Tool
 from hermes.server import routes
 from hermes.server.connection import Acceptor
+from hermes.server.conversations import SOURCE
 from hermes.server.errors import ApiError
 from hermes.server.guard import respond
 from hermes.server.metrics import Metrics
 from hermes.server.principals import Principal, Principals, keys_of
 from hermes.server.route import Route
 from hermes.server.runs import end_lost
+from hermes.tools.registry import select
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,6 +105,15 @@ class Server:
     @property
     def active(self) -> int:
         return self._running.total()
+
+    @property
+    def connections(self) -> int:
+        return self._acceptor.total if self._acceptor else 0
+
+    def tools(self) -> Mapping[str, Tool[Any]]:
+        """Those a session of this server has."""
+        config = self.runtime.setup.config
+        return select(self.settings.toolsets, platform=SOURCE, settings=config.tools)
 
     @contextmanager
     def running(self, principal: Principal) -> Iterator[None]:

@@ -1,55 +1,124 @@
-"""What the server has done so far, counted; told in Prometheus' text format."""
+"""What the server has done so far, counted, and told in Prometheus' text format."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 
 from hermes.core.events import TurnResult
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class _Durations:
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS) + 1)
+        self.total = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.counts[bisect_left(BUCKETS, seconds)] += 1
+        self.total += seconds
 
 
 class Metrics:
+    """Counting is constant work; telling adds up."""
+
     def __init__(self) -> None:
-        self.requests: Counter[tuple[str, int]] = Counter()
-        self.seconds: dict[str, list[int]] = {}
-        self.total: Counter[str] = Counter()
-        self.tokens: Counter[tuple[str, str]] = Counter()
-        self.cost: Counter[str] = Counter()
-        self.errors: Counter[str] = Counter()
-        self.turns: Counter[str] = Counter()
+        self._requests: defaultdict[tuple[str, int], int] = defaultdict(int)
+        self._durations: defaultdict[str, _Durations] = defaultdict(_Durations)
+        self._tokens: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self._cost: defaultdict[str, float] = defaultdict(float)
+        self._errors: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self._turns: defaultdict[str, int] = defaultdict(int)
+        self._calls: defaultdict[tuple[str, str], int] = defaultdict(int)
 
     def request(self, route: str, status: int, seconds: float) -> None:
-        self.requests[route, status] += 1
-        counts = self.seconds.get(route)
-        if counts is None:
-            counts = self.seconds[route] = [0] * (len(BUCKETS) + 1)
-        counts[bisect_left(BUCKETS, seconds)] += 1
-        self.total[route] += seconds  # type: ignore[assignment]
+        self._requests[route, status] += 1
+        self._durations[route].add(seconds)
 
     def turn(self, result: TurnResult) -> None:
-        model = result.target.model if result.target else ""
+        target = result.target
+        model = target.model if target else ""
         usage = result.usage
-        for kind, count in (
-            ("input", usage.input),
-            ("output", usage.output),
-            ("cache_read", usage.cache_read),
-            ("cache_write", usage.cache_write),
-            ("reasoning", usage.reasoning),
-        ):
-            self.tokens[model, kind] += count
+        self._tokens[model, "input"] += usage.input
+        self._tokens[model, "output"] += usage.output
+        self._tokens[model, "cache_read"] += usage.cache_read
+        self._tokens[model, "cache_write"] += usage.cache_write
+        self._tokens[model, "reasoning"] += usage.reasoning
         if usage.cost is not None:
-            self.cost[model] += usage.cost  # type: ignore[assignment]
-        ending = (
-            "completed"
-            if result.completed
-            else "interrupted"
-            if result.interrupted
-            else "partial"
-            if result.partial
-            else "failed"
-        )
-        self.turns[ending] += 1
+            self._cost[model] += usage.cost
+        self._turns[_ending(result)] += 1
+        for message in result.messages:
+            if message.role == "assistant":
+                hit = message.usage is not None and message.usage.cache_read > 0
+                self._calls[model, "hit" if hit else "miss"] += 1
         if result.error_code and not result.interrupted:
-            self.errors[result.error_code] += 1
+            self._errors[target.provider if target else "", result.error_code] += 1
+
+    def text(self, gauges: Mapping[str, float]) -> str:
+        """`gauges`: what is so right now, by name."""
+        return "\n".join([*self._lines(gauges), ""])
+
+    def _lines(self, gauges: Mapping[str, float]) -> Iterator[str]:
+        yield from _head("requests_total", "counter", "Requests by route and status.")
+        for (route, status), count in sorted(self._requests.items()):
+            yield _line("requests_total", count, route=route, status=str(status))
+        yield from _head("request_seconds", "histogram", "How long requests took.")
+        for route, durations in sorted(self._durations.items()):
+            yield from _histogram(route, durations)
+        yield from _head("turns_total", "counter", "Turns by how they ended.")
+        for ending, count in sorted(self._turns.items()):
+            yield _line("turns_total", count, ending=ending)
+        yield from _head("tokens_total", "counter", "Tokens by model and kind.")
+        for (model, kind), count in sorted(self._tokens.items()):
+            yield _line("tokens_total", count, model=model, kind=kind)
+        yield from _head("cost_usd_total", "counter", "What the providers charged, where known.")
+        for model, cost in sorted(self._cost.items()):
+            yield _line("cost_usd_total", cost, model=model)
+        yield from _head("model_calls_total", "counter", "Calls by model and prompt cache.")
+        for (model, cache), count in sorted(self._calls.items()):
+            yield _line("model_calls_total", count, model=model, cache=cache)
+        yield from _head("provider_errors_total", "counter", "Turns a provider's error ended.")
+        for (provider, code), count in sorted(self._errors.items()):
+            yield _line("provider_errors_total", count, provider=provider, code=code)
+        for name, value in sorted(gauges.items()):
+            yield from _head(name, "gauge", "Right now.")
+            yield _line(name, value)
+
+
+def _histogram(route: str, durations: _Durations) -> Iterator[str]:
+    below = 0
+    for bound, count in zip(BUCKETS, durations.counts, strict=False):
+        below += count
+        yield _line("request_seconds_bucket", below, route=route, le=f"{bound:g}")
+    total = sum(durations.counts)
+    yield _line("request_seconds_bucket", total, route=route, le="+Inf")
+    yield _line("request_seconds_sum", durations.total, route=route)
+    yield _line("request_seconds_count", total, route=route)
+
+
+def _head(name: str, kind: str, what: str) -> Iterator[str]:
+    yield f"# HELP hermes_{name} {what}"
+    yield f"# TYPE hermes_{name} {kind}"
+
+
+def _line(name: str, value: float, **labels: str) -> str:
+    inner = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+    shown = f"{value:.15g}"
+    return f"hermes_{name}{{{inner}}} {shown}" if inner else f"hermes_{name} {shown}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _ending(result: TurnResult) -> str:
+    if result.completed:
+        return "completed"
+    if result.interrupted:
+        return "interrupted"
+    return "partial" if result.partial else "failed"

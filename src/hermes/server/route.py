@@ -41,6 +41,7 @@ class Route(Struct, frozen=True):
     errors: tuple[int, ...] = ()
     """Beside those every route has."""
     streams: bool = False
+    media: str = "application/json"
     query: tuple[str, ...] = ()
     """Names of the parameters it reads from the address."""
 
