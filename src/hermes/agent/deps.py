@@ -74,6 +74,15 @@ class Endpoint(Provider, Protocol):
         """The output limit it is given when nobody asks for one; None: none."""
         ...
 
+    @property
+    def own(self) -> bool:
+        """A server of the user's: how it was set up, only it can say."""
+        ...
+
+    async def inquire(self) -> ModelFacts:
+        """What it says of its model; nothing is an answer too."""
+        ...
+
     def rotate(self, failure: Failure) -> bool:
         """Go on to the next credential; False when there is none."""
         ...
@@ -123,6 +132,8 @@ class Agent(Struct, frozen=True):
     compression: Compression = Compression()
     small: bool = False
     """A small model is among them: it has a prompt of its own, and its calls are confirmed."""
+    hand_over: bool = False
+    """Calls are not run: the turn ends with them, and whoever asked brings the results."""
     note: str = ""
     """What people are told once about how the first provider came to be chosen."""
 
@@ -134,6 +145,8 @@ class Learned(Struct):
     max_output: int | None = None
     context: int | None = None
     """The window, as an error stated it."""
+    asked: bool = False
+    """Whether the endpoint was asked about its model."""
 
 
 class Ask(Protocol):
@@ -173,6 +186,10 @@ def sees_images(endpoint: Endpoint, learned: Mapping[Target, Learned]) -> bool:
     return endpoint.facts.images is not False and not refused
 
 
+def _forgotten(endpoint: Endpoint, context: int | None, output: int | None) -> None:
+    return None
+
+
 class Turn(Struct, kw_only=True):
     """Mutable state of exactly one turn; dies with it."""
 
@@ -191,6 +208,8 @@ class Turn(Struct, kw_only=True):
     learned: dict[Target, Learned]
     compressor: Compressing | None = None
     meter: Metering | None = None
+    remember: Callable[[Endpoint, int | None, int | None], None] = _forgotten
+    """A context or output limit that this endpoint stated, for later processes."""
     active: int = 0
     """Index of the provider in use; survives steps so that a fallback sticks."""
     calls: int = 0

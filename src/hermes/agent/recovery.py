@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from hermes.agent.deps import Agent, Endpoint, Turn
+from hermes.agent.learning import take_in
 from hermes.core.errors import Failure, Kind
 from hermes.core.events import Notice, Recovering
 from hermes.core.message import Media, Message, ToolReturn, user
@@ -305,6 +306,7 @@ QUIRKS = frozenset(Quirks.__struct_fields__)
 async def recover(fault: Fault) -> bool:
     """Change the attempt for another try; False when the ladder for this failure is used up."""
     used = fault.attempt.used
+    await take_in(fault.turn, fault.provider, fault.failure)
     for rung in POLICY[fault.failure.kind]:
         limit = rung.limit or max(0, fault.agent.limits.tries - 1)
         if used[rung.name] >= limit:

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from hermes.agent.arguments import truncated
 from hermes.agent.deps import Agent, Endpoint, Turn, uncancelled
+from hermes.agent.learning import acquaint
 from hermes.agent.names import resolve
 from hermes.agent.recovery import Attempt, Fault, recover
 from hermes.agent.report import THINKING_EXHAUSTED, TRUNCATED, near_models, sentence
@@ -87,6 +88,7 @@ async def sample(agent: Agent, turn: Turn, attempt: Attempt) -> Message:
 async def _sample(agent: Agent, turn: Turn, step: _Step) -> Message:
     while True:
         await guide(turn)
+        await acquaint(agent, turn)
         if turn.compressor is not None:
             await turn.compressor.before(agent, turn)
         answer = step.answer = Answer()

@@ -250,6 +250,7 @@ class Session:
             learned=self._runtime.learned,
             compressor=self._compressor,
             meter=self._meter(),
+            remember=self._runtime.remember,
         )
         self._saved = False
         self._began = (self.id, len(self.history))

@@ -21,12 +21,13 @@ from hermes.core.provider import Request
 from hermes.core.redact import Redactor
 from hermes.llm import wire
 from hermes.llm.assemble import Answer
-from hermes.llm.catalog import Endpoint
+from hermes.llm.catalog import Endpoint, find
 from hermes.llm.classify import MAX_MESSAGE, classify
 from hermes.llm.http import Exchange, Transport
+from hermes.llm.inquiry import inquire, list_url
 from hermes.llm.keys import NO_KEY, Credential, Pool, usable
 from hermes.llm.models import DEFAULT_OUTPUT, ModelFacts
-from hermes.llm.profile import Quirks, overlay
+from hermes.llm.profile import About, Quirks, overlay
 from hermes.llm.reading import FRAMES, Reading
 from hermes.llm.view import View
 from hermes.llm.watchdog import Timeouts, Watchdog
@@ -37,7 +38,6 @@ Sleep = Callable[[float], Awaitable[None]]
 MAX_ERROR = 256 * 1024
 _LARGE_PROMPT = 400_000
 """Bytes, about 100,000 tokens: reading that much takes a model long enough to look stalled."""
-_LISTS = {"chat": "/models", "responses": "/models", "anthropic": "/v1/models", "gemini": "/models"}
 _LIST_SECONDS = 5.0
 _HINTS = re.compile(rb'"(n_ctx|retryDelay|resets_in_seconds)"\s*:\s*"?([\d.]+s?)"?')
 """Facts that stand beside the message of an error and not in it."""
@@ -88,6 +88,11 @@ class Client:
         return self._endpoint.facts
 
     @property
+    def own(self) -> bool:
+        spec = find(self.target.provider)
+        return spec is not None and spec.auth == "none" and not spec.embedded
+
+    @property
     def default_output(self) -> int | None:
         """What is asked for when nobody asks for a limit; one protocol always wants one."""
         least = DEFAULT_OUTPUT if self.target.wire == "anthropic" else None
@@ -115,7 +120,7 @@ class Client:
         profile = self._profile(request.learned)
         body = self._body(request, profile)
         answer.sent = len(body)
-        if profile.quirks.calling != "native" and request.settings.tool_choice == "auto":
+        if profile.quirks.calling != "native" and request.settings.tool_choice != "none":
             answer.offered = frozenset(tool.name for tool in request.tools)
         key = self._pool.pick()
         if (task := _here()) is not None:
@@ -149,21 +154,28 @@ class Client:
 
     async def models(self) -> tuple[str, ...]:
         """The names this endpoint lists; empty when it does not say."""
-        path = _LISTS.get(self.target.wire)
-        if path is None:
-            return ()
-        url = self.base_url.partition("?")[0].rstrip("/")
-        url = url.removesuffix("/v1") + path if path.startswith("/v1") else url + path
+        url = list_url(self.base_url, self.target.wire)
+        return _names(await self._fetch("GET", url)) if url else ()
+
+    async def inquire(self) -> ModelFacts:
+        """What it says of its model. Asked on demand only."""
+        spec = find(self.target.provider)
+        ways: tuple[About, ...] = spec.about if spec else ("list", "props", "show")
+        return await inquire(self._fetch, self.target, self.base_url, ways)
+
+    async def _fetch(self, method: str, url: str, body: bytes = b"") -> Any:
+        """The JSON behind an address of this endpoint; None when it gives none."""
         watchdog = Watchdog(Timeouts(0, 0, _LIST_SECONDS), self._host)
         exchange: Exchange | None = None
         try:
             headers = self._headers(self._credential())
-            exchange = await watchdog.wait(self._transport.send("GET", url, headers=headers))
+            sending = self._transport.send(method, url, headers=headers, body=body)
+            exchange = await watchdog.wait(sending)
             if exchange.status != 200:
-                return ()
-            return _names(msgspec.json.decode(await watchdog.wait(exchange.all(4 * 2**20))))
+                return None
+            return msgspec.json.decode(await watchdog.wait(exchange.all(4 * 2**20)))
         except (ProviderError, ValueError):
-            return ()
+            return None
         finally:
             watchdog.stop()
             if exchange is not None:

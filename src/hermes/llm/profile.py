@@ -10,6 +10,9 @@ import msgspec
 from msgspec import Struct
 
 WireName: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "bedrock"]
+About: TypeAlias = Literal["list", "show", "props", "studio"]
+"""Ways to ask an endpoint about a model: its list of models, Ollama's /api/show, llama.cpp's
+/props, LM Studio's own list."""
 
 
 class Quirks(Struct, frozen=True):
@@ -88,6 +91,8 @@ class ProviderSpec(Struct, frozen=True):
     """The cheap one for auxiliary jobs; empty: not known."""
     embedded: bool = False
     """Runs in a process of ours, from a file; its address is made when the file is found."""
+    about: tuple[About, ...] = ("list",)
+    """How it is asked about a model, in order."""
     docs: str = ""
 
     def for_model(self, model: str) -> Quirks:

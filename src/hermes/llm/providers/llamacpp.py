@@ -9,5 +9,6 @@ PROVIDER = ProviderSpec(
     wire="chat",
     base_url="http://127.0.0.1:8080/v1",
     auth="none",
+    about=("props", "list"),
     quirks=Quirks(effort="think"),
 )

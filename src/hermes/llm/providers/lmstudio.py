@@ -9,5 +9,6 @@ PROVIDER = ProviderSpec(
     wire="chat",
     base_url="http://127.0.0.1:1234/v1",
     auth="none",
+    about=("studio", "list"),
     quirks=Quirks(effort="think"),
 )

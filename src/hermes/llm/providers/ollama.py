@@ -9,5 +9,6 @@ PROVIDER = ProviderSpec(
     wire="chat",
     base_url="http://127.0.0.1:11434/v1",
     auth="none",
+    about=("show", "list"),
     quirks=Quirks(effort="think"),
 )
