@@ -1,0 +1,36 @@
+"""/model: which model answers, or another one for this session."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from hermes.app.commands import ONE_SHOT, Command, CommandContext, Reply
+from hermes.app.runtime import Options
+from hermes.core.errors import ConfigError
+from hermes.llm.catalog import Choice
+
+
+async def run(ctx: CommandContext, args: str) -> Reply:
+    session = ctx.session
+    if not args:
+        first, *others = [p.target for p in session.agent.providers]
+        lines = [f"{first.model} ({first.provider})"]
+        lines += [f"then {t.model} ({t.provider})" for t in others]
+        return Reply("\n".join(lines))
+    if ctx.surface == ONE_SHOT:
+        raise ConfigError(
+            "For a single prompt there is --model; hermes config set model.default changes it "
+            "for good."
+        )
+    options = session.options or Options()
+    ctx.runtime.adapt(session, structs.replace(options, choice=Choice(model=args)))
+    target = session.agent.providers[0].target
+    session.meta = structs.replace(session.meta, model=target.model)
+    if await ctx.runtime.store.meta(session.id) is not None:
+        await ctx.runtime.store.describe(session.id, model=target.model)
+    return Reply(f"From now on {target.model} ({target.provider}) answers in this session.")
+
+
+COMMAND = Command(
+    "model", "the model that answers; another one for this session", run, "[NAME]", admin=True
+)

@@ -1,0 +1,24 @@
+"""/new: a fresh session in the same place."""
+
+from __future__ import annotations
+
+from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.turns import reopen
+
+
+async def run(ctx: CommandContext, args: str) -> Reply:
+    old = ctx.session
+    old.stop()
+    fresh = await reopen(ctx.runtime, old)
+    back = f" /resume {old.id} goes back." if len(old.history) else ""
+    return Reply(f"A new session: {fresh.id}.{back}", session=fresh)
+
+
+COMMAND = Command(
+    "new",
+    "start a fresh session; the old one stays stored",
+    run,
+    aliases=("reset",),
+    never_waits=True,
+    surfaces="live",
+)

@@ -1,0 +1,23 @@
+"""/retry: answer the last message once more."""
+
+from __future__ import annotations
+
+from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.turns import branch, starts
+from hermes.core.errors import ConfigError
+
+
+async def run(ctx: CommandContext, args: str) -> Reply:
+    session = ctx.session
+    if session.busy:
+        raise ConfigError("A turn is running; /stop it first.")
+    places = starts(session.history.messages)
+    if not places:
+        raise ConfigError("There is no message to answer again.")
+    message = session.history.messages[places[-1]]
+    child = await branch(ctx.runtime, session, places[-1])
+    text = "Answering the last message again; files stay as they are (/undo takes them back too)."
+    return Reply(text, session=child, submit=message)
+
+
+COMMAND = Command("retry", "answer the last message once more", run)

@@ -1,0 +1,21 @@
+"""/stop: end what is running, at once."""
+
+from __future__ import annotations
+
+from hermes.app.commands import Command, CommandContext, Reply
+
+_STOPPED = "⚡ Force-stopped. The session is suspended — your next message will start fresh."
+_STARTING = "⚡ Force-stopped. The agent was still starting — your next message will start fresh."
+_IDLE = "No active task to stop."
+
+
+async def run(ctx: CommandContext, args: str) -> Reply:
+    session = ctx.session
+    running, starting = session.busy, session.starting
+    if not (running or starting):
+        return Reply(_IDLE)
+    session.stop()
+    return Reply(_STOPPED if running else _STARTING, suspend=True)
+
+
+COMMAND = Command("stop", "end what is running", run, never_waits=True)

@@ -1,0 +1,24 @@
+"""/title: what the session is called."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from hermes.app.commands import Command, CommandContext, Reply
+from hermes.core.text import clean
+
+LONGEST = 200
+
+
+async def run(ctx: CommandContext, args: str) -> Reply:
+    session = ctx.session
+    if not args:
+        return Reply(session.meta.title or "This session has no title yet.")
+    title = " ".join(clean(args).split())[:LONGEST]
+    session.meta = structs.replace(session.meta, title=title)
+    if await ctx.runtime.store.meta(session.id) is not None:
+        await ctx.runtime.store.describe(session.id, title=title)
+    return Reply(f"The session is called: {title}")
+
+
+COMMAND = Command("title", "show or change what this session is called", run, "[TEXT]")
