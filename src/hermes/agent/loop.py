@@ -46,7 +46,7 @@ async def run_turn(agent: Agent, turn: Turn, prompt: Message) -> TurnResult:
 
 async def _steps(agent: Agent, turn: Turn) -> TurnResult:
     guard = Guard()
-    names = list(agent.tools)
+    names = [s.name for s in agent.specs] if agent.hand_over else list(agent.tools)
     n = 0
     while turn.calls < agent.limits.max_calls:
         n += 1
@@ -60,6 +60,9 @@ async def _steps(agent: Agent, turn: Turn) -> TurnResult:
             await turn.append(message, "idle")
             return _result(turn, completed=True)
         message = normalise(message, names, turn.history.call_ids, len(turn.history))
+        if agent.hand_over:
+            await turn.append(message, "idle")
+            return _result(turn, completed=True)
         await turn.append(message)
         await Batch(agent, turn, guard).run(message.calls)
         _check(guard, calls)

@@ -26,8 +26,10 @@ class Settings(Struct, frozen=True):
     temperature: float | None = None
     effort: Effort | None = None
     stop: tuple[str, ...] = ()
-    tool_choice: Literal["auto", "none"] = "auto"
+    tool_choice: Literal["auto", "none", "required"] = "auto"
     """none: tools may not be called; they are left out where the wire allows it."""
+    tool: str = ""
+    """required: the one that has to be called; empty: any."""
 
 
 class Request(Struct, frozen=True):

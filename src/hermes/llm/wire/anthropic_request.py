@@ -97,6 +97,9 @@ class Encoder:
             # Declared all the same: they are part of the cached prefix.
             if settings.tool_choice == "none":
                 fields["tool_choice"] = {"type": "none"}
+            elif settings.tool_choice == "required":
+                named = {"type": "tool", "name": settings.tool}
+                fields["tool_choice"] = named if settings.tool else {"type": "any"}
         return opened(shaped(fields, quirks, settings), "messages")
 
 

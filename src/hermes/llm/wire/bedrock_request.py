@@ -125,6 +125,9 @@ class Encoder:
             fields["system"] = [{"text": system}]
         if tools and quirks.tools:
             fields["toolConfig"] = {"tools": [_tool(tool, quirks) for tool in tools]}
+            if settings.tool_choice == "required":
+                choice = {"tool": {"name": settings.tool}} if settings.tool else {"any": {}}
+                fields["toolConfig"]["toolChoice"] = choice
         limit = settings.max_output or quirks.max_tokens_default
         extra = _thinking(quirks, settings, limit or MAX_TOKENS)
         thinks = record(extra.get("thinking")).get("type") in ("enabled", "adaptive")

@@ -82,8 +82,11 @@ class Encoder:
         fields.update(_effort(quirks, settings))
         if quirks.calling == "schema" and quirks.tools:
             return self._stepwise(fields, system, tools, settings)
-        if tools and quirks.tools and settings.tool_choice == "auto":
+        if tools and quirks.tools and settings.tool_choice != "none":
             fields["tools"] = [_tool(tool, quirks) for tool in tools]
+            if settings.tool_choice == "required":
+                named = {"type": "function", "function": {"name": settings.tool}}
+                fields["tool_choice"] = named if settings.tool else "required"
         head = dumps(shaped(fields, quirks, settings))[:-1] + b',"messages":['
         if not system:
             return head
@@ -97,7 +100,7 @@ class Encoder:
 
         quirks = self._quirks
         few = offered(tools, quirks.favourites)
-        callable = few if settings.tool_choice == "auto" else []
+        callable = few if settings.tool_choice != "none" else []
         fields["temperature"] = 0
         fields["response_format"] = form(callable)
         head = dumps(shaped(fields, quirks, settings))[:-1] + b',"messages":['

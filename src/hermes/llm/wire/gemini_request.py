@@ -82,6 +82,11 @@ class Encoder:
             fields["tools"] = [{"functionDeclarations": declared}]
             if settings.tool_choice == "none":
                 fields["toolConfig"] = {"functionCallingConfig": {"mode": "NONE"}}
+            elif settings.tool_choice == "required":
+                calling: dict[str, Any] = {"mode": "ANY"}
+                if settings.tool:
+                    calling["allowedFunctionNames"] = [settings.tool]
+                fields["toolConfig"] = {"functionCallingConfig": calling}
         config = {k: v for k, v in _config(quirks, settings).items() if k not in quirks.drop}
         if config:
             fields["generationConfig"] = config

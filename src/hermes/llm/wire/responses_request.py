@@ -78,8 +78,11 @@ class Encoder:
                 fields["reasoning"]["summary"] = "auto"
         if system:
             fields["instructions"] = system
-        if tools and quirks.tools and settings.tool_choice == "auto":
+        if tools and quirks.tools and settings.tool_choice != "none":
             fields["tools"] = [_tool(tool, quirks) for tool in tools]
+            if settings.tool_choice == "required":
+                named = {"type": "function", "name": settings.tool}
+                fields["tool_choice"] = named if settings.tool else "required"
         return dumps(shaped(fields, quirks, settings))[:-1] + b',"input":['
 
 
