@@ -96,15 +96,16 @@ def create(db: Connection, meta: SessionMeta, now: float) -> int:
 
 def go_on(db: Connection, owner: Owner, now: float, parent: str, call: Append) -> None:
     """Ends the parent's part in the transaction that begins the child's."""
-    child = call.create
-    assert child is not None
     n = _claim(db, owner, parent)
     if call.first and _landed(db, call):
         return
     append(db, owner, now, call)
     db.execute(
-        "UPDATE sessions SET next = ?, state = 'idle', owner = '' WHERE n = ?", (child.id, n)
+        "UPDATE sessions SET title = p.title, taint = sessions.taint | p.taint"
+        " FROM (SELECT title, taint FROM sessions WHERE n = ?) AS p WHERE id = ?",
+        (n, call.id),
     )
+    db.execute("UPDATE sessions SET next = ?, state = 'idle', owner = '' WHERE n = ?", (call.id, n))
 
 
 def set_state(db: Connection, owner: Owner, session_id: str, state: State) -> None:

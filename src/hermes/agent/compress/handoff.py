@@ -76,7 +76,7 @@ def handoff(body: str, sources: Sequence[Source]) -> Message:
         f"S{s.number}: messages {s.first}-{s.last} of session {s.session}"
         for s in sources[-_MAX_SOURCES:]
     ]
-    intro = "\n".join([_INTRO, *named])
+    intro = "\n".join([_INTRO, *named, ""])
     return Message("user", (Text(intro), Text(inert(body))), kind="summary")
 
 
