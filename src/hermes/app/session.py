@@ -209,6 +209,12 @@ class Session:
         """To a Question; None: the user will not say. False when nobody waits for it."""
         return self.people.reply(question_id, text)
 
+    async def compress(self) -> bool:
+        """Because the user wants it, between two turns; whether there was anything to gain."""
+        if self._turn is not None or not self._stored:
+            return False
+        return await self._compressor.now(self.agent, self._new_turn())
+
     async def close(self) -> None:
         """Interrupt, let the turn end, close what tools kept open, and end all subscriptions."""
         self.stop()
@@ -237,8 +243,8 @@ class Session:
         finally:
             self._worker = None
 
-    async def _run_one(self, message: Message) -> TurnResult:
-        turn = Turn(
+    def _new_turn(self) -> Turn:
+        return Turn(
             system=self._system(),
             history=self.history,
             record=self._record,
@@ -252,6 +258,9 @@ class Session:
             meter=self._meter(),
             remember=self._runtime.remember,
         )
+
+    async def _run_one(self, message: Message) -> TurnResult:
+        turn = self._new_turn()
         self._saved = False
         self._began = (self.id, len(self.history))
         self._turn = asyncio.ensure_future(run_turn(self.agent, turn, message))
