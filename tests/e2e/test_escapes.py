@@ -399,6 +399,11 @@ NETWORK = [
     py("udp, unconnected", "contacted", "socket.socket(2, 2).sendto(b'x', ('127.0.0.1', UDP))"),
     py("a unix socket", "contacted", "socket.socket(1).connect(SOCK)"),
     py("a unix datagram", "contacted", "socket.socket(1, 2).sendto(b'x', SOCK + '.dgram')"),
+    py(
+        "a unix datagram from a pair",
+        "contacted",
+        "a, b = socket.socketpair(1, 2)\na.sendto(b'x', SOCK + '.dgram')",
+    ),
     py("an abstract unix socket", "contacted", "socket.socket(1).connect('\\0' + ABSTRACT)"),
     py("a unix socket by the agent's root", "contacted", VIA_ROOT),
     py("a raw socket", "claimed", "socket.socket(2, 3, 1)\nescaped()", "often"),

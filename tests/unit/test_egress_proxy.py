@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.net import relay
+from hermes.exec.sandbox.network import through_relay
 from hermes.net.address import public
 from hermes.net.errors import EgressError
 from hermes.net.hello import server_name
@@ -338,35 +338,7 @@ async def run(*argv: str, env: dict[str, str] | None = None) -> tuple[int, str]:
     return process.returncode or 0, out.decode()
 
 
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 FETCH = "import sys,urllib.request as u;print(u.urlopen(sys.argv[1],timeout=10).read().decode())"
-
-
-async def test_a_command_behind_the_relay(tmp_path: Path) -> None:
-    seen: list[bytes] = []
-    async with origin(seen) as at, serve(tmp_path / "p", [f"site.example:{at}"], GATE) as path:
-
-        async def behind(*command: str) -> tuple[int, str]:
-            port = free_port()
-            argv = relay.command(sys.executable, path, command, port)
-            return await run(*argv, env=relay.environment(port))
-
-        fetch = [sys.executable, "-c", FETCH]
-        code, out = await behind(*fetch, f"http://site.example:{at}/x")
-        assert (code, out) == (0, "hello\n")
-        code, out = await behind(*fetch, f"http://evil.example:{at}/")
-        assert code == 1 and "403" in out
-        assert (await behind("sh", "-c", "exit 7"))[0] == 7
-        code, out = await behind("no-such-program")
-        assert code == 127 and "no-such-program" in out
-    assert len(seen) == 1
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
@@ -381,6 +353,15 @@ async def test_the_only_way_out_of_a_network_namespace(tmp_path: Path) -> None:
             pytest.skip(f"bubblewrap does not work here: {probe[1].strip()}")
         code, out = await run(*jail, *fetch, env={"NO_PROXY": "*"})
         assert code == 1 and seen == []
-        behind = relay.command(sys.executable, path, fetch)
-        code, out = await run(*jail, *behind, env=relay.environment())
-        assert (code, out) == (0, "hello\n")
+
+        async def behind(*command: str) -> tuple[int, str]:
+            argv, env = through_relay(list(command), str(path))
+            return await run(*jail, *argv, env=env)
+
+        assert await behind(*fetch) == (0, "hello\n")
+        code, out = await behind(sys.executable, "-c", FETCH, f"http://evil.example:{at}/")
+        assert code == 1 and "403" in out
+        assert (await behind("sh", "-c", "exit 7"))[0] == 7
+        code, out = await behind("no-such-program")
+        assert code == 127 and "no-such-program" in out
+    assert len(seen) == 1

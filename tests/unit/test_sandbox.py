@@ -114,13 +114,17 @@ MACHINES: dict[str, tuple[int, dict[str, int]]] = {
         0xC000003E,
         {"read": 0, "socket": 41, "clone": 56, "clone3": 435, "mount": 165, "ptrace": 101}
         | {"bpf": 321, "openat": 257, "fchmodat": 268, "io_uring_setup": 425, "ioctl": 16}
-        | {"prlimit64": 302, "unshare": 272, "execve": 59, "fsetxattr": 190, "socketpair": 53},
+        | {"prlimit64": 302, "unshare": 272, "execve": 59, "fsetxattr": 190, "socketpair": 53}
+        | {"connect": 42, "bind": 49, "listen": 50, "accept": 43, "accept4": 288, "sendto": 44}
+        | {"sendmsg": 46, "sendmmsg": 307},
     ),
     "aarch64": (
         0xC00000B7,
         {"read": 63, "socket": 198, "clone": 220, "clone3": 435, "mount": 40, "ptrace": 117}
         | {"bpf": 280, "openat": 56, "fchmodat": 53, "io_uring_setup": 425, "ioctl": 29}
-        | {"prlimit64": 261, "unshare": 97, "execve": 221, "fsetxattr": 7, "socketpair": 199},
+        | {"prlimit64": 261, "unshare": 97, "execve": 221, "fsetxattr": 7, "socketpair": 199}
+        | {"connect": 203, "bind": 200, "listen": 201, "accept": 202, "accept4": 242, "sendto": 206}
+        | {"sendmsg": 211, "sendmmsg": 269},
     ),
 }
 
@@ -135,7 +139,9 @@ def test_what_the_filters_refuse(machine: filters.Machine) -> None:
         number = numbers[name]
         return verdict(isolated, arch, number, *args), verdict(confined, arch, number, *args)
 
-    assert both("read") == both("execve") == both("socketpair", 1) == (ALLOW, ALLOW)
+    assert both("read") == both("execve") == both("socketpair", 1, 0o2000001) == (ALLOW, ALLOW)
+    assert both("socketpair", 1, 2) == both("socketpair", 1, 0o4003) == (ALLOW, no(1))
+    assert both("connect") == both("bind") == both("sendto", 3, 0, 0, 0x20000000) == (ALLOW, ALLOW)
     assert both("mount") == both("bpf") == both("unshare") == (no(1), no(1))
     assert both("clone", 17) == (ALLOW, ALLOW)
     for flag in (0x20000, 0x02000000, 0x10000000, 0x20000000, 0x40000000):
@@ -159,6 +165,26 @@ def test_what_the_filters_refuse(machine: filters.Machine) -> None:
     assert both("prlimit64", 0) == (ALLOW, ALLOW)
     assert both("prlimit64", 4711) == (ALLOW, no(1))
     assert both("fsetxattr") == (ALLOW, no(errno.EOPNOTSUPP))
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_with_network_there_is_tcp_and_the_keeper_connects_it(machine: filters.Machine) -> None:
+    arch, numbers = MACHINES[machine]
+    online = filters.confined(machine, ask=True, truncation=True, online=True)
+
+    def got(name: str, *args: int) -> int:
+        return verdict(online, arch, numbers[name], *args)
+
+    assert got("socket", 2, 0o2004001, 0) == got("socket", 2, 1, 6) == ALLOW
+    for other in ((2, 2, 0), (2, 3, 1), (2, 1, 132), (2, 1, 262), (2, 5, 0), (10, 1, 0), (1, 1, 0)):
+        assert got("socket", *other) == no(1)
+    assert got("socket", 16, 3, 0) == ALLOW and got("socket", 16, 3, 4) == no(1)
+    assert got("connect", 3) == ASK
+    for serving in ("bind", "listen", "accept", "accept4"):
+        assert got(serving, 3) == no(1)
+    assert got("sendto", 3, 0, 9, 0x4000) == got("sendmsg", 3, 0, 0x4000) == ALLOW
+    assert got("sendto", 3, 0, 9, 0x20000000) == got("sendmmsg", 3, 0, 1, 0x20000000) == no(1)
+    assert got("sendmsg", 3, 0, 0x20000000) == no(1)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
