@@ -15,6 +15,7 @@ from hermes.app.session import Session
 from hermes.core.errors import StoreError
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta
+from hermes.server.client_tools import ClientTools
 from hermes.server.errors import ApiError, bad, missing
 from hermes.server.principals import Principal
 from hermes.server.route import Call
@@ -39,6 +40,8 @@ class Ask(Struct, frozen=True):
     chain: str = ""
     """The id to store it under, when it is not derived from its beginning."""
     keep: bool = True
+    client_tools: ClientTools | None = None
+    """The client runs these instead of us ours."""
     settings: dict[str, Any] = {}
     """What replaces fields of core.provider.Settings."""
 
@@ -134,10 +137,14 @@ async def _open(server: Server, principal: Principal, ask: Ask) -> Session:
         key=key_of(principal, ask.session_key),
         options=Options(toolsets=server.settings.toolsets),
     )
-    if ask.settings:
-        agent = session.agent
-        changed = structs.replace(agent.settings, **ask.settings)
-        session.agent = structs.replace(agent, settings=changed)
+    tools = ask.client_tools
+    changes = {**ask.settings, **(tools.settings if tools else {})}
+    agent = session.agent
+    if changes:
+        agent = structs.replace(agent, settings=structs.replace(agent.settings, **changes))
+    if tools:
+        agent = structs.replace(agent, tools={}, specs=tools.specs, hand_over=True)
+    session.agent = agent
     return session
 
 

@@ -12,25 +12,18 @@ from msgspec import Meta, Struct
 
 from hermes.app.session import Session
 from hermes.core.events import TextDelta, ThinkingDelta, ToolDone, ToolStarted, TurnEnd, TurnResult
-from hermes.core.message import Message, Usage
+from hermes.core.message import Usage
 from hermes.core.provider import Effort
-from hermes.server.content import parts_of, visible
+from hermes.server.client_tools import open_calls, wanted
 from hermes.server.conversations import Ask, opened, session_headers, wanted_settings
-from hermes.server.errors import ApiError, bad
+from hermes.server.errors import ApiError
 from hermes.server.labels import label
 from hermes.server.replay import once
 from hermes.server.route import Call, Route, flag
 from hermes.server.stream import DONE, ClientGone, Stream, event
+from hermes.server.talk import ChatMessage, talk_of
 
 TokenLimit = Annotated[int, Meta(ge=1)]
-
-
-class ChatMessage(Struct):
-    role: str
-    content: Any = None
-    tool_calls: Any = None
-    tool_call_id: Any = None
-    name: Any = None
 
 
 class StreamOptions(Struct):
@@ -47,16 +40,21 @@ class ChatRequest(Struct):
     max_completion_tokens: TokenLimit | None = None
     reasoning_effort: Effort | None = None
     stop: str | list[str] | None = None
+    tools: Any = None
+    tool_choice: Any = None
+    tool_execution: str | None = None
 
 
 async def completions(call: Call) -> web.StreamResponse:
     body = call.json(ChatRequest)
     headers = session_headers(call)
-    instructions, past, prompt = conversation(body.messages)
+    tools = wanted(body.tool_execution, body.tools, body.tool_choice)
+    talk = talk_of(body.messages, client_tools=tools is not None)
     ask = Ask(
-        prompt,
-        past,
-        instructions,
+        talk.prompt,
+        talk.past,
+        talk.instructions,
+        client_tools=tools,
         session=headers.session,
         session_key=headers.key,
         settings=wanted_settings(
@@ -73,33 +71,6 @@ async def completions(call: Call) -> web.StreamResponse:
     with call.server.running(call.principal):
         async with opened(call.server, call.principal, ask) as session:
             return await _streamed(call, session, body, ask)
-
-
-# -- reading the request ---------------------------------------------------------------------
-
-
-def conversation(messages: list[ChatMessage]) -> tuple[str, tuple[Message, ...], Message]:
-    """(instructions, what came before, the input)."""
-    if not messages:
-        raise bad("messages must not be empty.", "messages")
-    system: list[str] = []
-    spoken: list[Message] = []
-    for n, message in enumerate(messages):
-        parts = parts_of(message.content, f"messages[{n}].content")
-        match message.role:
-            case "system" | "developer":
-                system.append(Message("user", parts).text)
-            case "user" | "assistant":
-                spoken.append(Message(message.role, parts))
-            case "tool" | "function":
-                continue
-            case _:
-                raise bad(f"messages[{n}].role is unknown.", f"messages[{n}].role")
-    last = max((n for n, m in enumerate(spoken) if m.role == "user"), default=-1)
-    if last < 0 or not visible(spoken[last]):
-        raise bad("messages: there is no user message with visible content.", "messages")
-    past = tuple(m for m in spoken[:last] if visible(m))
-    return "\n\n".join(filter(None, system)), past, spoken[last]
 
 
 # -- the answer in one piece -----------------------------------------------------------------
@@ -122,6 +93,8 @@ async def _whole(call: Call, body: ChatRequest, ask: Ask) -> web.Response:
                 extra={"hermes": ending(result)},
             )
     message: dict[str, Any] = {"role": "assistant", "content": result.text}
+    if calls := _calls(result):
+        message |= {"content": result.text or None, "tool_calls": calls}
     if call.server.settings.reasoning and result.reasoning:
         message["reasoning_content"] = result.reasoning
     answer: dict[str, Any] = {
@@ -137,9 +110,17 @@ async def _whole(call: Call, body: ChatRequest, ask: Ask) -> web.Response:
     return call.answer(answer, headers=headers)
 
 
+def _calls(result: TurnResult) -> list[dict[str, Any]]:
+    """Those the client has to run."""
+    return [
+        {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.args or "{}"}}
+        for c in open_calls(result.messages)
+    ]
+
+
 def finish_reason(result: TurnResult) -> str:
     if result.completed:
-        return "stop"
+        return "tool_calls" if open_calls(result.messages) else "stop"
     return "length" if result.error_code == "output_truncated" else "error"
 
 
@@ -202,7 +183,9 @@ class _Chunks:
         return self._delta + b'role":"assistant","content":""' + self._rest
 
     def last(self, result: TurnResult) -> bytes:
-        choice = {"index": 0, "delta": {}, "finish_reason": finish_reason(result)}
+        calls = [{"index": n, **call} for n, call in enumerate(_calls(result))]
+        delta = {"tool_calls": calls} if calls else {}
+        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason(result)}
         end: dict[str, Any] = {"choices": [choice], "usage": usage_of(result.usage)}
         if not result.completed:
             end["hermes"] = ending(result)
