@@ -8,7 +8,8 @@ import json
 import os
 import re
 import signal
-from collections.abc import AsyncIterator, Callable
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +77,12 @@ async def site() -> AsyncIterator[Site]:
 
 
 @pytest.fixture(autouse=True)
-def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that what a browser leaves behind can be told from what others leave."""
-    (tmp_path / "t").mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "t"))
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A temporary folder of its own: what a browser leaves there can be told from what others
+    leave. Its name is short, for the paths of sockets."""
+    with tempfile.TemporaryDirectory(prefix="b", dir="/tmp") as made:
+        monkeypatch.setattr("tempfile.tempdir", made)
+        yield Path(made)
 
 
 def use(number: int, name: str, **args: Any) -> Reply:
@@ -129,12 +132,12 @@ SHOP = """
 <button onclick="console.error('no such thing'); alert('Really?')">Buy</button>
 <button onclick="document.getElementById('p').textContent = 'more is here'">More</button>
 <a href=/help target=_blank>Help</a> <a href=/file>Get</a>
-<p id=p>less</p><p>hidden\u200btext</p><div style="height:3000px"></div>
+<p id=p>less</p><p>hidden\u202etext</p><div style="height:3000px"></div>
 <script>console.log('hello from the page'); throw new Error('broken on purpose')</script>
 """
 
 
-async def test_a_page_is_read_and_driven(site: Site, tmp_path: Path) -> None:
+async def test_a_page_is_read_and_driven(site: Site, tmp_path: Path, scratch: Path) -> None:
     url = site.put("/shop", SHOP, "The Shop")
     site.put("/help", "<h1>Help is here</h1>")
     site.put("/found", "<h1>Found it</h1>")
@@ -166,7 +169,7 @@ async def test_a_page_is_read_and_driven(site: Site, tmp_path: Path) -> None:
         shop = got[0]
         assert "written by strangers" in shop and f"URL: {url}" in shop and "The Shop" in shop
         assert 'heading "Shop"' in shop and "opensesame99" not in repr(got)
-        assert "hidden<U+200B>text" in shop
+        assert "hidden<U+202E>text" in shop
         assert "a dialog (alert) was dismissed; it said: Really?" in got[1]
         assert "more is here" in got[2] and "heading" not in got[2]
         assert 'option "L" [selected]' in got[3]
@@ -186,10 +189,10 @@ async def test_a_page_is_read_and_driven(site: Site, tmp_path: Path) -> None:
         assert "Only http:// and https://" in got[15]
         assert '"value":42' in got[16]
         assert "not sent" in got[17] and "not sent" in got[18]
-        assert processes(tmp_path / "t")
+        assert processes(scratch)
         await r.invariants()
-    assert not processes(tmp_path / "t")
-    assert not list((tmp_path / "t").glob("hermes-browser-*"))
+    assert not processes(scratch)
+    assert not list((scratch).glob("hermes-browser-*"))
     assert not list(tmp_path.rglob("*evil*"))
 
 
@@ -308,20 +311,20 @@ async def test_nothing_leads_around_the_door(
             assert '"value":12' in got[1], got[1]
             assert "/alive" in site.asked and "/moved" in site.asked
             assert "169.254.169.254 is not a host of the public internet" in got[2]
-            assert "127.0.0.1 is not" in got[3] or "not a web port" in got[3]
-            assert "not a web port" in got[4]
+            assert "127.0.0.1 is not a host of the public internet" in got[3]
+            assert "127.0.0.1 is not a host of the public internet" in got[4]
             assert "Only http:// and https://" in got[5]
         assert came == []
 
 
-async def test_nobody_else_drives_the_browser(site: Site, tmp_path: Path) -> None:
+async def test_nobody_else_drives_the_browser(site: Site, tmp_path: Path, scratch: Path) -> None:
     """No debugging port; the bridge wants its path; no secret in a child's environment."""
     import aiohttp
 
     seen: list[str] = []
 
     def look(request: Received) -> Reply:
-        for pid in processes(tmp_path / "t"):
+        for pid in processes(scratch):
             with contextlib.suppress(OSError):
                 seen.append(Path(f"/proc/{pid}/environ").read_text())
                 seen.append(Path(f"/proc/{pid}/cmdline").read_text())
@@ -421,11 +424,13 @@ async def test_a_raw_command_is_always_asked_about(site: Site, tmp_path: Path) -
 # -- ends --------------------------------------------------------------------------------------
 
 
-async def test_a_browser_that_died_is_said_and_started_again(site: Site, tmp_path: Path) -> None:
+async def test_a_browser_that_died_is_said_and_started_again(
+    site: Site, tmp_path: Path, scratch: Path
+) -> None:
     url = site.put("/a", "<p>still there")
 
     def kill(request: Received) -> Reply:
-        for pid in processes(tmp_path / "t"):
+        for pid in processes(scratch):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         return use(1, "snapshot")
@@ -436,11 +441,11 @@ async def test_a_browser_that_died_is_said_and_started_again(site: Site, tmp_pat
         got = answers(r.requests[-1])
         assert "The browser ended" in got[1] and "browser_navigate" in got[1]
         assert "still there" in got[2]
-    assert not processes(tmp_path / "t")
+    assert not processes(scratch)
 
 
 async def test_an_idle_browser_is_closed_and_a_stuck_page_given_up(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    site: Site, tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_browser, "_STUCK", 3.0)
     hang = "<button onclick='setTimeout(() => { while (true) {} })'>Hang</button>"
@@ -458,12 +463,14 @@ async def test_an_idle_browser_is_closed_and_a_stuck_page_given_up(
         got = answers(r.requests[-1])
         assert "did not answer" in got[1], got[1]
         assert "another" in got[2]
-        await until(lambda: not processes(tmp_path / "t"))
+        await until(lambda: not processes(scratch))
         assert (await r.turn("and now", timeout=40)).completed
         assert "without use" in answers(r.requests[-1])[3]
 
 
-async def test_kill_9_of_the_agent_leaves_no_browser(site: Site, tmp_path: Path) -> None:
+async def test_kill_9_of_the_agent_leaves_no_browser(
+    site: Site, tmp_path: Path, scratch: Path
+) -> None:
     arrived = asyncio.Event()
 
     def stay(request: Received) -> Reply:
@@ -473,12 +480,12 @@ async def test_kill_9_of_the_agent_leaves_no_browser(site: Site, tmp_path: Path)
     steps = [use(0, "navigate", url=site.put("/a", "<p>a")), stay]
     async with Provider(steps) as provider:
         home = Home.of(tmp_path, provider, **site.config)
-        env = {"TMPDIR": str(tmp_path / "t")}
+        env = {"TMPDIR": str(scratch)}
         process = await start_hermes(["chat", "-q", "go"], home, env=env)
         async with asyncio.timeout(30):
             await arrived.wait()
         assert "URL:" in answers(provider.requests[-1])[0]
-        mine = [*processes(tmp_path / "t"), *_children(process.pid)]
+        mine = [*processes(scratch), *_children(process.pid)]
         assert len(mine) > 3
         process.kill()
         await process.wait()

@@ -44,7 +44,7 @@ def test_the_configured_program_counts_then_the_path_then_playwrights(tmp_path: 
 def test_folders_are_private_and_those_of_the_dead_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(chromium, "_root", lambda: tmp_path)
     dead = tmp_path / "hermes-browser-dead"
     (dead / "profile").mkdir(parents=True)
     link = tmp_path / "hermes-browser-link"

@@ -40,6 +40,7 @@ _BUNDLED = (
 _PREFIX = "hermes-browser-"
 _NEW = 60.0
 """Seconds in which a folder may not be locked yet by whoever made it."""
+_SHORT = 36
 _START_SECONDS = 30.0
 _FOREVER = 7 * 24 * 3600.0
 _LARGEST = 256 * 1024 * 1024
@@ -103,7 +104,7 @@ def find(configured: str, env: Mapping[str, str]) -> str:
 def folder() -> Iterator[Path]:
     """A private temporary folder; what a killed agent left behind is removed as well."""
     _sweep()
-    made = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    made = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_root()))
     handle = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_SH)
@@ -113,8 +114,14 @@ def folder() -> Iterator[Path]:
         shutil.rmtree(made, ignore_errors=True)
 
 
+def _root() -> Path:
+    """The browser makes a socket below it, whose path must fit into 107 bytes."""
+    usual = tempfile.gettempdir()
+    return Path(usual if len(os.fsencode(usual)) <= _SHORT else "/tmp")
+
+
 def _sweep() -> None:
-    for left in Path(tempfile.gettempdir()).glob(_PREFIX + "*"):
+    for left in _root().glob(_PREFIX + "*"):
         with suppress(OSError):
             found = left.lstat()
             ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
@@ -203,8 +210,8 @@ async def _talk(ours: tuple[int, int], task: asyncio.Task[Outcome]) -> AsyncIter
     try:
         yield Pipe(reader, writer, task)
     finally:
-        told.abort()
-        writer.close()
+        if not told.is_closing():  # it was, when the browser ended by itself
+            told.abort()
         heard.close()
 
 

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from playwright.async_api import Frame, Page, Request
+    from playwright.async_api import Download, Frame, Page, Request
 
 _MOMENT = 0.3
 """Seconds in which an action begins to lead elsewhere, if it does."""
@@ -28,6 +28,7 @@ class Moving:
         self.page.on("requestfailed", self._fails)
         self.page.on("framenavigated", self._arrives)
         self.page.on("popup", self._opens)
+        self.page.on("download", self._opens)
         return self
 
     def __exit__(
@@ -40,6 +41,7 @@ class Moving:
         self.page.remove_listener("requestfailed", self._fails)
         self.page.remove_listener("framenavigated", self._arrives)
         self.page.remove_listener("popup", self._opens)
+        self.page.remove_listener("download", self._opens)
 
     async def settle(self) -> None:
         try:
@@ -69,6 +71,6 @@ class Moving:
             self._begun.set()
             self._arrived.set()
 
-    def _opens(self, _: Page) -> None:
+    def _opens(self, _: Page | Download) -> None:
         self._begun.set()
         self._arrived.set()
