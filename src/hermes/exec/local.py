@@ -170,7 +170,7 @@ class _Child:
                 os.set_blocking(reader, False)
                 self._readers[reader] = capture
                 lent.append(writer)
-                if command.pty:
+                if command.pty and isinstance(command.text, str):
                     os.write(reader, END_OF_INPUT)  # there is nobody to type
             given = [command.stdin] if command.stdin >= 0 and not command.pty else []
             hand_over([theirs.fileno(), *lent, *given])

@@ -183,7 +183,7 @@ async def _backend(setup: Setup) -> Check:
         text = await place.check()
         confined = await place.confined()
     except HermesError as error:
-        return Check(name, "failed", str(error))
+        return Check(name, "failed", str(error).removesuffix(" Nothing was run."))
     finally:
         await places.close()
         await stop_all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from hermes.exec.backends.remote import (
     on_terminal,
     passed_on,
 )
-from hermes.exec.backends.scripts import END, INIT, RUN, RUN_BARE, WARDEN
+from hermes.exec.backends.scripts import END, INIT, RUN, RUN_BARE, RUN_SHOWN, WARDEN
 from hermes.exec.capture import Capture
 from hermes.exec.local import MAX_COMMAND, Command, Outcome
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 _START_SECONDS = 60.0
 _MACHINE, _OWNER = "hermes.machine", "hermes.owner"
 """Labels: where the agent runs that a container belongs to, and which process it is."""
+_ANEW = b"[the container was gone and was made anew: only the workspace is kept]\n"
+_GONE = re.compile("no such container|is not running", re.IGNORECASE)
 _REASONS = (
     ("permission denied while trying to connect", "You may not use the Docker daemon: join its "
      "group (`docker`) and log in again, or use a rootless daemon."),
@@ -90,22 +93,26 @@ class Docker:
         return not self._open_to
 
     async def run(self, command: Command, out: Capture) -> Outcome:
-        if not isinstance(command.text, str):
-            raise ToolError("Only shell commands run in a container.")
         if await self._ready():
-            out.feed(b"[the container was gone and was made anew: only the workspace is kept]\n")
+            out.feed(_ANEW)
         mark = self._mark()
 
         async def end(root: int) -> None:
             await self._end(mark, root)
 
         if command.pty:
-            client = self._exec(mark, command, RUN_BARE, ("-t", "-i"))
+            client = self._exec(mark, command, RUN_SHOWN, ("-t", "-i"))
             return await on_terminal(self._clients.start(client, out, out), command.timeout, end)
         call = Call(self._clients, self._exec(mark, command, RUN), mark, self._spill)
-        return await call.run(
-            out, seconds=command.timeout, end=end, where=str(command.cwd), explain=self._explain
-        )
+        try:
+            return await call.run(
+                out, seconds=command.timeout, end=end, where=str(command.cwd), explain=self._explain
+            )
+        except ToolError:
+            if self._settings.container or not _GONE.search(call.side.complaint()):
+                raise
+        await self._lifeline.close()  # somebody has removed it just now
+        return await self.run(command, out)
 
     async def client(self, command: Command) -> Command:
         await self._ready()
@@ -244,7 +251,9 @@ class Docker:
     def _exec(
         self, mark: str, command: Command, script: str, options: Sequence[str] = ()
     ) -> Command:
-        text = str(command.text)
+        text = command.text
+        if not isinstance(text, str):
+            raise ToolError("Only shell commands run in a container.")
         if len(text.encode("utf-8", "surrogateescape")) > MAX_COMMAND:
             raise ToolError("The command is too long (128 KB): write it to a file and run that.")
         if "\0" in text:

@@ -18,6 +18,7 @@ LONG = 10.0**8
 """Seconds: as long as the agent lives."""
 END_SECONDS = 12.0
 """Most that ending a command there may take."""
+NOTHING = "Nothing was run."
 _LAST_WORDS = 0.25
 _SIDE = 64 * 1024
 _PASSED_ON = re.compile(r"LANG|LANGUAGE|LC_[A-Z]+|TERM|TZ|NO_COLOR|COLUMNS|LINES|HERMES_CHILD")
@@ -160,7 +161,7 @@ class Call:
         if not started.done():
             error = None if task.cancelled() else task.exception()
             words = explain(self.side.complaint()) or str(error or "")
-            return ToolError(f"{words} Nothing was run.".strip())
+            return ToolError(f"{words} {NOTHING}".strip())
         if started.result() == 0:
             return ToolError(f"{where}: the folder does not exist there; nothing was run.")
         return ToolError(_LOST.format(where=where))
@@ -254,9 +255,9 @@ class Lifeline:
                 late = not self._task.done()
                 await self.close()
                 words = explain(err.text().strip())
-                raise ToolError(
-                    f"{explain('')} There was no answer within {seconds:g} s." if late else words
-                )
+                if late:
+                    words = f"{explain('')} There was no answer within {seconds:g} s."
+                raise ToolError(f"{words} {NOTHING}")
         except asyncio.CancelledError:
             await _at_last(self.close())
             raise

@@ -109,7 +109,16 @@ cd -- "$dir" || exit 1
 exec "$shell" -c "$text" 2>&1
 """
 )
-"""The same for a terminal, or for whoever reads the streams himself: nothing is reported."""
+"""The same for whoever reads the streams himself: nothing is reported."""
+
+RUN_SHOWN = (
+    _ENTER
+    + r"""
+cd -- "$dir" || exit 1
+exec "$shell" -c "$text" 2>&1 </dev/null
+"""
+)
+"""The same for a terminal at which nobody types."""
 
 END = _FIND + _END + 'orphans=$3\nend_all "$1" "$2"\n'
 """Arguments: mark, process that began it (or empty), whether what belongs to nobody goes too."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from hermes.config.paths import private_folder
 from hermes.core.errors import ToolError
 from hermes.exec.backends import Site
 from hermes.exec.backends.remote import (
@@ -27,7 +28,7 @@ from hermes.exec.backends.remote import (
     on_terminal,
     passed_on,
 )
-from hermes.exec.backends.scripts import END, RUN, RUN_BARE, WARDEN
+from hermes.exec.backends.scripts import END, RUN, RUN_BARE, RUN_SHOWN, WARDEN
 from hermes.exec.capture import Capture
 from hermes.exec.local import MAX_COMMAND, Command, Outcome
 
@@ -108,7 +109,7 @@ class Ssh:
             await self._end(mark, root)
 
         if command.pty:
-            client = self._client(("-tt",), RUN_BARE, mark, command)
+            client = self._client(("-tt",), RUN_SHOWN, mark, command)
             return await on_terminal(self._clients.start(client, out, out), command.timeout, end)
         client = self._client(("-n", "-T"), RUN, mark, command)
         call = Call(self._clients, client, mark, self._spill)
@@ -128,7 +129,7 @@ class Ssh:
 
     async def check(self) -> str:
         await self._ready()
-        return f"commands run {self.where} ({self._lifeline.greeting}), not confined"
+        return f"commands run {self.where} ({self._lifeline.greeting})"
 
     async def close(self) -> None:
         await self._clients.close()
@@ -159,11 +160,11 @@ class Ssh:
         """In a folder of our own, in the home unless its path is too long for a socket."""
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
-        parent = self._site.home / "run"
+        parent = self._site.home / "run" / "ssh"
         if len(os.fsencode(parent)) > _SOCKET - 14:
             self._folder = tempfile.mkdtemp(prefix="hermes-")
         else:
-            parent.mkdir(mode=0o700, exist_ok=True)
+            private_folder(parent)
             _remove_stale(parent)
             self._folder = tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=parent)
         self._socket = f"{self._folder}/s"
