@@ -8,6 +8,7 @@ import os
 import secrets
 import sys
 import time
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from hermes.agent.prompt import system_prompt
 from hermes.app import windows
 from hermes.app.approvals import Rulebook, Safety
 from hermes.app.background import Background
+from hermes.app.lineage import current
 from hermes.app.places import Places
 from hermes.app.session import Session
 from hermes.config import paths
@@ -33,7 +35,6 @@ from hermes.core.provider import Effort, Settings
 from hermes.core.quoting import mark_of
 from hermes.core.redact import Redactor
 from hermes.core.store import SessionMeta, Store
-from hermes.core.taint import Taint
 from hermes.core.tool import Tool, ToolContext, Verdict
 from hermes.llm.catalog import Choice, Endpoint, resolve
 from hermes.llm.client import Client
@@ -90,6 +91,7 @@ class Runtime:
         self._agents: dict[bytes, Agent] = {}
         self._clients: dict[bytes, Client] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._naming: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         self._child_env = child_env(setup.secrets)
         self.places = Places(setup, self._child_env)
         self._door: Any = None
@@ -168,18 +170,6 @@ class Runtime:
         session.instructions = brought.instructions
         return session
 
-    async def go_on(
-        self, meta: SessionMeta, taint: Taint, messages: Sequence[Message], running: bool
-    ) -> SessionMeta:
-        """A stored session continues in a child that begins with these messages."""
-        now = time.time()
-        child = structs.replace(
-            meta, id=new_id(now), parent=meta.id, created=now, updated=now, taint=taint
-        )
-        await self.store.go_on(meta.id, child, messages, "running" if running else "idle")
-        self.background.adopt(meta.id, child.id)
-        return child
-
     def once(self, text: str) -> str:
         """The text, unless this process has said it before."""
         if text in self.told:
@@ -199,7 +189,19 @@ class Runtime:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s failed", task.get_name(), exc_info=error)
 
+    def name(self, session: Session, question: str, answer: str) -> None:
+        """A title for a new conversation, in the background, where a model is set for that."""
+        if "title" in self.setup.config.auxiliary and session.kept:
+            from hermes.app.titles import entitle
+
+            work = entitle(session, self.store, question, answer)
+            self._naming.add(self.spawn(work, f"title of {session.id}"))
+
     async def _stop(self) -> None:
+        if naming := set(self._naming) & self._tasks:
+            from hermes.app.titles import GRACE
+
+            await asyncio.wait(naming, timeout=GRACE)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -361,17 +363,6 @@ class Runtime:
 
             self._door = open_web(self.setup.config.web, self.setup.secrets)
         return self._door
-
-
-async def current(store: Store, session_id: str) -> SessionMeta | None:
-    """The session, or the one that it goes on in since it was compressed."""
-    meta = await store.meta(session_id)
-    while meta is not None and meta.next:
-        following = await store.meta(meta.next)
-        if following is None:
-            break
-        meta = following
-    return meta
 
 
 def new_id(now: float) -> str:

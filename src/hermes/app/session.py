@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import structs
@@ -14,17 +15,18 @@ from hermes.agent.compress.compressor import Compressor
 from hermes.agent.deps import Agent, Turn, sees_images
 from hermes.agent.loop import run_turn
 from hermes.app.approvals import Approvals, Safety, Seams
+from hermes.app.lineage import go_on
 from hermes.app.metering import Meter
 from hermes.app.people import Busy, People
+from hermes.app.titles import first_words
 from hermes.core.channel import Channel
 from hermes.core.events import Answer, Notice, TurnEnd, TurnEvent, TurnResult
 from hermes.core.history import History
 from hermes.core.ledger import Account
-from hermes.core.message import Message, Text, ToolCall, user
+from hermes.core.message import Message, ToolCall, cleaned, user
 from hermes.core.quoting import mark_of
 from hermes.core.store import SessionMeta, State
 from hermes.core.taint import Source, Taint
-from hermes.core.text import clean
 from hermes.core.tool import Tool, ToolContext, Verdict
 
 if TYPE_CHECKING:
@@ -106,7 +108,7 @@ class Session:
             home=context.home,
             book=runtime.rulebook,
             seams=Seams(
-                self.people.approve, lambda: self.people.present, self._consult, self._notice
+                self.people.approve, lambda: self.people.present, self.consult, self._notice
             ),
             place=context.place,
         )
@@ -114,12 +116,8 @@ class Session:
         """Whether this turn's checkpoint was made."""
         self._began = (meta.id, 0)
         """Where this turn's message stands: in which session, at which place."""
-        self._compressor = Compressor(
-            self._summarise,
-            self._go_on,
-            lambda: self.id,
-            runtime.once(agent.compression.warning),
-        )
+        ask, warning = partial(self.consult, "compression"), runtime.once(agent.compression.warning)
+        self._compressor = Compressor(ask, self._go_on, lambda: self.id, warning)
         self._turn: asyncio.Task[TurnResult] | None = None
         self._worker: asyncio.Task[None] | None = None
 
@@ -132,6 +130,11 @@ class Session:
         if self._history is None:
             self._history = History(mark=mark_of(self.id))
         return self._history
+
+    @property
+    def kept(self) -> bool:
+        """Whether it is in the store."""
+        return self._stored and self._past is not None
 
     @property
     def busy(self) -> bool:
@@ -160,7 +163,7 @@ class Session:
 
     def submit(self, message: Message, busy: Busy = "queue") -> asyncio.Future[TurnResult]:
         """The result of the turn that answers it; for guidance, of the turn it joins."""
-        message = _cleaned(message)
+        message = cleaned(message)
         future: asyncio.Future[TurnResult]
         if self._turn is not None and busy == "steer":
             self._steer.append(message.text)
@@ -234,7 +237,10 @@ class Session:
         try:
             while self._queue:
                 message, future = self._queue.popleft()
+                first = not self._stored
                 result = await self._run_one(message)
+                if first and result.completed:
+                    self._runtime.name(self, message.text, result.text)
                 if not future.done():
                     future.set_result(result)
                 if result.pending_steer:
@@ -303,7 +309,7 @@ class Session:
             return
         create = None
         if not self._stored:
-            title = self.meta.title or _title((*self._past, message)[0])
+            title = self.meta.title or first_words((*self._past, message)[0])
             create = structs.replace(self.meta, title=title)
         taint = self.taint
         news = taint if taint != self.meta.taint else None
@@ -318,13 +324,10 @@ class Session:
     async def _go_on(self, messages: Sequence[Message]) -> History:
         """The conversation continues with these messages, in a child of this session."""
         if not self._brought:
-            self.meta = await self._runtime.go_on(self.meta, self.taint, messages, self.busy)
+            self.meta = await go_on(self._runtime, self.meta, self.taint, messages, self.busy)
             self._context = structs.replace(self._context, session_id=self.id)
         self._history = History(messages, mark=mark_of(self.id))
         return self._history
-
-    async def _summarise(self, prompt: Message, *, system: str, max_output: int) -> str:
-        return await self._consult("compression", prompt, system=system, max_output=max_output)
 
     def _system(self) -> str:
         """A small model has a prompt of its own, and follows it less the more stands around it."""
@@ -352,11 +355,11 @@ class Session:
             call=call,
             approve=self._approve,
             ask=self.people.ask,
-            consult=self._consult,
+            consult=self.consult,
             sees=sees_images(self.agent.providers[0], self._runtime.learned),
         )
 
-    async def _consult(
+    async def consult(
         self, job: str, prompt: Message, *, system: str = "", max_output: int = 1024
     ) -> str:
         auxiliary = self._runtime.auxiliary
@@ -393,14 +396,3 @@ class Session:
             return  # a command there changes nothing here
         label = turn_label(self.meta.title, *self._began)
         await snapshot(context.cwd, context.home, label, log.info)
-
-
-def _cleaned(message: Message) -> Message:
-    parts = tuple(
-        structs.replace(p, text=clean(p.text)) if isinstance(p, Text) else p for p in message.parts
-    )
-    return structs.replace(message, parts=parts)
-
-
-def _title(message: Message) -> str:
-    return " ".join(message.text.split())[:80]

@@ -9,7 +9,8 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from pathlib import Path
 
-from hermes.app.runtime import Options, Runtime, current
+from hermes.app.lineage import current
+from hermes.app.runtime import Options, Runtime
 from hermes.app.session import Session
 from hermes.cli.approve import Asker
 from hermes.cli.lookup import find_session

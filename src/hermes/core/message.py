@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
+
+from hermes.core.text import clean
 
 Role: TypeAlias = Literal["user", "assistant", "tool"]
 Stop: TypeAlias = Literal["end", "tool_use", "length", "filtered", "paused", "aborted", "died"]
@@ -128,6 +130,14 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
 def user(text: str, *media: Media, kind: Literal["normal", "steer"] = "normal") -> Message:
     parts: tuple[Part, ...] = (*media, Text(text)) if text else media
     return Message("user", parts, kind=kind)
+
+
+def cleaned(message: Message) -> Message:
+    """What a person typed, as every wire and store takes it."""
+    parts = tuple(
+        structs.replace(p, text=clean(p.text)) if isinstance(p, Text) else p for p in message.parts
+    )
+    return structs.replace(message, parts=parts)
 
 
 def tool_return(call: ToolCall, text: str, *, error: bool = False) -> Message:
