@@ -110,7 +110,8 @@ async def test_where_nothing_confines_it_nobody_means_no(
     steps = [call(script("open('made', 'w')")), say("done")]
     async with rig(tmp_path, steps, options=Options()) as r:
         await r.turn()
-        assert (await result_of(r)).text.startswith("Not run: it runs Python that nothing confines")
+        text = (await result_of(r)).text
+        assert text.startswith("Not run: ") and "nothing confines" in text
         assert not (r.home.work / "made").exists()
 
 

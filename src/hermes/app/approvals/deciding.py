@@ -95,6 +95,7 @@ class Approvals:
         self._home = home
         self._book = book
         self._seams = seams
+        self._warned = False
         self._tools: set[str] = set()
         self._prefixes: dict[tuple[str, ...], None] = {}
 
@@ -102,6 +103,8 @@ class Approvals:
         self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...], taint: Taint
     ) -> Verdict:
         """The exact call that was judged is what runs: it is a value, and handed on as it is."""
+        if getattr(params, "asks_itself", False):
+            return YES
         match tool.risk:
             case "exec":
                 return await self._exec(call, tool, params, taint)
@@ -195,7 +198,12 @@ class Approvals:
         from hermes.config.paths import cache_folder
         from hermes.exec.sandbox import probe
 
-        return (await probe(cache_folder(self._home))).level < 3
+        tier = await probe(cache_folder(self._home))
+        if tier.lowered and not self._warned:
+            self._warned = True
+            text = f"{tier.evidence[0].capitalize()}. `hermes doctor` says why."
+            self._seams.tell("sandbox_lowered", text)
+        return tier.level < 3
 
     # Who answers
 
