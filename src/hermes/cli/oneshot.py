@@ -76,7 +76,13 @@ class OneShot:
         self._code: int | None = None
         """Set when writing the output failed."""
 
-    async def run(self, message: Message, folder: Path, options: Options) -> int:
+    async def run(
+        self,
+        message: Message,
+        folder: Path,
+        options: Options,
+        command: tuple[str, str] | None = None,
+    ) -> int:
         task = asyncio.current_task()
         assert task is not None
         self._signals.attach(task.cancel)
@@ -84,7 +90,12 @@ class OneShot:
         try:
             async with Runtime.open(self._setup) as runtime:
                 session = await self._open(runtime, folder, options)
-                result = await self._turn(runtime, session, message)
+                result, told = None, None
+                if command:
+                    session, told, result = await self._command(runtime, session, command)
+                if result is None:
+                    await introduce(session, runtime, self._status)
+                    result = await self._turn(runtime, session, told or message)
                 await self._show(session, result)
                 if farewell := runtime.background.farewell():
                     self._status.line(f"! {farewell}")
@@ -102,8 +113,20 @@ class OneShot:
         )
         if resume is not None and resume.state == "interrupted":
             self._status.line("! the previous turn was interrupted; going on from what was stored")
-        await introduce(session, runtime, self._status)
         return session
+
+    async def _command(
+        self, runtime: Runtime, session: Session, command: tuple[str, str]
+    ) -> tuple[Session, Message | None, TurnResult | None]:
+        """Where it goes on; with a message to answer, or as the result of it all."""
+        from hermes.cli import slash
+
+        reply = await slash.command(runtime, session, command, self._asker, self._status)
+        if reply.submit is None:
+            return reply.session or session, None, TurnResult(completed=True, text=reply.text)
+        if reply.text:
+            self._status.line(f"! {reply.text}")
+        return reply.session or session, reply.submit, None
 
     async def _chosen(self, store: Store, folder: Path) -> SessionMeta | None:
         if self._args.resume is not None:

@@ -11,6 +11,7 @@ from hermes.cli.main import EXIT_FAILED, EXIT_USAGE, fail
 
 if TYPE_CHECKING:
     from hermes.cli.process import Signals
+    from hermes.core.message import Message
 
 _API_MODES = ("chat", "responses", "anthropic", "bedrock", "gemini")
 _EPILOG = """\
@@ -29,6 +30,7 @@ examples:
   hermes chat -q "what is this?" --image photo.png
   hermes chat -q hi --base-url http://127.0.0.1:8000/v1 --model my-model
   hermes chat -q hi --output json | jq .usage
+  hermes chat -q /undo --continue          slash commands: -q /help lists them
 """
 
 
@@ -68,11 +70,30 @@ def _answer(args: Namespace, signals: Signals) -> int:
     message, remark = read_prompt(query, args.image)
     if remark:
         fail(remark)
+    command, message = _command_or_message(query, message)
     import asyncio
 
     from hermes.cli.oneshot import OneShot, make_options
 
-    return asyncio.run(OneShot(setup, args, signals).run(message, folder, make_options(args)))
+    one = OneShot(setup, args, signals)
+    return asyncio.run(one.run(message, folder, make_options(args), command))
+
+
+def _command_or_message(
+    query: str | None, message: Message
+) -> tuple[tuple[str, str] | None, Message]:
+    """A prompt that begins with a slash and names a command is one; unknown names are refused."""
+    if query is None or not query.startswith("/"):
+        return None, message
+    from hermes.app.commands import known, message_text, parse
+    from hermes.core.message import Media, user
+
+    command = parse(query)
+    if command is not None:
+        known(command[0])
+        return command, message
+    media = [part for part in message.parts if isinstance(part, Media)]
+    return None, user(message_text(message.text), *media)
 
 
 def _print_error(sentence: str, code: str, form: str) -> None:

@@ -117,6 +117,10 @@ def _check(args: Namespace) -> int:
     if checked.config is None:
         fail(f"{paths.config_file(home)} has {len(checked.problems)} error(s)")
         return EXIT_USAGE
+    if wrong := _bad_rules(checked.config):
+        print(f"error: config.yaml approvals.rules: {wrong}")
+        fail(f"{paths.config_file(home)} has 1 error(s)")
+        return EXIT_USAGE
     secrets = load(args.profile).secrets
     for name in sorted(key_variables(checked.config)):
         if secrets.get(name) is None:
@@ -132,10 +136,20 @@ def _without_effect(config: Config) -> list[str]:
     """What is set for features that are not there yet: nobody should rely on it."""
     default = type(config)()
     names = ("platforms", "mcp_servers")
-    found = [name for name in names if getattr(config, name) != getattr(default, name)]
-    if config.approvals.mode != default.approvals.mode:
-        found.append(f"approvals.mode {config.approvals.mode}")
-    return found
+    return [name for name in names if getattr(config, name) != getattr(default, name)]
+
+
+def _bad_rules(config: Config) -> str:
+    """What the commands' gate would say to the rules."""
+    if not config.approvals.rules:
+        return ""
+    from hermes.exec.gate import Rules
+
+    try:
+        Rules.load(list(config.approvals.rules))
+    except ConfigError as error:
+        return str(error)
+    return ""
 
 
 def _note_endpoint(config: Config, secrets: Secrets) -> None:
