@@ -88,3 +88,49 @@ async def test_a_named_conversation(tmp_path: Path, openai) -> None:
             assert answer.output_text == said
         body = a.provider.last.body
         assert body.count(b"primus") == 1 and body.count(b"One.") == 1
+
+
+async def test_messages(tmp_path: Path) -> None:
+    from anthropic import AsyncAnthropic
+
+    async with (
+        api(tmp_path, [TOOL, say("One ", "two."), say("Three.")]) as a,
+        AsyncAnthropic(base_url=a.url, api_key=a.key, max_retries=0) as client,
+    ):
+        ask = {"role": "user", "content": "read it"}
+        async with client.messages.stream(model="any", max_tokens=99, messages=[ask]) as stream:
+            text = "".join([piece async for piece in stream.text_stream])
+            final = await stream.get_final_message()
+        assert text == "One two." and final.stop_reason == "end_turn"
+        assert final.usage.output_tokens > 0
+        answer = await client.messages.create(
+            model="any",
+            max_tokens=99,
+            system="Be short.",
+            messages=[ask, {"role": "assistant", "content": text}, ask],
+        )
+        assert answer.content[0].text == "Three."
+        assert b"Be short." in a.provider.last.body
+
+
+async def test_messages_with_the_clients_own_tools(tmp_path: Path) -> None:
+    from anthropic import AsyncAnthropic
+
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    tools = [{"name": "weather", "description": "Now.", "input_schema": schema}]
+    async with (
+        api(tmp_path, [call(("c1", "weather", {"city": "Bern"})), say("Sunny.")]) as a,
+        AsyncAnthropic(base_url=a.url, api_key=a.key, max_retries=0) as client,
+    ):
+        ask = {"role": "user", "content": "How is it?"}
+        more = {"extra_body": {"tool_execution": "client"}, "model": "any", "max_tokens": 99}
+        first = await client.messages.create(messages=[ask], tools=tools, **more)
+        assert first.stop_reason == "tool_use"
+        use = first.content[0]
+        assert use.input == {"city": "Bern"}
+        result = {"type": "tool_result", "tool_use_id": use.id, "content": "25"}
+        said = [ask, {"role": "assistant", "content": first.content}]
+        second = await client.messages.create(
+            messages=[*said, {"role": "user", "content": [result]}], tools=tools, **more
+        )
+        assert second.content[0].text == "Sunny."

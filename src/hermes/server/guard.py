@@ -77,7 +77,7 @@ async def _answered(
         return web.Response(status=200)
     principal = _NOBODY
     if route is None or not route.open:
-        principal = server.principals.identify(request.headers.getall("Authorization", []))
+        principal = server.principals.identify(_keys(request, route))
     if route is None:
         raise wrong_route(request, server.methods_at(request.path))
     if route.open:
@@ -87,6 +87,13 @@ async def _answered(
     server.principals.admit(principal)
     raw = await _body(server, request) if request.method in ("POST", "PATCH") else b""
     return await route.handle(Call(server, request, principal, names, raw))
+
+
+def _keys(request: web.BaseRequest, route: Route | None) -> list[str]:
+    given = request.headers.getall("Authorization", [])
+    if not given and route is not None and route.x_api_key:
+        given = [f"Bearer {key}" for key in request.headers.getall("X-Api-Key", [])]
+    return given
 
 
 def _check_host(server: Server, request: web.BaseRequest) -> None:

@@ -34,6 +34,8 @@ class Route(Struct, frozen=True):
     open: bool = False
     """Needs no key."""
     scope: Scope = "chat"
+    x_api_key: bool = False
+    """The key may also come as clients of Anthropic send it."""
     body: type[Struct] | None = None
     answer: Any = None
     """Type of the JSON answer; None: anything."""
