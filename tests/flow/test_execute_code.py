@@ -22,9 +22,10 @@ from hermes.core.tool import ToolContext, tool
 from hermes.exec.checkpoints import list_
 from hermes.exec.sandbox import Tier, probing
 from hermes.tools.code import _stubs
-from tests.kit.home import KEY
+from tests.kit.home import KEY, Home, run_hermes
 from tests.kit.replies import call, say
 from tests.kit.rig import Rig, rig
+from tests.kit.server import Provider
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes need Linux")
 pytestmark = linux
@@ -360,3 +361,21 @@ def test_no_words_of_a_schema_become_code(name: str, text: str, fields: dict[str
         assert made[0][0] == name and {k: v for k, v in made[0][1].items() if v} == dict.fromkeys(
             first, 1
         )
+
+
+async def test_through_the_program_and_the_canary_runs_once(tmp_path: Path) -> None:
+    code = "from hermes_tools import read_file\nprint(read_file('a.txt'))"
+    async with Provider([call(script(code)), say("done")] * 2) as provider:
+        home = Home.of(tmp_path, provider)
+        home.file("a.txt", "from the file\n")
+        ran = await run_hermes(["chat", "-q", "go", "--output", "json"], home)
+        assert ran.rc == 0, ran.stderr
+        (made,) = ran.json["tool_calls"]
+        if (await probing.probe()).level == 3:
+            assert "Not run" in made["result"]
+            return
+        assert "from the file" in made["result"] and "[tool calls: read_file 1]" in made["result"]
+        finding = home.path / "cache" / "sandbox.json"
+        before = finding.stat().st_mtime_ns
+        assert (await run_hermes(["chat", "-q", "again"], home)).rc == 0
+        assert finding.stat().st_mtime_ns == before
