@@ -31,10 +31,14 @@ class Places:
         """Whether commands see other files than the file tools would."""
         return self._setup.config.terminal.backend == "ssh"
 
+    @property
+    def _away(self) -> bool:
+        return self._setup.config.terminal.backend in ("docker", "ssh")
+
     def place(self, session_id: str, cwd: Path, mode: Mode) -> Backend | None:
         """None: commands run here."""
         terminal = self._setup.config.terminal
-        if terminal.backend == "local":
+        if not self._away:
             return None
         key = "" if self.elsewhere else session_id
         found = self._open.get(key)
@@ -66,7 +70,7 @@ class Places:
     def told(self) -> str:
         """What a model has to know about it."""
         terminal = self._setup.config.terminal
-        if terminal.backend == "local":
+        if not self._away:
             return ""
         if self.elsewhere:
             ssh = terminal.ssh
