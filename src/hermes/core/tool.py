@@ -149,6 +149,8 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
     """The name and arguments of another tool that a call stands for; None: it is its own."""
     asks: str = ""
     """Why every call needs the user's yes, whatever the session holds."""
+    asks_itself: bool = False
+    """Whether it brings what is dangerous in a call to `ToolContext.approve` by itself."""
     flows: Callable[[P], tuple[frozenset[Source], bool]] | None = None
     """What one call brings and whether it sends, where that depends on its parameters."""
 
@@ -217,6 +219,7 @@ def tool(  # noqa: PLR0913 - one keyword per field of Tool
     sends: bool | None = None,
     forward: Callable[[Any], tuple[str, dict[str, Any]] | None] | None = None,
     asks: str = "",
+    asks_itself: bool = False,
     flows: Callable[[Any], tuple[frozenset[Source], bool]] | None = None,
 ) -> Callable[[Callable[[P, ToolContext], Awaitable[ToolResult | str]]], Tool[P]]:
     """Make a Tool of `async def name(p: Params, ctx: ToolContext)`. What it brings and whether it
@@ -240,6 +243,7 @@ def tool(  # noqa: PLR0913 - one keyword per field of Tool
             sends=risk in _SENDS if sends is None else sends,
             forward=forward,
             asks=asks,
+            asks_itself=asks_itself,
             flows=flows,
         )
 

@@ -20,7 +20,7 @@ from hermes.core.errors import ToolError
 from hermes.exec import records
 from hermes.exec.desk import CLOSE, INPUT_LIMIT, KILL, OPERATION, SOCKET, TOKEN, WRITE
 from hermes.exec.keeper import GRACE
-from hermes.exec.line import LOST, Line, NotStarted
+from hermes.exec.line import Line, NotStarted
 from hermes.exec.local import Command, hand_over, request_of
 from hermes.exec.records import Record, State
 
@@ -31,6 +31,7 @@ MOST = 16
 """Commands of one session that run at the same time."""
 _PATIENCE = 4.0
 """Seconds after which a keeper that was asked to end everything is believed to be stuck."""
+_TO_START = 30.0
 _LOOK_AGAIN = 0.2
 
 
@@ -86,16 +87,23 @@ class Processes:
     # -- acting ----------------------------------------------------------------------------
 
     async def start(
-        self, command: Command, owner: Owner, *, shown: str = "", confined: bool = False
+        self,
+        command: Command,
+        owner: Owner,
+        *,
+        confined: bool = False,
+        stands_for: Command | None = None,
     ) -> State:
-        """Runs when this returns. `shown`: what people call it; else its text."""
+        """It runs when this returns. A client that stands for a command in another place is not
+        kept: what it leads to ends with the agent."""
         live = [s.record.id for s in self.running(owner) if s.record.session == owner.session]
         if len(live) >= MOST:
             raise ToolError(
                 f"{len(live)} background processes of this session are running, which is the most; "
                 f"nothing was started. End one first with `process kill`: {', '.join(live)}."
             )
-        text = shown or (command.text if isinstance(command.text, str) else command.text[0])
+        meant = stands_for or command
+        text = meant.text if isinstance(meant.text, str) else " ".join(meant.text)
         try:
             folder = await asyncio.to_thread(self._new_folder)
             record = Record(
@@ -103,11 +111,11 @@ class Processes:
                 session=owner.session,
                 scope=owner.scope,
                 command=text,
-                cwd=str(command.cwd),
+                cwd=str(meant.cwd),
                 started=time.time(),
                 token=secrets.token_hex(16),
                 pty=command.pty,
-                keep=self.keep,
+                keep=self.keep and stands_for is None,
                 confined=confined,
                 online=bool(command.policy and command.policy.network),
             )
@@ -252,9 +260,10 @@ async def _begin(command: Command, folder: Path, record: Record) -> Line:
     line = Line(ours)
     try:
         await line.send(request)
-        await _either(line.began, line.ended)
+        await _either(line.began, line.ended, timeout=_TO_START)
         if not line.began.done():
-            raise ToolError(f"{line.ended.exception() or LOST} Nothing was run.")
+            why = line.ended.exception() if line.ended.done() else "It did not start in time."
+            raise ToolError(f"{why} Nothing was run.")
     except BaseException:
         line.demand(KILL)
         line.close()

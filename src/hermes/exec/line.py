@@ -12,6 +12,8 @@ from hermes.core.errors import ToolError
 from hermes.exec.desk import ANSWER, OPERATION
 from hermes.exec.keeper import ENDED, FAILED, FRAME, STARTED
 
+_PATIENCE = 10
+"""Seconds for an answer; a keeper has little else to do."""
 LOST = "Contact with the command was lost: it was killed, or never ran. Check before repeating it."
 
 
@@ -46,8 +48,12 @@ class Line:
         if self.gone.done() or not self._control:
             raise ToolError(LOST)
         self._answers.append(answer)
-        await self.send(OPERATION.pack(kind, len(body)) + body)
-        return await answer
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await self.send(OPERATION.pack(kind, len(body)) + body)
+                return await answer
+        except TimeoutError:
+            raise ToolError(f"The keeper of the command did not answer in {_PATIENCE} s.") from None
 
     def demand(self, kind: bytes) -> None:
         """The same without waiting for an answer, as far as it can be sent at once."""

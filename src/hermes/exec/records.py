@@ -24,7 +24,11 @@ from hermes.exec.plain import plain
 RECORD, SEEN, INPUT = "record", "seen", "input"
 MAX_TYPED = 32 * 1024
 """Bytes of what was typed that are kept, to judge what is typed next."""
-_UNFINISHED = re.compile(rb"[A-Za-z0-9_.+/=-]{8,4096}\Z|[\xc0-\xff][\x80-\xbf]{0,2}\Z")
+_UNFINISHED = re.compile(
+    rb"[A-Za-z0-9_.+/=-]{8,4096}\Z"
+    rb"|[\xc2-\xdf]\Z|[\xe0-\xef][\x80-\xbf]?\Z|[\xf0-\xf4][\x80-\xbf]{0,2}\Z"
+)
+"""At the end of an output: a word that may go on, or a part of a character."""
 _NAME = re.compile(r"p[1-9]\d{0,8}")
 
 

@@ -64,7 +64,9 @@ def _key(p: Params, cwd: Path) -> str | None:
 @tool(
     "Background processes of terminal: list; poll (new output), log (by lines; the last ones "
     "unless offset), wait, kill, write (to stdin).",
-    risk="read",
+    risk="exec",
+    sends=False,
+    asks_itself=True,  # what is written is judged once it is known into what: see _allowed
     key=_key,
     timeout=MAX_TIMEOUT + 10,
 )

@@ -60,16 +60,18 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
 
 
 async def _leave_running(command: Command, p: Params, ctx: ToolContext) -> ToolResult:
+    from hermes.config.paths import cache_folder
     from hermes.exec.sandbox import probe
 
     processes, owner = opened(ctx)
     if ctx.place:
         confined = await ctx.place.confined()
         client = await ctx.place.client(command)
-        state = await processes.start(client, owner, shown=p.command, confined=confined)
+        state = await processes.start(client, owner, confined=confined, stands_for=command)
         elsewhere.remember(ctx, state.record.id, client)
     else:
-        confined = command.policy is not None and (await probe()).level < 3
+        tier = await probe(cache_folder(ctx.home))
+        confined = command.policy is not None and tier.level < 3
         state = await processes.start(command, owner, confined=confined)
     state = await settled(processes, state)
     if state.end and state.end.why == "sandbox":

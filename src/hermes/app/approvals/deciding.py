@@ -103,7 +103,7 @@ class Approvals:
         self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...], taint: Taint
     ) -> Verdict:
         """The exact call that was judged is what runs: it is a value, and handed on as it is."""
-        if getattr(params, "asks_itself", False):
+        if tool.asks_itself:
             return YES
         match tool.risk:
             case "exec":
