@@ -10,4 +10,5 @@ PROVIDER = ProviderSpec(
     base_url="https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
     keys=("DASHSCOPE_API_KEY",),
     aliases=("dashscope",),
+    models={"*qwen*": {"cache": "envelope", "cache_results": False}},
 )

@@ -13,6 +13,7 @@ PROVIDER = ProviderSpec(
     headers={"anthropic-version": "2023-06-01"},
     quirks=Quirks(call_id="word64"),
     models={
+        "*claude*": {"cache": "native"},
         "*claude-3-7*": {"effort": "budget"},
         "*claude-*-4*": {"effort": "budget"},
         "*claude-*-4-[6-9]*": {"effort": "adaptive"},

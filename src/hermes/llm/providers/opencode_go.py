@@ -9,4 +9,5 @@ PROVIDER = ProviderSpec(
     wire="chat",
     base_url="https://opencode.ai/zen/go/v1",
     keys=("OPENCODE_GO_API_KEY",),
+    models={"*qwen*": {"cache": "envelope", "cache_results": False}},
 )

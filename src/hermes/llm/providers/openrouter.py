@@ -11,6 +11,7 @@ PROVIDER = ProviderSpec(
     keys=("OPENROUTER_API_KEY",),
     headers={"X-Title": "Hermes"},
     quirks=Quirks(effort="object"),
+    models={"*claude*": {"cache": "envelope"}},
     default_model="anthropic/claude-sonnet-4.5",
     small_model="google/gemini-2.5-flash",
 )

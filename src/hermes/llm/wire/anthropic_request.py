@@ -25,6 +25,7 @@ from hermes.llm.jsonic import dumps
 from hermes.llm.profile import Quirks
 from hermes.llm.schema import fit
 from hermes.llm.wire.envelope import Head, shaped
+from hermes.llm.wire.marking import MARKER, Forms, Tail
 from hermes.llm.wire.pieces import (
     BUDGETS,
     Opening,
@@ -45,18 +46,20 @@ _THOUGHTS = ("thinking", "redacted_thinking")
 
 
 class Encoder:
-    """Each closed group is serialised once. The envelope before the messages stays the same, byte
-    for byte, as long as system, tools and settings do."""
+    """Each closed group is serialised once, the last ones with and without a cache marker. The
+    envelope before the messages stays the same, byte for byte, as long as system, tools and
+    settings do."""
 
     def __init__(self, target: Target, quirks: Quirks) -> None:
         self._model = target.model
         self._quirks = quirks
-        self._kept = bytearray()
+        self._marks = quirks.cache == "native"
+        self._tail = Tail(marks=self._marks)
         self._state = _State()
         self._head = Head()
 
     def push(self, group: Message) -> None:
-        self._kept += self._state.encode(group, self._quirks) + b","
+        self._tail.push([self._forms(self._state.encode(group, self._quirks))])
 
     def body(
         self,
@@ -76,7 +79,10 @@ class Encoder:
             (system, tuple(tools), settings, stream),
             lambda: self._fields(system, tools, settings, stream),
         )
-        return b"".join((head, self._kept, b",".join(fresh), b"]}"))
+        return self._tail.joined(head, map(self._forms, fresh))
+
+    def _forms(self, message: dict[str, Any]) -> Forms:
+        return dumps(message), dumps(_marked(message)) if self._marks else b""
 
     def _fields(
         self, system: str, tools: Sequence[ToolSpec], settings: Settings, stream: bool
@@ -91,7 +97,8 @@ class Encoder:
         if stops := [s for s in settings.stop if s.strip()]:
             fields["stop_sequences"] = stops
         if system.strip():
-            fields["system"] = system
+            marked = [{"type": "text", "text": system, "cache_control": MARKER}]
+            fields["system"] = marked if self._marks else system
         if tools and quirks.tools:
             fields["tools"] = [_tool(tool, quirks) for tool in tools]
             # Declared all the same: they are part of the cached prefix.
@@ -101,6 +108,16 @@ class Encoder:
                 named = {"type": "tool", "name": settings.tool}
                 fields["tool_choice"] = named if settings.tool else {"type": "any"}
         return opened(shaped(fields, quirks, settings), "messages")
+
+
+def _marked(message: dict[str, Any]) -> dict[str, Any]:
+    """With a marker on its last block that can carry one; reasoning cannot."""
+    blocks = message["content"]
+    for n in range(len(blocks) - 1, -1, -1):
+        if blocks[n].get("type") not in _THOUGHTS:
+            marked = {**blocks[n], "cache_control": MARKER}
+            return {**message, "content": [*blocks[:n], marked, *blocks[n + 1 :]]}
+    return message
 
 
 def _thinking(quirks: Quirks, settings: Settings, limit: int) -> dict[str, Any]:
@@ -146,14 +163,14 @@ class _State:
         out.opening, out.running = self.opening.copy(), self.running
         return out
 
-    def encode(self, group: Message, quirks: Quirks, *, last: bool = False) -> bytes:
+    def encode(self, group: Message, quirks: Quirks, *, last: bool = False) -> dict[str, Any]:
         self.opening.see(group)
         if group.role == "assistant":
             blocks = self._assistant(group.parts, quirks, last)
         else:
             blocks = _user(group.parts)
         blocks = blocks or [{"type": "text", "text": EMPTY}]
-        return dumps({"role": group.role, "content": blocks})
+        return {"role": group.role, "content": blocks}
 
     def _assistant(self, parts: Sequence[Part], quirks: Quirks, last: bool) -> list[dict[str, Any]]:
         pairs = self._pairs(parts, last)

@@ -11,11 +11,9 @@ from hermes.llm.jsonic import dumps
 from hermes.llm.profile import Quirks
 from hermes.llm.schema import fit
 from hermes.llm.wire.envelope import Head, legal, shaped
+from hermes.llm.wire.marking import MARKER, Forms, Tail
 from hermes.llm.wire.pieces import described, inline, record, records
 
-MARKER = {"type": "ephemeral"}
-MARKED = 3
-"""Messages that carry a cache marker besides the system prompt."""
 _AUDIO = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav"}
 
 
@@ -26,21 +24,11 @@ class Encoder:
     def __init__(self, target: Target, quirks: Quirks) -> None:
         self._model = target.model
         self._quirks = quirks
-        self._kept = bytearray()
-        self._recent: list[tuple[bytes, bytes]] = []
-        """(plain, marked or empty) of messages from the third-last that can carry a marker on."""
+        self._tail = Tail(marks=quirks.cache == "envelope")
         self._head = Head()
 
     def push(self, group: Message) -> None:
-        recent = self._recent
-        recent.extend(self._encode(group))
-        carriers = [i for i, (_, marked) in enumerate(recent) if marked]
-        settled = carriers[-MARKED] if len(carriers) >= MARKED else 0
-        if self._quirks.cache != "envelope":
-            settled = len(recent)
-        if settled:
-            self._kept += b"".join([plain + b"," for plain, _ in recent[:settled]])
-            del recent[:settled]
+        self._tail.push(self._encode(group))
 
     def body(
         self,
@@ -55,16 +43,8 @@ class Encoder:
             (system, tuple(tools), settings, stream),
             lambda: self._fields(system, tools, settings, stream),
         )
-        fresh = [*self._recent, *(item for group in pending for item in self._encode(group))]
-        left = MARKED
-        last: list[bytes] = []
-        for plain, marked in reversed(fresh):
-            last.append(marked if marked and left > 0 else plain)
-            left -= bool(marked)
-        if not last:
-            return (head + self._kept).removesuffix(b",") + b"]}"
-        last.reverse()
-        return b"".join((head, self._kept, b",".join(last), b"]}"))
+        fresh = (item for group in pending for item in self._encode(group))
+        return self._tail.joined(head, fresh)
 
     def _fields(
         self, system: str, tools: Sequence[ToolSpec], settings: Settings, stream: bool
@@ -108,7 +88,7 @@ class Encoder:
 
     # -- messages ----------------------------------------------------------------------------
 
-    def _encode(self, group: Message) -> Iterable[tuple[bytes, bytes]]:
+    def _encode(self, group: Message) -> Iterable[Forms]:
         messages: Iterable[dict[str, Any]]
         if self._quirks.calling == "schema" and self._quirks.tools:
             from hermes.llm.wire.chat_steps import told
