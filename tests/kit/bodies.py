@@ -196,11 +196,9 @@ def _chat(body: Any) -> list[Seen]:
                 if not out or out[-1].role != "tool":
                     out.append(Seen("tool"))
                 out[-1].results.append((m["tool_call_id"], _text(m["content"])))
+                out[-1].images += _chat_images(m)
             case role:
-                seen = Seen(role, _text(m.get("content")))
-                for p in m["content"] if isinstance(m.get("content"), list) else []:
-                    if p.get("type") == "image_url":
-                        seen.images.append(_data_url(p["image_url"]["url"]))
+                seen = Seen(role, _text(m.get("content")), images=_chat_images(m))
                 for c in m.get("tool_calls") or []:
                     f = c["function"]
                     assert isinstance(f["arguments"], str)
@@ -208,6 +206,11 @@ def _chat(body: Any) -> list[Seen]:
                 seen.thoughts = [m[k] for k in ("reasoning_content", "reasoning") if m.get(k)]
                 out.append(seen)
     return out
+
+
+def _chat_images(message: Any) -> list[bytes]:
+    parts = message["content"] if isinstance(message.get("content"), list) else []
+    return [_data_url(p["image_url"]["url"]) for p in parts if p.get("type") == "image_url"]
 
 
 def _responses(body: Any) -> list[Seen]:

@@ -57,7 +57,9 @@ _FLAGS = """
     --disable-gpu --hide-scrollbars --disk-cache-size=52428800
     --disable-background-timer-throttling --disable-backgrounding-occluded-windows
     --disable-renderer-backgrounding --disable-popup-blocking --disable-prompt-on-repost
-    --disable-quic --dns-prefetch-disable --disable-http2-grease-settings
+    --disable-back-forward-cache --disable-hang-monitor --disable-ipc-flooding-protection
+    --disable-field-trial-config --disable-component-extensions-with-background-pages
+    --force-color-profile=srgb --disable-quic --dns-prefetch-disable
     --force-webrtc-ip-handling-policy=disable_non_proxied_udp
     --webrtc-ip-handling-policy=disable_non_proxied_udp
 """.split()

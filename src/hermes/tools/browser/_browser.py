@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from hermes.tools.browser._driver import driver
 from hermes.tools.browser._tabs import Tabs
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Page, ProxySettings
+    from playwright.async_api import BrowserContext, Page, Playwright, ProxySettings
 
     from hermes.exec.sandbox import Policy
 
@@ -119,13 +119,8 @@ class Browser:
         async with AsyncExitStack() as stack:
             home = stack.enter_context(chromium.folder())
             way = await self._way(ctx, home, stack)
-            pipe = await stack.enter_async_context(
-                chromium.running(executable, home, env=ctx.child_env, policy=way.policy)
-            )
+            pipe, playwright = await _both(executable, home, ctx.child_env, way.policy, stack)
             endpoint = await stack.enter_async_context(bridge(pipe.reader, pipe.writer))
-            path = ctx.child_env.get("PATH", os.defpath)
-            env = {**_DRIVER, "PATH": path, "HOME": str(home), "TMPDIR": str(home)}
-            playwright = await stack.enter_async_context(driver(env))
             browser = await playwright.chromium.connect_over_cdp(
                 endpoint, is_local=True, artifacts_dir=home / "artifacts"
             )
@@ -213,6 +208,28 @@ async def stop_all() -> None:
     for browser in list(_open):
         with suppress(ToolError):
             await browser.aclose()
+
+
+async def _both(
+    executable: str,
+    home: Path,
+    env: Mapping[str, str],
+    policy: Policy | None,
+    stack: AsyncExitStack,
+) -> tuple[chromium.Pipe, Playwright]:
+    """The browser and the driver, started side by side."""
+    path = env.get("PATH", os.defpath)
+    own = {**_DRIVER, "PATH": path, "HOME": str(home), "TMPDIR": str(home)}
+    enter = stack.enter_async_context
+    try:
+        async with asyncio.TaskGroup() as group:
+            pipe = group.create_task(
+                enter(chromium.running(executable, home, env=env, policy=policy))
+            )
+            playwright = group.create_task(enter(driver(own)))
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    return pipe.result(), playwright.result()
 
 
 async def _walls(ctx: ToolContext, home: Path) -> Policy | None:
