@@ -9,19 +9,24 @@ from msgspec import Struct
 
 from hermes.core.message import Message, ToolReturn
 
+_WORDY = 60
+"""Characters of a message that can stand for itself."""
+_MAX_TASKS = 4
+
 
 class Cut(Struct, frozen=True):
     """Messages [0, head) and [tail, end) stay; what lies between may be shortened or replaced."""
 
     head: int
     tail: int
-    task: int
-    """The user's message that is being worked on; -1: there is none."""
+    tasks: tuple[int, ...]
+    """What is being worked on: the user's last message, and where that is short those before it
+    that say what it is about."""
 
     @property
-    def pinned(self) -> bool:
-        """Whether the task lies between and has to be kept on its own."""
-        return self.head <= self.task < self.tail
+    def pinned(self) -> list[int]:
+        """Tasks that lie between and have to be kept on their own."""
+        return [i for i in self.tasks if self.head <= i < self.tail]
 
 
 def boundaries(messages: Sequence[Message]) -> list[int]:
@@ -59,14 +64,18 @@ def choose(messages: Sequence[Message], sums: Sequence[int], *, keep: int, first
     end = len(messages)
     later = [b for b in bounds if head <= b < end]
     tail = next((b for b in later if sums[end] - sums[b] <= keep), later[-1] if later else end)
-    return Cut(head, tail, task_of(messages))
+    return Cut(head, tail, tasks_of(messages))
 
 
-def task_of(messages: Sequence[Message]) -> int:
+def tasks_of(messages: Sequence[Message]) -> tuple[int, ...]:
+    """`Go on` and `yes, the second` are no task without what was said before."""
+    found: list[int] = []
     for i in range(len(messages) - 1, -1, -1):
         if messages[i].role == "user" and messages[i].kind == "normal":
-            return i
-    return -1
+            found.append(i)
+            if len(messages[i].text) >= _WORDY or len(found) == _MAX_TASKS:
+                break
+    return tuple(reversed(found))
 
 
 def summary_of(messages: Sequence[Message]) -> int:

@@ -78,7 +78,7 @@ def _middle(agent: Agent, history: Sequence[Message], shape: _Shape) -> Middle:
     messages = history[first : cut.tail]
     said = [m.text for m in history if m.role == "user" and m.kind in ("normal", "steer")]
     facts = Facts(
-        history[cut.task].text if cut.task >= 0 else "",
+        history[cut.tasks[0]].text if cut.tasks else "",
         said[-1] if said else "",
         files_of(messages, agent.tools),
     )
@@ -93,10 +93,10 @@ def _previous(history: Sequence[Message], cut: Cut) -> Message | None:
 
 
 def _pinned(messages: Sequence[Message], cut: Cut) -> list[Message]:
-    """The task as the user wrote it, and what the user said since."""
-    since = max(cut.head, cut.task + 1)
-    task = [messages[cut.task]] if cut.pinned else []
-    return [*task, *(m for m in messages[since : cut.tail] if m.kind == "steer")]
+    """The task as the user wrote it, and the guidance given since."""
+    since = max(cut.head, cut.tasks[0] + 1 if cut.tasks else 0)
+    guidance = [i for i in range(since, cut.tail) if messages[i].kind == "steer"]
+    return [messages[i] for i in sorted([*cut.pinned, *guidance])]
 
 
 def _shortened(history: Sequence[Message], i: int, shape: _Shape) -> Message:
@@ -105,7 +105,7 @@ def _shortened(history: Sequence[Message], i: int, shape: _Shape) -> Message:
     message, where = history[i], place(shape.session, i)
     if message.kind == "summary":
         return message
-    if i == cut.task:
+    if i in cut.tasks:
         cuts = level == 3 and shape.refused
         return _task(message, max(2000, room), where) if cuts else message
     if cut.head <= i < cut.tail:
