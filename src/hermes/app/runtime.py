@@ -191,7 +191,7 @@ class Runtime:
 
     def name(self, session: Session, question: str, answer: str) -> None:
         """A title for a new conversation, in the background, where a model is set for that."""
-        if "title" in self.setup.config.auxiliary and session.kept:
+        if "title" in self.setup.config.auxiliary:
             from hermes.app.titles import entitle
 
             work = entitle(session, self.store, question, answer)

@@ -58,6 +58,7 @@ class Session:
         "_stored",
         "_subscribers",
         "_turn",
+        "_unnamed",
         "_worker",
         "account",
         "agent",
@@ -93,6 +94,8 @@ class Session:
         self._context = context
         self._history = history
         self._stored = history is not None
+        self._unnamed = ""
+        """What was asked first, until it is answered and the conversation can have a title."""
         self._past: tuple[Message, ...] | None = ()
         """Stored together with its first message; None: nothing of it is stored."""
         self._brought = False
@@ -130,11 +133,6 @@ class Session:
         if self._history is None:
             self._history = History(mark=mark_of(self.id))
         return self._history
-
-    @property
-    def kept(self) -> bool:
-        """Whether it is in the store."""
-        return self._stored and self._past is not None
 
     @property
     def busy(self) -> bool:
@@ -237,10 +235,7 @@ class Session:
         try:
             while self._queue:
                 message, future = self._queue.popleft()
-                first = not self._stored
                 result = await self._run_one(message)
-                if first and result.completed:
-                    self._runtime.name(self, message.text, result.text)
                 if not future.done():
                     future.set_result(result)
                 if result.pending_steer:
@@ -310,6 +305,7 @@ class Session:
         create = None
         if not self._stored:
             title = self.meta.title or first_words((*self._past, message)[0])
+            self._unnamed = "" if self.meta.title else message.text
             create = structs.replace(self.meta, title=title)
         taint = self.taint
         news = taint if taint != self.meta.taint else None
@@ -320,6 +316,9 @@ class Session:
             self.meta = create
         if news is not None:
             self.meta = structs.replace(self.meta, taint=taint)
+        if state == "idle" and (question := self._unnamed):
+            self._unnamed = ""
+            self._runtime.name(self, question, message.text)
 
     async def _go_on(self, messages: Sequence[Message]) -> History:
         """The conversation continues with these messages, in a child of this session."""
