@@ -109,7 +109,7 @@ def _names(body: str, text: str) -> bool:
         words = {text[i : i + 2] for i in range(len(text) - 1) if not text[i : i + 2].isspace()}
     if len(words) < 3:
         return not words or any(word in body for word in words)
-    return sum(word in body for word in words) >= min(6, max(2, len(words) // 4))
+    return sum(word in body for word in words) >= min(6, max(2, -(-len(words) * 2 // 5)))
 
 
 def _brief(text: str) -> str:
