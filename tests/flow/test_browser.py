@@ -122,6 +122,13 @@ async def until(test: Callable[[], bool], seconds: float = 15) -> None:
             await asyncio.sleep(0.02)
 
 
+def go_on(request: Received) -> Reply:
+    """Reads the rest of a page that came in parts."""
+    found = re.search(r"browser_snapshot offset=(\d+) goes on", answers(request)[-1])
+    number = len(answers(request)) + 20
+    return use(number, "snapshot", offset=int(found[1])) if found else say("done")
+
+
 # -- driving -----------------------------------------------------------------------------------
 
 SHOP = """
@@ -137,7 +144,13 @@ SHOP = """
 """
 
 
-async def test_a_page_is_read_and_driven(site: Site, tmp_path: Path, scratch: Path) -> None:
+SECRET = "sk-other-0123456789abcdef0123456789"
+
+
+async def test_a_page_is_read_and_driven(
+    site: Site, tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTHER_API_KEY", SECRET)
     url = site.put("/shop", SHOP, "The Shop")
     site.put("/help", "<h1>Help is here</h1>")
     site.put("/found", "<h1>Found it</h1>")
@@ -189,27 +202,24 @@ async def test_a_page_is_read_and_driven(site: Site, tmp_path: Path, scratch: Pa
         assert "Only http:// and https://" in got[15]
         assert '"value":42' in got[16]
         assert "not sent" in got[17] and "not sent" in got[18]
-        assert processes(scratch)
+        said = told_to_children(scratch)
+        assert "--remote-debugging-pipe" in said and "--remote-debugging-port" not in said
+        assert "PW_LANG_NAME" in said  # the driver was among them
+        assert SECRET not in said
+        await strangers_are_refused({r.provider.port, site.port})
+
+        rows = "".join(f"<p>row number {i}</p>" for i in range(2000))
+        r.provider.steps[:] = [use(20, "navigate", url=site.put("/long", rows))]
+        r.provider.then = go_on
+        assert (await r.turn("and a long one", timeout=40)).completed
+        parts = answers(r.requests[-1])[len(got) :]
+        assert len(parts) > 3 and all(len(text) < 21_000 for text in parts)
+        found = [int(n) for text in parts for n in re.findall(r"row number (\d+)", text)]
+        assert found == list(range(2000))
         await r.invariants()
     assert not processes(scratch)
     assert not list((scratch).glob("hermes-browser-*"))
     assert not list(tmp_path.rglob("*evil*"))
-
-
-async def test_a_long_page_comes_in_parts(site: Site, tmp_path: Path) -> None:
-    url = site.put("/long", "".join(f"<p>row number {i}</p>" for i in range(2000)))
-
-    def go_on(request: Received) -> Reply:
-        found = re.search(r"browser_snapshot offset=(\d+) goes on", answers(request)[-1])
-        number = len(answers(request))
-        return use(number, "snapshot", offset=int(found[1])) if found else say("done")
-
-    async with rig(tmp_path, [use(0, "navigate", url=url)], then=go_on, config=site.config) as r:
-        assert (await r.turn(timeout=40)).completed
-        got = answers(r.requests[-1])
-        assert len(got) > 3 and all(len(text) < 21_000 for text in got)
-        rows = [int(n) for text in got for n in re.findall(r"row number (\d+)", text)]
-        assert rows == list(range(2000))
 
 
 # -- the one door ------------------------------------------------------------------------------
@@ -317,41 +327,25 @@ async def test_nothing_leads_around_the_door(
         assert came == []
 
 
-async def test_nobody_else_drives_the_browser(site: Site, tmp_path: Path, scratch: Path) -> None:
-    """No debugging port; the bridge wants its path; no secret in a child's environment."""
+async def strangers_are_refused(known: set[int]) -> None:
+    """Whatever this process listens on, but for these ports, wants something nobody knows."""
     import aiohttp
 
-    seen: list[str] = []
+    async with aiohttp.ClientSession() as session:
+        for port in _listening(os.getpid()) - known:
+            for path in ("/", "/json/version", "/devtools/browser"):
+                async with session.get(f"http://127.0.0.1:{port}{path}") as answer:
+                    assert answer.status in (400, 404, 407), (port, path)
 
-    def look(request: Received) -> Reply:
-        for pid in processes(scratch):
-            with contextlib.suppress(OSError):
-                seen.append(Path(f"/proc/{pid}/environ").read_text())
-                seen.append(Path(f"/proc/{pid}/cmdline").read_text())
-        for child in _children(os.getpid()):
-            with contextlib.suppress(OSError):
-                seen.append(Path(f"/proc/{child}/environ").read_text())
-        return say("done")
 
-    steps = [use(0, "navigate", url=site.put("/a", "<p>a")), look]
-    env = {"OTHER_API_KEY": "sk-other-0123456789abcdef0123456789"}
-    os.environ["OTHER_API_KEY"] = env["OTHER_API_KEY"]
-    try:
-        async with rig(tmp_path, steps, config=site.config, env=env) as r:
-            assert (await r.turn(timeout=40)).completed
-            everything = "\n".join(seen)
-            assert "--remote-debugging-pipe" in everything
-            assert "--remote-debugging-port" not in everything
-            assert "PW_LANG_NAME" in everything  # the driver was among them
-            assert env["OTHER_API_KEY"] not in everything
-            ports = _listening(os.getpid())
-            async with aiohttp.ClientSession() as session:
-                for port in ports - {r.provider.port, site.port}:
-                    for path in ("/", "/json/version", "/devtools/browser"):
-                        async with session.get(f"http://127.0.0.1:{port}{path}") as answer:
-                            assert answer.status in (400, 404, 407), (port, path)
-    finally:
-        del os.environ["OTHER_API_KEY"]
+def told_to_children(scratch: Path) -> str:
+    """Environments and command lines of everything we started."""
+    said = []
+    for pid in {*processes(scratch), *_children(os.getpid())}:
+        for name in ("environ", "cmdline"):
+            with contextlib.suppress(OSError):
+                said.append(Path(f"/proc/{pid}/{name}").read_text())
+    return "\n".join(said)
 
 
 def _children(pid: int) -> list[int]:
@@ -380,37 +374,20 @@ def _listening(pid: int) -> set[int]:
 # -- who is asked ------------------------------------------------------------------------------
 
 
-async def test_a_session_with_secrets_and_strangers_asks_before_it_browses(
-    site: Site, tmp_path: Path
-) -> None:
+async def test_who_is_asked_before_what(site: Site, tmp_path: Path) -> None:
     url = site.put("/a", "<p>a")
-    steps = [
-        use(0, "navigate", url=url),
-        use(1, "cdp", method="Runtime.evaluate", params={"expression": "1"}),
-        call(("c2", "read_file", {"path": "notes.txt"})),
-        use(3, "navigate", url=url + "?private"),
-        use(4, "click", ref="e1"),
-        use(5, "snapshot"),
+    evaluate = {"method": "Runtime.evaluate", "params": {"expression": "6*7"}}
+    first = [use(0, "navigate", url=url), use(1, "cdp", **evaluate), say("done")]
+    alone = [
+        use(2, "cdp", **evaluate),
+        call(("c3", "read_file", {"path": "notes.txt"})),
+        use(4, "navigate", url=url + "?private"),
+        use(5, "click", ref="e1"),
+        use(6, "snapshot"),
         say("done"),
     ]
-    async with rig(tmp_path, steps, config=site.config, options=Options()) as r:
+    async with rig(tmp_path, [*first, *alone], config=site.config, options=Options()) as r:
         r.home.file("notes.txt", "private")
-        assert (await r.turn(timeout=40)).completed
-        got = answers(r.requests[-1])
-        assert "URL:" in got[0]
-        assert "Not run:" in got[1] and "anything to the page" in got[1]
-        assert "Not run:" in got[3] and "Not run:" in got[4]
-        assert "URL:" in got[5]
-        assert "/a?private" not in site.asked
-
-
-async def test_a_raw_command_is_always_asked_about(site: Site, tmp_path: Path) -> None:
-    steps = [
-        use(0, "navigate", url=site.put("/a", "<p>a")),
-        use(1, "cdp", method="Runtime.evaluate", params={"expression": "6*7"}),
-        say("done"),
-    ]
-    async with rig(tmp_path, steps, config=site.config, options=Options()) as r:
         r.session.approver = True
         turn = r.begin()
         asked = await r.until(lambda e: isinstance(e, Approval))
@@ -418,54 +395,52 @@ async def test_a_raw_command_is_always_asked_about(site: Site, tmp_path: Path) -
         assert "anything to the page" in asked.summary
         r.session.answer(asked.id, True)
         assert (await turn).completed
-        assert '"value":42' in answers(r.requests[-1])[1]
+        r.session.approver = False
+        assert (await r.turn("go on", timeout=40)).completed
+        got = answers(r.requests[-1])
+        assert "URL:" in got[0] and '"value":42' in got[1]
+        assert "Not run:" in got[2] and "anything to the page" in got[2]
+        assert "Not run:" in got[4] and "Not run:" in got[5]
+        assert "URL:" in got[6]
+        assert "/a?private" not in site.asked
 
 
 # -- ends --------------------------------------------------------------------------------------
 
 
-async def test_a_browser_that_died_is_said_and_started_again(
-    site: Site, tmp_path: Path, scratch: Path
+async def test_a_stuck_page_a_crash_and_idleness_are_said(
+    site: Site, tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = site.put("/a", "<p>still there")
+    monkeypatch.setattr(_browser, "_STUCK", 3.0)
+    hang = "<button onclick='setTimeout(() => { while (true) {} })'>Hang</button>"
 
     def kill(request: Received) -> Reply:
         for pid in processes(scratch):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        return use(1, "snapshot")
+        return use(3, "snapshot")
 
-    steps = [use(0, "navigate", url=url), kill, use(2, "navigate", url=url), say("done")]
-    async with rig(tmp_path, steps, config=site.config) as r:
-        assert (await r.turn(timeout=40)).completed
-        got = answers(r.requests[-1])
-        assert "The browser ended" in got[1] and "browser_navigate" in got[1]
-        assert "still there" in got[2]
-    assert not processes(scratch)
-
-
-async def test_an_idle_browser_is_closed_and_a_stuck_page_given_up(
-    site: Site, tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_browser, "_STUCK", 3.0)
-    hang = "<button onclick='setTimeout(() => { while (true) {} })'>Hang</button>"
     steps = [
         use(0, "navigate", url=site.put("/hang", hang)),
         on(1, "click", 'button "Hang"'),
         use(2, "navigate", url=site.put("/a", "<p>another")),
+        kill,
+        use(4, "navigate", url=site.base + "/a"),
         say("done"),
-        use(3, "snapshot"),
+        use(5, "snapshot"),
         say("done"),
     ]
     config = {**site.config, "browser": {"idle_timeout": 1}}
     async with rig(tmp_path, steps, config=config) as r:
         assert (await r.turn(timeout=40)).completed
         got = answers(r.requests[-1])
-        assert "did not answer" in got[1], got[1]
+        assert "did not answer" in got[1]
         assert "another" in got[2]
+        assert "The browser ended" in got[3] and "browser_navigate" in got[3]
+        assert "another" in got[4]
         await until(lambda: not processes(scratch))
         assert (await r.turn("and now", timeout=40)).completed
-        assert "without use" in answers(r.requests[-1])[3]
+        assert "without use" in answers(r.requests[-1])[5]
 
 
 async def test_kill_9_of_the_agent_leaves_no_browser(

@@ -33,6 +33,7 @@ STATE = "browser"
 WIDTH, HEIGHT = 1280, 800
 _STUCK = 40.0
 """Seconds after which a page that does not answer is given up."""
+_SIGN = 1.0
 _DRIVER = {"NODE_NO_WARNINGS": "1", "PW_LANG_NAME": "python"}
 _RELAY = "http://127.0.0.1:3128"
 _ENDED = "The browser ended; its pages, cookies and logins are gone. browser_navigate starts anew."
@@ -83,7 +84,7 @@ class Browser:
         except Late as error:
             raise ToolError(_first_line(error)) from None
         except Error as error:
-            if not self.alive:
+            if await self._has_ended(error):
                 raise ToolError(_ENDED) from None
             raise ToolError(_first_line(error)) from None
         except TimeoutError:
@@ -94,6 +95,12 @@ class Browser:
             ) from None
         finally:
             self._rest(self._settings.idle_timeout)
+
+    async def _has_ended(self, error: Exception) -> bool:
+        """A page that is gone may be the first sign of it."""
+        if "closed" in str(error) and self.alive and self._pipe is not None:
+            await asyncio.wait([self._pipe.ended], timeout=_SIGN)
+        return not self.alive
 
     def _start_seconds(self, fresh: bool) -> float:
         return 45.0 if fresh and not self.alive else 0.0
