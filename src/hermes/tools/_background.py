@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
+from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext
 
 if TYPE_CHECKING:
@@ -20,13 +21,11 @@ _BREATH = 0.03
 
 
 def opened(ctx: ToolContext) -> tuple[Processes, Owner]:
-    """Those of the agent, where it shares them; else those of its home, as they are on disk."""
-    if share := ctx.state.get("processes"):
-        processes, owner = share(ctx.session_id)
-        return processes, owner
-    from hermes.exec.background import Owner, Processes
-
-    return Processes(ctx.home / "processes"), Owner(ctx.session_id)
+    share = ctx.state.get("processes")
+    if share is None:
+        raise ToolError("Nothing can be left running here; nothing was done.")
+    processes, owner = share(ctx.session_id)
+    return processes, owner
 
 
 async def settled(processes: Processes, state: State) -> State:

@@ -37,13 +37,13 @@ _KEYS = re.compile(r"[\x01-\x08\x0e-\x1f]+")
 
 class Params(Struct, frozen=True):
     action: Literal["list", "poll", "log", "wait", "kill", "write"]
-    id: str = ""
-    data: Annotated[str, Meta(description="to write; \\u0003 is Ctrl-C")] = ""
-    enter: Annotated[bool, Meta(description="end the line")] = True
-    close: Annotated[bool, Meta(description="end the input")] = False
-    timeout: Annotated[float | None, Meta(description="of wait, seconds")] = None
-    offset: Annotated[int | None, Meta(description="first line of log")] = None
-    limit: int = LINES
+    id: str | None = None
+    data: Annotated[str | None, Meta(description="to write; \\u0003: Ctrl-C")] = None
+    enter: bool = True
+    close: Annotated[bool | None, Meta(description="stdin")] = None
+    timeout: float | None = None
+    offset: Annotated[int | None, Meta(description="line of log")] = None
+    limit: int | None = None
 
 
 class Typed(Struct, frozen=True):
@@ -62,8 +62,8 @@ def _key(p: Params, cwd: Path) -> str | None:
 
 
 @tool(
-    "Background processes of terminal: list; poll (new output), log (by lines; the last ones "
-    "unless offset), wait, kill, write (to stdin).",
+    "Background processes: poll gives new output; log all, by lines, the last ones unless offset; "
+    "write goes to stdin.",
     risk="exec",
     sends=False,
     asks_itself=True,  # what is written is judged once it is known into what: see _allowed
@@ -74,10 +74,14 @@ async def process(p: Params, ctx: ToolContext) -> ToolResult:
     processes, owner = opened(ctx)
     if p.action == "list":
         return ToolResult(_listed(processes.all(owner)))
-    state = processes.find(p.id.strip(), owner)
+    state = processes.find((p.id or "").strip(), owner)
     match p.action:
         case "log":
-            return ToolResult(await asyncio.to_thread(_page, state, p.offset, p.limit))
+            return ToolResult(
+                await asyncio.to_thread(
+                    _page, state, p.offset, LINES if p.limit is None else p.limit
+                )
+            )
         case "wait":
             state = await processes.wait(state, _seconds(p, ctx))
         case "kill":
@@ -147,8 +151,8 @@ def _page(state: State, offset: int | None, limit: int) -> str:
 
 
 async def _write(p: Params, ctx: ToolContext, state: State) -> ToolResult:
-    keys = bool(_KEYS.fullmatch(p.data))
-    text = p.data
+    text = p.data or ""
+    keys = bool(_KEYS.fullmatch(text))
     if text and p.enter and not keys and not text.endswith(("\n", "\r")):
         text += "\n"
     if not text and not p.close:
@@ -161,7 +165,7 @@ async def _write(p: Params, ctx: ToolContext, state: State) -> ToolResult:
         if state.record.pty:
             text = text.replace("\r\n", "\r").replace("\n", "\r")
     processes, _ = opened(ctx)
-    pending = await processes.write(state, text, close=p.close)
+    pending = await processes.write(state, text, close=bool(p.close))
     result = _told(await settled(processes, state))
     if not pending:
         return result

@@ -13,6 +13,7 @@ from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.tools import _elsewhere as elsewhere
 from hermes.tools._background import opened, report, settled, tidied
+from hermes.tools._committing import committing
 from hermes.tools._confining import policy
 
 if TYPE_CHECKING:
@@ -28,10 +29,8 @@ class Params(Struct, frozen=True):
     command: str
     timeout: Annotated[float | None, Meta(description="seconds")] = None
     workdir: str | None = None
-    background: Annotated[
-        bool, Meta(description="return at once; see, feed and end it with process")
-    ] = False
-    pty: Annotated[bool, Meta(description="give it a terminal")] = False
+    background: Annotated[bool | None, Meta(description="do not wait; see process")] = None
+    pty: bool | None = None
 
 
 @tool(
@@ -52,10 +51,12 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
         folder, walls = elsewhere.folder(p.workdir, ctx.place), None
     else:
         folder, walls = _folder(p.workdir, ctx.cwd), await policy(ctx)
-    command = Command(p.command, folder, ctx.child_env, timeout, walls, pty=p.pty)
+    command = Command(p.command, folder, ctx.child_env, timeout, walls, pty=bool(p.pty))
     await tidied(ctx)
     if p.background:
         return await _leave_running(command, p, ctx)
+    if ctx.commits and walls is not None and walls.mode == "workspace-write":
+        return await committing(command, ctx, _see_through)
     return await _see_through(command, ctx)
 
 
