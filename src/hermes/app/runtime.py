@@ -334,6 +334,7 @@ class Runtime:
             place=self.places.place(meta.id, cwd, safety.mode),
             state={
                 "web": self._web,
+                "store": self.store,
                 "browser": self.setup.config.browser,
                 "processes": self.background.share(meta),
             },

@@ -1,0 +1,96 @@
+"""Finds what was said in earlier conversations, and reads messages again in full."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta, Struct
+
+from hermes.core.errors import StoreError, ToolError
+from hermes.core.message import Media, Message, Text, Thinking, ToolCall, ToolReturn
+from hermes.core.tool import ToolContext, ToolResult, tool
+
+if TYPE_CHECKING:
+    from hermes.core.store import SessionMeta, Store
+
+HITS = 10
+_LOOKED_AT = 200
+"""Hits of everybody's that are looked through for those of this place."""
+_AROUND = 20
+
+
+class Params(Struct, frozen=True):
+    query: str = ""
+    session: str = ""
+    """The id of a session, to read in it."""
+    message: Annotated[int, Meta(ge=0)] = 0
+    """The number of the first message to read."""
+    count: Annotated[int, Meta(ge=1, le=_AROUND)] = 1
+
+
+@tool(
+    "Search past conversations, also the part of this one that was summarised: `query` finds "
+    "messages by their words; `session` with `message` (and `count`) reads them in full.",
+    toolset="sessions",
+    sends=False,
+)
+async def session_search(p: Params, ctx: ToolContext) -> ToolResult:
+    store: Store | None = ctx.state.get("store")
+    if store is None:
+        raise ToolError("There is no store of conversations here.")
+    if bool(p.query.strip()) == bool(p.session):
+        raise ToolError("Give either query, or session and message.")
+    try:
+        here = await store.meta(ctx.session_id)
+        if p.session:
+            return await _read(store, here, p)
+        return await _find(store, here, p.query)
+    except StoreError as error:
+        raise ToolError(str(error)) from None
+
+
+async def _find(store: Store, here: SessionMeta | None, query: str) -> ToolResult:
+    hits = [h for h in await store.search(query, limit=_LOOKED_AT) if _ours(here, h.session)][:HITS]
+    if not hits:
+        return ToolResult("Nothing was found. Try other or fewer words.", data=[])
+    lines = [
+        f"session {h.session.id} message {h.seq} ({h.role}; {h.session.title[:60]}): {h.snippet}"
+        for h in hits
+    ]
+    return ToolResult("\n".join(lines), data=[(h.session.id, h.seq) for h in hits])
+
+
+async def _read(store: Store, here: SessionMeta | None, p: Params) -> ToolResult:
+    meta = await store.meta(p.session)
+    if meta is None or not _ours(here, meta):
+        raise ToolError(f"There is no session {p.session}.")
+    wanted = range(p.message, p.message + p.count)
+    messages = await store.load(meta.id) if p.message < meta.messages else []
+    found = [
+        f"message {i} ({messages[i].role}):\n{_told(messages[i])}"
+        for i in wanted
+        if i < len(messages)
+    ]
+    if not found:
+        raise ToolError(f"Session {meta.id} has {meta.messages} messages, numbered from 0.")
+    return ToolResult("\n\n".join(found))
+
+
+def _ours(here: SessionMeta | None, other: SessionMeta) -> bool:
+    """Only of the same place: nobody reads here what was said in another chat."""
+    return here is not None and (here.source, here.key) == (other.source, other.key)
+
+
+def _told(message: Message) -> str:
+    out = []
+    for part in message.parts:
+        match part:
+            case Text(text=text) | ToolReturn(text=text) | Thinking(text=text):
+                out.append(text)
+            case ToolCall(name=name, args=args):
+                out.append(f"[calls {name} {args}]")
+            case Media(mime=mime):
+                out.append(f"[{mime}]")
+            case _:
+                pass
+    return "\n".join(out)
