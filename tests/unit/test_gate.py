@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from hermes.core.errors import ConfigError
 from hermes.exec.gate import Judgement, Rule, Rules, as_data, judge
+from hermes.exec.gate.blocks import named
 from hermes.exec.gate.values import STRICTNESS
 
 
@@ -536,6 +537,23 @@ def test_what_cannot_be_read_is_said_so():
     assert not verdict(";" * 5000).understood
     assert not verdict("if then fi (").understood
     assert verdict("rm -rf /").understood
+
+
+def test_what_cannot_be_read_is_refused_with_yolo_only_when_it_names_the_worst():
+    """Where nobody is asked. Ordinary commands are not refused for it."""
+    lost = [c for c in corpus.ORDINARY if not verdict(c).understood and named(c)]
+    assert len(lost) <= len(corpus.ORDINARY) * 0.03, lost
+    for text in (
+        "if then /bin/rm -rf x (",
+        "echo $( ; dd if=a",
+        "( ;; mkfs.ext4 x",
+        "'\nkill -9 1",
+    ):
+        assert not verdict(text).understood, text
+        assert named(text), text
+    for text in ("if then fi (", "echo $( killer rm-old x.rm --rm=1 format", "(( warm cp2 $("):
+        assert not verdict(text).understood, text
+        assert not named(text), text
 
 
 # Rules

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct
@@ -16,7 +17,7 @@ from hermes.tools._paths import check, resolve
 from hermes.tools._syntax import problem
 from hermes.tools._textfile import Encoding, decode, read_bytes
 from hermes.tools._v4a import Change, update
-from hermes.tools._writing import Draft, no_surprise
+from hermes.tools._writing import Draft, no_marks, no_surprise
 
 MAX_FILES = 200
 
@@ -123,9 +124,14 @@ class Workspace:
 
     # -- writing ---------------------------------------------------------------------------
 
+    def _original(self, file: _File) -> Callable[[], bytes | None]:
+        return lambda: (self._files[file.source] if file.source else file).before
+
     def commit(self) -> None:
         """Write all drafts, then put them in place. If that fails midway, put the rest back."""
         changed = self._changed()
+        for file in changed:
+            no_marks(file.path, file.after or b"", self._original(file))
         drafts: list[Draft] = []
         done: list[tuple[_File, Draft]] = []
         try:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext
 from hermes.tools._paths import check, is_regular, name_of
+
+_MARK = re.compile(rb"\[redacted(?::[^\]\n]{1,60})?\]")
+"""What `core.redact` puts in the place of a secret."""
 
 
 def no_surprise(raw: str, path: Path, cwd: Path) -> None:
@@ -18,6 +23,29 @@ def no_surprise(raw: str, path: Path, cwd: Path) -> None:
     written = Path(os.path.normpath(root / Path(raw).expanduser()))
     if written.is_relative_to(root) and not path.is_relative_to(root):
         raise ToolError(f"{written} leads through a link to {path}; if you mean that, write there.")
+
+
+def no_marks(path: Path, new: bytes, old: Callable[[], bytes | None]) -> None:
+    """What was shown instead of a secret must not be written in its place: the file would lose
+    it. A mark that the file itself has (`old`, None: there is no file) is its own."""
+    marks = _marks(new)
+    if not marks:
+        return
+    there = old()
+    lost = marks - _marks(there or b"")
+    if there is None:  # nothing can be lost, but the longer form is never meant
+        lost = {mark for mark in lost if b":" in mark}
+    if lost:
+        shown = min(lost).decode("ascii", "replace")
+        raise ToolError(
+            f"The text for {path} contains {shown}, which stands for a secret you were not shown; "
+            "written back, the secret would be lost. Nothing was changed. Leave those places as "
+            "they are: change the others with patch."
+        )
+
+
+def _marks(data: bytes) -> set[bytes]:
+    return set(_MARK.findall(data.replace(b"\0", b"")))  # UTF-16 too
 
 
 class Draft:

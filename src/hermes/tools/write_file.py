@@ -10,7 +10,7 @@ from msgspec import Struct
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.tools._paths import check, resolve
-from hermes.tools._writing import Draft, no_surprise
+from hermes.tools._writing import Draft, no_marks, no_surprise
 
 
 class Params(Struct, frozen=True):
@@ -44,6 +44,15 @@ def _write(path: Path, data: bytes, ctx: ToolContext) -> tuple[bool, str]:
     """Whether the file is new, and what is wrong with its syntax."""
     from hermes.tools._syntax import problem
 
+    def old() -> bytes | None:
+        from hermes.tools._textfile import read_bytes
+
+        try:
+            return read_bytes(path, ctx)[0]
+        except FileNotFoundError:
+            return None
+
+    no_marks(path, data, old)
     draft = Draft(path, data, ctx)
     try:
         draft.commit()

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.app.approvals.rulebook import Prefixes, Rulebook
 from hermes.core.events import Answer, Approval
@@ -31,6 +31,8 @@ ONLINE = Verdict(True, changes=True, network=True)
 OFFLINE = Verdict(True, "without network: nobody is there who could allow it", changes=True)
 _NETWORK = "\0network"
 """Among the names of tools that were allowed for the session: the network, for commands."""
+_STEERED = "; this session has read strangers' words, which may be what asks for it"
+_UNREAD = "it cannot be read in full, and it names {}: what is never allowed cannot be ruled out"
 _UNCONFINED = "it runs code that nothing confines on this machine"
 
 
@@ -96,6 +98,8 @@ class Approvals:
         self._book = book
         self._seams = seams
         self._warned = False
+        self._fetched: set[Path] = set()
+        """Files that commands of this session wrote from the network."""
         self._tools: set[str] = set()
         self._prefixes: dict[tuple[str, ...], None] = {}
 
@@ -114,11 +118,13 @@ class Approvals:
                 if self.safety.yolo or free:
                     return CHANGES
                 reason = f"writes {', '.join(keys) or 'files'}"
+                reason += _STEERED if taint.untrusted and not inside else ""
             case _:
                 reason = needs_approval(taint, tool)
                 if self.safety.yolo or not reason:
                     return YES
-        return await self._ask(_Question(call, reason, tool=tool.name), taint)
+        remembered = "" if tool.asks else tool.name
+        return await self._ask(_Question(call, reason, tool=remembered), taint)
 
     async def _exec(self, call: ToolCall, tool: Tool[Any], params: Any, taint: Taint) -> Verdict:
         confined = bool(getattr(params, "confined", True)) and await self._confined(params)
@@ -126,13 +132,14 @@ class Approvals:
         if judged.decision == "deny":
             return Verdict(False, "; ".join(judged.reasons))
         if judged.read_only and (self.safety.yolo or not self.safety.confirm):
-            return YES
+            return self._will_run(judged, YES)
         if self.safety.yolo:
-            return CHANGES
+            return _unread(judged, params) or self._will_run(judged, CHANGES)
         networked = confined and bool(self.safety.network) and self._place_of(params) is None
         tainted = needs_approval(taint, tool, sends=not confined)
         if judged.decision == "allow" and not tainted and not self.safety.confirm:
-            return await self._online(call, tool, taint) if networked else CHANGES
+            verdict = await self._online(call, tool, taint) if networked else CHANGES
+            return self._will_run(judged, verdict)
         reach = f"it can reach {', '.join(self.safety.network)}" if networked else ""
         question = _Question(
             call,
@@ -142,7 +149,13 @@ class Approvals:
             confined=confined,
             networked=networked,
         )
-        return await self._ask(question, taint)
+        return self._will_run(judged, await self._ask(question, taint))
+
+    def _will_run(self, judged: Judgement, verdict: Verdict) -> Verdict:
+        """What it fetches is a stranger's from now on: running it asks."""
+        if verdict.allowed and judged.downloads:
+            self._fetched.update(judged.downloads)
+        return structs.replace(verdict, commits=True) if judged.commits else verdict
 
     async def _online(self, call: ToolCall, tool: Tool[Any], taint: Taint) -> Verdict:
         """A command that may run as it is; the network it gets only with a person's word, once
@@ -181,6 +194,7 @@ class Approvals:
             home=self._home,
             rules=rules,
             sandboxed=sandboxed,
+            tainted_files=frozenset(self._fetched),
             cwd=workspace / workdir if workdir else None,
         )
         if getattr(params, "shell", True) or (judged.decision == "deny" and not sandboxed):
@@ -260,3 +274,14 @@ class Approvals:
             self._seams.tell(
                 "rule_not_saved", f"The rule was not saved: {why} This call was allowed once."
             )
+
+
+def _unread(judged: Judgement, params: Any) -> Verdict | None:
+    """Where nobody is asked, a command that could not be checked does not run if it may do what
+    is never allowed."""
+    if judged.understood:
+        return None
+    from hermes.exec.gate.blocks import named
+
+    name = named(params.command)
+    return Verdict(False, _UNREAD.format(name)) if name else None

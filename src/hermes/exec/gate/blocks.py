@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 
 from hermes.exec.gate.places import Places
 from hermes.exec.gate.words import literal, vague, wild
@@ -46,6 +47,18 @@ def blocked_write(word: str, folders: Folders, places: Places) -> str:
         if path is not None and places.critical(path):
             return f"overwrites {path}"
     return ""
+
+
+def named(text: str) -> str:
+    """A program of the hard list that a text names which could not be read, or empty."""
+    found = _names().search(text)
+    return found[1] if found else ""
+
+
+@cache
+def _names() -> re.Pattern[str]:
+    names = "|".join(re.escape(name) for name in (*_STOPS, *_DISKS, *_CHECKS))
+    return re.compile(rf"(?<![\w.-])({names})(?![\w.=-])")
 
 
 def _flags(args: tuple[str, ...]) -> tuple[set[str], list[str]]:

@@ -51,9 +51,11 @@ class Judgement(Struct, frozen=True):
     remembered."""
     understood: bool = True
     """Every part was read. Otherwise the hard list could not be checked in full: where nobody is
-    asked (yolo), it should not run."""
+    asked (yolo), it must not run if it names a program of that list (`blocks.named`)."""
     downloads: tuple[Path, ...] = ()
     """Files the command writes from the network: `tainted_files` of later judgements."""
+    commits: bool = False
+    """Git is told to write to the repository."""
 
 
 class Finding(Struct, frozen=True):
