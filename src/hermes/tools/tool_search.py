@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from hermes.core.errors import ToolError
 from hermes.core.tool import Tool, ToolContext, ToolResult, tool
 
-MOST = 8
+MOST = 12
 _CORE = "core"
 _HOW = 'Call one with tool_search: {"name": "...", "arguments": {...}}'
 _WORD = re.compile(r"[^\W_]+")

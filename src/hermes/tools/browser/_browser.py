@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -12,6 +13,7 @@ from weakref import WeakSet
 
 from msgspec import Struct, structs
 
+from hermes.config.paths import cache_folder
 from hermes.config.schema import Browser as Settings
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Page, Playwright, ProxySettings
 
     from hermes.exec.sandbox import Policy
+
+log = logging.getLogger(__name__)
 
 STATE = "browser"
 """Under this name a session's tools find their Browser, or before that its settings."""
@@ -82,11 +86,11 @@ class Browser:
                 page = await self._page(ctx, fresh=fresh)
                 yield page
         except Late as error:
-            raise ToolError(_first_line(error)) from None
+            raise self._failure(error) from None
         except Error as error:
             if await self._has_ended(error):
                 raise ToolError(_ENDED) from None
-            raise ToolError(_first_line(error)) from None
+            raise self._failure(error) from None
         except TimeoutError:
             await self._give_up()
             raise ToolError(
@@ -95,6 +99,11 @@ class Browser:
             ) from None
         finally:
             self._rest(self._settings.idle_timeout)
+
+    def _failure(self, error: Exception) -> ToolError:
+        """In Playwright's words, with what happened besides."""
+        notes = [f"[{note}]" for note in self.tabs.take_notes()]
+        return ToolError("\n".join([_first_line(error), *notes]))
 
     async def _has_ended(self, error: Exception) -> bool:
         """A page that is gone may be the first sign of it."""
@@ -186,8 +195,10 @@ class Browser:
         self._closing = asyncio.ensure_future(self.aclose())
         self._closing.add_done_callback(self._closed)
 
-    def _closed(self, _: asyncio.Task[None]) -> None:
+    def _closed(self, closing: asyncio.Task[None]) -> None:
         self._closing = None
+        if not closing.cancelled() and (error := closing.exception()) is not None:
+            log.error("the idle browser was not closed cleanly", exc_info=error)
 
     async def aclose(self) -> None:
         """End the process with everything it started; what it kept on disk is removed."""
@@ -242,7 +253,12 @@ async def _both(
 async def _walls(ctx: ToolContext, home: Path) -> Policy | None:
     from hermes.exec.sandbox import probe, standard
 
-    if (await probe()).level != 1:
+    if (await probe(cache_folder(ctx.home))).level != 1:
+        if ctx.sandbox_required:
+            raise ToolError(
+                "sandbox.required is true, and a browser of root cannot be confined here: install "
+                "bubblewrap, or run the agent as another user."
+            )
         return None
     user = ctx.child_env.get("HOME")
     policy = standard("workspace-write", home, ctx.home, Path(user) if user else Path.home())
