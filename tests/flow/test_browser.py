@@ -393,7 +393,8 @@ async def test_who_is_asked_before_what(site: Site, tmp_path: Path) -> None:
         asked = await r.until(lambda e: isinstance(e, Approval))
         assert isinstance(asked, Approval) and asked.call.name == "browser_cdp"
         assert "anything to the page" in asked.summary
-        r.session.answer(asked.id, "session")  # for this one it is only once
+        assert asked.choices == ("once", "deny")
+        r.session.answer(asked.id, True)
         assert (await turn).completed
         r.session.approver = False
         assert (await r.turn("go on", timeout=40)).completed
