@@ -193,6 +193,8 @@ class Batch:
                 return (Text(_denied(verdict.reason)),), True
             if not verdict.network and context.egress:
                 context = structs.replace(context, egress=None)
+            if verdict.commits:
+                context = structs.replace(context, commits=True)
             result = _noted(await self._run(plan, context), verdict.reason)
         except ToolError as error:
             result = ToolResult(str(error), error=True)

@@ -51,6 +51,8 @@ class Verdict(Struct, frozen=True):
     """Whether it may change files of the workspace."""
     network: bool = False
     """Whether what it runs may use the network that the operator granted to commands."""
+    commits: bool = False
+    """Whether it is a command that tells git to write to the repository."""
 
 
 class Approver(Protocol):
@@ -108,6 +110,8 @@ class ToolContext(Struct, frozen=True):
     sandbox: Literal["read-only", "workspace-write", "full-access"] = "full-access"
     """What commands may change; full-access: they are not confined."""
     sandbox_required: bool = False
+    commits: bool = False
+    """Whether the call tells git to write to the repository."""
     ask: Asker = nobody_answers
     """Asks the user; None when nobody can answer."""
     consult: Consultant = no_consultant

@@ -155,7 +155,8 @@ class Approvals:
         """What it fetches is a stranger's from now on: running it asks."""
         if verdict.allowed and judged.downloads:
             self._fetched.update(judged.downloads)
-        return structs.replace(verdict, commits=True) if judged.commits else verdict
+        commits = judged.commits and not judged.read_only
+        return structs.replace(verdict, commits=True) if commits else verdict
 
     async def _online(self, call: ToolCall, tool: Tool[Any], taint: Taint) -> Verdict:
         """A command that may run as it is; the network it gets only with a person's word, once

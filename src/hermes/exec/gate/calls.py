@@ -24,6 +24,8 @@ class Call:
         self.words = [literal(arg) for arg in args]
         self.downloads: list[str | None] = []
         self.alters = False
+        self.commits = False
+        """Git writes to the repository."""
 
     def has(self, *options: str) -> bool:
         """One of these options, also as `--long=value`; or `-xyz` for a single letter `-y`."""

@@ -53,6 +53,7 @@ class Court:
         self._downloads: list[Path] = []
         self._read_only = True
         self._understood = True
+        self._commits = False
         self._calls = 0
         self._layers = 0
         self._only_denials = 0
@@ -82,6 +83,7 @@ class Court:
             grants,
             self._understood,
             tuple(dict.fromkeys(self._downloads)),
+            self._commits,
         )
 
     def _ask(self, reason: str, grant: tuple[str, ...] = ()) -> None:
@@ -241,6 +243,7 @@ class Court:
         findings = list(objections(call))
         for reason in findings:
             self._ask(reason)
+        self._commits = self._commits or call.commits
         for path in call.downloads:
             self._download(path)
         if call.alters and not self._sandboxed:

@@ -24,6 +24,14 @@ _TRAPS = (
 ).split()
 
 
+_COMMITTING = frozenset(
+    "add stage commit checkout switch restore stash merge cherry-pick revert tag branch reset rm mv "
+    "apply notes update-ref update-index symbolic-ref read-tree write-tree commit-tree hash-object "
+    "mktree rebase am pull fetch gc prune repack pack-refs reflog replace".split()
+)
+"""Subcommands that write to the repository."""
+
+
 def git(call: Call) -> Iterator[str]:
     at = 0
     if not all(folder and call.places.in_workspace(folder) for folder in call.simple.folders):
@@ -54,6 +62,7 @@ def git(call: Call) -> Iterator[str]:
 
 def _subcommand(call: Call, name: str) -> Iterator[str]:
     args = call.words[1:]
+    call.commits = name in _COMMITTING
     if any(arg.partition("=")[0] in _TRAPS for arg in args):
         yield f"git {name} is told to run something else"
     if any("ext::" in arg or arg.startswith("fd::") for arg in args):

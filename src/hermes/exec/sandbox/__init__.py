@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hermes.core.errors import ConfigError
+from hermes.core.errors import ConfigError, ToolError
 from hermes.exec.sandbox.policy import Launch, Limits, Mode, Policy, Tier, standard
 from hermes.exec.sandbox.probing import probe
 
@@ -34,6 +34,8 @@ def wrap(
         from hermes.exec.sandbox import bubble
 
         return bubble.launch(argv, policy, tier.bwrap, env=env, cwd=cwd or policy.workspace)
+    if policy.instead:
+        raise ToolError("Only a sandbox with namespaces (tier 1) can show one folder for another.")
     if tier.level == 2:
         from hermes.exec.sandbox import confined
 

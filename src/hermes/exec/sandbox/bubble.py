@@ -52,7 +52,9 @@ def launch(
     scratch = min(policy.limits.scratch, resources["cgroup"][0] // 2)
     options = [*_FIXED, "--size", str(scratch), "--tmpfs", "/dev/shm"]
     options += ["--remount-ro", "/dev", "--remount-ro", "/proc"]  # root may write to /proc/sys
-    options += _options(mounts, scratch)
+    sources = {str(place): str(source) for place, source, _ in policy.instead}
+    mounts |= {str(place): "write" if free else "read" for place, _, free in policy.instead}
+    options += _options(mounts, scratch, sources)
     for name, value in inside.items():
         options += ["--setenv", name, value]
     options += ["--chdir", os.path.realpath(cwd)]
@@ -112,7 +114,7 @@ def _covered(path: str, mounts: Mapping[str, Kind]) -> bool:
     return False
 
 
-def _options(mounts: Mapping[str, Kind], scratch: int) -> list[str]:
+def _options(mounts: Mapping[str, Kind], scratch: int, sources: Mapping[str, str]) -> list[str]:
     options: list[str] = []
     closing: list[str] = []
     for path in sorted(mounts, key=lambda p: (p.count("/"), p)):
@@ -126,9 +128,9 @@ def _options(mounts: Mapping[str, Kind], scratch: int) -> list[str]:
             case "mask":
                 options += ["--ro-bind", os.devnull, path]
             case "write":
-                options += ["--bind", path, path]
+                options += ["--bind", sources.get(path, path), path]
             case "read":
-                options += ["--ro-bind", path, path]
+                options += ["--ro-bind", sources.get(path, path), path]
     return options + closing
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -23,6 +24,7 @@ _WHEN_PRESENT = """
     .claude .cursor .mcp.json .vscode .idea .envrc .gitmodules .gitconfig .bashrc .bash_profile
     .bash_login .bash_logout .profile .zshrc .zprofile .zshenv .zlogin .config/fish
 """.split()
+_MOST_SUBMODULES = 200
 _HOMES = (Path("/root"), Path("/home"))
 _KEYS_IN_HOME = """
     .ssh .gnupg .aws .azure .config/gcloud .config/gh .config/hub .config/op .kube .docker .netrc
@@ -71,6 +73,9 @@ class Policy(Struct, frozen=True):
     machine's loopback, with what it asks for (tier 2). Empty: no network."""
     visible: tuple[Path, ...] = ()
     """Readable although inside of something hidden."""
+    instead: tuple[tuple[Path, Path, bool], ...] = ()
+    """Where another folder or file is seen (the second), and whether it may be changed; only in a
+    sandbox with namespaces."""
     limits: Limits = Limits()
 
 
@@ -109,7 +114,9 @@ def standard(
     """The policy for a workspace.
 
     All of .git is protected: besides hooks and settings it has other files that lead git to
-    programs, and some that cannot be held by placeholders without breaking it.
+    programs, and some that cannot be held by placeholders without breaking it. A command that is
+    to change the repository gets a stand-in (see exec.commits). So is the .git of every submodule:
+    git looks into those whenever it looks at the whole.
     """
     workspace, user_home = _real(workspace), _real(user_home)
     if workspace == Path("/"):
@@ -126,9 +133,19 @@ def standard(
         hidden += _existing(Path("/"), _KEYS_OF_ROOT)
         hidden += sorted(Path("/etc/ssh").glob("ssh_host_*_key"))
     names = [*_ALWAYS, *(n for n in _WHEN_PRESENT if os.path.lexists(workspace / n))]
+    names += _submodules(workspace)
     protected = [workspace / name for name in names]
     seen = tuple(_existing(user_home, _TOOLS_IN_HOME))
     return Policy(mode, workspace, tuple(dict.fromkeys(hidden)), tuple(protected), network, seen)
+
+
+def _submodules(workspace: Path) -> list[str]:
+    try:
+        text = (workspace / ".gitmodules").read_text("utf-8", "replace")
+    except OSError:
+        return []
+    paths = re.findall(r"^\s*path\s*=\s*\"?([^\"\n]+?)\"?\s*$", text, re.MULTILINE)
+    return [f"{path}/.git" for path in paths[:_MOST_SUBMODULES]]
 
 
 def _real(path: Path) -> Path:

@@ -1,0 +1,149 @@
+"""Git in the sandbox: ordinary work on a repository goes through, and nothing that would run later
+outside comes along."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from hermes.app.runtime import Options
+from hermes.exec.sandbox import probe
+from tests.kit import call, say
+from tests.kit.bodies import messages, quoted
+from tests.kit.rig import Rig, rig
+
+
+def git(folder: Path, *words: str) -> str:
+    """As the user outside would run it."""
+    env = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    named = ("-c", "user.name=User", "-c", "user.email=u@example.invalid")
+    done = subprocess.run(
+        ["git", *named, *words], cwd=folder, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def repository(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    git(folder, "init", "-q", "-b", "main")
+    (folder / "old.txt").write_text("old\n")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "first")
+
+
+@pytest.fixture
+async def r(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rig]:
+    for name in [name for name in os.environ if name.startswith(("GIT_", "EMAIL"))]:
+        monkeypatch.delenv(name)
+    settings = tmp_path / "gitconfig"
+    settings.write_text('[user]\n\tname = A \\"User\\" X\n[alias]\n\tco = checkout\n')
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
+    if (await probe()).level != 1:
+        pytest.skip("needs a sandbox with namespaces")
+    repository(tmp_path / "work")
+    async with rig(tmp_path, [], options=Options(), check=False) as found:
+        yield found
+
+
+async def run(r: Rig, command: str) -> str:
+    """What the model is told; nobody is there who could be asked."""
+    r.provider.steps[:] = [
+        call((f"c{len(r.requests)}", "terminal", {"command": command})),
+        say("done"),
+    ]
+    assert (await r.turn(f"turn {len(r.requests)}")).completed
+    told = [quoted(text) for m in messages(r.requests[-1]) for _, text in m.results]
+    return told[-1]
+
+
+async def test_an_ordinary_commit_needs_nobody(r: Rig) -> None:
+    work = r.home.work
+    (work / "new.txt").write_text("new\n")
+    told = await run(r, "git add -A && git commit -m 'add new' && git log --oneline | wc -l")
+    assert "not kept" not in told and told.strip().endswith("2"), told
+    assert git(work, "log", "--format=%s").split("\n")[:2] == ["add new", "first"]
+    assert git(work, "status", "--porcelain") == ""
+    git(work, "fsck", "--strict")
+    assert not list((r.home.path / "cache" / "stand-ins").iterdir())
+
+
+async def test_the_usual_workflow(r: Rig) -> None:
+    work = r.home.work
+    steps = [
+        "git checkout -q -b feature/a && echo a > a && git add a && git commit -qm a",
+        "git tag v1 && git switch -q main && echo b > b && git add b && git commit -qm b",
+        "git merge -q feature/a -m merged",
+        "echo c >> old.txt && git stash -q && git stash list",
+        "git stash pop -q && git commit -qam c",
+        "git rebase -q --onto HEAD~1 HEAD~1 && git branch -q -D feature/a && git branch -q feature",
+        "git rm -q b && git reset -q --soft HEAD~1 && git commit -qm again",
+        "git gc -q && git cherry-pick --no-commit v1 || true; git reset -q --hard",
+    ]
+    for step in steps:
+        told = await run(r, step)
+        assert "not kept" not in told and "exit status" not in told, (step, told)
+        git(work, "fsck", "--strict")
+        assert git(work, "rev-parse", "HEAD")
+    assert git(work, "branch", "--list").split() == ["feature", "*", "main"]
+    assert git(work, "tag").split() == ["v1"]
+    assert git(work, "status", "--porcelain") == ""
+
+
+async def test_the_users_name_is_used(r: Rig) -> None:
+    work = r.home.work
+    await run(r, "git commit -q --allow-empty -m x")
+    assert git(work, "log", "-1", "--format=%an %ae").strip() == 'A "User" X hermes@localhost'
+    git(work, "config", "user.name", "Local")
+    await run(r, "git commit -q --allow-empty -m x")
+    assert git(work, "log", "-1", "--format=%an").strip() == "Local"
+
+
+async def test_what_others_did_meanwhile_is_not_overwritten(r: Rig) -> None:
+    work = r.home.work
+    os.mkfifo(work / "go")
+    r.provider.steps[:] = [
+        call(("c", "terminal", {"command": "git commit -q --allow-empty -m mine; read x < go"})),
+        say("done"),
+    ]
+    turn = r.begin("go")
+    fd = os.open(work / "go", os.O_RDWR)
+    log = "stand-ins/*/git/logs/HEAD"
+    while not any("mine" in f.read_text() for f in (r.home.path / "cache").glob(log)):
+        await asyncio.sleep(0.01)
+    git(work, "commit", "-q", "--allow-empty", "-m", "theirs")
+    os.write(fd, b"\n")
+    os.close(fd)
+    assert (await turn).completed
+    told = [quoted(text) for m in messages(r.requests[-1]) for _, text in m.results]
+    assert "meanwhile" in told[-1]
+    assert git(work, "log", "--format=%s").split("\n")[:2] == ["theirs", "first"]
+    assert not list((work / ".git").rglob("*.lock"))
+
+
+async def test_a_rebase_that_stops_is_not_left_behind(r: Rig) -> None:
+    work = r.home.work
+    await run(r, "git switch -qc other && echo 1 > old.txt && git commit -qam one")
+    await run(r, "git switch -q main && echo 2 > old.txt && git commit -qam two")
+    head = git(work, "rev-parse", "HEAD")
+    told = await run(r, "git rebase -q other")
+    assert "in the middle" in told
+    assert git(work, "rev-parse", "HEAD") == head
+    assert not (work / ".git" / "rebase-merge").exists()
+
+
+@pytest.mark.parametrize("kind", ["file", "none"])
+async def test_other_repositories_stay_read_only(r: Rig, kind: str) -> None:
+    work = r.home.work
+    if kind == "file":
+        (work / ".git").rename(r.home.path.parent / "elsewhere")
+        (work / ".git").write_text(f"gitdir: {r.home.path.parent}/elsewhere\n")
+    else:
+        subprocess.run(["rm", "-rf", str(work / ".git")], check=True)
+    told = await run(r, "git commit -q --allow-empty -m x")
+    assert "read-only for commands here" in told
