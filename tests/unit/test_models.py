@@ -11,6 +11,7 @@ import pytest
 
 from hermes.config.load import Secrets
 from hermes.config.schema import Config, Model, ModelSettings, Price, Provider
+from hermes.core.errors import ConfigError
 from hermes.core.message import Usage
 from hermes.llm.catalog import Choice, resolve
 from hermes.llm.models import UNKNOWN, ModelFacts, Prices, Tier, facts, merged
@@ -161,6 +162,16 @@ def test_a_configured_price_counts_before_the_listed_one() -> None:
     config = Config(model=Model(default="claude-sonnet-4-5"), providers={"anthropic": row})
     found = endpoint(config, ANTHROPIC_API_KEY="k").facts
     assert found.prices == Prices(1, 2) and found.context == 200_000
+
+
+def test_half_a_price_is_an_error() -> None:
+    row = Provider(models={"claude-sonnet-4-5": ModelSettings(price=Price(input=1))})
+    config = Config(model=Model(default="claude-sonnet-4-5"), providers={"anthropic": row})
+    with pytest.raises(ConfigError, match="price needs both input and output"):
+        endpoint(
+            Config(model=Model(provider="anthropic"), providers=config.providers),
+            ANTHROPIC_API_KEY="k",
+        )
 
 
 @pytest.mark.parametrize(

@@ -40,10 +40,11 @@ class Model(Section, frozen=True):
 
 
 class Price(Section, frozen=True):
-    """Dollars per million tokens; a cache price left out is that of input."""
+    """Dollars per million tokens; a cache price left out is that of input. Nothing set: the list
+    price, where it is known."""
 
-    input: Dollars
-    output: Dollars
+    input: Dollars | None = None
+    output: Dollars | None = None
     cache_read: Dollars | None = None
     cache_write: Dollars | None = None
 
@@ -53,8 +54,7 @@ class ModelSettings(Section, frozen=True):
 
     context_length: Count | None = None
     max_tokens: Count | None = None
-    price: Price | None = None
-    """None: the list price, where it is known."""
+    price: Price = Price()
     request_timeout_seconds: Seconds | None = None
     stale_timeout_seconds: Seconds | None = None
     ttfb_timeout_seconds: Seconds | None = None

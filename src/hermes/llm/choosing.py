@@ -216,6 +216,8 @@ class Chooser:
         like = spec if spec and spec.wire == wire else find(_LIKE.get(wire, ""))
         settings = row.models.get(model, ModelSettings())
         section = self._config.model if wanted.configured else Model()
+        if settings.price != Price() and None in (settings.price.input, settings.price.output):
+            return f"providers.{name}.models.{model}.price needs both input and output."
         known = _facts(spec, base_url, model, settings.price)
         quirks = like.for_model(model) if like else Quirks(effort="effort")
         return Endpoint(
@@ -322,11 +324,11 @@ class Chooser:
         return isinstance(self._endpoint(Wanted(name, model)), Endpoint)
 
 
-def _facts(spec: ProviderSpec | None, base_url: str, model: str, price: Price | None) -> ModelFacts:
+def _facts(spec: ProviderSpec | None, base_url: str, model: str, price: Price) -> ModelFacts:
     """What is known of the model, with the configured price before the listed one. What is free on
     one's own machine need not be elsewhere."""
     known = facts(spec.name, model) if spec is not None else UNKNOWN
-    if price is not None:
+    if price.input is not None and price.output is not None:
         prices = Prices(price.input, price.output, price.cache_read, price.cache_write)
         return structs.replace(known, prices=prices)
     if spec is not None and spec.auth == "none" and not _OWN.search(base_url):
