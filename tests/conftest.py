@@ -43,15 +43,26 @@ def _reason(report: Any) -> str:
     return str(text).removeprefix("Skipped: ")
 
 
+def _must_not(report: Any) -> None:
+    """Whole files are skipped while they are collected, single cases when they run."""
+    if not report.skipped or hasattr(report, "wasxfail") or not os.environ.get(COMPLETE):
+        return
+    why = _reason(report)
+    if _REAL.search(why):
+        report.outcome = "failed"
+        report.longrepr = f"{COMPLETE} is set, and this was skipped: {why}"
+
+
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport() -> Iterator[None]:
     outcome: Any = yield
-    report = outcome.get_result()
-    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get(COMPLETE):
-        why = _reason(report)
-        if _REAL.search(why):
-            report.outcome = "failed"
-            report.longrepr = f"{COMPLETE} is set, and this was skipped: {why}"
+    _must_not(outcome.get_result())
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report() -> Iterator[None]:
+    outcome: Any = yield
+    _must_not(outcome.get_result())
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -10,6 +10,7 @@ import re
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,18 @@ from tests.kit import Home, Provider, Received, Reply, call, say, start_hermes, 
 from tests.kit.bodies import messages, quoted
 from tests.kit.rig import rig
 
-pytest.importorskip("playwright", reason="Playwright is not installed")
-try:
-    find("", os.environ)
-except ToolError:
-    pytest.skip("no Chromium is installed", allow_module_level=True)
+
+def _missing() -> str:
+    if find_spec("playwright") is None:
+        return "Playwright is not installed"
+    try:
+        find("", os.environ)
+    except ToolError:
+        return "no Chromium is installed"
+    return ""
+
+
+pytestmark = pytest.mark.skipif(bool(_missing()), reason=_missing() or "-")
 
 
 class Site:
