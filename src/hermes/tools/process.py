@@ -31,8 +31,9 @@ _RUNS_A_SHELL = re.compile(
     re.MULTILINE,
 )
 """A shell without a script, or a program that may lead to one: what is typed is a command."""
-_KEYS = re.compile(r"[\x01-\x08\x0e-\x1f]+")
-"""Ctrl-C and the like: nothing but keys."""
+_KEYS = re.compile(r"[\x03\x04\x1a\x1c]+")
+"""Nothing but Ctrl-C, Ctrl-D, Ctrl-Z and Ctrl-\\: they end, and start nothing."""
+_ENDED_SHOWN = 20
 
 
 class Params(Struct, frozen=True):
@@ -114,7 +115,8 @@ def _listed(states: list[State]) -> str:
 
     now = time.time()
     rows = []
-    for state in states[-50:]:
+    recent = {s.record.id for s in [s for s in states if not s.alive][-_ENDED_SHOWN:]}
+    for state in [s for s in states if s.alive or s.record.id in recent]:
         command = " ".join(state.record.command.split())
         command = command if len(command) <= 120 else command[:119] + "…"
         size = written(state.folder)

@@ -64,6 +64,16 @@ async def until(condition: Callable[[], object], seconds: float = 10) -> None:
             await asyncio.sleep(0.01)
 
 
+def launchers_above(pid: int) -> list[int]:
+    """The keeper of a process, and the launcher of that."""
+    found = []
+    while pid > 1:
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
+        if pid and b"hermes.exec.launcher" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            found.append(pid)
+    return found
+
+
 class Desk:
     """Commands in the background of one home, in a folder of their own."""
 
@@ -320,6 +330,8 @@ async def test_what_is_kept_is_found_again(tmp_path: Path, mark: str) -> None:
     assert waited.running and living(mark)
     await next_agent.processes.close()
     assert living(mark), "an agent that ends does not end it either"
+    for pid in launchers_above(living(mark)[0])[1:]:
+        os.kill(pid, signal.SIGKILL)  # the keeper can do without the launcher that made it
     third = Desk(deep)
     state = await third.processes.kill(third.look(state))
     assert not living(mark)
@@ -345,10 +357,7 @@ async def test_a_killed_keeper_takes_its_command_along_and_is_told(
     desk = Desk(tmp_path, keep=True)
     state = await desk.start(f"setsid sleep {mark} & sleep {mark}")
     await until(lambda: len(living(mark)) == 2)
-    keeper = int(Path(f"/proc/{living(mark)[0]}/stat").read_text().rpartition(") ")[2].split()[1])
-    while "launcher" not in Path(f"/proc/{keeper}/cmdline").read_text():
-        keeper = int(Path(f"/proc/{keeper}/stat").read_text().rpartition(") ")[2].split()[1])
-    os.kill(keeper, signal.SIGKILL)
+    os.kill(launchers_above(living(mark)[0])[0], signal.SIGKILL)
     await until(lambda: not living(mark) and not desk.look(state).alive)
     assert (state.folder / SOCKET).exists(), "a stale socket is no sign of life"
     fresh = Desk(tmp_path)
