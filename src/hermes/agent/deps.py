@@ -111,8 +111,6 @@ class Compression(Struct, frozen=True):
     enabled: bool = True
     threshold: float = 0.5
     """Share of the window at which a conversation is compressed."""
-    summariser: int | None = None
-    """Window of the model that summarises, where it is another and known."""
     warning: str = ""
     """Told to the user once."""
 
@@ -153,6 +151,14 @@ class Ask(Protocol):
     """A small question to a model beside the conversation; ToolError when there is no answer."""
 
     def __call__(self, prompt: Message, *, system: str, max_output: int) -> Awaitable[str]: ...
+
+
+class Reader(Struct, frozen=True):
+    """Who summarises."""
+
+    ask: Ask
+    window: int | None = None
+    """As far as it is known; None: as large as the conversation's."""
 
 
 class Compressing(Protocol):

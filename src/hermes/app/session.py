@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import structs
 
 from hermes.agent.compress.compressor import Compressor
-from hermes.agent.deps import Agent, Turn, sees_images
+from hermes.agent.deps import Agent, Reader, Turn, sees_images
 from hermes.agent.loop import run_turn
 from hermes.app.approvals import Approvals, Safety, Seams
 from hermes.app.lineage import go_on
@@ -119,8 +119,7 @@ class Session:
         """Whether this turn's checkpoint was made."""
         self._began = (meta.id, 0)
         """Where this turn's message stands: in which session, at which place."""
-        ask, warning = partial(self.consult, "compression"), runtime.once(agent.compression.warning)
-        self._compressor = Compressor(ask, self._go_on, lambda: self.id, warning)
+        self._compressor = Compressor(self._reader, self._go_on, lambda: self.id, runtime.once)
         self._turn: asyncio.Task[TurnResult] | None = None
         self._worker: asyncio.Task[None] | None = None
 
@@ -292,7 +291,7 @@ class Session:
         self._history = History(past, mark=mark_of(self.id))
         self._stored = stored
         self._past = past if keep else None
-        self._brought = True
+        self._brought = self._compressor.lazy = True
 
     async def _record(self, message: Message | None, state: State | None) -> None:
         if self._past is None:
@@ -319,6 +318,10 @@ class Session:
         if state == "idle" and (question := self._unnamed):
             self._unnamed = ""
             self._runtime.name(self, question, message.text)
+
+    def _reader(self) -> Reader:
+        window = self._runtime.auxiliary.jobs.reads("compression", self.agent)
+        return Reader(partial(self.consult, "compression"), window)
 
     async def _go_on(self, messages: Sequence[Message]) -> History:
         """The conversation continues with these messages, in a child of this session."""

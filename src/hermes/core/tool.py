@@ -149,6 +149,9 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
     """What its results put into the conversation (see core.taint)."""
     sends: bool = True
     """Whether a call can pass data on: over the network, or to a place beyond the workspace."""
+    lasting: bool = False
+    """Whether its last call holds for the rest of the session, like a plan: it is kept whole when
+    the conversation is compressed."""
     forward: Callable[[P], tuple[str, dict[str, Any]] | None] | None = None
     """The name and arguments of another tool that a call stands for; None: it is its own."""
     asks: str = ""
@@ -221,6 +224,7 @@ def tool(  # noqa: PLR0913 - one keyword per field of Tool
     timeout: float = 600.0,
     brings: Collection[Source] | None = None,
     sends: bool | None = None,
+    lasting: bool = False,
     forward: Callable[[Any], tuple[str, dict[str, Any]] | None] | None = None,
     asks: str = "",
     asks_itself: bool = False,
@@ -245,6 +249,7 @@ def tool(  # noqa: PLR0913 - one keyword per field of Tool
             timeout=timeout,
             brings=_BRINGS[risk] if brings is None else frozenset(brings),
             sends=risk in _SENDS if sends is None else sends,
+            lasting=lasting,
             forward=forward,
             asks=asks,
             asks_itself=asks_itself,

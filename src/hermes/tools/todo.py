@@ -27,7 +27,9 @@ class Params(Struct, frozen=True):
     todos: list[Todo] | None = None
 
 
-@tool("Plan work of several steps: replaces the whole list; without `todos` shows it.")
+@tool(
+    "Plan work of several steps: replaces the whole list; without `todos` shows it.", lasting=True
+)
 async def todo(p: Params, ctx: ToolContext) -> ToolResult:
     if p.todos is not None:
         ctx.state["todo"] = _accepted(p.todos)
