@@ -17,6 +17,7 @@ from hermes.app.runtime import Options
 from hermes.core.message import Message, ToolReturn, user
 from hermes.core.taint import Taint
 from hermes.core.tool import Tool, ToolContext, tool
+from hermes.tools.todo import recall
 from tests.kit import WIRES, Gate, Provider, Received, Reply, Tokens, call, say, status
 from tests.kit.bodies import check_legal, max_tokens, messages, system
 from tests.kit.rig import Rig, rig
@@ -267,6 +268,26 @@ async def test_guidance_given_meanwhile_is_not_forgotten(tmp_path: Path) -> None
         gate.open()
         assert (await turn).completed and model.asked
     assert all(hint in q.body.decode() for q in model.main[6:])
+
+
+async def test_a_plan_stays_whole_and_is_recalled_later(tmp_path: Path) -> None:
+    plan = [{"content": f"read shelf {n} " + "carefully " * 30, "status": "pending"} for n in "abc"]
+    show = call(("show", "todo", {}))
+
+    def work_on(n: int) -> Reply:
+        return {2: call(("plan", "todo", {"todos": plan})), 30: show}.get(n) or reading(60)(n)
+
+    model = Model(12_000, work_on)
+    async with desk(
+        tmp_path, model, 12_000, options=Options(yolo=True, max_turns=400, toolsets=("core",))
+    ) as r:
+        assert (await r.turn(TASK)).completed and model.asked
+        assert all("read shelf b" in q.body.decode() for q in model.main[2:])
+        again = await r.runtime.session(resume=r.session.id, cwd=r.home.work)
+        assert [t.content[:12] for t in recall(again.history.messages)] == [
+            "read shelf a", "read shelf b", "read shelf c",
+        ]  # fmt: skip
+        await again.close()
 
 
 async def test_the_child_has_read_what_its_parent_has(tmp_path: Path) -> None:

@@ -57,6 +57,10 @@ class Jobs:
             return ()
         return () if endpoint is None else (self._client(endpoint),)
 
+    def reads(self, job: str, main: Agent) -> int | None:
+        """How many tokens the first to be asked holds; None: nobody says."""
+        return next((c.context_length for c in self.callees(job, main)), None)
+
     def failed(self, job: str, why: str) -> None:
         self._resting[job] = time.monotonic() + _REST
         log.warning("auxiliary job %s goes to the main model for a while: %s", job, why)

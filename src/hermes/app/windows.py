@@ -54,11 +54,11 @@ def compression(
             )
     known = window or 2 * SUMMARISER
     if reads >= settings.threshold * known:
-        return Compression(settings.enabled, settings.threshold, reads)
+        return Compression(settings.enabled, settings.threshold)
     lowered = max(0.01, int(90 * reads / known) / 100)
     warning = (
         f"compression.threshold is {lowered:g} instead of {settings.threshold:g} in this run: "
         f"{summariser.target.model}, which summarises, holds only {reads} tokens. `hermes config "
         f"set compression.threshold {lowered:g}` makes it permanent."
     )
-    return Compression(settings.enabled, lowered, reads, warning)
+    return Compression(settings.enabled, lowered, warning)

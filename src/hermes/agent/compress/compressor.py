@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from hermes.agent.compress.weighing import NO_SUMMARY, Aim, Gauge, Level, overhead, weight
-from hermes.agent.deps import Agent, Ask, Turn, is_known, through, window_of
+from hermes.agent.deps import Agent, Reader, Turn, is_known, through, window_of
 from hermes.core.errors import Failure, Kind
 from hermes.core.events import Notice
 from hermes.core.history import History
@@ -30,15 +30,21 @@ Switch = Callable[[Sequence[Message]], Awaitable[History]]
 
 class Compressor:
     """One session's. `switch` makes the messages a child session, durably, and returns its
-    history; until then nothing has changed. `name`: the session as it is called now."""
+    history; until then nothing has changed. `name`: the session as it is called now. `lazy`: only
+    when a prompt would not fit, not before. `once`: its text, unless this process has said it."""
 
     def __init__(
-        self, ask: Ask, switch: Switch, name: Callable[[], str], warning: str = ""
+        self,
+        reader: Callable[[], Reader],
+        switch: Switch,
+        name: Callable[[], str],
+        once: Callable[[str], str],
     ) -> None:
-        self._ask = ask
+        self.lazy = False
+        self._reader = reader
         self._switch = switch
         self._name = name
-        self._warning = warning
+        self._once = once
         self._gauge: Gauge | None = None
         self._rest = 0
         """So many times more nobody is asked for a summary: it has just failed."""
@@ -49,15 +55,14 @@ class Compressor:
         """Before each call: past the threshold, or when it would not fit."""
         if not agent.compression.enabled:
             return
-        if self._warning:
-            turn.emit(Notice("compression", self._warning))
-            self._warning = ""
+        if agent.compression.warning and (text := self._once(agent.compression.warning)):
+            turn.emit(Notice("compression", text))
         gauge = self._weighed(agent, turn)
         window = window_of(agent, turn)
         threshold = int(agent.compression.threshold * window)
         room = window - _reserve(agent, window)
         levels = LEVELS
-        if gauge.prompt >= threshold and gauge.size > self._floor:
+        if gauge.prompt >= threshold and gauge.size > self._floor and not self.lazy:
             await self._compress(agent, turn, _aim(1, threshold, min(threshold, room)))
             levels = LEVELS[1:]
         for level in levels if is_known(agent, turn) else ():
@@ -106,8 +111,8 @@ class Compressor:
         gauge = self._weighed(agent, turn)
         size = gauge.estimate(gauge.sums[-1])
         asks = self._rest == 0
-        ask = self._ask if asks else None
-        messages, how = await shorter(agent, turn, gauge, aim, name=self._name(), ask=ask)
+        reader = self._reader() if asks else None
+        messages, how = await shorter(agent, turn, gauge, aim, name=self._name(), reader=reader)
         self._rest = _REST if asks and how.endswith(NO_SUMMARY) else max(0, self._rest - 1)
         now = gauge.estimate(sum(map(weight, messages)))
         if now > size * _SHRUNK:

@@ -13,8 +13,8 @@ from hermes.agent.compress.eliding import elide, place, squeeze
 from hermes.agent.compress.handoff import Facts, Middle
 from hermes.agent.compress.summarising import files_of, summarise
 from hermes.agent.compress.weighing import NO_SUMMARY, Aim, Gauge, Level, weight
-from hermes.agent.deps import Agent, Ask, Turn, window_of
-from hermes.core.message import Message, Text
+from hermes.agent.deps import Agent, Reader, Turn, window_of
+from hermes.core.message import Message, Text, Thinking, ToolCall, ToolReturn
 
 _KEEP = (0.3, 0.15, 0.0)
 """Share of the threshold that the latest messages may take, by level."""
@@ -22,6 +22,7 @@ _FIRST = 0.15
 """The same for the first exchange."""
 _MIN_MIDDLE = 300
 """Less than this is not worth a summary."""
+_LONGEST_PLAN = 8000
 _LONG = 1500
 """Characters of one text, where texts are cut too."""
 
@@ -38,10 +39,10 @@ class _Shape(Struct, frozen=True):
 
 
 async def shorter(
-    agent: Agent, turn: Turn, gauge: Gauge, aim: Aim, *, name: str, ask: Ask | None
+    agent: Agent, turn: Turn, gauge: Gauge, aim: Aim, *, name: str, reader: Reader | None
 ) -> tuple[list[Message], str]:
-    """The messages to go on with, and how they were made; they may not be shorter at all. `ask`:
-    None when nobody can be asked for a summary."""
+    """The messages to go on with, and how they were made; they may not be shorter at all.
+    `reader`: None when nobody can be asked for a summary."""
     history = turn.history.messages
     room = gauge.room(aim.threshold)
     keep = int(room * _KEEP[aim.level - 1])
@@ -51,15 +52,10 @@ async def shorter(
     elided = gauge.estimate(sum(map(weight, short)))
     if elided <= aim.goal or gauge.sums[cut.tail] - gauge.sums[cut.head] < _MIN_MIDDLE:
         return short, "tool results elided"
-    window = window_of(agent, turn)
     middle = _middle(agent, history, shape)
+    window = window_of(agent, turn)
     output = max(300, min(2048, window // 16))
-    reader = agent.compression.summariser or window
-    answer = min(4 * output, reader // 4)
-    chars = max(4000, (reader - answer - 1500) * 3)
-    body = None
-    if ask is not None:
-        body = await summarise(middle, ask, room=chars, output=output, answer=answer)
+    body = await _summary(middle, reader, window, output) if reader is not None else None
     how = "summarised"
     if body is None:
         if elided <= min(aim.must, int(aim.threshold * 0.9)):
@@ -68,7 +64,43 @@ async def shorter(
         body = handoff.digest(middle, output * 4)
     known = handoff.sources_of(_previous(history, cut))
     new = handoff.handoff(body, (*known, middle.source))
-    return [*short[: cut.head], new, *_pinned(short, cut), *short[cut.tail :]], how
+    plan = _plan(agent, history, cut)
+    return [*short[: cut.head], new, *_pinned(short, cut), *plan, *short[cut.tail :]], how
+
+
+async def _summary(middle: Middle, reader: Reader, window: int, output: int) -> str | None:
+    room = min(reader.window or window, 4 * window)
+    answer = min(4 * output, room // 4)
+    chars = max(4000, (room - answer - 1500) * 3)
+    return await summarise(middle, reader.ask, room=chars, output=output, answer=answer)
+
+
+def _plan(agent: Agent, history: Sequence[Message], cut: Cut) -> list[Message]:
+    """The last call of a tool whose last word holds (a plan), where it lies between."""
+    failed: set[str] = set()
+    for message in reversed(history[cut.head :]):
+        for part in reversed(message.parts):
+            if isinstance(part, ToolReturn) and part.error:
+                failed.add(part.call_id)
+            if not isinstance(part, ToolCall) or part.name not in agent.tools:
+                continue
+            said = part.args.strip() not in ("", "{}")
+            if said and agent.tools[part.name].lasting and part.id not in failed:
+                return _pair(history[cut.head : cut.tail], part)
+    return []
+
+
+def _pair(middle: Sequence[Message], call: ToolCall) -> list[Message]:
+    made = next((m for m in middle if call in m.parts), None)
+    result = next(
+        (p for m in middle for p in m.parts if isinstance(p, ToolReturn) and p.call_id == call.id),
+        None,
+    )
+    if made is None or result is None or len(call.args) > _LONGEST_PLAN:
+        return []
+    thought = tuple(p for p in made.parts if isinstance(p, Thinking))
+    asked = structs.replace(made, parts=(*thought, call), usage=None)
+    return [asked, Message("tool", (result,))]
 
 
 def _middle(agent: Agent, history: Sequence[Message], shape: _Shape) -> Middle:
