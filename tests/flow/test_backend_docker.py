@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -262,6 +263,17 @@ async def test_failures_in_plain_words(
     assert image.startswith("There is no image no-such:1 here: `docker pull no-such:1`.")
     named = await said("b", container="nobody")
     assert named.startswith("There is no container nobody.")
+    socket = docker.env.get("DOCKER_HOST", "")
+    drop = shutil.which("setpriv")
+    if socket and drop and os.geteuid() == 0:
+        stranger = tmp_path / "bin" / "docker"
+        stranger.parent.mkdir()
+        drop += " --reuid 65534 --regid 65534 --clear-groups"
+        stranger.write_text(f'#!/bin/sh\nexec {drop} {shutil.which("docker")} "$@"\n')
+        stranger.chmod(0o755)
+        with monkeypatch.context() as patch:
+            patch.setenv("PATH", f"{stranger.parent}:{os.environ['PATH']}")
+            assert (await said("e")).startswith("You may not use the Docker daemon: join its group")
     with monkeypatch.context() as patch:
         patch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing")
         assert (await said("c")).startswith("The Docker daemon does not answer: start it.")

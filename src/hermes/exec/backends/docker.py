@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import secrets
 import shutil
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from hermes.exec.backends.remote import (
     Call,
     Clients,
     Lifeline,
+    Vanished,
     ask,
     on_terminal,
     passed_on,
@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 _START_SECONDS = 60.0
 _MACHINE, _OWNER = "hermes.machine", "hermes.owner"
 """Labels: where the agent runs that a container belongs to, and which process it is."""
+_SECURITY = ("info", "--format", "{{.SecurityOptions}}")
 _ANEW = b"[the container was gone and was made anew: only the workspace is kept]\n"
-_GONE = re.compile("no such container|is not running", re.IGNORECASE)
+_GONE = "no such container|is not running"
 _REASONS = (
     ("permission denied while trying to connect", "You may not use the Docker daemon: join its "
      "group (`docker`) and log in again, or use a rootless daemon."),
@@ -67,7 +68,7 @@ class Docker:
         self._lifeline = Lifeline(self._spill)
         self._opening = asyncio.Lock()
         self._made = False
-        self._roots: dict[str, int] = {}
+        self._rootless = False
         self._open_to: bool | None = None
 
     @property
@@ -95,6 +96,17 @@ class Docker:
     async def run(self, command: Command, out: Capture) -> Outcome:
         if await self._ready():
             out.feed(_ANEW)
+        try:
+            return await self._run(command, out)
+        except Vanished:
+            if self._settings.container:
+                raise
+        await self._lifeline.close()  # somebody has removed it just now
+        await self._ready()
+        out.feed(_ANEW)
+        return await self._run(command, out)
+
+    async def _run(self, command: Command, out: Capture) -> Outcome:
         mark = self._mark()
 
         async def end(root: int) -> None:
@@ -104,15 +116,14 @@ class Docker:
             client = self._exec(mark, command, RUN_SHOWN, ("-t", "-i"))
             return await on_terminal(self._clients.start(client, out, out), command.timeout, end)
         call = Call(self._clients, self._exec(mark, command, RUN), mark, self._spill)
-        try:
-            return await call.run(
-                out, seconds=command.timeout, end=end, where=str(command.cwd), explain=self._explain
-            )
-        except ToolError:
-            if self._settings.container or not _GONE.search(call.side.complaint()):
-                raise
-        await self._lifeline.close()  # somebody has removed it just now
-        return await self.run(command, out)
+        return await call.run(
+            out,
+            seconds=command.timeout,
+            end=end,
+            where=str(command.cwd),
+            explain=self._explain,
+            gone=_GONE,
+        )
 
     async def client(self, command: Command) -> Command:
         await self._ready()
@@ -150,6 +161,7 @@ class Docker:
             else:
                 if not again:
                     await self._sweep()
+                    self._rootless = "rootless" in (await self._docker(*_SECURITY))[1]
                 self._container = f"hermes-{self._agent}-{secrets.token_hex(3)}"
                 argv, held = self._create()
             base = self._local(argv)
@@ -178,13 +190,17 @@ class Docker:
             "--security-opt", "no-new-privileges", "--ipc", "private",
             "--pids-limit", str(settings.pids), "--memory", settings.memory,
             "--memory-swap", settings.memory, "--cpus", f"{settings.cpus:g}",
-            "--user", f"{os.getuid()}:{os.getgid()}", "--env", "HOME=/tmp",
+            "--user", self._user(), "--env", "HOME=/tmp",
             "--tmpfs", "/tmp:exec,nosuid,nodev,mode=1777",
             "--log-driver", "none", "--workdir", workspace, "--entrypoint", "/bin/sh",
         )  # fmt: skip
         for mount in mounts:
             argv += ("--mount", mount)
         return (*argv, settings.image, "-c", INIT), held
+
+    def _user(self) -> str:
+        """Whose files are ours outside: in a rootless daemon that is root."""
+        return "0:0" if self._rootless else f"{os.getuid()}:{os.getgid()}"
 
     def _guards(self) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], tuple[str, ...]]:
         """Protected paths: existing and missing ones; and links, which a mount cannot protect."""

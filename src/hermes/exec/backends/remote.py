@@ -120,6 +120,10 @@ class Clients:
             await asyncio.wait(list(self._tasks))
 
 
+class Vanished(ToolError):
+    """The place was there before and is no more; nothing was run."""
+
+
 class Call:
     """One command in the other place, from its start to its end there."""
 
@@ -130,9 +134,10 @@ class Call:
 
     async def run(
         self, out: Capture, *, seconds: float, end: Callable[[int], Awaitable[None]], where: str,
-        explain: Explain,
+        explain: Explain, gone: str,
     ) -> Outcome:  # fmt: skip
-        """`end` ends everything that belongs to this process there."""
+        """`end` ends everything that belongs to this process there. Raises Vanished when nothing
+        was run and the client says `gone`."""
         tap = Tap(out, self.side.mark)
         task = self._clients.start(self._client, tap, self.side.capture)
         try:
@@ -140,6 +145,9 @@ class Call:
                 await _first(task, self.side.ended)
                 if not self.side.ended.done() or self.side.started.result() == 0:
                     task.cancel()
+                    complaint = self.side.complaint()
+                    if not self.side.started.done() and re.search(gone, complaint, re.IGNORECASE):
+                        raise Vanished(f"{explain(complaint)} {NOTHING}")
                     raise self._failure(task, where, explain)
                 status, left = self.side.ended.result()
                 await _first(task, tap.complete)

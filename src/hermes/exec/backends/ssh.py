@@ -24,6 +24,7 @@ from hermes.exec.backends.remote import (
     Call,
     Clients,
     Lifeline,
+    Vanished,
     ask,
     on_terminal,
     passed_on,
@@ -103,6 +104,14 @@ class Ssh:
 
     async def run(self, command: Command, out: Capture) -> Outcome:
         await self._ready()
+        try:
+            return await self._run(command, out)
+        except Vanished:
+            await self._lifeline.close()  # the connection was lost before anything was sent
+        await self._ready()
+        return await self._run(command, out)
+
+    async def _run(self, command: Command, out: Capture) -> Outcome:
         mark = self._mark()
 
         async def end(root: int) -> None:
@@ -115,7 +124,12 @@ class Ssh:
         call = Call(self._clients, client, mark, self._spill)
         where = f"{command.cwd} {self.where}"
         return await call.run(
-            out, seconds=command.timeout, end=end, where=where, explain=self._explain
+            out,
+            seconds=command.timeout,
+            end=end,
+            where=where,
+            explain=self._explain,
+            gone="control socket",
         )
 
     async def client(self, command: Command) -> Command:
