@@ -42,6 +42,7 @@ _NEW = 60.0
 """Seconds in which a folder may not be locked yet by whoever made it."""
 _SHORT = 36
 _START_SECONDS = 30.0
+_LAST_WORDS = 1.0
 _FOREVER = 7 * 24 * 3600.0
 _LARGEST = 256 * 1024 * 1024
 """Bytes of one message of the protocol."""
@@ -221,12 +222,15 @@ async def _greet(pipe: Pipe, words: _Words) -> None:
     """Until it answers; what it printed says why when it does not."""
     pipe.writer.write(b'{"id":1,"method":"Browser.getVersion"}\0')
     answer = asyncio.ensure_future(pipe.reader.readuntil(b"\0"))
+    answer.add_done_callback(lambda said: said.cancelled() or said.exception())
     watched: list[asyncio.Future[Any]] = [answer, pipe.ended]
-    await asyncio.wait(watched, timeout=_START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-    if answer.done() and answer.exception() is None:
-        return
-    answer.cancel()
-    await asyncio.wait([answer])
+    try:
+        await asyncio.wait(watched, timeout=_START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if answer.done() and answer.exception() is None:
+            return
+    finally:
+        answer.cancel()
+    await asyncio.wait([pipe.ended], timeout=_LAST_WORDS)
     if pipe.ended.done() and (error := pipe.ended.exception()) is not None:
         raise ToolError(f"The browser did not start: {error}")
     raise ToolError(f"The browser did not start. {words.text().strip()[-500:]}".strip())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from hermes.core.errors import ToolError
@@ -17,6 +18,7 @@ MISSING = (
     "(pip install 'hermes-runtime[browser]')."
 )
 _SEAM = "get_driver_env"
+_PATIENCE = 10.0
 
 
 @asynccontextmanager
@@ -26,9 +28,16 @@ async def driver(env: Mapping[str, str]) -> AsyncIterator[Playwright]:
     except ImportError:
         raise ToolError(MISSING) from None
     _use(dict(env))
-    started = async_playwright()
-    yield await started.start()
-    await started.__aexit__()
+    playwright = async_playwright()
+    # Shielded: half started it could not be stopped.
+    started = asyncio.ensure_future(playwright.start())
+    try:
+        yield await asyncio.shield(started)
+    finally:
+        await asyncio.wait([started], timeout=_PATIENCE)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                await playwright.__aexit__()
 
 
 def _use(env: dict[str, str]) -> None:
