@@ -336,6 +336,37 @@ async def test_a_cap_holds_across_kills(tmp_path: Path) -> None:
         assert done == len(found) - 3 and sum(row[2] for row in found) <= 0.7 + killed[0][2]
 
 
+async def test_without_a_cap_a_kill_loses_no_more_than_it_must(tmp_path: Path) -> None:
+    """What was settled is there to the cent; the call that ran counts as an estimate."""
+    gate = Gate()
+    first = call(("c1", "read_file", {"path": "a.txt"})).usage(Tokens(1000, 1000))
+    async with Provider([first, answer("some text").hold(gate)]) as p:
+        home = Home.of(tmp_path, p, **priced())
+        home.file("a.txt", "alpha")
+        process = await start_hermes(["chat", "-q", "hi"], home)
+        await gate.reached()
+        async with asyncio.timeout(20):
+            while not _running(home):
+                await asyncio.sleep(0.02)
+        os.kill(process.pid, signal.SIGKILL)
+        await process.wait()
+        gate.open()
+        total = (await run_hermes(["insights", "--json"], home)).json["totals"]
+        assert (total["calls"], total["failed_calls"], total["estimated_calls"]) == (2, 1, 1)
+        found = rows(home.path / "hermes.db", "outcome, cost, tools")
+        assert found[0] == ("", pytest.approx(COST), "read_file")
+        assert found[1][0] == "killed" and found[1][1] > 0
+        assert not _running(home)
+
+
+def _running(home: Home) -> int:
+    db = apsw.Connection(str(home.path / "hermes.db"), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        return int(db.execute("SELECT count(*) FROM reservations").get)
+    finally:
+        db.close()
+
+
 async def _requests(p: Provider, count: int) -> None:
     async with asyncio.timeout(20):
         while len(p.requests) < count:

@@ -113,8 +113,10 @@ class Books:
 
     def _note(self, entry: Entry, *, running: bool) -> None:
         self._waiting[entry.id] = entry, running
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(PATIENCE, self.flush)
+        loop = asyncio.get_running_loop()
+        # One that is long over belonged to a loop that ended before it was due.
+        if self._timer is None or self._timer.when() < loop.time() - PATIENCE:
+            self._timer = loop.call_later(PATIENCE, self.flush)
 
     def _submit(self, run: Callable[[Connection], T]) -> asyncio.Future[T]:
         both, lines = self.with_lines(run)
