@@ -22,8 +22,10 @@ UsePAM no
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin yes
+SetEnv SHLVL=5
 LogLevel VERBOSE
 """
+"""With that SHLVL bash does not read the start files of whoever runs the tests."""
 _CLIENT = """\
 Host there
   HostName 127.0.0.1
