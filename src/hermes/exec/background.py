@@ -104,26 +104,20 @@ class Processes:
             )
         meant = stands_for or command
         text = meant.text if isinstance(meant.text, str) else " ".join(meant.text)
-        try:
-            folder = await asyncio.to_thread(self._new_folder)
-            record = Record(
-                id=folder.name,
-                session=owner.session,
-                scope=owner.scope,
-                command=text,
-                cwd=str(meant.cwd),
-                started=time.time(),
-                token=secrets.token_hex(16),
-                pty=command.pty,
-                keep=self.keep and stands_for is None,
-                confined=confined,
-                online=bool(command.policy and command.policy.network),
-            )
-            await asyncio.to_thread(records.write, folder, record)
-        except OSError as error:
-            raise ToolError(
-                f"Nothing was started: its record could not be written ({error.strerror})."
-            ) from error
+        record = Record(
+            id="",
+            session=owner.session,
+            scope=owner.scope,
+            command=text,
+            cwd=str(meant.cwd),
+            started=time.time(),
+            token=secrets.token_hex(16),
+            pty=command.pty,
+            keep=self.keep and stands_for is None,
+            confined=confined,
+            online=bool(command.policy and command.policy.network),
+        )
+        folder, record = await self._recorded(record)
         try:
             self._lines[record.id] = await _begin(command, folder, record)
         except BaseException:
@@ -131,17 +125,32 @@ class Processes:
             raise
         return records.look(folder) or State(record, folder, alive=True)
 
-    def _new_folder(self) -> Path:
+    async def _recorded(self, record: Record) -> tuple[Path, Record]:
+        """On disk, under its id. Who is interrupted meanwhile leaves no record."""
+        writing = asyncio.ensure_future(asyncio.to_thread(self._record, record))
+        try:
+            return await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            with suppress(OSError):
+                records.remove((await writing)[0])
+            raise
+        except OSError as error:
+            raise ToolError(
+                f"Nothing was started: its record could not be written ({error.strerror})."
+            ) from error
+
+    def _record(self, record: Record) -> tuple[Path, Record]:
         private_folder(self.root)
         records.tidy(self.root)
         while True:
             last = records.names(self.root)[-1:]
             folder = self.root / f"p{int(last[0][1:]) + 1 if last else 1}"
-            try:
+            with suppress(FileExistsError):  # another agent of this home was faster
                 folder.mkdir(mode=0o700)
-            except FileExistsError:  # another agent of this home was faster
-                continue
-            return folder
+                break
+        record = structs.replace(record, id=folder.name)
+        records.write(folder, record)
+        return folder, record
 
     async def wait(self, state: State, timeout: float) -> State:
         """Until it has ended, or the time is over."""

@@ -24,14 +24,11 @@ LINES = 200
 _SHELLS = "sh|bash|dash|zsh|ksh|mksh|ash|fish|rbash|csh|tcsh"
 _ELSEWHERE = "ssh|mosh|telnet|nc|ncat|netcat|socat|su|sudo|doas|tmux|screen|script|expect|adb"
 _CONTAINERS = "docker|podman|kubectl|nerdctl|lxc|nsenter|chroot|unshare|busybox"
-_RUNS_A_SHELL = re.compile(
-    rf"""(?x) (?:^|[\s;|&(){{}}'"`/!])
+_RUNS_A_SHELL = rf"""(?mx) (?:^|[\s;|&(){{}}'"`/!])
     (?: (?:{_SHELLS}) (?:\s+[-+](?!c\b)[\w-]*)* \s* (?=$|[;|&()}}'"`\n<>])
-      | (?:{_ELSEWHERE}|{_CONTAINERS}) (?=$|[\s;|&()}}'"`<>]) )""",
-    re.MULTILINE,
-)
+      | (?:{_ELSEWHERE}|{_CONTAINERS}) (?=$|[\s;|&()}}'"`<>]) )"""
 """A shell without a script, or a program that may lead to one: what is typed is a command."""
-_KEYS = re.compile(r"[\x03\x04\x1a\x1c]+")
+_KEYS = r"[\x03\x04\x1a\x1c]+"
 """Nothing but Ctrl-C, Ctrl-D, Ctrl-Z and Ctrl-\\: they end, and start nothing."""
 _ENDED_SHOWN = 20
 
@@ -154,7 +151,7 @@ def _page(state: State, offset: int | None, limit: int) -> str:
 
 async def _write(p: Params, ctx: ToolContext, state: State) -> ToolResult:
     text = p.data or ""
-    keys = bool(_KEYS.fullmatch(text))
+    keys = bool(re.fullmatch(_KEYS, text))
     if text and p.enter and not keys and not text.endswith(("\n", "\r")):
         text += "\n"
     if not text and not p.close:
@@ -180,11 +177,11 @@ async def _allowed(text: str, ctx: ToolContext, state: State) -> None:
     from hermes.exec.records import typed
 
     record = state.record
-    shell = bool(_RUNS_A_SHELL.search(record.command))
+    shell = bool(re.search(_RUNS_A_SHELL, record.command))
     before = typed(state.folder) if shell else ""
     if before is None:  # too much to judge with it; what nothing confines is asked about then
         shell, before = record.confined, ""
-    script = _KEYS.sub("\n", before.replace("\r", "\n")) + text
+    script = re.sub(_KEYS, "\n", before.replace("\r", "\n")) + text
     verdict = await ctx.approve(
         ctx.call, TYPING, Typed(script, record.cwd, record.confined, shell), ()
     )

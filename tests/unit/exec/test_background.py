@@ -351,6 +351,22 @@ async def test_an_agent_killed_at_any_moment_leaves_nothing(tmp_path: Path, mark
     await until(lambda: not living(mark) and not after.processes.running(ME))
 
 
+async def test_a_start_that_is_interrupted_leaves_nothing(tmp_path: Path, mark: str) -> None:
+    """Not even when it would have been kept."""
+    desk = Desk(tmp_path, keep=True)
+    for number in range(12):
+        starting = asyncio.create_task(desk.start(f"sleep {mark}"))
+        await asyncio.sleep(0.002 * number)
+        if not starting.done():
+            starting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await starting
+        else:
+            await desk.processes.kill(starting.result())
+    await until(lambda: not living(mark) and not desk.processes.running(ME))
+    await desk.processes.close()
+
+
 async def test_a_killed_keeper_takes_its_command_along_and_is_told(
     tmp_path: Path, mark: str
 ) -> None:
