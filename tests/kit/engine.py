@@ -71,6 +71,8 @@ def engine() -> Iterator[Engine | str]:
     finally:
         process.terminate()
         process.wait(30)
+        leave = ["umount", str(folder / "data")]  # it mounts it on itself, and leaves it so
+        subprocess.run(leave, stderr=subprocess.DEVNULL, check=False, timeout=30)
         shutil.rmtree(folder, ignore_errors=True)
 
 
