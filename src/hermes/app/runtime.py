@@ -36,7 +36,7 @@ from hermes.core.quoting import mark_of
 from hermes.core.redact import Redactor
 from hermes.core.store import SessionMeta, Store
 from hermes.core.tool import Tool, ToolContext, Verdict
-from hermes.llm.catalog import Choice, Endpoint, resolve
+from hermes.llm.catalog import Choice, Endpoint, resolve, undecided
 from hermes.llm.client import Client
 from hermes.llm.http import Transport
 from hermes.llm.remembered import Remembered
@@ -47,6 +47,7 @@ from hermes.tools.todo import recall
 if TYPE_CHECKING:
     from hermes.app.auxiliary import Auxiliary
     from hermes.app.egress import Egress
+    from hermes.llm.nearby import Nearby
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +99,8 @@ class Runtime:
         self.background = Background(setup.home, keep=setup.config.terminal.keep_background)
         self.rulebook = Rulebook(setup.home, setup.config.approvals.rules)
         self._auxiliary: Auxiliary | None = None
+        self._nearby: tuple[Nearby, ...] | None = None
+        """Model servers on this machine; None: nobody has looked."""
         self._way_out: Egress | None = None
 
     @classmethod
@@ -125,7 +128,7 @@ class Runtime:
     ) -> Session:
         """A new session, or the stored one called `resume` with its whole history; where that
         one was compressed, the one it goes on in."""
-        options = options or Options()
+        options = await self._around(options or Options())
         agent = self._agent(options, source)
         where = cwd or Path.cwd()
         safety = self._safety(options, agent)
@@ -159,7 +162,7 @@ class Runtime:
         self, brought: Brought, *, source: str, key: str = "", options: Options | None = None
     ) -> Session:
         """A session with that id and that past; what is new in it is added to the stored one."""
-        options = options or Options()
+        options = await self._around(options or Options())
         agent = self._agent(options, source)
         where = self.folder
         safety = self._safety(options, agent)
@@ -218,6 +221,19 @@ class Runtime:
         if self._way_out is not None:
             await self._way_out.close()
 
+    async def _around(self, options: Options) -> Options:
+        """Nobody said what to call: a model server on this machine, if there is one. The first
+        session looks; constructing a runtime asks nobody."""
+        if self._nearby is None:
+            if not undecided(self.setup.config, self.setup.secrets, options.choice):
+                return options
+            from hermes.llm.nearby import look_around
+
+            self._nearby = await look_around()
+        if self._nearby and undecided(self.setup.config, self.setup.secrets, options.choice):
+            return structs.replace(options, choice=self._nearby[0].choice)
+        return options
+
     def _agent(self, options: Options, platform: str) -> Agent:
         """Sessions that ask alike share one agent: its clients, tools and schemas."""
         import msgspec
@@ -251,8 +267,11 @@ class Runtime:
             Redactor(self.setup.secrets.known()),
             windows.compression(config, endpoints[0], window, self._summariser()),
             small=any(e.quirks.small for e in endpoints),
-            note=endpoints[0].note,
+            note=endpoints[0].note or self._found_note(options.choice),
         )
+
+    def _found_note(self, choice: Choice) -> str:
+        return next((n.note for n in self._nearby or () if n.choice == choice), "")
 
     def _recall(self, endpoints: Sequence[Endpoint]) -> None:
         """Output limits that were stated to earlier processes."""

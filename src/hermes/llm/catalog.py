@@ -157,6 +157,13 @@ def resolve(config: Config, secrets: Secrets, choice: Choice) -> list[Endpoint]:
     return chain
 
 
+def undecided(config: Config, secrets: Secrets, choice: Choice) -> bool:
+    """Whether `resolve` would have nothing to go by; then a server nearby may answer."""
+    from hermes.llm.choosing import Chooser
+
+    return Chooser(config, secrets).undecided(choice)
+
+
 def timeouts(*settings: Provider | ModelSettings) -> Timeouts:
     """The limits as set, the later settings over the earlier ones."""
     values: dict[str, float] = {}

@@ -92,6 +92,16 @@ class Chooser:
             raise ConfigError(endpoint)
         return endpoint
 
+    def undecided(self, choice: Choice) -> bool:
+        """Whether nothing that was written or set says what to call."""
+        wanted = self._asked(choice)
+        if wanted.provider or wanted.model:
+            return False
+        try:
+            return self._by_environment(wanted).provider == EMBEDDED
+        except ConfigError:
+            return True
+
     def fallback(self, entry: str) -> Endpoint | None:
         """None when it has no key: it is skipped at once."""
         name, colon, model = entry.partition(":")
