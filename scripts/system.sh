@@ -1,5 +1,5 @@
 #!/bin/sh
-# Programs that real parts of the tests need (the sandbox, the fast search, the browser, the places
+# Programs that real parts of the tests need (the sandbox, the fast search, the browser, the place
 # that commands can run in): installed when we may, otherwise done without, and said. A line is a
 # package and the commands it brings, one of which is enough.
 set -eu
@@ -10,7 +10,6 @@ ripgrep rg
 git git
 openssh-client ssh
 openssh-server sshd /usr/sbin/sshd
-docker.io dockerd /usr/sbin/dockerd
 chromium chromium chromium-browser google-chrome google-chrome-stable
 '
 
