@@ -9,7 +9,7 @@ import secrets
 import socket
 import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,11 +118,10 @@ class Processes:
             online=bool(command.policy and command.policy.network),
         )
         folder, record = await self._recorded(record)
-        try:
+        with ExitStack() as undo:
+            undo.callback(records.remove, folder)
             self._lines[record.id] = await _begin(command, folder, record)
-        except BaseException:
-            records.remove(folder)
-            raise
+            undo.pop_all()
         return records.look(folder) or State(record, folder, alive=True)
 
     async def _recorded(self, record: Record) -> tuple[Path, Record]:
@@ -267,33 +266,29 @@ async def _begin(command: Command, folder: Path, record: Record) -> Line:
     finally:
         theirs.close()
     line = Line(ours)
-    try:
+    with ExitStack() as undo:
+        undo.callback(line.close)
+        undo.callback(line.demand, KILL)
         await line.send(request)
         await _either(line.began, line.ended, timeout=_TO_START)
         if not line.began.done():
             why = line.ended.exception() if line.ended.done() else "It did not start in time."
             raise ToolError(f"{why} Nothing was run.")
-    except BaseException:
-        line.demand(KILL)
-        line.close()
-        raise
+        undo.pop_all()
     return line
 
 
 def _connect(folder: Path) -> socket.socket:
     """Through the open folder where that is possible: a socket's path may have some 100 bytes."""
-    control = socket.socket(socket.AF_UNIX)
-    control.settimeout(2)
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        short = f"/proc/self/fd/{handle}/{SOCKET}"
-        control.connect(short if sys.platform == "linux" else str(folder / SOCKET))
-    except BaseException:
-        control.close()
-        raise
+        with socket.socket(socket.AF_UNIX) as control:
+            control.settimeout(2)
+            short = f"/proc/self/fd/{handle}/{SOCKET}"
+            control.connect(short if sys.platform == "linux" else str(folder / SOCKET))
+            return socket.socket(fileno=control.detach())
     finally:
         os.close(handle)
-    return control
 
 
 def _check(number: int, pending: int, id: str) -> None:

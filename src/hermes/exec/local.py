@@ -174,7 +174,7 @@ class _Child:
                     os.write(reader, END_OF_INPUT)  # there is nobody to type
             given = [command.stdin] if command.stdin >= 0 and not command.pty else []
             hand_over([theirs.fileno(), *lent, *given])
-        except BaseException:
+        except OSError:
             ours.close()
             raise
         finally:
