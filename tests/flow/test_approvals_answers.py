@@ -156,6 +156,17 @@ async def test_a_rule_that_cannot_be_saved_counts_once_and_says_so(tmp_path: Pat
         file.write_text(good)
 
 
+async def test_an_agent_inside_an_agent_saves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_CHILD", "1")
+    async with rig(tmp_path, run("pulumi preview"), options=ASK) as r:
+        person = Answering(r, ["always"])
+        await r.turn("go")
+        person.close()
+        assert rules_of(r) == [] and any(n.code == "rule_not_saved" for n in r.notices)
+
+
 async def test_the_bytes_that_were_approved_are_what_runs(tmp_path: Path) -> None:
     command = 'eval \'printf "%s" "a  b\\tс" > out\''  # a Cyrillic letter, two blanks
     async with rig(tmp_path, run(command), options=ASK) as r:

@@ -118,8 +118,8 @@ async def test_what_others_did_meanwhile_is_not_overwritten(r: Rig) -> None:
         await asyncio.sleep(0.01)
     git(work, "commit", "-q", "--allow-empty", "-m", "theirs")
     os.write(fd, b"\n")
-    os.close(fd)
     assert (await turn).completed
+    os.close(fd)
     told = [quoted(text) for m in messages(r.requests[-1]) for _, text in m.results]
     assert "meanwhile" in told[-1]
     assert git(work, "log", "--format=%s").split("\n")[:2] == ["theirs", "first"]

@@ -43,8 +43,11 @@ class Rulebook:
 
     async def save(self, prefixes: Prefixes) -> str:
         """Allow these for good. Empty, or the sentence why it was not saved."""
+        from hermes.config.env import inside_agent
         from hermes.config.write import append_items
 
+        if inside_agent():
+            return "A tool of an agent may not change the configuration."
         new = _as_data(prefixes)
         try:
             await asyncio.to_thread(append_items, self._home, "approvals.rules", new, _load)

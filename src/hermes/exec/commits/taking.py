@@ -33,6 +33,8 @@ _LONGEST_OTHER = 1 << 20
 _LOOSE = re.compile(r"[0-9a-f]{2}/[0-9a-f]{38}(?:[0-9a-f]{24})?")
 _PACK = re.compile(r"pack/pack-[0-9a-f]{40}(?:[0-9a-f]{24})?\.(?:pack|idx|rev)")
 _LINK = b"160000"
+_SYNCED_ALONE = 200
+"""Objects: more of them go to disk together."""
 _LOCK_SECONDS = 3.0
 _GIT_SECONDS = 120.0
 _QUIET = """
@@ -192,6 +194,7 @@ def _git(copy: Copy, *words: str, env: Mapping[str, str] | None = None, data: by
 def _take_objects(copy: Copy) -> None:
     """Objects are named by their content, and what is there already is never replaced. A pack's
     index comes last: git looks for those."""
+    stored = 0
     for last in (False, True):
         for path, folder in walk(copy.folder, "objects"):
             name = path.removeprefix("objects/")
@@ -199,15 +202,18 @@ def _take_objects(copy: Copy) -> None:
             if _object(name) and name.endswith(".idx") is last and not target.exists():
                 source = opened(name.rpartition("/")[2], folder)
                 if source >= 0:
+                    stored += 1
                     with os.fdopen(source, "rb") as file:
-                        _store(target, file)
+                        _store(target, file, sync=stored <= _SYNCED_ALONE)
+    if stored > _SYNCED_ALONE:
+        os.sync()
 
 
 def _object(name: str) -> bool:
     return bool(_LOOSE.fullmatch(name) or _PACK.fullmatch(name))
 
 
-def _store(target: Path, source: IO[bytes]) -> None:
+def _store(target: Path, source: IO[bytes], *, sync: bool) -> None:
     target.parent.mkdir(exist_ok=True)
     temporary = target.with_name(f"tmp_obj_{os.urandom(6).hex()}")
     try:
@@ -215,7 +221,8 @@ def _store(target: Path, source: IO[bytes]) -> None:
         with os.fdopen(fd, "wb") as file:
             shutil.copyfileobj(source, file, 1 << 20)
             file.flush()
-            os.fsync(fd)
+            if sync:
+                os.fsync(fd)
         temporary.rename(target)
     finally:
         temporary.unlink(missing_ok=True)
