@@ -224,6 +224,7 @@ class Court:
                 self._ask("the text a shell would run is only known when it runs")
             folder = simple.folders[0]
             scope = Scope(folder or "/", self._places.user, inner.arguments)
+            scope.feed = None if inner.fed else simple.feed
             self._script(literal(script).replace(UNKNOWN, "").replace("\x1e", ""), scope)
 
     def _program(self, argv: tuple[str, ...], simple: Simple) -> None:

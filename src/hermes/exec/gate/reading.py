@@ -40,8 +40,8 @@ class Reader:
         self._source = source
         self._scope = scope
         self._depth = depth
-        self._feed: str | None = None
-        self._line_feed: str | None = None  # of a new line, whatever pipeline it was put into
+        self._feed: str | None = scope.feed
+        self._line_feed: str | None = scope.feed  # of a new line, whatever pipeline it was put into
         self._sources: tuple[str, ...] = ()
         self._functions: dict[str, Node] = {}
         self._calling: list[str] = []
@@ -139,7 +139,7 @@ class Reader:
     def _substituted(self, node: Node) -> str | None:
         """Read a command substitution; its output if that can be told."""
         first = len(self.commands)
-        feed, self._feed, line_feed, self._line_feed = self._feed, None, self._line_feed, None
+        feed, line_feed = self._feed, self._line_feed
         with self._scope.apart(), self._scope.branch():
             for child in node.named_children:
                 if child.type == "file_redirect":  # $(< file)
@@ -314,13 +314,17 @@ class Reader:
     def _call(self, command: Simple) -> None:
         """Read the function's body again, with the arguments of this call."""
         name, self._calls = command.argv[0], self._calls + 1
-        if name in self._calling or self._calls > _MAX_CALLS or len(command.argv) < 2:
+        plain = len(command.argv) < 2 and command.feed is None  # read where it was written
+        if name in self._calling or self._calls > _MAX_CALLS or plain:
             return
         self._calling.append(name)
+        feed, line_feed = self._feed, self._line_feed
+        self._feed = self._line_feed = command.feed
         with self._scope.apart(), self._scope.branch():
             given = command.likely or command.argv
             self._scope.set_arguments(given)
             self._visit(self._functions[name])
+        self._feed, self._line_feed = feed, line_feed
         self._calling.pop()
 
     def _pipeline(self, node: Node) -> None:

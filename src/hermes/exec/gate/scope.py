@@ -17,6 +17,8 @@ class Scope:
 
     def __init__(self, folder: str, home: str, arguments: tuple[str, ...] = ()) -> None:
         self.home = home
+        self.feed: str | None = None
+        """What its first reader of standard input gets, as in Simple."""
         self.folders: tuple[str | None, ...] = (folder,)
         self.values: dict[str, tuple[str, bool]] = {}
         self.set_arguments(arguments)
@@ -28,6 +30,7 @@ class Scope:
     def copy(self) -> Scope:
         other = Scope("", self.home)
         other.folders, other.values = self.folders, dict(self.values)
+        other.feed = self.feed
         return other
 
     def set_arguments(self, arguments: tuple[str, ...]) -> None:

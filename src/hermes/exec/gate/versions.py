@@ -27,7 +27,7 @@ _TRAPS = (
 _COMMITTING = frozenset(
     "add stage commit checkout switch restore stash merge cherry-pick revert tag branch reset rm mv "
     "apply notes update-ref update-index symbolic-ref read-tree write-tree commit-tree hash-object "
-    "mktree rebase am pull fetch gc prune repack pack-refs reflog replace".split()
+    "mktree rebase am pull fetch gc prune repack pack-refs reflog replace init".split()
 )
 """Subcommands that write to the repository."""
 

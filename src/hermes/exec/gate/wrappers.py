@@ -20,6 +20,8 @@ class Inner(Struct, frozen=True):
     """The same with what is probably added at run time."""
     scripts: tuple[str, ...] = ()
     """Texts a shell would read; with `UNKNOWN` where they are not known."""
+    fed: bool = False
+    """The scripts are what comes in; else they read it."""
     arguments: Argv = ()
     """The positional parameters of the scripts."""
     ask: str = ""
@@ -284,7 +286,7 @@ def _shell(argv: Argv, feed: str | None) -> Inner | None:
         return Inner() if at == 1 else None
     if feed.startswith("\x02"):
         return Inner(ask="a shell runs what another program prints")
-    return Inner(scripts=(feed,), ask="a shell runs a text from its standard input")
+    return Inner(scripts=(feed,), fed=True, ask="a shell runs a text from its standard input")
 
 
 def _eval(argv: Argv, feed: str | None) -> Inner | None:
