@@ -137,6 +137,29 @@ async def test_a_rebase_that_stops_is_not_left_behind(r: Rig) -> None:
     assert not (work / ".git" / "rebase-merge").exists()
 
 
+async def test_a_new_repository_is_begun_by_us(r: Rig) -> None:
+    work = r.home.work
+    subprocess.run(["rm", "-rf", str(work / ".git")], check=True)
+    evil = "git config core.fsmonitor $PWD/evil; echo x > .git/hooks/pre-commit"
+    r.home.file("steps.sh", evil)  # the gate would ask about it
+    told = await run(r, "git init -q -b trunk && sh steps.sh; git add -A && git commit -qm begun")
+    assert "read-only" not in told and "not kept" not in told, told
+    assert git(work, "log", "--format=%s %D").strip() == "begun HEAD -> trunk"
+    assert "evil" not in (work / ".git" / "config").read_text()
+    assert not (work / ".git" / "hooks" / "pre-commit").exists()
+    assert git(work, "status", "--porcelain") == ""
+    await run(r, "echo more >> old.txt; git commit -qam more")
+    assert git(work, "rev-list", "--count", "HEAD").strip() == "2"
+
+
+async def test_a_new_repository_that_is_odd_is_not_begun(r: Rig) -> None:
+    work = r.home.work
+    subprocess.run(["rm", "-rf", str(work / ".git")], check=True)
+    r.home.file("steps.sh", "echo x > .git/HEAD")
+    told = await run(r, "git init -q; sh steps.sh")
+    assert "not kept" in told and not (work / ".git").exists()
+
+
 @pytest.mark.parametrize("kind", ["file", "none"])
 async def test_other_repositories_stay_read_only(r: Rig, kind: str) -> None:
     work = r.home.work

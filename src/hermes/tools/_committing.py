@@ -21,7 +21,7 @@ async def committing(command: Command, ctx: ToolContext, run: Run) -> ToolResult
     """Git works on a stand-in; what it did there is taken over when the command has ended, also
     when it was interrupted: the files of the workspace have changed with it."""
     from hermes.config.paths import cache_folder
-    from hermes.exec.commits import stand_in
+    from hermes.exec.commits import NO_REPOSITORY, stand_in
     from hermes.exec.sandbox import probe
 
     tier = await probe(cache_folder(ctx.home))
@@ -31,7 +31,7 @@ async def committing(command: Command, ctx: ToolContext, run: Run) -> ToolResult
     if tier.level == 1:
         stand = await asyncio.to_thread(stand_in, ctx.cwd, ctx.home, ctx.child_env)
     if isinstance(stand, str):
-        return _noted(await run(command, ctx), f".git is read-only for commands here: {stand}")
+        return _read_only(await run(command, ctx), stand)
     policy = structs.replace(command.policy, instead=stand.places)
     command = structs.replace(command, policy=policy, env={**command.env, **stand.env})
     ended = asyncio.Event()
@@ -43,6 +43,8 @@ async def committing(command: Command, ctx: ToolContext, run: Run) -> ToolResult
         why = await asyncio.shield(taken)
     if not why:
         return result
+    if why == NO_REPOSITORY:
+        return _read_only(result, why) if result.error or _failed(result) else result
     return _noted(result, f"what git did to the repository was not kept: {why}", error=True)
 
 
@@ -52,6 +54,14 @@ async def _taken(stand: Stand, ended: asyncio.Event) -> str:
 
     await ended.wait()
     return await asyncio.to_thread(take_over, stand)
+
+
+def _failed(result: ToolResult) -> bool:
+    return isinstance(result.data, dict) and result.data.get("exit_status") != 0
+
+
+def _read_only(result: ToolResult, why: str) -> ToolResult:
+    return _noted(result, f".git is read-only for commands here: {why}")
 
 
 def _noted(result: ToolResult, note: str, *, error: bool = False) -> ToolResult:

@@ -15,8 +15,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.exec.commits import copying, taking
+from hermes.exec.commits.taking import NO_REPOSITORY
 
-__all__ = ["Stand", "stand_in", "take_over"]
+__all__ = ["NO_REPOSITORY", "Stand", "stand_in", "take_over"]
 
 
 class Stand(Struct, frozen=True):

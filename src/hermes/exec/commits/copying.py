@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.config.paths import private_folder
+from hermes.exec.confine import PLACEHOLDER
 from hermes.exec.shadow import find_git
 
 MAX_FILES = 20_000
@@ -41,12 +42,18 @@ class Copy(Struct, frozen=True):
     workspace: Path
     before: Mapping[str, str]
     """Name -> digest, for every file that was copied."""
+    fresh: bool = False
+    """There is no repository yet: the stand-in is empty."""
 
 
 def make(workspace: Path, home: Path) -> Copy | str:
     """The stand-in, or why there can be none."""
     workspace = Path(os.path.realpath(workspace))
     git = workspace / ".git"
+    if find_git() and missing(git):
+        copy = _folder(home) / "git"
+        copy.mkdir(mode=0o700)
+        return Copy(copy, git, workspace, {}, fresh=True)
     if why := _unusual(git):
         return why
     folder = _folder(home)
@@ -69,6 +76,16 @@ def make(workspace: Path, home: Path) -> Copy | str:
         shutil.rmtree(folder, ignore_errors=True)
         return f"the repository cannot be copied ({error.strerror})"
     return Copy(copy, git, workspace, before)
+
+
+def missing(git: Path) -> bool:
+    """Nothing is there, or only what holds its place while a command runs."""
+    try:
+        return os.lstat(git).st_mode == PLACEHOLDER
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
 
 
 def _unusual(git: Path) -> str:
@@ -166,6 +183,8 @@ def _prepare(copy: Path, git: Path) -> None:
 
 def places(copy: Copy) -> tuple[tuple[Path, Path, bool], ...]:
     """What is seen where, and whether it may be changed there."""
+    if copy.fresh:
+        return ((copy.git, copy.folder, True),)
     found = [(copy.git, copy.folder, True), (copy.git / _OBJECTS, copy.git / "objects", False)]
     found += [(copy.git / n, copy.git / n, False) for n in _SHOWN if (copy.git / n).exists()]
     return tuple(found)

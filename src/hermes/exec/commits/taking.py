@@ -12,7 +12,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
-from hermes.exec.commits.copying import TREES, UNDERWAY, Copy, digest, opened, read, walk
+from msgspec import structs
+
+from hermes.exec.commits.copying import (
+    TREES,
+    UNDERWAY,
+    Copy,
+    digest,
+    missing,
+    opened,
+    read,
+    walk,
+)
 from hermes.exec.shadow import find_git
 
 _SHA = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
@@ -35,6 +46,7 @@ _PACK = re.compile(r"pack/pack-[0-9a-f]{40}(?:[0-9a-f]{24})?\.(?:pack|idx|rev)")
 _LINK = b"160000"
 _SYNCED_ALONE = 200
 """Objects: more of them go to disk together."""
+NO_REPOSITORY = "this folder has no repository of its own"
 _LOCK_SECONDS = 3.0
 _GIT_SECONDS = 120.0
 _QUIET = """
@@ -49,6 +61,34 @@ class _Refused(Exception):
 
 def publish(copy: Copy) -> str:
     """Empty, or why nothing was taken over."""
+    if not copy.fresh:
+        return _publish(copy)
+    if not os.path.lexists(copy.folder / "HEAD"):
+        return NO_REPOSITORY
+    try:
+        begun = _begin(copy)
+    except _Refused as refusal:
+        return str(refusal)
+    why = _publish(begun)
+    if why:
+        shutil.rmtree(copy.git, ignore_errors=True)  # made just now, and empty
+    return why
+
+
+def _begin(copy: Copy) -> Copy:
+    """A repository of our own making: its settings are git's own, not the command's."""
+    until = time.monotonic() + _LOCK_SECONDS
+    while os.path.lexists(copy.git):
+        if not missing(copy.git) or time.monotonic() > until:
+            raise _Refused("something else took the place of .git meanwhile")
+        time.sleep(0.02)
+    _git(copy, "init", "--quiet", place={})
+    top = {name: read(copy.git / name) for name in ("HEAD", "index")}
+    before = {name: digest(data) for name, data in top.items() if data is not None}
+    return structs.replace(copy, before=before)
+
+
+def _publish(copy: Copy) -> str:
     try:
         new, gone = _changes(copy)
         if new or gone:
@@ -159,15 +199,22 @@ def _entries(copy: Copy, index: bytes) -> Iterator[tuple[bytes, bytes]]:
             yield about.split(b" ", 1)[0], path
 
 
-def _git(copy: Copy, *words: str, env: Mapping[str, str] | None = None, data: bytes = b"") -> bytes:
+def _git(
+    copy: Copy,
+    *words: str,
+    env: Mapping[str, str] | None = None,
+    data: bytes = b"",
+    place: Mapping[str, str] | None = None,
+) -> bytes:
     """On the repository itself, whose settings are the user's; with nothing that runs programs."""
+    if place is None:
+        place = {"GIT_DIR": str(copy.git), "GIT_WORK_TREE": str(copy.workspace)}
     argv = [find_git(), *(w for one in _QUIET for w in ("-c", one)), *words]
     environ = {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "HOME": "/nonexistent",
         "LC_ALL": "C",
-        "GIT_DIR": str(copy.git),
-        "GIT_WORK_TREE": str(copy.workspace),
+        **place,
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_TERMINAL_PROMPT": "0",

@@ -25,9 +25,9 @@ _TRAPS = (
 
 
 _COMMITTING = frozenset(
-    "add stage commit checkout switch restore stash merge cherry-pick revert tag branch reset rm mv "
-    "apply notes update-ref update-index symbolic-ref read-tree write-tree commit-tree hash-object "
-    "mktree rebase am pull fetch gc prune repack pack-refs reflog replace init".split()
+    "init add stage commit checkout switch restore stash merge cherry-pick revert tag branch reset "
+    "rm mv apply notes update-ref update-index symbolic-ref read-tree write-tree commit-tree "
+    "hash-object mktree rebase am pull fetch gc prune repack pack-refs reflog replace".split()
 )
 """Subcommands that write to the repository."""
 
