@@ -7,29 +7,46 @@ import sys
 
 from hermes.version import VERSION
 
-COMMANDS = {
-    "chat": "answer one prompt and exit",
-    "talk": "hold a conversation, line by line",
-    "model": "models that run on this machine: list, pull, use",
-    "serve": "serve the agent over HTTP, OpenAI-compatible",
-    "sessions": "list, show, search, export or delete stored sessions",
-    "config": "show, get, set or check the configuration",
-    "tools": "list tools, turn them on and off",
-    "checkpoints": "go back to earlier states of a folder",
-    "insights": "what model calls used and cost",
-    "doctor": "check this installation",
-    "version": "print the version",
+GROUPS = {
+    "talk": {
+        "chat": "answer one prompt and exit",
+        "talk": "hold a conversation, line by line",
+        "serve": "serve the agent over HTTP, OpenAI-compatible",
+    },
+    "set up": {
+        "setup": "find a model that works and use it",
+        "model": "models that run on this machine: list, pull, use",
+        "config": "show, get, set or check the configuration",
+        "tools": "list tools, turn them on and off",
+        "trust": "folders whose AGENTS.md and the like are read",
+        "profile": "homes of their own: list, create, use, delete",
+    },
+    "look": {
+        "status": "what is running, what went wrong, what today cost",
+        "sessions": "list, show, search, export, branch or delete sessions",
+        "checkpoints": "go back to earlier states of a folder",
+        "insights": "what model calls used and cost",
+        "logs": "what was logged",
+    },
+    "keep it well": {
+        "doctor": "check this installation, and mend it",
+        "backup": "everything in one file",
+        "import": "a backup put back",
+        "update": "how to get a newer version",
+        "completion": "completion for bash, zsh or fish",
+        "version": "print the version",
+    },
 }
+COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
 """Name -> one line of help; each is a module of hermes.cli.commands, imported when it is run."""
+_MODULES = {"import": "import_"}
 
 _HELP = """\
 usage: hermes [-p NAME] COMMAND ...
 
 An AI agent you run yourself, with any model.
 
-commands:
 {commands}
-
 options:
   -p, --profile NAME  use another profile: a home of its own below HERMES_HOME
   -h, --help          this help; hermes COMMAND --help explains a command
@@ -40,6 +57,7 @@ examples:
   git diff | hermes chat -q "review this"
   hermes chat -q "go on" --continue
   hermes sessions list
+  hermes setup                          finds a model and tries it
 
 State lives under HERMES_HOME (default ~/.hermes). Keys come from the environment
 (OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY, ...) or from .env there.
@@ -131,7 +149,7 @@ def _command(name: str, rest: list[str], profile: str) -> int:
         return EXIT_USAGE
     from importlib import import_module
 
-    module = import_module(f"hermes.cli.commands.{name}")
+    module = import_module(f"hermes.cli.commands.{_MODULES.get(name, name)}")
     code: int = module.run(rest, profile)
     return code
 
@@ -144,8 +162,11 @@ def _near(name: str) -> str:
 
 
 def _print_help() -> int:
-    lines = [f"  {name:<13}{line}" for name, line in COMMANDS.items()]
-    print(_HELP.format(commands="\n".join(lines)), end="")
+    text = ""
+    for title, group in GROUPS.items():
+        lines = [f"  {name:<13}{line}\n" for name, line in group.items()]
+        text += f"{title}:\n{''.join(lines)}\n"
+    print(_HELP.format(commands=text), end="")
     return 0
 
 
