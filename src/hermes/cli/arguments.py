@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from typing import NoReturn
+from argparse import Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
 
 from hermes.cli.main import EXIT_USAGE, fail
 
@@ -16,8 +17,19 @@ class _Formatter(RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=30)
 
 
+class Outlined(Exception):
+    """Instead of parsing: the parser itself, for whoever only wants to know what it takes."""
+
+    def __init__(self, parser: Parser) -> None:
+        super().__init__(parser.prog)
+        self.parser = parser
+
+
 class Parser(ArgumentParser):
     """Errors are one sentence and exit 2; options are never guessed from a prefix."""
+
+    outlining = False
+    """Set on the class while a command is asked what it takes."""
 
     def __init__(self, prog: str, description: str, epilog: str = "") -> None:
         super().__init__(
@@ -28,6 +40,21 @@ class Parser(ArgumentParser):
             allow_abbrev=False,
         )
 
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Namespace | None = None
+    ) -> tuple[Namespace, list[str]]:
+        if Parser.outlining:
+            raise Outlined(self)
+        return super().parse_known_args(args, namespace)
+
+    def _check_value(self, action: Action, value: Any) -> None:
+        """argparse's own words list all choices; the nearest one says more."""
+        choices = list(action.choices or ())
+        if not choices or value in choices:
+            return
+        name = "/".join(action.option_strings) or action.metavar or action.dest
+        self.error(f"{name}: invalid choice {value!r}, {_meant(str(value), choices)}")
+
     def error(self, message: str) -> NoReturn:
         command = self.prog.removeprefix("hermes ")
         fail(f"{command}: {message}; see {self.prog} --help")
@@ -35,14 +62,38 @@ class Parser(ArgumentParser):
 
     def complain(self, unknown: list[str]) -> NoReturn:
         """About arguments nobody asked for."""
-        from difflib import get_close_matches
-
         first = unknown[0]
         options = [name for action in self._actions for name in action.option_strings]
-        close = get_close_matches(first.partition("=")[0], options, 1, 0.6)
+        close = _near(first.partition("=")[0], options)
         if close and first.startswith("-"):
-            self.error(f"unknown option {first}, did you mean {close[0]}?")
+            self.error(f"unknown option {first}, did you mean {close}?")
         self.error(f"unexpected argument {first!r}")
+
+
+def _near(word: str, words: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, list(words), 1, 0.6)), "")
+
+
+def _meant(word: str, choices: list[Any]) -> str:
+    names = [str(choice) for choice in choices]
+    close = _near(word, names)
+    return f"did you mean {close}?" if close else f"use one of {', '.join(names)}"
+
+
+def outline(name: str) -> Parser:
+    """The parser of a command, which is not run."""
+    from hermes.cli.main import module_of
+
+    Parser.outlining = True
+    try:
+        module_of(name).run([], "")
+    except Outlined as found:
+        return found.parser
+    finally:
+        Parser.outlining = False
+    raise AssertionError(f"{name} parsed nothing")
 
 
 def profile_option(parser: ArgumentParser, profile: str) -> None:

@@ -7,6 +7,10 @@ import sys
 
 from hermes.version import VERSION
 
+TYPE_CHECKING = False  # importing typing for it would cost a third of `hermes --version`
+if TYPE_CHECKING:
+    from types import ModuleType
+
 GROUPS = {
     "talk": {
         "chat": "answer one prompt and exit",
@@ -46,8 +50,7 @@ usage: hermes [-p NAME] COMMAND ...
 
 An AI agent you run yourself, with any model.
 
-{commands}
-options:
+{commands}options:
   -p, --profile NAME  use another profile: a home of its own below HERMES_HOME
   -h, --help          this help; hermes COMMAND --help explains a command
   --version           print the version
@@ -62,6 +65,11 @@ examples:
 State lives under HERMES_HOME (default ~/.hermes). Keys come from the environment
 (OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY, ...) or from .env there.
 """
+
+_CONVERSING = frozenset(
+    "-m --model --provider --plain -c --continue --resume --yolo --toolsets -q --query".split()
+)
+"""Options of `hermes chat` that need no word before them."""
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -129,13 +137,24 @@ def _run(argv: list[str]) -> int:
         elif name in ("-p", "--profile"):
             fail(f"{name} needs the name of a profile")
             return EXIT_USAGE
+        elif name in _CONVERSING:
+            return _command("chat", [option, *rest], profile)
         else:
             fail(f"unknown option {option}; see hermes --help")
             return EXIT_USAGE
     if not rest:
-        attended = all(os.isatty(number) for number in (0, 1, 2))
-        return _command("talk", [], profile) if attended else _print_help()
+        return _command("chat", [], profile) if _asked() else _print_help()
     return _command(rest[0], rest[1:], profile)
+
+
+def _asked() -> bool:
+    """A person at a terminal, or text that was piped in."""
+    import stat
+
+    if os.isatty(0):
+        return os.isatty(1)
+    mode = os.fstat(0).st_mode
+    return stat.S_ISREG(mode) or stat.S_ISFIFO(mode)
 
 
 def _command(name: str, rest: list[str], profile: str) -> int:
@@ -147,11 +166,14 @@ def _command(name: str, rest: list[str], profile: str) -> int:
     if name not in COMMANDS:
         fail(f"unknown command {name}; {_near(name)}")
         return EXIT_USAGE
+    code: int = module_of(name).run(rest, profile)
+    return code
+
+
+def module_of(command: str) -> ModuleType:
     from importlib import import_module
 
-    module = import_module(f"hermes.cli.commands.{_MODULES.get(name, name)}")
-    code: int = module.run(rest, profile)
-    return code
+    return import_module(f"hermes.cli.commands.{_MODULES.get(command, command)}")
 
 
 def _near(name: str) -> str:
