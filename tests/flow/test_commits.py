@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hermes.app.runtime import Options
+from hermes.exec.gate import Rules, judge
 from hermes.exec.sandbox import probe
 from tests.kit import call, say
 from tests.kit.bodies import messages, quoted
@@ -60,6 +61,28 @@ async def run(r: Rig, command: str) -> str:
     assert (await r.turn(f"turn {len(r.requests)}")).completed
     told = [quoted(text) for m in messages(r.requests[-1]) for _, text in m.results]
     return told[-1]
+
+
+@pytest.mark.parametrize(
+    ("command", "commits"),
+    [
+        ("git add -A && git commit -m x", True),
+        ("cd src; git -c user.name=x commit -m y", True),
+        ("bash -c 'git stash'", True),
+        ("if true; then git checkout -b x; fi", True),
+        ("git status; git log -1", False),
+        ("git branch --list", False),
+        ("echo git commit", False),
+        ("git push", False),
+    ],
+)
+def test_which_commands_write_to_the_repository(
+    tmp_path: Path, command: str, commits: bool
+) -> None:
+    judged = judge(
+        command, workspace=tmp_path, home=tmp_path / "home", rules=Rules(), sandboxed=True
+    )
+    assert (judged.commits and not judged.read_only) is commits
 
 
 async def test_an_ordinary_commit_needs_nobody(r: Rig) -> None:
