@@ -192,6 +192,14 @@ class Browser(Section, frozen=True):
     """Seconds without use after which it is closed."""
 
 
+class Display(Section, frozen=True):
+    """The interactive terminal."""
+
+    editing_mode: Literal["emacs", "vi"] = "emacs"
+    plain: bool = False
+    """Line by line, nothing redrawn: as with --plain."""
+
+
 class Selection(Section, frozen=True):
     """Tools and toolsets, by name: a tool's own name counts before its toolset's."""
 
@@ -232,6 +240,7 @@ class Config(Section, frozen=True):
     sandbox: Sandbox = Sandbox()
     web: Web = Web()
     browser: Browser = Browser()
+    display: Display = Display()
     tools: Tools = Tools()
     budget: Budget = Budget()
     platforms: dict[str, dict[str, Any]] = {}

@@ -44,6 +44,10 @@ def run(argv: list[str], profile: str) -> int:
     from hermes.core.errors import ConfigError, HermesError
 
     try:
+        if _interactive(args):
+            from hermes.cli.repl.start import run as converse
+
+            return converse(args)
         return _answer(args, signals)
     except HermesError as error:
         usage = isinstance(error, ConfigError)
@@ -51,6 +55,14 @@ def run(argv: list[str], profile: str) -> int:
             _print_error(str(error), "config" if usage else "internal", args.output)
         fail(str(error))
         return EXIT_USAGE if usage else EXIT_FAILED
+
+
+def _interactive(args: Namespace) -> bool:
+    """Nothing was asked, and somebody is there to ask it."""
+    import os
+
+    asked = args.query is not None or args.image or args.output != "text"
+    return not asked and os.isatty(0) and os.isatty(1)
 
 
 def _answer(args: Namespace, signals: Signals) -> int:
@@ -134,6 +146,7 @@ def _arguments(argv: list[str], profile: str) -> Namespace:
     )
     add("--image", metavar="FILE", action="append", default=[], help="attach an image; repeatable")
     add("--yolo", action="store_true", help="run tools without asking")
+    add("--plain", action="store_true", help="a conversation line by line, nothing redrawn")
     add(
         "--output",
         choices=("text", "json", "stream-json"),

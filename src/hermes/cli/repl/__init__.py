@@ -1,0 +1,1 @@
+"""The interactive terminal: a prompt at the bottom, and a scrollback that is only ever added to."""

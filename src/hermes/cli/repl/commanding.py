@@ -1,0 +1,119 @@
+"""Slash commands on the screen: the registry's, the few of this surface, and the picker."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from hermes.cli.repl import asking
+from hermes.cli.repl.keys import HELP
+from hermes.cli.repl.picking import Picking
+
+if TYPE_CHECKING:
+    from hermes.app.commands import CommandContext, Reply
+    from hermes.cli.repl.repl import Repl
+    from hermes.core.store import SessionMeta
+
+SURFACE = "terminal"
+_LISTED = 200
+_LAST = 4
+
+
+async def run(repl: Repl, name: str, args: str) -> None:
+    from hermes.app.commands import CommandContext
+    from hermes.app.commands import run as command
+
+    assert repl.view is not None and repl.conversation is not None
+    conversation = repl.conversation
+    repl.view.said(f"/{name} {args}".rstrip())
+    if name in ("exit", "quit"):
+        repl.leave()
+        return
+    if name == "keys":
+        repl.view.note(HELP)
+        return
+    context = CommandContext(conversation.runtime, conversation.session, SURFACE)
+    if name == "resume" and not args:
+        chosen = await _picked(repl, context)
+        if chosen is None:
+            return
+        args = chosen.id
+    reply = await command(context, name, args)
+    if reply.confirm:
+        _told(repl, reply.text)
+        if not await _confirmed(repl, reply.confirm):
+            repl.view.note("Nothing was changed.")
+            return
+        reply = await command(structs.replace(context, confirmed=True), name, args)
+    await _follow(repl, reply, replayed=name == "resume")
+
+
+async def _follow(repl: Repl, reply: Reply, *, replayed: bool) -> None:
+    from hermes.cli.repl.serving import replay
+
+    assert repl.view is not None and repl.conversation is not None
+    conversation = repl.conversation
+    if reply.session is not None:
+        await conversation.switch(reply.session)
+        if replayed:
+            replay(repl, conversation.session.history.messages)
+    repl.suspended = repl.suspended or reply.suspend
+    _told(repl, reply.text)
+    conversation.refresh_mode()
+    if reply.submit is not None:
+        conversation.enqueue(reply.submit.text, reply.submit)
+
+
+def _told(repl: Repl, text: str) -> None:
+    assert repl.view is not None
+    if text:
+        repl.view.note(text, "")
+
+
+async def fresh_if_suspended(repl: Repl) -> None:
+    """After /stop the next message begins a session of its own."""
+    if not repl.suspended or repl.conversation is None:
+        return
+    from hermes.app.turns import reopen
+
+    repl.suspended = False
+    conversation = repl.conversation
+    await conversation.switch(await reopen(conversation.runtime, conversation.session))
+
+
+async def _confirmed(repl: Repl, text: str) -> bool:
+    assert repl.conversation is not None
+    answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    repl.conversation.ask(asking.confirmation(text, answer.set_result))
+    return await answer
+
+
+async def _picked(repl: Repl, context: CommandContext) -> SessionMeta | None:
+    """Of the sessions of this place, the most recently used first."""
+    from hermes.app.commands._lookup import here
+
+    assert repl.view is not None
+    store = context.runtime.store
+    found = [meta for meta in await here(context, _LISTED) if meta.id != context.session.id]
+    if not found:
+        repl.view.note("No other sessions are stored.")
+        return None
+    answer: asyncio.Future[SessionMeta | None] = asyncio.get_running_loop().create_future()
+
+    async def load(meta: SessionMeta) -> None:
+        messages = [stored.message async for stored in store.export(meta.id)]
+        spoken = [m for m in messages if m.role in ("user", "assistant") and m.text.strip()]
+        picking.previews[meta.id] = spoken[-_LAST:]
+        repl.screen.refresh()
+
+    def look(meta: SessionMeta) -> None:
+        context.runtime.spawn(load(meta), f"preview of {meta.id}")
+
+    picking = Picking(found, answer.set_result, look)
+    repl.screen.search.reset()
+    repl.state.picking = picking
+    repl.screen.app.layout.focus(repl.screen.search)
+    repl.screen.refresh()
+    return await answer

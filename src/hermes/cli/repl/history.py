@@ -1,0 +1,59 @@
+"""What was typed before, across sessions: a private file, a line of JSON each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import orjson
+from prompt_toolkit.history import History
+
+from hermes.config.paths import private_folder
+
+_READ = 1 << 20
+_KEPT = 2000
+_LARGEST = 4 << 20
+_LONGEST = 100_000
+
+
+class Typed(History):
+    """Newest first, as far as the last megabyte goes. What begins with a space is not kept."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self._file = file
+
+    def load_history_strings(self) -> Iterable[str]:
+        try:
+            with self._file.open("rb") as stream:
+                size = stream.seek(0, os.SEEK_END)
+                stream.seek(max(0, size - _READ))
+                lines = stream.read().split(b"\n")
+        except OSError:
+            return
+        for line in lines[: -_KEPT - 1 : -1]:
+            try:
+                text = orjson.loads(line)
+            except ValueError:
+                continue
+            if isinstance(text, str) and text:
+                yield text
+
+    def store_string(self, string: str) -> None:
+        if string.startswith(" ") or len(string) > _LONGEST:
+            return
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            private_folder(self._file.parent)
+            if self._file.exists() and self._file.stat().st_size > _LARGEST:
+                self._file.replace(self._file.with_suffix(".1"))
+            handle = os.open(self._file, flags, 0o600)
+        except OSError:
+            return
+        try:
+            os.write(handle, orjson.dumps(string.encode("utf-8", "replace").decode()) + b"\n")
+        except OSError:
+            return
+        finally:
+            os.close(handle)

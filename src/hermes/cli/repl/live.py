@@ -1,0 +1,80 @@
+"""The live part of the screen as text: spinner, tools that run, what is queued, the status line."""
+
+from __future__ import annotations
+
+import time
+
+from hermes.cli.repl.ink import DIM, MARK, WARNING, cells, fit, painted
+from hermes.cli.repl.state import FRAMES, State
+
+_FPS = 8
+_AROUND = 9
+"""Rows kept for the prompt and what is around it."""
+_SENDS = {
+    "steer": "Enter steers · Tab queues · Esc stops",
+    "queue": "Enter queues · Esc stops",
+    "interrupt": "Enter stops it and sends · Tab queues · Esc stops",
+}
+
+
+def above(state: State, columns: int, rows: int, *, colour: bool) -> list[str]:
+    """What stands between the scrollback and the prompt."""
+    if state.picking is not None:
+        return state.picking.shown(columns, rows - 4, colour=colour)
+    room = max(3, rows - _AROUND)
+    lines = state.tail()[-room:]
+    now = time.monotonic()
+    frame = FRAMES[int(now * _FPS) % len(FRAMES)] if state.spinning else "·"
+    for tool in state.tools.values():
+        took = int(now - tool.since)
+        text = tool.label + (f" · {took} s" if took else "")
+        if tool.tail:
+            text += f" · {tool.tail}"
+        lines.append(_line((MARK, frame), fit(text, columns - 3), colour=colour))
+    if state.running and state.doing and not state.tools:
+        took = int(now - state.doing_since)
+        text = state.doing + (f" · {took} s" if took else "")
+        if state.thought:
+            text += f" · {state.thought}"
+        lines.append(_line((MARK, frame), fit(text, columns - 3), colour=colour, style=DIM))
+    for number, text in enumerate(state.queue):
+        held = "next" if not number else "then"
+        lines.append(_line((DIM, held), fit(text, columns - 7), colour=colour, style=DIM))
+    if state.asking is not None:
+        lines += state.asking.shown(columns, colour=colour)
+    elif state.offer:
+        lines.append(painted([(WARNING, fit(state.offer, columns - 1))], colour=colour))
+    return lines
+
+
+def _line(mark: tuple[str, str], text: str, *, colour: bool, style: str = "") -> str:
+    return painted([mark, ("", " "), (style, text)], colour=colour)
+
+
+def status(state: State, columns: int) -> str:
+    """One line: facts first, then what the keys do."""
+    parts = state.facts.shown()
+    if not state.ready:
+        parts.append("starting")
+    if state.running:
+        parts.append(f"{int(time.monotonic() - state.since)} s")
+    said = " · ".join(parts)
+    keys = hints(state)
+    if cells(said) + cells(keys) + 5 <= columns:
+        return f"{said}   {keys}" if said else keys
+    return fit(keys if state.running or state.asking or state.hint else said or keys, columns - 1)
+
+
+def hints(state: State) -> str:
+    if state.hint:
+        return state.hint
+    if state.picking is not None:
+        return "type to search · ↑↓ choose · Enter opens · Esc leaves"
+    if state.asking is not None:
+        return "Esc: no"
+    if state.running:
+        taken = " · ↑ takes back" if state.queue else ""
+        return _SENDS[state.busy] + taken
+    if state.queue:
+        return "Enter sends the next · ↑ takes it back"
+    return "Enter sends · / commands · @ files · Ctrl-D leaves"

@@ -1,0 +1,261 @@
+"""The screen: one prompt_toolkit application below a scrollback that is only ever added to."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TextIO
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.enums import EditingMode
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
+from prompt_toolkit.layout import (
+    BufferControl,
+    ConditionalContainer,
+    Dimension,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    Window,
+)
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.styles import Style
+
+from hermes.cli.repl.ink import cells, fit
+from hermes.cli.repl.live import above, status
+from hermes.cli.repl.state import State
+
+if TYPE_CHECKING:
+    from prompt_toolkit.key_binding import KeyBindingsBase
+
+_PER_SECOND = 30
+_BURST = 64 << 10
+"""Characters that are written before keys are looked at again."""
+_MENU = 8
+_SPIN, _COUNT = 1 / 8, 1.0
+_STYLE = {
+    "prompt": "ansicyan bold",
+    "status": "ansibrightblack",
+    "menu.name": "ansicyan",
+    "menu.help": "ansibrightblack",
+    "menu.chosen": "reverse",
+}
+
+
+class Held(Vt100_Output):
+    """Writes a frame at once: what is erased and what is drawn in its place never show apart."""
+
+    def __init__(self, stdout: TextIO, get_size: Callable[[], Size], term: str) -> None:
+        super().__init__(stdout, get_size, term=term, enable_cpr=False)
+        self.held = False
+        self.gone: Callable[[], None] = lambda: None
+
+    def flush(self) -> None:
+        if self.held:
+            return
+        try:
+            super().flush()
+        except OSError:
+            self.gone()
+
+
+class Screen:
+    """Final lines are queued and written above the live part, each exactly once; redraws are
+    coalesced, keys are shown at once, and nothing ticks while nothing runs."""
+
+    def __init__(
+        self, state: State, buffer: Buffer, keys: KeyBindingsBase, *, colour: bool, term: str
+    ) -> None:
+        self.state = state
+        self.colour = colour
+        self.buffer = buffer
+        self.search = Buffer(multiline=False)
+        self.output = Held(sys.stdout, self._size, term)
+        self._pending: deque[str] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._ticking: asyncio.TimerHandle | None = None
+        self._drawn = 0.0
+        self.closing = False
+        self.app: Application[None] = Application(
+            layout=self._layout(),
+            key_bindings=keys,
+            style=Style.from_dict(_STYLE if colour else {"menu.chosen": "reverse"}),
+            color_depth=None if colour else ColorDepth.DEPTH_1_BIT,
+            output=self.output,
+            erase_when_done=True,
+            include_default_pygments_style=False,
+            editing_mode=EditingMode.EMACS,
+            terminal_size_polling_interval=None,
+            before_render=self._before,
+            after_render=self._after,
+            enable_page_navigation_bindings=False,
+        )
+        self.app.ttimeoutlen = 0.05
+        self.app.timeoutlen = 0.15
+
+    @property
+    def columns(self) -> int:
+        return max(20, self._size().columns)
+
+    def _size(self) -> Size:
+        import os
+
+        try:
+            columns, rows = os.get_terminal_size(sys.stdout.fileno())
+        except OSError:
+            columns, rows = 80, 24
+        return Size(rows=rows or 24, columns=columns or 80)
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def write(self, lines: list[str]) -> None:
+        """Above the prompt, for good."""
+        self._pending.extend(lines)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Draw soon; as often as this is called, at most thirty times a second."""
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            wait = max(0.0, self._drawn + 1 / _PER_SECOND - loop.time())
+            self._timer = loop.call_later(wait, self._draw)
+
+    def _draw(self) -> None:
+        self._timer = None
+        self.app._redraw()  # noqa: SLF001 - invalidate() would add a wait of its own
+
+    def _before(self, _: object) -> None:
+        self.output.held = True
+        self._drawn = asyncio.get_running_loop().time()
+        renderer, out = self.app.renderer, self.output
+        out.write_raw("\x1b[?2026h")
+        if self._pending:
+            renderer.erase(leave_alternate_screen=False)
+            out.write_raw(self._burst())
+        elif (last := renderer.last_rendered_screen) is not None:
+            size = self._size()
+            wanted = self.app.layout.container.preferred_height(size.columns, size.rows).preferred
+            if wanted < last.height:  # it never shrinks by itself
+                renderer.erase(leave_alternate_screen=False)
+
+    def _burst(self) -> str:
+        taken: list[str] = []
+        size = 0
+        while self._pending and size < _BURST:
+            line = self._pending.popleft()
+            size += len(line)
+            taken.append(line)
+        if self._pending:
+            self.refresh()
+        return "".join(f"{line}\r\n" for line in taken)
+
+    def _after(self, _: object) -> None:
+        self.output.write_raw("\x1b[?2026l")
+        self.output.held = False
+        self.output.flush()
+        self._tick()
+
+    def _tick(self) -> None:
+        """The next redraw that time alone asks for."""
+        state = self.state
+        if self._ticking is not None or not state.running or self.closing:
+            return
+        wait = _SPIN if state.spinning else _COUNT
+        self._ticking = asyncio.get_running_loop().call_later(wait, self._ticked)
+
+    def _ticked(self) -> None:
+        self._ticking = None
+        if self.state.running:
+            self.refresh()
+
+    def flush(self) -> None:
+        """Write everything that waits, at the end."""
+        while self._pending:
+            self.output.write_raw(self._burst())
+        self.output.held = False
+        self.output.flush()
+
+    # -- layout ----------------------------------------------------------------------------
+
+    def _layout(self) -> Layout:
+        state = self.state
+        open_ = Condition(lambda: not self.closing)
+        picking = Condition(lambda: state.picking is not None)
+        live = FormattedTextControl(self._above)
+        prompt = BufferControl(self.buffer)
+        search = BufferControl(self.search)
+        rows = HSplit(
+            [
+                ConditionalContainer(
+                    Window(live, dont_extend_height=True), Condition(self._anything)
+                ),
+                ConditionalContainer(
+                    Window(
+                        prompt,
+                        get_line_prefix=self._prefix,
+                        wrap_lines=True,
+                        dont_extend_height=True,
+                        height=self._input_height,
+                    ),
+                    ~picking,
+                ),
+                ConditionalContainer(
+                    Window(search, get_line_prefix=self._prefix, height=1), picking
+                ),
+                ConditionalContainer(
+                    Window(FormattedTextControl(self._menu), dont_extend_height=True),
+                    Condition(lambda: self.buffer.complete_state is not None),
+                ),
+                Window(FormattedTextControl(self._status), height=1, style="class:status"),
+            ]
+        )
+        return Layout(ConditionalContainer(rows, open_), focused_element=prompt)
+
+    def _input_height(self) -> Dimension:
+        return Dimension(min=1, max=max(3, self._size().rows // 3))
+
+    def _anything(self) -> bool:
+        return bool(self._lines())
+
+    def _lines(self) -> list[str]:
+        size = self._size()
+        return above(self.state, max(20, size.columns), size.rows, colour=self.colour)
+
+    def _above(self) -> ANSI:
+        return ANSI("\n".join(self._lines()))
+
+    def _prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
+        if line or wrapped:
+            return [("", "  ")]
+        asking = self.state.asking
+        mark = "? " if asking is not None and asking.wants_text else "❯ "
+        return [("class:prompt", "/ " if self.state.picking is not None else mark)]
+
+    def _status(self) -> StyleAndTextTuples:
+        return [("", status(self.state, self.columns))]
+
+    def _menu(self) -> StyleAndTextTuples:
+        found = self.buffer.complete_state
+        if found is None:
+            return []
+        at = found.complete_index or 0
+        first = max(0, min(at - _MENU // 2, len(found.completions) - _MENU))
+        shown = found.completions[first : first + _MENU]
+        wide = min(36, max((cells(c.display_text) for c in shown), default=0))
+        out: StyleAndTextTuples = []
+        for number, one in enumerate(shown, first):
+            chosen = " class:menu.chosen" if number == found.complete_index else ""
+            name = fit(one.display_text, self.columns - 4)
+            pad = " " * max(0, wide - cells(name))
+            out.append((f"class:menu.name{chosen}", f"  {name}{pad}"))
+            room = self.columns - wide - 6
+            if one.display_meta_text and room > 8:
+                out.append((f"class:menu.help{chosen}", f"  {fit(one.display_meta_text, room)}"))
+            out.append(("", "\n"))
+        return out[:-1]

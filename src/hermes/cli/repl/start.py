@@ -1,0 +1,66 @@
+"""The interactive terminal as a program: the prompt first, everything else behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from argparse import Namespace
+
+from hermes.config import env
+from hermes.config.paths import find_home
+from hermes.core.errors import ConfigError, HermesError
+
+EXIT_FAILED, EXIT_USAGE = 1, 2
+
+
+def attended() -> bool:
+    """Whether a person is there to talk to."""
+    return os.isatty(0) and os.isatty(1)
+
+
+def run(args: Namespace) -> int:
+    term = env.environment().get("TERM", "dumb")
+    if args.plain or term in ("", "dumb", "unknown"):
+        from hermes.cli.repl.plain import run as plainly
+
+        return plainly(args)
+    return asyncio.run(_run(args, term))
+
+
+async def _run(args: Namespace, term: str) -> int:
+    from hermes.cli.repl.repl import Repl
+
+    home = find_home(env.environment(), args.profile)
+    repl = Repl(home, colour=env.colours(True), term=term)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, repl.quit, 128 + number)
+    serving = loop.create_task(_serve(repl, args))
+    try:
+        await repl.screen.app.run_async(set_exception_handler=False)
+    except EOFError:
+        repl.quit(128 + signal.SIGHUP)
+    repl.quit(0)
+    said = await serving
+    repl.screen.flush()
+    if said:
+        _say(said)
+    return repl.code or 0
+
+
+async def _serve(repl, args: Namespace) -> str:  # type: ignore[no-untyped-def]
+    from hermes.cli.repl.serving import serve
+
+    try:
+        return await serve(repl, args)
+    except HermesError as error:
+        repl.quit(EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED)
+        return f"hermes: {error}"
+
+
+def _say(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except OSError:
+        return

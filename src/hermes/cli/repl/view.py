@@ -1,0 +1,226 @@
+"""Events of a session to the screen: final lines for the scrollback, the rest as live state."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from hermes.cli.display import call_line, one_line, printable
+from hermes.cli.repl.ink import BAD, DIM, GOOD, MARK, SAID, WARNING, Piece, fit, painted, wrap
+from hermes.cli.repl.markdown import Markdown
+from hermes.cli.repl.results import changes, outcome
+from hermes.cli.repl.state import RunningTool, State
+from hermes.core.events import (
+    CallBegan,
+    Notice,
+    Recorded,
+    Recovering,
+    StepStart,
+    TextDelta,
+    ThinkingDelta,
+    ToolDone,
+    ToolProgress,
+    ToolStarted,
+    TurnEnd,
+    TurnEvent,
+    TurnResult,
+)
+from hermes.core.message import ToolCall
+
+_TAIL = 400
+_THOUGHT = 200_000
+_VERBOSE = 40
+
+
+class View:
+    """Each final line is written exactly once."""
+
+    def __init__(
+        self,
+        state: State,
+        write: Callable[[list[str]], None],
+        columns: Callable[[], int],
+        *,
+        colour: bool,
+    ) -> None:
+        self._state = state
+        self._write = write
+        self._columns = columns
+        self._colour = colour
+        self._markdown = Markdown(columns, colour=colour)
+        self._calls: dict[str, ToolCall] = {}
+        self._thoughts: list[str] = []
+        self._thinking_since = 0.0
+        self._spoken = False
+        self._last = ""
+        """What kind of thing was written last: kinds are set apart by an empty line."""
+        self.reasoning = ""
+        """Of the last time it thought."""
+        self.verbose: Callable[[], bool] = bool
+        state.tail = self._markdown.live
+
+    # -- what others say through it ----------------------------------------------------------
+
+    def said(self, text: str, mark: str = "❯") -> None:
+        """The user's own words."""
+        lines = []
+        for number, line in enumerate(printable(text).split("\n")):
+            head: list[Piece] = [(MARK, f"{mark} " if not number else "  ")]
+            lines += wrap([(SAID, line)], self._columns() - 1, head, "  ")
+        self._paragraph("said", lines)
+
+    def note(self, text: str, style: str = DIM) -> None:
+        """Something about the conversation, not of it."""
+        lines: list[list[Piece]] = []
+        for line in printable(text).split("\n"):
+            lines += wrap([(style, line)], self._columns() - 1) if line else [[]]
+        self._paragraph("note", lines)
+
+    def trouble(self, text: str) -> None:
+        self.note(text, BAD)
+
+    def text(self, lines: list[list[Piece]]) -> None:
+        """Lines that are painted but not to be wrapped again."""
+        self._paragraph("text", lines)
+
+    def answer(self, text: str) -> None:
+        """A whole answer, as one that was streamed."""
+        self._begin("answer")
+        self._write(self._markdown.feed(text) + self._markdown.close())
+
+    # -- events ------------------------------------------------------------------------------
+
+    def event(self, event: TurnEvent) -> None:
+        state = self._state
+        match event:
+            case TextDelta(text=text):
+                self._speak(text)
+            case ThinkingDelta(text=text):
+                self._think(text)
+            case StepStart():
+                self._end_text()
+                state.do("waiting for the model")
+            case CallBegan() | ToolStarted() | ToolProgress() | ToolDone():
+                self._tool(event)
+            case Recovering(kind=kind, action=action, wait=wait):
+                pause = f" in {wait:.0f} s" if wait >= 1 else ""
+                self._small(f"! {kind.replace('_', ' ')}: {action.replace('_', ' ')}{pause}")
+            case Notice(text=text):
+                self._small(f"! {one_line(text, 400)}")
+            case Recorded(message=message):
+                state.facts.count(message)
+            case TurnEnd(result=result):
+                self._end(result)
+            case _:
+                return
+
+    def _tool(self, event: CallBegan | ToolStarted | ToolProgress | ToolDone) -> None:
+        state = self._state
+        match event:
+            case CallBegan(name=name):
+                self._end_thinking()
+                state.do(f"writing a call of {one_line(name, 40)}")
+            case ToolStarted(call=call):
+                self._end_text()
+                label = call_line(call.name, call.args)
+                self._calls[call.id] = call
+                state.tools[call.id] = RunningTool(label, time.monotonic())
+            case ToolProgress(call_id=call_id, text=text):
+                if tool := state.tools.get(call_id):
+                    last = printable(text).rstrip().rsplit("\n", 1)[-1]
+                    tool.tail = one_line(last, _TAIL)
+            case ToolDone():
+                self._done(event)
+
+    def _speak(self, text: str) -> None:
+        self._end_thinking()
+        state = self._state
+        if state.doing:
+            state.do("")
+        if not self._spoken:
+            text = text.lstrip("\n")
+            if not text:
+                return
+            self._spoken = True
+            self._begin("answer")
+        if lines := self._markdown.feed(text):
+            self._write(lines)
+
+    def _end_text(self) -> None:
+        self._end_thinking()
+        if self._spoken:
+            self._spoken = False
+            self._write(self._markdown.close())
+
+    def _think(self, text: str) -> None:
+        if not self._thoughts:
+            self._end_text()
+            self._thinking_since = time.monotonic()
+            self._state.do("thinking")
+        self._thoughts.append(text)
+        tail = (self._state.thought + text)[-_TAIL:]
+        self._state.thought = one_line(tail.rstrip().rsplit("\n", 1)[-1], _TAIL)
+
+    def _end_thinking(self) -> None:
+        if not self._thoughts:
+            return
+        took = time.monotonic() - self._thinking_since
+        self.reasoning = "".join(self._thoughts)[-_THOUGHT:]
+        self._thoughts.clear()
+        self._state.thought = ""
+        self._state.do("")
+        self._small(f"thought for {took:.0f} s · Ctrl-T shows it")
+
+    def show_reasoning(self) -> None:
+        if self.reasoning:
+            self.note(self.reasoning.strip())
+        else:
+            self._state.hint = "there is no reasoning to show"
+
+    def _done(self, event: ToolDone) -> None:
+        result = event.result
+        self._state.tools.pop(result.call_id, None)
+        call = self._calls.pop(result.call_id, None)
+        ending = outcome(result, event.duration)
+        label = call_line(call.name, call.args) if call else result.name
+        columns = self._columns() - 1
+        mark = (BAD, "✗ ") if ending.bad else (GOOD, "✓ ")
+        label = fit(label, max(20, columns - 12 - min(30, len(ending.first))))
+        facts = " · ".join(filter(None, (ending.took, ending.code, ending.first)))
+        room = max(12, columns - 4 - len(label))
+        lines: list[list[Piece]] = [[mark, ("", label), (DIM, f"  {fit(facts, room)}")]]
+        shown = changes(call, result)
+        if not shown and self.verbose():
+            text = printable(result.text).split("\n")
+            shown = [[(DIM, f"  {line}")] for line in text[:_VERBOSE]]
+            if len(text) > _VERBOSE:
+                shown.append([(DIM, f"  … {len(text) - _VERBOSE} more lines")])
+        self._paragraph("tool", lines + shown)
+        self._state.do("waiting for the model")
+
+    def _end(self, result: TurnResult) -> None:
+        self._end_text()
+        state = self._state
+        state.tools.clear()
+        self._calls.clear()
+        state.do("")
+        if result.interrupted:
+            self._small("! interrupted; what was said is kept", WARNING)
+        elif result.error:
+            self._paragraph("error", wrap([(BAD, printable(result.error))], self._columns() - 1))
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def _small(self, text: str, style: str = DIM) -> None:
+        self._paragraph("small", wrap([(style, text)], self._columns() - 1))
+
+    def _begin(self, kind: str) -> None:
+        if self._last and (self._last != kind or kind in ("said", "answer", "error")):
+            self._write([""])
+        self._last = kind
+
+    def _paragraph(self, kind: str, lines: list[list[Piece]]) -> None:
+        if self._spoken and (rest := self._markdown.close()):
+            self._write(rest)
+        self._begin(kind)
+        self._write([painted(line, colour=self._colour) for line in lines])
