@@ -31,7 +31,7 @@ async def go_on(
     runtime: Runtime, meta: SessionMeta, taint: Taint, messages: Sequence[Message], running: bool
 ) -> SessionMeta:
     """A stored session continues in a child that begins with these messages."""
-    from hermes.app.runtime import new_id
+    from hermes.app.beginning import new_id
 
     now = time.time()
     child = structs.replace(

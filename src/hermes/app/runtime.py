@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import secrets
 import sys
-import time
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
@@ -18,10 +15,10 @@ from msgspec import Struct, structs
 
 from hermes.agent.deps import Agent, Learned, Limits
 from hermes.agent.deps import Endpoint as Callee
-from hermes.agent.prompt import system_prompt
 from hermes.app import windows
 from hermes.app.approvals import Rulebook, Safety
 from hermes.app.background import Background
+from hermes.app.beginning import new_meta
 from hermes.app.lineage import current
 from hermes.app.places import Places
 from hermes.app.session import Session
@@ -133,7 +130,8 @@ class Runtime:
         where = cwd or Path.cwd()
         safety = self._safety(options, agent)
         if not resume:
-            meta = self._new_meta(agent, source, key, where)
+            owner = (source, key)
+            meta = new_meta(self.setup, agent, where, owner=owner, place=self.places.told)
             fresh = Session(self, agent, meta, self._context(meta, where, safety), safety=safety)
             fresh.options = options
             return fresh
@@ -167,7 +165,10 @@ class Runtime:
         where = self.folder
         safety = self._safety(options, agent)
         known = await self.store.meta(brought.id) if brought.keep else None
-        meta = known or structs.replace(self._new_meta(agent, source, key, where), id=brought.id)
+        meta = known or new_meta(
+            self.setup, agent, where, owner=(source, key), place=self.places.told, notes=False
+        )
+        meta = structs.replace(meta, id=brought.id)
         session = Session(self, agent, meta, self._context(meta, where, safety), safety=safety)
         session.bring(brought.past, stored=known is not None, keep=brought.keep)
         session.instructions = brought.instructions
@@ -302,27 +303,6 @@ class Runtime:
             return None
         return self.auxiliary.jobs.configured("compression")
 
-    def _new_meta(self, agent: Agent, source: str, key: str, cwd: Path) -> SessionMeta:
-        now = time.time()
-        system = system_prompt(
-            cwd=cwd,
-            tools=agent.tools,
-            tiny=windows.is_small(agent.providers[0].context_length),
-            today=time.strftime("%Y-%m-%d", time.localtime(now)),
-            system="{0.sysname} {0.machine}".format(os.uname()),
-            place=self.places.told,
-        )
-        return SessionMeta(
-            id=new_id(now),
-            source=source,
-            key=key,
-            cwd=str(cwd),
-            system=system,
-            model=agent.providers[0].target.model,
-            created=now,
-            updated=now,
-        )
-
     def _safety(self, options: Options, agent: Agent) -> Safety:
         """Whoever asks for no questions takes the walls down too; the hard rules stay."""
         config = self.setup.config
@@ -383,11 +363,6 @@ class Runtime:
 
             self._door = open_web(self.setup.config.web, self.setup.secrets)
         return self._door
-
-
-def new_id(now: float) -> str:
-    """Sorts by time, reads as a date, cannot be guessed or collide."""
-    return time.strftime("%Y%m%d-%H%M%S-", time.localtime(now)) + secrets.token_hex(4)
 
 
 async def _nobody(call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]) -> Verdict:

@@ -70,7 +70,7 @@ async def _taken_over(runtime: Runtime, session_id: str) -> int:
 
 async def branch(runtime: Runtime, session: Session, upto: int, title: str = "") -> Session:
     """A session of its own that begins with the first `upto` messages; the old one stays."""
-    from hermes.app.runtime import new_id
+    from hermes.app.beginning import new_id
 
     now = time.time()
     meta = structs.replace(
