@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
-
 from hermes.app.runtime import Options
+from hermes.core.events import Question
 from hermes.core.message import ToolReturn
 from tests.kit import call, say
 from tests.kit.bodies import messages
@@ -126,39 +124,28 @@ async def test_a_question_where_nobody_is(tmp_path: Path) -> None:
 
 
 async def test_a_question_is_answered_while_the_turn_waits(tmp_path: Path) -> None:
-    asked: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-    async def ask(question: str, choices: tuple[str, ...]) -> str | None:
-        asked.set_result(f"{question} {choices}")
-        return await answer
-
     steps = [
         call(("c1", "clarify", {"question": "Which one?", "choices": ["red", "blue"]})),
         say("Blue it is."),
     ]
     async with rig(tmp_path, steps) as r:
-        r.session._context = structs.replace(r.session._context, ask=ask)
+        r.session.approver = True
         turn = r.begin("choose")
-        assert await asyncio.wait_for(asked, 20) == "Which one? ('red', 'blue')"
+        asked = await r.until(lambda e: isinstance(e, Question))
+        assert isinstance(asked, Question)
+        assert (asked.text, asked.choices) == ("Which one?", ("red", "blue"))
         assert not turn.done()
-        answer.set_result("blue")
+        assert r.session.reply(asked.id, "blue")
         assert (await turn).text == "Blue it is."
         assert returns(r)["c1"] == ("The user answers: blue", False)
 
 
 async def test_an_interrupted_question_is_over(tmp_path: Path) -> None:
-    asked = asyncio.Event()
-
-    async def ask(question: str, choices: tuple[str, ...]) -> str | None:
-        asked.set()
-        await asyncio.Event().wait()
-        return None
-
     async with rig(tmp_path, [call(("c1", "clarify", {"question": "Which?"}))]) as r:
-        r.session._context = structs.replace(r.session._context, ask=ask)
+        r.session.approver = True
         turn = r.begin("choose")
-        await asyncio.wait_for(asked.wait(), 20)
+        asked = await r.until(lambda e: isinstance(e, Question))
         r.session.interrupt()
         assert (await turn).interrupted
         assert "interrupted" in returns(r)["c1"][0]
+        assert isinstance(asked, Question) and not r.session.reply(asked.id, "late")
