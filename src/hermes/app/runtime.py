@@ -299,7 +299,8 @@ class Runtime:
 
     def _summariser(self) -> Endpoint | None:
         """As configured; one that cannot be used is said where it would be."""
-        if "compression" not in self.setup.config.auxiliary:
+        config = self.setup.config
+        if "compression" not in config.auxiliary or not config.compression.enabled:
             return None
         return self.auxiliary.jobs.configured("compression")
 
