@@ -791,12 +791,26 @@ def test_quirks_of_the_envelope() -> None:
         (Quirks(effort="think"), "none", {"think": False, "reasoning_effort": "none"}),
         (Quirks(effort="think"), "low", {"reasoning_effort": "low"}),
         (
-            Quirks(effort="effort", body={"thinking": {"type": "enabled"}}),
+            Quirks(effort="effort", thinking_switch="always"),
             "low",
             {"reasoning_effort": "low", "thinking": {"type": "enabled"}},
         ),
         (
-            Quirks(effort="effort", body={"thinking": {"type": "enabled"}}),
+            Quirks(effort="effort", thinking_switch="always"),
+            "none",
+            {"thinking": {"type": "disabled"}},
+        ),
+        (Quirks(thinking_switch="always"), None, {"thinking": {"type": "enabled"}}),
+        (Quirks(thinking_switch="asked"), None, {}),
+        (Quirks(thinking_switch="asked"), "high", {"thinking": {"type": "enabled"}}),
+        (Quirks(thinking_switch="asked"), "none", {"thinking": {"type": "disabled"}}),
+        (
+            Quirks(effort="effort", thinking_switch="alone"),
+            "low",
+            {"reasoning_effort": "low"},
+        ),
+        (
+            Quirks(effort="effort", thinking_switch="alone"),
             "none",
             {"thinking": {"type": "disabled"}},
         ),
@@ -869,7 +883,7 @@ def test_extras_of_a_call_go_back() -> None:
         (
             (Thinking("why", {"field": "reasoning"}),),
             Quirks(thinking_field="reasoning_content"),
-            {"reasoning_content": "why"},
+            {},
         ),
         ((Thinking("from a tag"),), Quirks(), {}),
         (
@@ -894,13 +908,15 @@ def test_reasoning_in_a_content_list_goes_back_in_one() -> None:
 
 
 def test_where_calls_must_carry_reasoning_every_call_does() -> None:
-    out = body(
-        HI,
-        assistant(ToolCall("c", "f", "{}")),
-        user(ToolReturn("c", "f")),
-        quirks=Quirks(thinking_field="reasoning_content"),
-    )
-    assert out["messages"][2]["reasoning_content"] == ""
+    thought = Thinking("why", {"field": "reasoning"})
+    for said, sent in (((), ""), ((thought,), "why")):
+        out = body(
+            HI,
+            assistant(*said, ToolCall("c", "f", "{}")),
+            user(ToolReturn("c", "f")),
+            quirks=Quirks(thinking_field="reasoning_content"),
+        )
+        assert out["messages"][2]["reasoning_content"] == sent
 
 
 def test_images_and_files() -> None:

@@ -9,10 +9,16 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from hermes.core.provider import Effort
+
 WireName: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "bedrock"]
 About: TypeAlias = Literal["list", "show", "props", "studio"]
 """Ways to ask an endpoint about a model: its list of models, Ollama's /api/show, llama.cpp's
 /props, LM Studio's own list."""
+
+
+ATTRIBUTION = {"HTTP-Referer": "https://pypi.org/project/hermes-runtime/", "X-Title": "Hermes"}
+"""How aggregators tell which program calls them; what it is called stands in User-Agent."""
 
 
 class Quirks(Struct, frozen=True):
@@ -44,10 +50,16 @@ class Quirks(Struct, frozen=True):
     """How reasoning effort is asked for. effort: `reasoning_effort`; object: `reasoning: {}`;
     budget: a token budget; adaptive: Anthropic's adaptive thinking; level: Gemini's
     thinkingLevel; think: Ollama's `think`."""
+    efforts: tuple[Effort, ...] = ()
+    """The efforts it knows; another is lowered to one of them. Empty: all, as far as we know."""
+    thinking_switch: Literal["none", "asked", "always", "alone"] = "none"
+    """chat: whether `thinking: {"type": "enabled"|"disabled"}` is sent. asked: when an effort is
+    set; always: in every request; alone: in those without a `reasoning_effort`."""
     thinking_replay: Literal["keep", "drop"] = "keep"
     """Whether reasoning goes back to the provider that made it."""
     thinking_field: str = ""
-    """chat: the assistant field reasoning text is sent back in; empty: the one it came in."""
+    """chat: the assistant field reasoning text is sent back in, beside every tool call; empty: the
+    one it came in."""
     schema: Literal["as_is", "gemini", "no_formats"] = "as_is"
     call_id: Literal["any", "word64", "alnum9"] = "any"
     """Which tool-call ids the API takes; others are remapped in the view."""
@@ -72,6 +84,38 @@ def overlay(quirks: Quirks, changes: Mapping[str, Any]) -> Quirks:
     return msgspec.structs.replace(quirks, **merged)
 
 
+class OAuth(Struct, frozen=True):
+    """How one logs in to a provider, and what calls carry then: a part of its row."""
+
+    flow: Literal["device", "loopback"]
+    """device: a code is typed in on another page (RFC 8628); loopback: the browser comes back to
+    this machine with a code (RFC 8252, PKCE)."""
+    client_id: str
+    token_url: str
+    device_url: str = ""
+    authorize_url: str = ""
+    scopes: str = ""
+    parameters: dict[str, str] = {}
+    """Added to the address the browser is sent to."""
+    redirect_host: str = "127.0.0.1"
+    redirect_ports: tuple[int, ...] = ()
+    """Those registered with the provider; empty: any."""
+    redirect_path: str = "/callback"
+    body: Literal["form", "json"] = "form"
+    state_in_body: bool = False
+    """Whether the state is repeated when the code is traded in."""
+    exchange_url: str = ""
+    """Where the login's token is exchanged for a short-lived one that calls are made with."""
+    headers: dict[str, str] = {}
+    """Of calls with the login, and of the exchange."""
+    account_claim: tuple[str, ...] = ()
+    """Where in the id token the account is named."""
+    account_header: str = ""
+    """Which header calls name it in."""
+    models: tuple[str, ...] = ()
+    """Beginnings of the names of models that a login reaches; empty: all."""
+
+
 class ProviderSpec(Struct, frozen=True):
     """One provider: a row. Facts only; what a quirk means is implemented once, in the codecs."""
 
@@ -83,6 +127,8 @@ class ProviderSpec(Struct, frozen=True):
     aliases: tuple[str, ...] = ()
     headers: dict[str, str] = {}
     auth: Literal["bearer", "x-api-key", "x-goog-api-key", "aws", "none"] = "bearer"
+    aggregator: bool = False
+    """It lists everybody's models: a bare name that is among them says nothing."""
     quirks: Quirks = Quirks()
     models: dict[str, dict[str, Any]] = {}
     """glob over the model name -> quirk overrides, applied in order."""
@@ -91,6 +137,8 @@ class ProviderSpec(Struct, frozen=True):
     """The cheap one for auxiliary jobs; empty: not known."""
     embedded: bool = False
     """Runs in a process of ours, from a file; its address is made when the file is found."""
+    oauth: OAuth | None = None
+    """How one logs in instead of having a key."""
     about: tuple[About, ...] = ("list",)
     """How it is asked about a model, in order."""
     docs: str = ""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from hermes.llm.profile import ProviderSpec, Quirks
+from hermes.llm.profile import ATTRIBUTION, ProviderSpec, Quirks
 
 PROVIDER = ProviderSpec(
     name="ai-gateway",
     wire="chat",
     base_url="https://ai-gateway.vercel.sh/v1",
     keys=("AI_GATEWAY_API_KEY",),
-    headers={"X-Title": "Hermes"},
+    headers=ATTRIBUTION,
+    aggregator=True,
     quirks=Quirks(effort="object"),
+    docs="https://vercel.com/docs/ai-gateway",
 )

@@ -11,4 +11,5 @@ PROVIDER = ProviderSpec(
     keys=("DASHSCOPE_API_KEY",),
     aliases=("dashscope",),
     models={"*qwen*": {"cache": "envelope", "cache_results": False}},
+    docs="https://www.alibabacloud.com/help/en/model-studio",
 )

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hermes.llm.profile import ProviderSpec, Quirks
+
+CLAUDE: dict[str, dict[str, Any]] = {
+    "*claude*": {"effort": "adaptive", "efforts": ("none", "low", "medium", "high", "xhigh")},
+    "*claude-*-4[-.]6*": {"efforts": ("none", "low", "medium", "high")},
+    "*claude-*-4": {"effort": "budget", "efforts": ()},
+    "*claude-*-4[-.@:][0-5]*": {"effort": "budget", "efforts": ()},
+    "*claude-[123]*": {"effort": "omit", "efforts": ()},
+    "*claude-instant*": {"effort": "omit", "efforts": ()},
+    "*claude-3[-.]7*": {"effort": "budget"},
+}
+"""How Claude models think. The older ones are named; what is new thinks as the newest do."""
 
 PROVIDER = ProviderSpec(
     name="anthropic",
@@ -12,12 +25,8 @@ PROVIDER = ProviderSpec(
     auth="x-api-key",
     headers={"anthropic-version": "2023-06-01"},
     quirks=Quirks(call_id="word64"),
-    models={
-        "*claude*": {"cache": "native"},
-        "*claude-3-7*": {"effort": "budget"},
-        "*claude-*-4*": {"effort": "budget"},
-        "*claude-*-4-[6-9]*": {"effort": "adaptive"},
-    },
+    models={**CLAUDE, "*claude*": {"cache": "native", **CLAUDE["*claude*"]}},
     default_model="claude-sonnet-4-5",
     small_model="claude-haiku-4-5",
+    docs="https://docs.anthropic.com/en/api/messages",
 )

@@ -9,4 +9,5 @@ PROVIDER = ProviderSpec(
     wire="chat",
     base_url="https://api.arcee.ai/api/v1",
     keys=("ARCEEAI_API_KEY",),
+    docs="https://docs.arcee.ai",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hermes.llm.profile import ProviderSpec, Quirks
+from hermes.llm.providers.openai import GPT
 
 PROVIDER = ProviderSpec(
     name="azure",
@@ -10,8 +11,6 @@ PROVIDER = ProviderSpec(
     base_url="{AZURE_OPENAI_ENDPOINT}/openai/v1",
     keys=("AZURE_OPENAI_API_KEY",),
     quirks=Quirks(max_tokens_field="max_completion_tokens"),
-    models={
-        "gpt-5*": {"effort": "effort", "drop": ("temperature",)},
-        "o[0-9]*": {"effort": "effort", "drop": ("temperature",)},
-    },
+    models=GPT,
+    docs="https://learn.microsoft.com/azure/ai-foundry/openai/",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hermes.llm.profile import ProviderSpec, Quirks
+from hermes.llm.providers.anthropic import CLAUDE
 
 PROVIDER = ProviderSpec(
     name="bedrock",
@@ -12,8 +13,9 @@ PROVIDER = ProviderSpec(
     auth="aws",
     quirks=Quirks(call_id="word64"),
     models={
-        "*claude-3-7*": {"effort": "budget"},
-        "*claude-*-4*": {"effort": "budget"},
-        "*claude-*-4-[6-9]*": {"effort": "adaptive"},
+        **CLAUDE,
+        "*gpt-oss*": {"effort": "effort", "efforts": ("low", "medium", "high")},
+        "*nova-2*": {"effort": "object", "efforts": ("none", "low", "medium", "high")},
     },
+    docs="https://docs.aws.amazon.com/bedrock/latest/userguide/conversation-inference.html",
 )

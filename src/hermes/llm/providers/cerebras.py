@@ -9,6 +9,7 @@ PROVIDER = ProviderSpec(
     wire="chat",
     base_url="https://api.cerebras.ai/v1",
     keys=("CEREBRAS_API_KEY",),
-    models={"*gpt-oss*": {"effort": "effort"}},
+    models={"*gpt-oss*": {"effort": "effort", "efforts": ("low", "medium", "high")}},
     default_model="gpt-oss-120b",
+    docs="https://inference-docs.cerebras.ai",
 )

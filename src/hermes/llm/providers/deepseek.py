@@ -11,4 +11,5 @@ PROVIDER = ProviderSpec(
     keys=("DEEPSEEK_API_KEY",),
     quirks=Quirks(thinking_field="reasoning_content"),
     default_model="deepseek-chat",
+    docs="https://api-docs.deepseek.com",
 )

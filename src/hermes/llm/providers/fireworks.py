@@ -9,4 +9,5 @@ PROVIDER = ProviderSpec(
     wire="chat",
     base_url="https://api.fireworks.ai/inference/v1",
     keys=("FIREWORKS_API_KEY",),
+    docs="https://docs.fireworks.ai",
 )

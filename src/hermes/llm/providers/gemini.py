@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hermes.llm.profile import ProviderSpec, Quirks
+
+THINKS: dict[str, dict[str, Any]] = {
+    "*gemini-2.5*": {"effort": "budget"},
+    "*gemini-2.5-pro*": {"efforts": ("minimal", "low", "medium", "high", "xhigh")},
+    "*gemini-[3-9]*": {"effort": "level", "efforts": ("minimal", "low", "medium", "high")},
+    "*gemini-[3-9]*-pro*": {"efforts": ("low", "medium", "high")},
+    "*gemini-3-pro*": {"efforts": ("low", "high")},
+}
+"""Up to 2.5 a budget, which the larger model cannot have at zero; from 3 on a level."""
 
 PROVIDER = ProviderSpec(
     name="gemini",
@@ -12,7 +23,8 @@ PROVIDER = ProviderSpec(
     aliases=("google",),
     auth="x-goog-api-key",
     quirks=Quirks(schema="gemini"),
-    models={"*gemini-2.5*": {"effort": "budget"}, "*gemini-3*": {"effort": "level"}},
+    models=THINKS,
     default_model="gemini-2.5-pro",
     small_model="gemini-2.5-flash",
+    docs="https://ai.google.dev/gemini-api/docs",
 )

@@ -9,6 +9,10 @@ PROVIDER = ProviderSpec(
     wire="chat",
     base_url="https://api.groq.com/openai/v1",
     keys=("GROQ_API_KEY",),
-    models={"*gpt-oss*": {"effort": "effort"}},
+    models={
+        "*gpt-oss*": {"effort": "effort", "efforts": ("low", "medium", "high")},
+        "*qwen3*": {"effort": "effort", "efforts": ("none",)},
+    },
     default_model="openai/gpt-oss-120b",
+    docs="https://console.groq.com/docs",
 )

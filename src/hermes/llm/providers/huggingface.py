@@ -9,4 +9,5 @@ PROVIDER = ProviderSpec(
     wire="chat",
     base_url="https://router.huggingface.co/v1",
     keys=("HF_TOKEN",),
+    docs="https://huggingface.co/docs/inference-providers",
 )

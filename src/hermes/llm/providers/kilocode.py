@@ -9,4 +9,6 @@ PROVIDER = ProviderSpec(
     wire="chat",
     base_url="https://api.kilo.ai/api/gateway",
     keys=("KILOCODE_API_KEY",),
+    aggregator=True,
+    docs="https://kilo.ai/docs",
 )

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from hermes.llm.profile import ProviderSpec, Quirks
+from typing import Any
 
-KIMI = Quirks(
-    drop=("temperature",),
-    max_tokens_default=32000,
-    effort="effort",
-    thinking_field="reasoning_content",
-    body={"thinking": {"type": "enabled"}},
-)
+from hermes.llm.profile import ProviderSpec
+
+KIMI: dict[str, dict[str, Any]] = {
+    "kimi-*": {
+        "drop": ("temperature",),
+        "max_tokens_default": 32000,
+        "effort": "effort",
+        "efforts": ("none", "low", "medium", "high"),
+        "thinking_switch": "always",
+        "thinking_field": "reasoning_content",
+    }
+}
 """Reasoning shares the output budget, so a budget is always given; it must be sent back."""
 
 PROVIDER = ProviderSpec(
@@ -19,6 +24,7 @@ PROVIDER = ProviderSpec(
     base_url="https://api.moonshot.ai/v1",
     keys=("KIMI_API_KEY", "MOONSHOT_API_KEY"),
     aliases=("moonshot",),
-    quirks=KIMI,
+    models=KIMI,
     default_model="kimi-k2.5",
+    docs="https://platform.moonshot.ai/docs",
 )

@@ -10,5 +10,6 @@ PROVIDER = ProviderSpec(
     wire="chat",
     base_url="https://api.moonshot.cn/v1",
     keys=("KIMI_CN_API_KEY",),
-    quirks=KIMI,
+    models=KIMI,
+    docs="https://platform.moonshot.cn/docs",
 )

@@ -10,6 +10,7 @@ PROVIDER = ProviderSpec(
     wire="chat",
     base_url="https://api.kimi.com/coding/v1",
     keys=("KIMI_CODING_API_KEY",),
-    quirks=KIMI,
+    models=KIMI,
     default_model="kimi-for-coding",
+    docs="https://www.kimi.com/coding/docs",
 )

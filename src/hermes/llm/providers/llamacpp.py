@@ -11,4 +11,5 @@ PROVIDER = ProviderSpec(
     auth="none",
     about=("props", "list"),
     quirks=Quirks(effort="think"),
+    docs="https://github.com/ggml-org/llama.cpp/tree/master/tools/server",
 )

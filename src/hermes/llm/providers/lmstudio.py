@@ -11,4 +11,5 @@ PROVIDER = ProviderSpec(
     auth="none",
     about=("studio", "list"),
     quirks=Quirks(effort="think"),
+    docs="https://lmstudio.ai/docs",
 )

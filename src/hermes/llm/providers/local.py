@@ -20,4 +20,5 @@ PROVIDER = ProviderSpec(
     ),
     models={"smollm2*": {"tools": False}},
     default_model="qwen2.5-coder-0.5b",
+    docs="https://github.com/ggml-org/llama.cpp",
 )

@@ -10,4 +10,5 @@ PROVIDER = ProviderSpec(
     base_url="https://api.minimax.io/v1",
     keys=("MINIMAX_API_KEY",),
     default_model="MiniMax-M2",
+    docs="https://platform.minimax.io/docs",
 )

@@ -12,4 +12,5 @@ PROVIDER = ProviderSpec(
     quirks=Quirks(call_id="alnum9", usage_in_stream=False),
     default_model="mistral-large-latest",
     small_model="mistral-small-latest",
+    docs="https://docs.mistral.ai",
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from hermes.llm.profile import ProviderSpec, Quirks
+from hermes.llm.profile import ATTRIBUTION, ProviderSpec, Quirks
 
 PROVIDER = ProviderSpec(
     name="nous",
     wire="chat",
     base_url="https://inference-api.nousresearch.com/v1",
     keys=("NOUS_API_KEY",),
-    headers={"X-Title": "Hermes"},
+    headers=ATTRIBUTION,
+    aggregator=True,
     quirks=Quirks(effort="object"),
+    docs="https://portal.nousresearch.com",
 )

@@ -9,4 +9,5 @@ PROVIDER = ProviderSpec(
     wire="chat",
     base_url="https://integrate.api.nvidia.com/v1",
     keys=("NVIDIA_API_KEY",),
+    docs="https://docs.api.nvidia.com/nim",
 )

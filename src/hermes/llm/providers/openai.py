@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hermes.llm.profile import ProviderSpec, Quirks
+
+_REASONS: dict[str, Any] = {"effort": "effort", "drop": ("temperature",)}
+GPT: dict[str, dict[str, Any]] = {
+    "gpt-[5-9]*": {**_REASONS, "efforts": ("none", "low", "medium", "high", "xhigh")},
+    "gpt-5": {"efforts": ("minimal", "low", "medium", "high")},
+    "gpt-5-*": {"efforts": ("minimal", "low", "medium", "high")},
+    "gpt-5-codex*": {"efforts": ("low", "medium", "high")},
+    "gpt-5-pro*": {"efforts": ("high",)},
+    "gpt-5.1*": {"efforts": ("none", "low", "medium", "high")},
+    "gpt-5.1-codex-max*": {"efforts": ("low", "medium", "high", "xhigh")},
+    "o[0-9]*": {**_REASONS, "efforts": ("low", "medium", "high")},
+    "codex*": {**_REASONS, "efforts": ("low", "medium", "high")},
+    "*-chat-latest": {"effort": "omit"},
+}
+"""Which models reason, and how hard they can be asked to. The older ones are named; what is new
+takes what the newest do."""
 
 PROVIDER = ProviderSpec(
     name="openai",
@@ -10,12 +28,8 @@ PROVIDER = ProviderSpec(
     base_url="{OPENAI_BASE_URL|=https://api.openai.com/v1}",
     keys=("OPENAI_API_KEY",),
     quirks=Quirks(max_tokens_field="max_completion_tokens"),
-    models={
-        "gpt-5*": {"effort": "object", "drop": ("temperature",)},
-        "o[0-9]*": {"effort": "object", "drop": ("temperature",)},
-        "codex*": {"effort": "object", "drop": ("temperature",)},
-        "*-chat-latest": {"effort": "omit"},
-    },
+    models=GPT,
     default_model="gpt-5",
     small_model="gpt-5-mini",
+    docs="https://platform.openai.com/docs",
 )

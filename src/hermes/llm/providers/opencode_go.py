@@ -10,4 +10,5 @@ PROVIDER = ProviderSpec(
     base_url="https://opencode.ai/zen/go/v1",
     keys=("OPENCODE_GO_API_KEY",),
     models={"*qwen*": {"cache": "envelope", "cache_results": False}},
+    docs="https://opencode.ai/docs/go",
 )

@@ -10,4 +10,5 @@ PROVIDER = ProviderSpec(
     base_url="https://opencode.ai/zen/v1",
     keys=("OPENCODE_ZEN_API_KEY",),
     models={"*qwen*": {"cache": "envelope", "cache_results": False}},
+    docs="https://opencode.ai/docs/zen",
 )

@@ -9,4 +9,5 @@ PROVIDER = ProviderSpec(
     wire="chat",
     base_url="https://api.together.xyz/v1",
     keys=("TOGETHER_API_KEY",),
+    docs="https://docs.together.ai",
 )

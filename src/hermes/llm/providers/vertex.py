@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hermes.llm.profile import ProviderSpec, Quirks
+from hermes.llm.providers.gemini import THINKS
 
 PROVIDER = ProviderSpec(
     name="vertex",
@@ -10,5 +11,6 @@ PROVIDER = ProviderSpec(
     base_url="https://aiplatform.googleapis.com/v1/publishers/google",
     auth="x-goog-api-key",
     quirks=Quirks(schema="gemini"),
-    models={"*gemini-2.5*": {"effort": "budget"}, "*gemini-3*": {"effort": "level"}},
+    models=THINKS,
+    docs="https://cloud.google.com/vertex-ai/generative-ai/docs",
 )

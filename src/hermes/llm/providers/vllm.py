@@ -10,4 +10,5 @@ PROVIDER = ProviderSpec(
     base_url="http://127.0.0.1:8000/v1",
     auth="none",
     quirks=Quirks(effort="think"),
+    docs="https://docs.vllm.ai",
 )

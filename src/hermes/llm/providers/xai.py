@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from hermes.llm.profile import ProviderSpec
+from hermes.llm.profile import ProviderSpec, Quirks
 
 PROVIDER = ProviderSpec(
     name="xai",
     wire="chat",
     base_url="https://api.x.ai/v1",
     keys=("XAI_API_KEY",),
-    models={"grok-3-mini*": {"effort": "effort"}},
+    quirks=Quirks(thinking_replay="drop"),
+    models={"grok-3-mini*": {"effort": "effort", "efforts": ("low", "high")}},
     default_model="grok-4",
     small_model="grok-4-fast-non-reasoning",
+    docs="https://docs.x.ai",
 )

@@ -9,4 +9,5 @@ PROVIDER = ProviderSpec(
     wire="chat",
     base_url="https://api.xiaomimimo.com/v1",
     keys=("XIAOMI_API_KEY",),
+    docs="https://platform.xiaomimimo.com",
 )

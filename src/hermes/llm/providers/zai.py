@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from hermes.llm.profile import ProviderSpec
+from hermes.llm.profile import ProviderSpec, Quirks
 
 PROVIDER = ProviderSpec(
     name="zai",
     wire="chat",
     base_url="https://api.z.ai/api/paas/v4",
     keys=("ZAI_API_KEY", "Z_AI_API_KEY", "GLM_API_KEY"),
+    quirks=Quirks(thinking_switch="asked"),
     default_model="glm-4.6",
     small_model="glm-4.5-air",
+    docs="https://docs.z.ai",
 )

@@ -107,7 +107,7 @@ class Encoder:
             elif settings.tool_choice == "required":
                 named = {"type": "tool", "name": settings.tool}
                 fields["tool_choice"] = named if settings.tool else {"type": "any"}
-        return opened(shaped(fields, quirks, settings), "messages")
+        return opened(shaped(fields, quirks), "messages")
 
 
 def _marked(message: dict[str, Any]) -> dict[str, Any]:

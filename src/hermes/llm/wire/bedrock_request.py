@@ -142,7 +142,7 @@ class Encoder:
             kept = {k: v for k, v in inner.items() if k not in quirks.drop}
             if kept:
                 fields[name] = kept
-        return opened(shaped(fields, quirks, settings), "messages")
+        return opened(shaped(fields, quirks), "messages")
 
 
 def _thinking(quirks: Quirks, settings: Settings, limit: int) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from hermes.llm.profile import Quirks
 from hermes.llm.schema import fit
 from hermes.llm.wire.envelope import Head, legal, shaped
 from hermes.llm.wire.marking import MARKER, Forms, Tail
-from hermes.llm.wire.pieces import described, inline, record, records
+from hermes.llm.wire.pieces import described, inline, records
 
 _AUDIO = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav"}
 
@@ -67,7 +67,7 @@ class Encoder:
             if settings.tool_choice == "required":
                 named = {"type": "function", "function": {"name": settings.tool}}
                 fields["tool_choice"] = named if settings.tool else "required"
-        head = dumps(shaped(fields, quirks, settings))[:-1] + b',"messages":['
+        head = dumps(shaped(fields, quirks))[:-1] + b',"messages":['
         if not system:
             return head
         message = {"role": quirks.system_role, "content": system}
@@ -83,7 +83,7 @@ class Encoder:
         callable = few if settings.tool_choice != "none" else []
         fields["temperature"] = 0
         fields["response_format"] = form(callable)
-        head = dumps(shaped(fields, quirks, settings))[:-1] + b',"messages":['
+        head = dumps(shaped(fields, quirks))[:-1] + b',"messages":['
         return head + b"".join([dumps(m) + b"," for m in opening(few, system)])
 
     # -- messages ----------------------------------------------------------------------------
@@ -123,23 +123,25 @@ def _marked(message: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _effort(quirks: Quirks, settings: Settings) -> dict[str, Any]:
-    """Reasoning effort as this endpoint wants to be asked. A `thinking` switch among the
-    endpoint's fixed fields is turned off with it."""
-    effort = settings.effort
-    if effort is None:
-        return {}
+    """Reasoning effort as this endpoint wants to be asked. Where there is a switch, that is what
+    turns it off."""
+    effort, switch = settings.effort, quirks.thinking_switch
     off = effort == "none"
-    if off and "type" in record(quirks.body.get("thinking")):
-        return {}
-    match quirks.effort:
-        case "effort":
-            return {"reasoning_effort": effort}
-        case "object":
-            return {"reasoning": {"enabled": False} if off else {"effort": effort}}
-        case "think":
-            return {**({"think": False} if off else {}), "reasoning_effort": effort}
-        case _:
-            return {}
+    out: dict[str, Any] = {}
+    if effort is not None and not (off and switch != "none"):
+        match quirks.effort:
+            case "effort":
+                out = {"reasoning_effort": effort}
+            case "object":
+                out = {"reasoning": {"enabled": False} if off else {"effort": effort}}
+            case "think":
+                out = {**({"think": False} if off else {}), "reasoning_effort": effort}
+            case _:
+                pass
+    asked = {"asked": effort is not None, "always": True, "alone": "reasoning_effort" not in out}
+    if asked.get(switch, False):
+        out["thinking"] = {"type": "disabled" if off else "enabled"}
+    return out
 
 
 def _tool(tool: ToolSpec, quirks: Quirks) -> dict[str, Any]:
@@ -156,7 +158,9 @@ def _assistant(parts: Sequence[Part], quirks: Quirks) -> dict[str, Any]:
     calls = [_call(p) for p in parts if isinstance(p, ToolCall)]
     if calls:
         message["tool_calls"] = calls
-    message.update(_thoughts([p for p in parts if isinstance(p, Thinking)], text, quirks))
+    thoughts = [p for p in parts if isinstance(p, Thinking)]
+    if calls or not quirks.thinking_field:
+        message.update(_thoughts(thoughts, text, quirks))
     if quirks.thinking_field and calls:
         # Where reasoning must come back with every call, calls of other models need it too.
         message.setdefault(quirks.thinking_field, "")

@@ -7,10 +7,9 @@ from typing import Any
 
 import msgspec
 
-from hermes.core.provider import Settings
 from hermes.llm.jsonic import dumps
 from hermes.llm.profile import Quirks
-from hermes.llm.wire.pieces import arguments, record
+from hermes.llm.wire.pieces import arguments
 
 
 class Head:
@@ -29,13 +28,10 @@ class Head:
         return self._bytes
 
 
-def shaped(fields: dict[str, Any], quirks: Quirks, settings: Settings) -> dict[str, Any]:
+def shaped(fields: dict[str, Any], quirks: Quirks) -> dict[str, Any]:
     """The fields with the endpoint's own added and those it does not take removed. A dotted name
     in `drop` removes a part of a field."""
     out = {**fields, **quirks.body}
-    switch = record(out.get("thinking"))
-    if settings.effort == "none" and "type" in switch:
-        out["thinking"] = {**switch, "type": "disabled"}
     for path in quirks.drop:
         name, _, inner = path.partition(".")
         if name == "model":

@@ -90,7 +90,7 @@ class Encoder:
         config = {k: v for k, v in _config(quirks, settings).items() if k not in quirks.drop}
         if config:
             fields["generationConfig"] = config
-        return opened(shaped(fields, quirks, settings), "contents")
+        return opened(shaped(fields, quirks), "contents")
 
     def _encode(self, group: Message, ids: Mapping[str, str]) -> tuple[bytes, Mapping[str, str]]:
         if group.role == "assistant":

@@ -83,7 +83,7 @@ class Encoder:
             if settings.tool_choice == "required":
                 named = {"type": "function", "name": settings.tool}
                 fields["tool_choice"] = named if settings.tool else "required"
-        return dumps(shaped(fields, quirks, settings))[:-1] + b',"input":['
+        return dumps(shaped(fields, quirks))[:-1] + b',"input":['
 
 
 def _tool(tool: ToolSpec, quirks: Quirks) -> dict[str, Any]:

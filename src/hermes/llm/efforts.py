@@ -1,0 +1,56 @@
+"""Reasoning effort where a model does not know the one that was asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import get_args
+
+from hermes.core.provider import Effort
+
+EFFORTS: tuple[Effort, ...] = get_args(Effort)
+"""From least to most."""
+_LISTED = re.compile(
+    r"(?:support(?:ed|s)?|allow(?:ed|s)?|accept(?:ed|s)?|permitted|valid|expected|one of|options)"
+    r"[^.]{0,40}?(?:values?|options?|one of|are|is|:)(?P<rest>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_REFUSED = re.compile(
+    r"(?:not|n't|un|in)[ -]?(?:support|valid|allow|accept|permit|recogni[sz]|know)|input should be",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[A-Za-z]+")
+
+
+def fitted(asked: Effort | None, known: Sequence[Effort]) -> Effort | None:
+    """The asked one, else the next lower one that is known; where there is none, the lowest that
+    still reasons. None: as the model likes."""
+    if asked is None or not known or asked in known:
+        return asked
+    levels = [effort for effort in EFFORTS[1:] if effort in known]
+    if not levels:
+        return None
+    place = EFFORTS.index(asked)
+    lower = [effort for effort in levels if EFFORTS.index(effort) < place]
+    return lower[-1] if lower else levels[0]
+
+
+def stated(message: str) -> tuple[Effort, ...]:
+    """What is left of the efforts after a refusal in these words: those it lists, else those
+    below the one it names. Empty: it is not about a value."""
+    refusal = _REFUSED.search(message)
+    if refusal is None:
+        return ()
+    if match := _LISTED.search(message):
+        listed = _named(match["rest"])
+        if listed:
+            return listed
+    named = _named(message)
+    if len(named) != 1 or named[0] == EFFORTS[0]:
+        return ()
+    return EFFORTS[: EFFORTS.index(named[0])]
+
+
+def _named(text: str) -> tuple[Effort, ...]:
+    words = set(_WORD.findall(text.lower()))
+    return tuple(effort for effort in EFFORTS if effort in words)
