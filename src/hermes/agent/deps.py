@@ -83,6 +83,10 @@ class Endpoint(Provider, Protocol):
         """What it says of its model; nothing is an answer too."""
         ...
 
+    async def refresh(self) -> bool:
+        """Renew the login of the last call; False when there is none, or it cannot be renewed."""
+        ...
+
     def rotate(self, failure: Failure) -> bool:
         """Go on to the next credential; False when there is none."""
         ...

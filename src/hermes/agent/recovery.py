@@ -111,6 +111,10 @@ async def _new_connection(f: Fault) -> bool:
 # -- somebody else ---------------------------------------------------------------------------
 
 
+async def _refresh(f: Fault) -> bool:
+    return await f.provider.refresh()
+
+
 async def _rotate(f: Fault) -> bool:
     return f.provider.rotate(f.failure)
 
@@ -251,6 +255,7 @@ BACKOFF = Rung("backoff", _backoff, 0)
 WAIT = Rung("wait", _retry_after, 2)
 AGAIN = Rung("retry", _again)
 NEW_CONNECTION = Rung("new_connection", _new_connection)
+REFRESH = Rung("refresh_token", _refresh)
 ROTATE = Rung("next_credential", _rotate, 16)
 FALLBACK = Rung("fallback", _fallback, 16)
 DROP_PARAMETER = Rung("drop_parameter", _drop_parameter, 6)
@@ -267,8 +272,8 @@ NUDGE_RUNG = Rung("nudge", _nudge)
 _FLAKY = (BACKOFF, NEW_CONNECTION, FALLBACK)
 
 POLICY: Mapping[Kind, tuple[Rung, ...]] = {
-    Kind.AUTH: (ROTATE, FALLBACK),
-    Kind.FORBIDDEN: (ROTATE, FALLBACK),
+    Kind.AUTH: (REFRESH, ROTATE, FALLBACK),
+    Kind.FORBIDDEN: (REFRESH, ROTATE, FALLBACK),
     Kind.BILLING: (ROTATE, FALLBACK),
     Kind.RATE_LIMITED: (WAIT, ROTATE, FALLBACK),
     Kind.OVERLOADED: _FLAKY,

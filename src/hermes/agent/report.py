@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from hermes.agent.deps import Endpoint
 from hermes.core.errors import Failure, Kind
+from hermes.llm.keys import LOGIN
 
 LIMIT = 300
 KEPT = "Nothing was lost."
@@ -28,6 +29,8 @@ def sentence(failure: Failure, provider: Endpoint, near: tuple[str, ...] = ()) -
     target = provider.target
     host = urlsplit(provider.base_url).netloc.rpartition("@")[2] or target.provider
     template = _SENTENCES.get(failure.kind, _DEFAULT)
+    if failure.kind is Kind.AUTH and provider.key_source.startswith(LOGIN):
+        template = _LOGIN
     fixed = template.format(
         provider=target.provider,
         model=target.model,
@@ -61,6 +64,11 @@ def _duration(seconds: float | None) -> str:
 
 
 _DEFAULT = f"The call to {{provider}} failed. {{said}} {KEPT} Send the message again."
+_LOGIN = (
+    "{provider} does not accept the login any more. {said} "
+    + KEPT
+    + " Run hermes auth login {provider} and send the message again."
+)
 _SENTENCES: dict[Kind, str] = {
     Kind.AUTH: "{provider} rejected the key from {key}. {said} "
     + KEPT

@@ -35,6 +35,7 @@ from hermes.core.store import SessionMeta, Store
 from hermes.core.tool import Tool, ToolContext, Verdict
 from hermes.llm.catalog import Choice, Endpoint, resolve, undecided
 from hermes.llm.client import Client
+from hermes.llm.cooling import Cooling
 from hermes.llm.http import Transport
 from hermes.llm.remembered import Remembered
 from hermes.store.sqlite import SqliteStore
@@ -105,7 +106,7 @@ class Runtime:
     async def open(cls, setup: Setup, *, sleep: Sleep = asyncio.sleep) -> AsyncIterator[Runtime]:
         store = SqliteStore(paths.database(setup.home))
         store.open()  # on its own thread, while the rest is built and the HTTP stack imported
-        transport = Transport()
+        transport = Transport(Cooling(paths.cache_folder(setup.home) / "cooling.json"))
         runtime = cls(setup, store, transport, sleep)
         try:
             yield runtime

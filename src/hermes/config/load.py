@@ -43,7 +43,8 @@ def load(
     warnings = paths.make_home(home)
     config = read_config(home)
     dotenv = _read_env_file(paths.env_file(home), warnings)
-    secrets = Secrets(env, dotenv, named={*key_variables(config), *keys})
+    named = {*key_variables(config), *keys}
+    secrets = Secrets(env, dotenv, named=named, logins=paths.logins_folder(home))
     return Setup(config, home, profile, secrets, tuple(warnings))
 
 

@@ -33,6 +33,11 @@ def cache_folder(home: Path) -> Path:
     return home / "cache"
 
 
+def logins_folder(home: Path) -> Path:
+    """Tokens of OAuth logins, a file per provider."""
+    return home / "logins"
+
+
 def models_folders(variable: Callable[[str], str | None]) -> tuple[Path, ...]:
     """Where model files are looked for, shared by all profiles; new ones go into the first."""
     names = ("HERMES_HOME", "HOME", "XDG_CACHE_HOME")

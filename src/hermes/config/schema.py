@@ -60,6 +60,21 @@ class ModelSettings(Section, frozen=True):
     ttfb_timeout_seconds: Seconds | None = None
 
 
+class OAuth(Section, frozen=True):
+    """A login of one's own, or settings laid over a built-in one; what is empty is as there."""
+
+    flow: Literal["device", "loopback"] | None = None
+    client_id: str = ""
+    scopes: str = ""
+    authorize_url: str = ""
+    device_url: str = ""
+    token_url: str = ""
+    exchange_url: str = ""
+    """Where a login's token is exchanged for the one that calls are made with."""
+    redirect_ports: tuple[Annotated[int, Meta(ge=0, le=65535)], ...] = ()
+    """Ports on this machine the browser may be sent back to; empty: any."""
+
+
 class Provider(Section, frozen=True):
     """A named endpoint, or settings laid over a built-in provider of that name."""
 
@@ -68,6 +83,9 @@ class Provider(Section, frozen=True):
     api_key_env: EnvName = ""
     api_key_envs: tuple[EnvName, ...] = ()
     """A pool: the keys are used in this order."""
+    pool: Literal["fill-first", "round-robin", "least-used", "random"] = "fill-first"
+    """Which key of a pool a call goes out with."""
+    oauth: OAuth = OAuth()
     request_timeout_seconds: Seconds | None = None
     """Of a whole call. 0 turns a limit off; None: the built-in default."""
     stale_timeout_seconds: Seconds | None = None

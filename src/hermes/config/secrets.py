@@ -29,7 +29,7 @@ def secret_name(name: str) -> bool:
 class Secrets:
     """Read-only. Values of the environment win over those of .env; empty counts as absent."""
 
-    __slots__ = ("_dotenv", "_environ", "_known", "named")
+    __slots__ = ("_dotenv", "_environ", "_known", "_logins", "named")
 
     def __init__(
         self,
@@ -37,9 +37,11 @@ class Secrets:
         dotenv: Mapping[str, str] | None = None,
         *,
         named: Collection[str] = (),
+        logins: Path | None = None,
     ) -> None:
         self._environ = environ
         self._dotenv = dotenv or {}
+        self._logins = logins
         self._known: frozenset[str] | None = None
         self.named = frozenset(named)
         """Variables the configuration names as keys, whatever they are called."""
@@ -56,6 +58,13 @@ class Secrets:
             return "environment"
         return ".env" if self._dotenv.get(name, "").strip() else ""
 
+    def login(self, provider: str) -> Path | None:
+        """The file with the tokens of a login to it; None: nobody has logged in."""
+        if self._logins is None:
+            return None
+        file = self._logins / f"{provider}.json"
+        return file if file.is_file() else None
+
     def holds(self, name: str) -> bool:
         """Whether a variable of this name is to be kept from child processes."""
         if name in _ORDINARY:
@@ -71,8 +80,23 @@ class Secrets:
                 for name, value in source.items()
                 if name in self.named or secret_name(name)
             }
+            values |= _tokens(self._logins) if self._logins is not None else set()
             self._known = frozenset(value for value in values if len(value) >= _SHORTEST)
         return self._known
+
+
+def _tokens(logins: Path) -> set[str]:
+    """Of all logins, as they are now; an unreadable file has none."""
+    import msgspec
+
+    found: set[str] = set()
+    for file in logins.glob("*.json"):
+        try:
+            login = msgspec.json.decode(file.read_bytes(), type=dict[str, str | float])
+        except (OSError, ValueError):
+            continue
+        found |= {v for k in ("access", "refresh") if isinstance(v := login.get(k), str)}
+    return found
 
 
 def read_dotenv(path: Path) -> dict[str, str]:
@@ -83,6 +107,11 @@ def read_dotenv(path: Path) -> dict[str, str]:
         raise ConfigError(f"{path} is not UTF-8 text (byte {error.start}).") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+    return parse_dotenv(text, path)
+
+
+def parse_dotenv(text: str, path: Path) -> dict[str, str]:
+    """`path` is for messages."""
     simple = _simple(text)
     if simple is not None:
         return simple

@@ -15,9 +15,9 @@ from hermes.config.schema import Config, ModelSettings, Provider
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
 from hermes.core.message import Target
-from hermes.llm.keys import Credential
+from hermes.llm.keys import Credential, Strategy
 from hermes.llm.models import UNKNOWN, ModelFacts
-from hermes.llm.profile import ProviderSpec, Quirks, WireName
+from hermes.llm.profile import OAuth, ProviderSpec, Quirks, WireName
 from hermes.llm.watchdog import Timeouts
 
 Auth: TypeAlias = Literal["bearer", "x-api-key", "x-goog-api-key", "aws", "none"]
@@ -56,18 +56,20 @@ KEYS: Mapping[str, str] = {
     "TOGETHER_API_KEY": "together",
     "FIREWORKS_API_KEY": "fireworks",
     "NVIDIA_API_KEY": "nvidia",
+    "OPENCODE_ZEN_API_KEY": "opencode-zen",
+    "OPENCODE_GO_API_KEY": "opencode-go",
+    "HF_TOKEN": "huggingface",
     "OPENROUTER_API_KEY": "openrouter",
     "AI_GATEWAY_API_KEY": "ai-gateway",
     "NOUS_API_KEY": "nous",
     "KILOCODE_API_KEY": "kilocode",
-    "OPENCODE_ZEN_API_KEY": "opencode-zen",
-    "OPENCODE_GO_API_KEY": "opencode-go",
     "COPILOT_GITHUB_TOKEN": "copilot",
-    "HF_TOKEN": "huggingface",
 }
 """Variable -> the provider whose key it holds, in the order in which one is taken when nothing
 else says which: makers of models, then hosts, then aggregators. A list, so that finding out
 imports one row and not all; a test compares it with the rows."""
+LOGINS = ("anthropic", "openai-codex", "copilot")
+"""Providers one can log in to, in the order in which a login is taken; aggregators last."""
 SLUGS = ("openrouter", "ai-gateway", "nous", "kilocode")
 """Who takes names of the form vendor/model, in order of preference."""
 
@@ -89,6 +91,9 @@ class Endpoint(Struct, frozen=True):
     base_url: str
     quirks: Quirks = Quirks()
     keys: tuple[Credential, ...] = ()
+    pool: Strategy = "fill-first"
+    login: OAuth | None = None
+    """How tokens of a login among the keys are renewed, and what they travel with."""
     headers: dict[str, str] = {}
     auth: Auth = "bearer"
     timeouts: Timeouts = Timeouts()

@@ -13,6 +13,7 @@ from hermes.core.message import Target
 from hermes.llm.catalog import (
     CUSTOM,
     KEYS,
+    LOGINS,
     SLUGS,
     Auth,
     Choice,
@@ -22,6 +23,8 @@ from hermes.llm.catalog import (
     wire_for,
 )
 from hermes.llm.keys import Credential
+from hermes.llm.logins import flow_of, reaches, stored
+from hermes.llm.likeness import like, own, quirks_of, without_version
 from hermes.llm.models import DEFAULT_OUTPUT, UNKNOWN, ModelFacts, Prices, facts
 from hermes.llm.profile import ProviderSpec, Quirks, WireName
 
@@ -44,14 +47,6 @@ _FAMILIES = (
     ("qwen", "alibaba"),
 )
 """How a model's name begins -> who makes it."""
-_LIKE = {"anthropic": "anthropic", "gemini": "gemini", "bedrock": "bedrock"}
-"""Whose headers and quirks an unknown endpoint of that protocol gets."""
-_OWN = re.compile(
-    r"^https?://(?:localhost|127\.[\d.]+|10\.[\d.]+|192\.168\.[\d.]+|172\.(?:1[6-9]|2\d|3[01])\.[\d.]+"
-    r"|\[::1\]|[\w-]+|[\w.-]+\.(?:local|lan|internal))(?::\d+)?(?:/|$)",
-    re.IGNORECASE,
-)
-"""Addresses on this machine or beside it."""
 EMBEDDED = "local"
 _SET = "in the environment or in .env"
 NOTHING = (
@@ -178,6 +173,10 @@ class Chooser:
         for variable, provider in KEYS.items():
             if self._has(variable) and self._callable(provider, wanted.model):
                 return structs.replace(wanted, provider=provider)
+        for provider in (*LOGINS, *self._config.providers):
+            logged_in = self._secrets.login(provider) is not None and reaches(find(provider), name)
+            if logged_in and self._callable(provider, wanted.model):
+                return structs.replace(wanted, provider=provider)
         if wanted.model and "/" in wanted.model:
             vendor = wanted.model.partition("/")[0]
             spec = find(vendor)
@@ -219,27 +218,29 @@ class Chooser:
         )
         if not model:
             return f"No model is set for {name}: give --model or set model.default."
-        keys = self._keys(wanted, spec, row)
+        keys = self._keys(wanted, spec, row, base_url)
         if isinstance(keys, str):
             return keys
         wire = wire_for(base_url, wanted.api_mode or row.api_mode, name)
-        like = spec if spec and spec.wire == wire else find(_LIKE.get(wire, ""))
+        kin = like(spec, base_url, wire)
         settings = row.models.get(model, ModelSettings())
         section = self._config.model if wanted.configured else Model()
         if settings.price != Price() and None in (settings.price.input, settings.price.output):
             return f"providers.{name}.models.{model}.price needs both input and output."
         known = _facts(spec, base_url, model, settings.price)
-        quirks = like.for_model(model) if like else Quirks(effort="effort")
         return Endpoint(
             Target(name, model, wire),
             base_url,
-            quirks=_within(quirks, wire, known),
+            quirks=_within(quirks_of(kin, base_url, model), wire, known),
             keys=keys,
-            headers=like.headers if like else {},
-            auth=_auth(wire, like, keys),
+            pool=row.pool,
+            login=flow_of(spec, row) if keys and keys[0].login else None,
+            headers=kin.headers if kin else {},
+            auth=_auth(wire, kin, keys),
             timeouts=timeouts(row, settings),
             context_length=settings.context_length or section.context_length or known.context,
             max_output=settings.max_tokens or section.max_tokens,
+            note=without_version(base_url, wire),
             facts=known,
         )
 
@@ -288,7 +289,7 @@ class Chooser:
         return re.sub(r"\{([^}]+)\}", value, template), " and ".join(missing)
 
     def _keys(
-        self, wanted: Wanted, spec: ProviderSpec | None, row: Provider
+        self, wanted: Wanted, spec: ProviderSpec | None, row: Provider, base_url: str
     ) -> tuple[Credential, ...] | str:
         """A named variable must hold a key; otherwise the usual ones are looked through, and a
         server of one's own needs none."""
@@ -299,11 +300,17 @@ class Chooser:
         keys = tuple(Credential(v, k) for v in named or usual if (k := self._secrets.get(v)))
         if keys:
             return keys if named else keys[:1]
+        name = spec.name if spec else wanted.provider
+        if not named and (login := stored(self._secrets, name, spec, row, base_url)):
+            return login
         if not named and spec is not None and spec.auth == "aws":
             return self._aws()
-        if not named and (spec is None or spec.auth == "none"):
+        logs_in = flow_of(spec, row) is not None
+        if not named and (spec is None or spec.auth == "none") and not logs_in:
             return ()
         variables = ", ".join(named) or " or ".join(usual)
+        if not variables and logs_in:
+            return f"You are not logged in to {name}: run hermes auth login {name}."
         if not variables:
             return f"The key for {wanted.provider} is missing: name its variable in api_key_env."
         return f"The key for {wanted.provider} is missing: set {variables} {_SET}."
@@ -341,7 +348,7 @@ def _facts(spec: ProviderSpec | None, base_url: str, model: str, price: Price) -
     if price.input is not None and price.output is not None:
         prices = Prices(price.input, price.output, price.cache_read, price.cache_write)
         return structs.replace(known, prices=prices)
-    if spec is not None and spec.auth == "none" and not _OWN.search(base_url):
+    if spec is not None and spec.auth == "none" and not own(base_url):
         return structs.replace(known, prices=None)
     return known
 
@@ -367,9 +374,9 @@ def _native(model: str, vendor: str) -> str:
     return model
 
 
-def _auth(wire: WireName, like: ProviderSpec | None, keys: tuple[Credential, ...]) -> Auth:
+def _auth(wire: WireName, kin: ProviderSpec | None, keys: tuple[Credential, ...]) -> Auth:
     if wire == "bedrock":
         return "bearer" if keys and not keys[0].id else "aws"
     if not keys:
         return "none"
-    return like.auth if like and like.auth not in ("none", "aws") else "bearer"
+    return kin.auth if kin and kin.auth not in ("none", "aws") else "bearer"

@@ -26,6 +26,7 @@ from hermes.llm.classify import MAX_MESSAGE, classify
 from hermes.llm.http import Exchange, Transport
 from hermes.llm.inquiry import inquire, list_url
 from hermes.llm.keys import NO_KEY, Credential, Pool, usable
+from hermes.llm.logins import Logins
 from hermes.llm.models import DEFAULT_OUTPUT, ModelFacts
 from hermes.llm.profile import About, Quirks, overlay
 from hermes.llm.reading import FRAMES, Reading
@@ -61,13 +62,14 @@ class Client:
         self._endpoint = endpoint
         self._transport = transport
         self._sleep = sleep
-        self._pool = Pool(endpoint.base_url, endpoint.keys, transport.cooling)
+        self._pool = Pool(endpoint.base_url, endpoint.keys, transport.cooling, endpoint.pool)
         self._redactor = Redactor(part for k in endpoint.keys for part in (k.value, k.id, k.token))
         self._profiles: dict[bytes, _Profile] = {}
         self._used: weakref.WeakKeyDictionary[asyncio.Task[Any], Credential]
         self._used = weakref.WeakKeyDictionary()
         """Which key each task's last call went out with: others may have moved on since."""
         transport.proxy(endpoint.base_url)
+        self._logins = Logins(endpoint.login, transport)
         if endpoint.keys and endpoint.auth != "aws":
             transport.warn_plain(endpoint.base_url)
 
@@ -106,6 +108,12 @@ class Client:
         """Set the key of this task's last call aside; False when no other is left."""
         return self._pool.set_aside(self._credential(), failure)
 
+    async def refresh(self) -> bool:
+        """Renew the login this task's last call went out with; False when that was a key, or
+        there is no other token to be had."""
+        key = self._credential()
+        return bool(key.login) and await self._logins.renew(key)
+
     def hold(self, seconds: float) -> None:
         """Nobody calls this endpoint with this key before then; the caller waits by itself."""
         until = time.monotonic() + seconds
@@ -122,9 +130,7 @@ class Client:
         answer.sent = len(body)
         if profile.quirks.calling != "native" and request.settings.tool_choice != "none":
             answer.offered = frozenset(tool.name for tool in request.tools)
-        key = self._pool.pick()
-        if (task := _here()) is not None:
-            self._used[task] = key
+        key = await self._ready(self._pool.take())
         await self._wait_turn(key)
         host = self._host
         watchdog = Watchdog(self._limits(profile.stream, len(body)), host)
@@ -168,7 +174,7 @@ class Client:
         watchdog = Watchdog(Timeouts(0, 0, _LIST_SECONDS), self._host)
         exchange: Exchange | None = None
         try:
-            headers = self._headers(self._credential())
+            headers = self._headers(await self._ready(self._credential()))
             sending = self._transport.send(method, url, headers=headers, body=body)
             exchange = await watchdog.wait(sending)
             if exchange.status != 200:
@@ -239,6 +245,8 @@ class Client:
         }
         if not key.value:
             return headers
+        if key.login:
+            return headers | self._logins.headers(key)
         match self._endpoint.auth:
             case "bearer":
                 headers["Authorization"] = f"Bearer {usable(key)}"
@@ -298,6 +306,18 @@ class Client:
             message=self._redactor.clean(failure.message),
             code=self._redactor.clean(failure.code),
         )
+
+    async def _ready(self, key: Credential) -> Credential:
+        """The key of this task's next call; a login with its token as it is now."""
+        task = _here()
+        if task is not None:
+            self._used[task] = key
+        if key.login:
+            key = await self._logins.ready(key)
+            self._redactor = Redactor((key.value, key.token))
+            if task is not None:
+                self._used[task] = key
+        return key
 
     def _credential(self) -> Credential:
         task = _here()

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from hermes.config.env import proxy_for
 from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
+from hermes.llm.cooling import Cooling
 
 if TYPE_CHECKING:
     import aiohttp
@@ -38,14 +39,14 @@ class Transport:
     """One per process, shared by all clients. It opens nothing before the first request, and can
     be used from any event loop: what belonged to a loop that is gone is let go."""
 
-    def __init__(self) -> None:
+    def __init__(self, cooling: Cooling | None = None) -> None:
         self._sessions: dict[tuple[asyncio.AbstractEventLoop, str, bool], Any] = {}
         self._proxies: dict[str, str] = {}
         self._warned: set[str] = set()
         self.until: dict[tuple[str, str], tuple[float, object]] = {}
         """(base URL, key) -> when it may be called again, and who waits for that on its own."""
-        self.cooling: dict[tuple[str, str], float] = {}
-        """(base URL, key) -> when an exhausted key is worth a try again."""
+        self.cooling = cooling or Cooling()
+        """When exhausted keys are worth a try again."""
         self._engines: Engines | None = None
 
     @property
@@ -112,7 +113,7 @@ class Transport:
         """A key over plain http can be read by anybody on the way: say so once per host."""
         parts = urlsplit(base_url)
         host = parts.hostname or ""
-        if parts.scheme != "http" or host in self._warned or _loopback(host):
+        if parts.scheme != "http" or host in self._warned or loopback(host):
             return
         self._warned.add(host)
         log.warning(
@@ -287,7 +288,7 @@ def _errors() -> tuple[type[Exception], ...]:
     return (aiohttp.ClientError, OSError, EOFError)
 
 
-def _loopback(host: str) -> bool:
+def loopback(host: str) -> bool:
     if host == "localhost" or host.endswith(".localhost"):
         return True
     from ipaddress import ip_address

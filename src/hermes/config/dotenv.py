@@ -1,0 +1,82 @@
+"""Variables of .env set and removed: everything else in the file stays as it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from hermes.config import paths
+from hermes.config.private import locked, replace_file
+from hermes.config.secrets import parse_dotenv, read_dotenv
+from hermes.core.errors import ConfigError
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_BARE = re.compile(r"[A-Za-z0-9_\-+=./:@%,]+\Z")
+_HEADER = "# Secrets of hermes; readable by you alone.\n"
+
+
+def put(home: Path, name: str, value: str) -> None:
+    """Set a variable. ConfigError, and then nothing was changed."""
+    if not _NAME.match(name):
+        raise ConfigError(f"{name!r} is not the name of a variable; nothing was changed.")
+    if not value or not value.isprintable():
+        raise ConfigError(f"The value for {name} is empty or has control characters.")
+    line = f"{name}={_quoted(value)}\n"
+    _change(home, lambda text: _set(text, name, line), {name: value})
+
+
+def drop(home: Path, name: str) -> bool:
+    """Remove a variable; whether it was there."""
+    file = paths.env_file(home)
+    if not file.exists() or name not in read_dotenv(file):
+        return False
+    _change(home, lambda text: _set(text, name, ""), {name: None})
+    return True
+
+
+def _change(home: Path, change: Callable[[str], str], expected: dict[str, str | None]) -> None:
+    """Under the lock; what is written must read back as exactly what was meant."""
+    file = paths.env_file(home)
+    with locked(home / ".env.lock", ".env"):
+        before = read_dotenv(file) if file.exists() else {}
+        text = file.read_bytes().decode("utf-8-sig") if file.exists() else _HEADER
+        after = change(text)
+        merged = {**before, **expected}
+        wanted = {name: value for name, value in merged.items() if value is not None}
+        if parse_dotenv(after, file) != wanted:
+            raise ConfigError(f"{file} cannot be changed safely; edit it by hand.")
+        try:
+            replace_file(file, after.encode())
+        except OSError as error:
+            raise ConfigError(
+                f"{file} could not be written ({error.strerror}); nothing was changed."
+            ) from None
+
+
+def _set(text: str, name: str, line: str) -> str:
+    """The first line of the variable replaced, further ones removed; else added at the end."""
+    from io import StringIO
+
+    from dotenv.parser import parse_stream
+
+    pieces: list[str] = []
+    pending = line
+    for binding in parse_stream(StringIO(text)):
+        raw = binding.original.string
+        if binding.key != name:
+            pieces.append(raw)
+            continue
+        lead = raw[: len(raw) - len(raw.lstrip("\r\n"))]
+        pieces.append(lead + pending)
+        pending = ""
+    found = "".join(pieces)
+    if pending and found and not found.endswith("\n"):
+        found += "\n"
+    return found + pending
+
+
+def _quoted(value: str) -> str:
+    if _BARE.match(value):
+        return value
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

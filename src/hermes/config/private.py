@@ -1,0 +1,78 @@
+"""Files that only their owner may read: replaced whole, one writer at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hermes.core.errors import ConfigError
+
+_LOCK_SECONDS = 10.0
+
+
+def replace_file(file: Path, data: bytes) -> None:
+    """The new content durably in place of the old; never half of it, never readable by others.
+    OSError when it could not be written: then the old content is still there."""
+    target = file.resolve()
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        handle = os.open(temporary, flags, 0o600)
+        try:
+            os.fchmod(handle, 0o600)
+            view = memoryview(data)
+            while view:
+                view = view[os.write(handle, view) :]
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        temporary.replace(target)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def open_lock(lock: Path) -> int:
+    """The descriptor of a lock file; closing it, or the end of the process, lets go."""
+    return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def try_lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def locked(lock: Path, what: str) -> Iterator[None]:
+    """One writer of `what` at a time. The lock is a file of its own: `what` is replaced."""
+    try:
+        handle = open_lock(lock)
+    except OSError as error:
+        raise ConfigError(
+            f"{lock.parent} is not writable ({error.strerror}); nothing was changed."
+        ) from None
+    try:
+        deadline = time.monotonic() + _LOCK_SECONDS
+        while not try_lock(handle):
+            if time.monotonic() > deadline:
+                raise ConfigError(f"Another hermes is writing {what}; nothing was changed.")
+            time.sleep(0.02)
+        yield
+    finally:
+        os.close(handle)
