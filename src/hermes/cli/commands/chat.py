@@ -46,7 +46,9 @@ def run(argv: list[str], profile: str) -> int:
     try:
         if _interactive(args):
             from hermes.cli.repl.start import run as converse
+            from hermes.cli.settling import welcome
 
+            welcome(args)
             return converse(args)
         return _answer(args, signals)
     except HermesError as error:
@@ -67,8 +69,11 @@ def _interactive(args: Namespace) -> bool:
 
 def _answer(args: Namespace, signals: Signals) -> int:
     """What can be wrong with the question is found before anything large is imported."""
+    import os
+
     from hermes.cli import logs
     from hermes.cli.prompt import read_prompt
+    from hermes.cli.settling import settle
     from hermes.config import env, paths
     from hermes.config.load import load
     from hermes.core.redact import Redactor
@@ -83,6 +88,9 @@ def _answer(args: Namespace, signals: Signals) -> int:
     if remark:
         fail(remark)
     command, message = _command_or_message(query, message)
+    if args.resume is None and not args.latest:
+        for sentence in settle(setup.home, folder, attended=os.isatty(0) and os.isatty(2)):
+            fail(sentence)
     import asyncio
 
     from hermes.cli.oneshot import OneShot, make_options

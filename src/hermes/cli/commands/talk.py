@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hermes.cli.arguments import Parser, profile_option
 from hermes.cli.main import EXIT_FAILED, fail
+from hermes.cli.settling import settle
 from hermes.config import env, paths
 from hermes.config.load import Setup, load
 
@@ -38,7 +39,9 @@ def run(argv: list[str], profile: str) -> int:
 
     setup = load(args.profile)
     logs.install(paths.log_file(setup.home), Redactor(setup.secrets.known()).clean)
-    for warning in setup.warnings:
+    folder = paths.working_folder(setup.config.terminal.cwd)
+    attended = os.isatty(0) and os.isatty(2)
+    for warning in (*setup.warnings, *settle(setup.home, folder, attended=attended)):
         fail(warning)
     with asyncio.Runner() as runner:
         talk = Talk(setup, yolo=args.yolo)

@@ -51,7 +51,7 @@ async def serve(repl: Repl, args: Namespace) -> str:
         from prompt_toolkit.enums import EditingMode
 
         screen.app.editing_mode = EditingMode.VI
-    for warning in setup.warnings:
+    for warning in (*setup.warnings, *_elsewhere(setup, repl.cwd)):
         repl.view.note(f"! {warning}")
     async with Runtime.open(setup) as runtime:
         session = await chosen(runtime, args, repl.cwd)
@@ -60,6 +60,13 @@ async def serve(repl: Repl, args: Namespace) -> str:
         await repl.left.wait()
         work.cancel()
         return await _end(repl, runtime)
+
+
+def _elsewhere(setup: Setup, folder: Path) -> list[str]:
+    """About context files, where terminal.cwd leads to another folder than was asked about."""
+    from hermes.cli.settling import settle
+
+    return [] if folder == Path.cwd() else settle(setup.home, folder, attended=False)
 
 
 async def chosen(runtime: Runtime, args: Namespace, folder: Path) -> Session:
