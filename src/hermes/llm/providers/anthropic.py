@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hermes.llm.profile import ProviderSpec, Quirks
+from hermes.llm.profile import OAuth, ProviderSpec, Quirks
 
 CLAUDE: dict[str, dict[str, Any]] = {
     "*claude*": {"effort": "adaptive", "efforts": ("none", "low", "medium", "high", "xhigh")},
@@ -26,6 +26,18 @@ PROVIDER = ProviderSpec(
     headers={"anthropic-version": "2023-06-01"},
     quirks=Quirks(call_id="word64"),
     models={**CLAUDE, "*claude*": {"cache": "native", **CLAUDE["*claude*"]}},
+    oauth=OAuth(
+        flow="loopback",
+        client_id="9d1c250a-e61b-44d9-88ed-5944d1962f5e",
+        authorize_url="https://claude.ai/oauth/authorize",
+        token_url="https://platform.claude.com/v1/oauth/token",
+        scopes="user:profile user:inference",
+        redirect_host="localhost",
+        body="json",
+        state_in_body=True,
+        headers={"anthropic-beta": "oauth-2025-04-20"},
+        models=("claude",),
+    ),
     default_model="claude-sonnet-4-5",
     small_model="claude-haiku-4-5",
     docs="https://docs.anthropic.com/en/api/messages",
