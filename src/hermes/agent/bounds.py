@@ -54,7 +54,7 @@ def bounded(text: str, context: ToolContext, limit: int) -> str:
 
 def _save(text: str, context: ToolContext) -> str:
     name = re.sub(r"[^A-Za-z0-9_-]", "_", context.call.id)[:64] or "output"
-    path = context.spill / f"{context.session_id}-{name}.txt"
+    path = context.spill / f"{context.stem}-{name}.txt"
     try:
         context.spill.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)

@@ -62,6 +62,7 @@ class Session:
         "_worker",
         "account",
         "agent",
+        "budget",
         "instructions",
         "meta",
         "options",
@@ -83,6 +84,7 @@ class Session:
         self.meta = meta
         purpose = meta.source if meta.source in _PURPOSES else "main"
         root = "" if meta.parent else meta.id
+        self.budget = runtime.setup.config.budget
         self.account = Account(meta.id, root, purpose=purpose)
         """Whom its model calls are charged to; a surface adds its user, a schedule its job."""
         self.taint = meta.taint
@@ -161,13 +163,12 @@ class Session:
     def submit(self, message: Message, busy: Busy = "queue") -> asyncio.Future[TurnResult]:
         """The result of the turn that answers it; for guidance, of the turn it joins."""
         message = cleaned(message)
-        future: asyncio.Future[TurnResult]
         if self._turn is not None and busy == "steer":
             self._steer.append(message.text)
             return asyncio.shield(self._turn)
         if busy == "interrupt":
             self.interrupt()
-        future = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[TurnResult] = asyncio.get_running_loop().create_future()
         self._queue.append((message, future))
         if self._worker is None:
             self._worker = self._runtime.spawn(self._work(), f"session {self.id}")
@@ -277,8 +278,8 @@ class Session:
             log.exception("turn of session %s crashed", self.id)
             result = TurnResult(
                 failed=True,
-                error=f"Internal error ({type(error).__name__}). What was recorded before it is "
-                "kept; the log has the details. Send the message again.",
+                error=f"Internal error ({self.agent.redactor.clean(repr(error))[:120]}). What was "
+                "recorded before it is kept; the log has the details. Send the message again.",
                 error_code="internal",
             )
         finally:
@@ -375,9 +376,8 @@ class Session:
         )
 
     def _meter(self) -> Meter:
-        runtime = self._runtime
         account = structs.replace(self.account, session=self.id)
-        return Meter(runtime.store, runtime.setup.config.budget, account, self._emit, runtime.told)
+        return Meter(self._runtime.store, self.budget, account, self._emit, self._runtime.told)
 
     async def _approve(
         self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -129,6 +130,11 @@ class ToolContext(Struct, frozen=True):
     """Calls another tool as the model would: the same questions, locks, limits and marks."""
     egress: Callable[[], Awaitable[str]] | None = None
     """Opens the way out for confined commands: where its proxy listens. None: they have none."""
+
+    @property
+    def stem(self) -> str:
+        """What names of its files begin with: ids may come from strangers, `../` and all."""
+        return re.sub(r"[^A-Za-z0-9_-]", "_", self.session_id)[:64] or "session"
 
 
 class Tool(Struct, Generic[P], frozen=True, dict=True):

@@ -96,7 +96,7 @@ async def _see_through(command: Command, ctx: ToolContext) -> ToolResult:
     if command.pty:  # a pager would wait for keys that nobody presses
         quiet = {"PAGER": "cat", "GIT_PAGER": "cat", **command.env}
         command = structs.replace(command, env=quiet)
-    output = Capture(LIMIT, ctx.spill, name=ctx.session_id, watch=_watcher(ctx.progress))
+    output = Capture(LIMIT, ctx.spill, name=ctx.stem, watch=_watcher(ctx.progress))
     try:
         outcome = await (ctx.place.run if ctx.place else run)(command, output)
     finally:

@@ -59,7 +59,7 @@ async def execute_code(p: Params, ctx: ToolContext) -> ToolResult:
     if not p.code.strip():
         raise ToolError("There is no code; nothing was run.")
     desk = _Desk(ctx)
-    output = Capture(LIMIT, ctx.spill, name=ctx.session_id)
+    output = Capture(LIMIT, ctx.spill, name=ctx.stem)
     try:
         outcome = await _run(p.code, ctx, desk, output, seconds)
     finally:
