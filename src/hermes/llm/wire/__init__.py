@@ -10,11 +10,17 @@ from hermes.core.message import Message, Target
 from hermes.core.provider import Settings, ToolSpec
 from hermes.llm.assemble import Answer
 from hermes.llm.profile import Quirks
+from hermes.llm.wire.marking import Tail
 
 
 class Encoder(Protocol):
     """Serialises one transcript for one target. `push` gets each closed group of the view once
     (see llm/view for what a group looks like) and keeps its bytes; `body` joins them."""
+
+    @property
+    def tail(self) -> Tail:
+        """Its messages as bytes."""
+        ...
 
     def push(self, group: Message) -> None: ...
 

@@ -54,12 +54,12 @@ class Encoder:
         self._model = target.model
         self._quirks = quirks
         self._marks = quirks.cache == "native"
-        self._tail = Tail(marks=self._marks)
+        self.tail = Tail(marks=self._marks)
         self._state = _State()
         self._head = Head()
 
     def push(self, group: Message) -> None:
-        self._tail.push([self._forms(self._state.encode(group, self._quirks))])
+        self.tail.push([self._forms(self._state.encode(group, self._quirks))])
 
     def body(
         self,
@@ -79,7 +79,7 @@ class Encoder:
             (system, tuple(tools), settings, stream),
             lambda: self._fields(system, tools, settings, stream),
         )
-        return self._tail.joined(head, map(self._forms, fresh))
+        return self.tail.joined(head, map(self._forms, fresh))
 
     def _forms(self, message: dict[str, Any]) -> Forms:
         return dumps(message), dumps(_marked(message)) if self._marks else b""

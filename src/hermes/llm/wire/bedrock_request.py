@@ -24,6 +24,7 @@ from hermes.llm.jsonic import dumps
 from hermes.llm.profile import Quirks
 from hermes.llm.schema import fit
 from hermes.llm.wire.envelope import Head, shaped
+from hermes.llm.wire.marking import Forms, Tail
 from hermes.llm.wire.pieces import (
     BUDGETS,
     Opening,
@@ -74,7 +75,7 @@ class Encoder:
 
     def __init__(self, target: Target, quirks: Quirks) -> None:
         self._quirks = quirks
-        self._kept = bytearray()
+        self.tail = Tail()
         self._called: dict[str, None] = {}
         """Names of the tools the history calls."""
         self._documents = 0
@@ -83,7 +84,7 @@ class Encoder:
         self._head = Head()
 
     def push(self, group: Message) -> None:
-        self._kept += _encode(group, self._documents) + b","
+        self.tail.push([(_encode(group, self._documents), b"")])
         self._documents += _documents(group)
         self._called.update(_called(group))
         self._opening.see(group)
@@ -97,10 +98,10 @@ class Encoder:
         settings: Settings,
         stream: bool,
     ) -> bytes:
-        fresh: list[bytes] = []
+        fresh: list[Forms] = []
         called, documents, opening = dict(self._called), self._documents, self._opening.copy()
         for i, group in enumerate(pending):
-            fresh.append(_encode(group, documents, last=i == len(pending) - 1))
+            fresh.append((_encode(group, documents, last=i == len(pending) - 1), b""))
             documents += _documents(group)
             called.update(_called(group))
             opening.see(group)
@@ -116,7 +117,7 @@ class Encoder:
         head = self._head.get(
             (system, declared, settings), lambda: self._fields(system, declared, settings)
         )
-        return b"".join((head, self._kept, b",".join(fresh), b"]}"))
+        return self.tail.joined(head, fresh)
 
     def _fields(self, system: str, tools: tuple[ToolSpec, ...], settings: Settings) -> bytes:
         quirks = self._quirks

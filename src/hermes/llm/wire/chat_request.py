@@ -24,11 +24,11 @@ class Encoder:
     def __init__(self, target: Target, quirks: Quirks) -> None:
         self._model = target.model
         self._quirks = quirks
-        self._tail = Tail(marks=quirks.cache == "envelope")
+        self.tail = Tail(marks=quirks.cache == "envelope")
         self._head = Head()
 
     def push(self, group: Message) -> None:
-        self._tail.push(self._encode(group))
+        self.tail.push(self._encode(group))
 
     def body(
         self,
@@ -44,7 +44,7 @@ class Encoder:
             lambda: self._fields(system, tools, settings, stream),
         )
         fresh = (item for group in pending for item in self._encode(group))
-        return self._tail.joined(head, fresh)
+        return self.tail.joined(head, fresh)
 
     def _fields(
         self, system: str, tools: Sequence[ToolSpec], settings: Settings, stream: bool

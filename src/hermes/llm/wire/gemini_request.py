@@ -21,6 +21,7 @@ from hermes.llm.jsonic import dumps
 from hermes.llm.profile import Quirks
 from hermes.llm.schema import fit
 from hermes.llm.wire.envelope import Head, shaped
+from hermes.llm.wire.marking import Forms, Tail
 from hermes.llm.wire.pieces import BUDGETS, arguments, inline, opened
 
 EMPTY = "[empty]"
@@ -44,14 +45,14 @@ class Encoder:
 
     def __init__(self, target: Target, quirks: Quirks) -> None:
         self._quirks = quirks
-        self._kept = bytearray()
+        self.tail = Tail()
         self._ids: Mapping[str, str] = {}
         """Ids the provider itself gave to the calls of the last group."""
         self._head = Head()
 
     def push(self, group: Message) -> None:
         encoded, self._ids = self._encode(group, self._ids)
-        self._kept += encoded + b","
+        self.tail.push([(encoded, b"")])
 
     def body(
         self,
@@ -62,15 +63,15 @@ class Encoder:
         settings: Settings,
         stream: bool,
     ) -> bytes:
-        fresh: list[bytes] = []
+        fresh: list[Forms] = []
         ids = self._ids
         for group in pending:
             encoded, ids = self._encode(group, ids)
-            fresh.append(encoded)
+            fresh.append((encoded, b""))
         head = self._head.get(
             (system, tuple(tools), settings), lambda: self._fields(system, tools, settings)
         )
-        return b"".join((head, self._kept, b",".join(fresh), b"]}"))
+        return self.tail.joined(head, fresh)
 
     def _fields(self, system: str, tools: Sequence[ToolSpec], settings: Settings) -> bytes:
         quirks = self._quirks

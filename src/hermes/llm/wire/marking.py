@@ -1,8 +1,10 @@
-"""Cache markers on the last messages of a request, while all bytes before them stay the same."""
+"""Messages of a request, only ever added to: their bytes, and cache markers on the last ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+from msgspec import Struct
 
 MARKER = {"type": "ephemeral"}
 MARKED = 3
@@ -12,16 +14,31 @@ Forms = tuple[bytes, bytes]
 """A message without and with a marker; the second is empty when it can carry none."""
 
 
+class Sent(Struct, frozen=True):
+    """What one request was made of, markers left out. `kept` only ever grows: its first `settled`
+    bytes are this request's."""
+
+    head: bytes
+    kept: bytearray
+    settled: int
+    closed: bytes
+    """Behind that: messages that will not change any more."""
+    open: bytes
+    """And those that still may."""
+
+
 class Tail:
     """Messages are only ever added. The last that may carry a marker wait in both forms; what lies
     before them is settled, in its plain one."""
 
-    __slots__ = ("_kept", "_marks", "_recent")
+    __slots__ = ("_kept", "_marks", "_recent", "sent")
 
-    def __init__(self, *, marks: bool) -> None:
+    def __init__(self, *, marks: bool = False) -> None:
         self._kept = bytearray()
         self._recent: list[Forms] = []
         self._marks = marks
+        self.sent: Sent | None = None
+        """The last request."""
 
     def push(self, messages: Iterable[Forms]) -> None:
         recent = self._recent
@@ -36,9 +53,17 @@ class Tail:
 
     def joined(self, head: bytes, pending: Iterable[Forms], end: bytes = b"]}") -> bytes:
         """Everything with `pending` behind it, the last ones marked."""
+        fresh = list(pending)
+        self.sent = Sent(
+            head,
+            self._kept,
+            len(self._kept),
+            b"".join([plain + b"," for plain, _ in self._recent]),
+            b",".join([plain for plain, _ in fresh]),
+        )
         last: list[bytes] = []
         left = MARKED
-        for plain, marked in reversed([*self._recent, *pending]):
+        for plain, marked in reversed([*self._recent, *fresh]):
             last.append(marked if marked and left > 0 else plain)
             left -= bool(marked)
         if not last:

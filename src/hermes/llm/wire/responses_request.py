@@ -21,6 +21,7 @@ from hermes.llm.jsonic import dumps
 from hermes.llm.profile import Quirks
 from hermes.llm.schema import fit
 from hermes.llm.wire.envelope import Head, legal, shaped
+from hermes.llm.wire.marking import Tail
 from hermes.llm.wire.pieces import described, inline, string
 
 ENCRYPTED = "reasoning.encrypted_content"
@@ -36,11 +37,11 @@ class Encoder:
     def __init__(self, target: Target, quirks: Quirks) -> None:
         self._model = target.model
         self._quirks = quirks
-        self._kept = bytearray()
+        self.tail = Tail()
         self._head = Head()
 
     def push(self, group: Message) -> None:
-        self._kept += b"".join([dumps(item) + b"," for item in _items(group)])
+        self.tail.push([(dumps(item), b"") for item in _items(group)])
 
     def body(
         self,
@@ -55,10 +56,8 @@ class Encoder:
             (system, tuple(tools), settings, stream),
             lambda: self._fields(system, tools, settings, stream),
         )
-        fresh = [dumps(item) for group in pending for item in _items(group)]
-        if not fresh:
-            return (head + self._kept).removesuffix(b",") + b"]}"
-        return b"".join((head, self._kept, b",".join(fresh), b"]}"))
+        fresh = [(dumps(item), b"") for group in pending for item in _items(group)]
+        return self.tail.joined(head, fresh)
 
     def _fields(
         self, system: str, tools: Sequence[ToolSpec], settings: Settings, stream: bool

@@ -1,0 +1,86 @@
+"""Whose row an endpoint goes by: its provider's, else that of the host, else of the protocol."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from hermes.llm.catalog import find
+from hermes.llm.profile import ProviderSpec, Quirks, WireName
+
+HOSTS: Mapping[str, str] = {
+    "ai-gateway.vercel.sh": "ai-gateway",
+    "aiplatform.googleapis.com": "vertex",
+    "api.anthropic.com": "anthropic",
+    "api.arcee.ai": "arcee",
+    "api.cerebras.ai": "cerebras",
+    "api.deepseek.com": "deepseek",
+    "api.fireworks.ai": "fireworks",
+    "api.githubcopilot.com": "copilot",
+    "api.groq.com": "groq",
+    "api.kilo.ai": "kilocode",
+    "api.kimi.com": "kimi-coding",
+    "api.minimax.io": "minimax",
+    "api.mistral.ai": "mistral",
+    "api.moonshot.ai": "kimi",
+    "api.moonshot.cn": "kimi-cn",
+    "api.openai.com": "openai",
+    "api.together.xyz": "together",
+    "api.x.ai": "xai",
+    "api.xiaomimimo.com": "xiaomi",
+    "api.z.ai": "zai",
+    "chatgpt.com": "openai-codex",
+    "dashscope-intl.aliyuncs.com": "alibaba",
+    "dashscope.aliyuncs.com": "alibaba",
+    "generativelanguage.googleapis.com": "gemini",
+    "inference-api.nousresearch.com": "nous",
+    "integrate.api.nvidia.com": "nvidia",
+    "opencode.ai": "opencode-zen",
+    "openrouter.ai": "openrouter",
+    "router.huggingface.co": "huggingface",
+}
+"""Host -> the provider that runs it. A list for the same reason as the one of keys; a test
+compares it with the rows."""
+_PROTOCOLS = {"anthropic": "anthropic", "gemini": "gemini", "bedrock": "bedrock"}
+"""Whose headers and quirks an unknown endpoint of that protocol gets."""
+_OWN = re.compile(
+    r"^https?://(?:localhost|127\.[\d.]+|10\.[\d.]+|192\.168\.[\d.]+|172\.(?:1[6-9]|2\d|3[01])\.[\d.]+"
+    r"|\[::1\]|[\w-]+|[\w.-]+\.(?:local|lan|internal))(?::\d+)?(?:/|$)",
+    re.IGNORECASE,
+)
+
+
+def own(base_url: str) -> bool:
+    """Whether the address is on this machine or beside it."""
+    return _OWN.search(base_url) is not None
+
+
+def like(spec: ProviderSpec | None, base_url: str, wire: WireName) -> ProviderSpec | None:
+    """None: nobody we know."""
+    row = spec or find(HOSTS.get((urlsplit(base_url).hostname or "").lower(), ""))
+    if row is not None and _family(row.wire) == _family(wire):
+        return row
+    return find(_PROTOCOLS.get(wire, ""))
+
+
+def quirks_of(row: ProviderSpec | None, base_url: str, model: str) -> Quirks:
+    if row is not None:
+        return row.for_model(model)
+    return Quirks(effort="think" if own(base_url) else "effort")
+
+
+def without_version(base_url: str, wire: WireName) -> str:
+    """The hint that belongs to the address of a server of one's own that ends too early: nearly
+    always it should end in /v1. Empty: it is good."""
+    if wire != "chat" or urlsplit(base_url).path.strip("/") or not own(base_url):
+        return ""
+    return (
+        f"The address {base_url} has no path; servers of this kind want /v1 at its end. If calls "
+        f"fail, set it to {base_url}/v1."
+    )
+
+
+def _family(wire: str) -> str:
+    """Two protocols of one vendor, mostly spoken by the same endpoints to the same models."""
+    return "chat" if wire == "responses" else wire
