@@ -23,12 +23,13 @@ from tests.kit.bodies import check_legal, max_tokens, messages, system
 from tests.kit.rig import Rig, rig
 
 TASK = "Read every page of the archive and report which pages mention the lighthouse keeper."
-PAGE = 1500
+PAGE = 3600
 Step = Callable[[Received], Reply]
 
 
 class Page(Struct):
     n: int
+    size: int = PAGE
 
 
 class Note(Struct):
@@ -36,13 +37,13 @@ class Note(Struct):
     text: str = ""
 
 
-def page(n: int) -> str:
-    return f"page {n}: " + f"the sea was grey on day {n}. " * (PAGE // 27)
+def page(n: int, size: int = PAGE) -> str:
+    return f"page {n}: " + f"the sea was grey on day {n}. " * (size // 27)
 
 
 @tool("Shows a page.")
 async def look(p: Page, ctx: ToolContext) -> str:
-    return page(p.n)
+    return page(p.n, p.size)
 
 
 @tool("Writes a note.", risk="write", brings=())
@@ -106,13 +107,13 @@ class Model:
         return reply.usage(Tokens(tokens, 20) if self.report else None)
 
 
-def reading(pages: int) -> Callable[[int], Reply]:
+def reading(pages: int, size: int = PAGE) -> Callable[[int], Reply]:
     def work(n: int) -> Reply:
         if n > pages:
             return say("page 7 mentions the keeper")
         if n % 10 == 0:
             return call((f"c{n}", "note", {"path": f"notes/{n}.md", "text": "x" * 900}))
-        return call((f"c{n}", "look", {"n": n}))
+        return call((f"c{n}", "look", {"n": n, "size": size}))
 
     return work
 
@@ -147,7 +148,7 @@ async def desk(
 async def test_300_steps_at_32k(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Never overflows, never splits a pair, keeps the task, loses nothing, and says nothing."""
     caplog.set_level(logging.INFO, "hermes.agent.compress")
-    model = Model(32_768, reading(300))
+    model = Model(32_768, reading(300, 1500))
     async with desk(tmp_path, model, 32_768) as r:
         result = await r.turn(TASK, timeout=55)
         assert result.completed and result.text == "page 7 mentions the keeper"
@@ -170,7 +171,7 @@ async def test_300_steps_at_32k(tmp_path: Path, caplog: pytest.LogCaptureFixture
         for p in m.parts
         if isinstance(p, ToolReturn)
     }
-    assert whole == {f"c{n}": "noted" if n % 10 == 0 else page(n) for n in range(1, 301)}
+    assert whole == {f"c{n}": "noted" if n % 10 == 0 else page(n, 1500) for n in range(1, 301)}
 
 
 def working(size: int, steps: int, **how: Any) -> Model:
@@ -188,9 +189,9 @@ async def work(r: Rig, model: Model, steps: int, text: str = TASK) -> None:
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_the_history_stays_legal_on_every_wire(tmp_path: Path, wire: str) -> None:
-    model = working(12_000, 40)
-    async with desk(tmp_path, model, 12_000, wire=wire) as r:
-        await work(r, model, 40)
+    model = working(8192, 0)
+    async with desk(tmp_path, model, 8192, wire=wire) as r:
+        await work(r, model, 18)
         assert len(await conversation(r)) > 2 and model.asked and not model.refused
 
 
@@ -200,7 +201,7 @@ async def test_the_history_stays_legal_on_every_wire(tmp_path: Path, wire: str) 
 async def test_an_older_result_becomes_a_line_that_says_where_it_is(tmp_path: Path) -> None:
     model = working(32_768, 0)
     async with desk(tmp_path, model, 32_768) as r:
-        await work(r, model, 40)
+        await work(r, model, 18)
         assert not model.asked, "eliding was enough"
         (old, before), (new, after) = (await conversation(r))[:2]
     assert old != new and r.session.id == new
@@ -221,7 +222,7 @@ async def test_a_handoff_is_brought_up_to_date_and_cites_its_messages(tmp_path: 
 
     model = working(8192, 0, summarise=summarise)
     async with desk(tmp_path, model, 8192) as r:
-        await work(r, model, 60)
+        await work(r, model, 26)
         parts = dict(await conversation(r))
         last = parts[r.session.id]
     summaries = [m for m in last if m.kind == "summary"]
@@ -245,8 +246,8 @@ async def test_an_earlier_task_is_summarised_and_the_new_one_pinned(tmp_path: Pa
     second = "Now count the ships that passed the harbour mouth in winter, month by month."
     model = working(12_000, 0)
     async with desk(tmp_path, model, 12_000) as r:
-        await work(r, model, 30)
-        await work(r, model, 60, second)
+        await work(r, model, 14)
+        await work(r, model, 26, second)
         last = (await conversation(r))[-1][1]
     users = [m.text for m in last if m.role == "user" and m.kind == "normal"]
     assert users == [TASK, second], "the first exchange, and the task as it was written"
@@ -257,7 +258,7 @@ async def test_guidance_given_meanwhile_is_not_forgotten(tmp_path: Path) -> None
     gate = Gate()
 
     def work_on(n: int) -> Reply:
-        reply = reading(60)(n)
+        reply = reading(26)(n)
         return reply.hold(gate) if n == 4 else reply
 
     model = Model(12_000, work_on)
@@ -275,7 +276,7 @@ async def test_a_plan_stays_whole_and_is_recalled_later(tmp_path: Path) -> None:
     show = call(("show", "todo", {}))
 
     def work_on(n: int) -> Reply:
-        return {2: call(("plan", "todo", {"todos": plan})), 30: show}.get(n) or reading(60)(n)
+        return {2: call(("plan", "todo", {"todos": plan})), 14: show}.get(n) or reading(26)(n)
 
     model = Model(12_000, work_on)
     async with desk(
@@ -293,7 +294,7 @@ async def test_a_plan_stays_whole_and_is_recalled_later(tmp_path: Path) -> None:
 async def test_the_child_has_read_what_its_parent_has(tmp_path: Path) -> None:
     model = working(12_000, 0)
     async with desk(tmp_path, model, 12_000) as r:
-        await work(r, model, 30)
+        await work(r, model, 14)
         meta = await r.runtime.store.meta(r.session.id)
         assert meta is not None and meta.parent
         assert meta.taint == r.session.taint == Taint(private=True, untrusted=True)
@@ -306,7 +307,7 @@ async def test_the_child_has_read_what_its_parent_has(tmp_path: Path) -> None:
 async def test_any_of_its_ids_leads_to_where_it_goes_on(tmp_path: Path) -> None:
     model = working(12_000, 0)
     async with desk(tmp_path, model, 12_000) as r:
-        await work(r, model, 30)
+        await work(r, model, 14)
         ids = [id for id, _ in await conversation(r)]
         assert len(ids) > 2
         store = r.runtime.store
@@ -342,7 +343,7 @@ async def test_any_of_its_ids_leads_to_where_it_goes_on(tmp_path: Path) -> None:
 async def test_without_a_good_summary_the_turn_goes_on(tmp_path: Path, summarise: Step) -> None:
     model = working(8192, 0, summarise=summarise)
     async with desk(tmp_path, model, 8192) as r:
-        await work(r, model, 60)
+        await work(r, model, 26)
         assert not model.refused and model.asked
         last = (await conversation(r))[-1][1]
     assert last[0].text == TASK
@@ -359,7 +360,7 @@ async def test_a_bad_summary_gets_one_more_chance_that_says_what_was_wrong(tmp_p
 
     model = working(8192, 0, summarise=summarise)
     async with desk(tmp_path, model, 8192) as r:
-        await work(r, model, 20)
+        await work(r, model, 12)
     assert "rejected" not in prompts[0] and "it lacks the sections Goal" in prompts[1]
 
 
@@ -367,7 +368,7 @@ async def test_an_overflow_teaches_the_real_window(tmp_path: Path) -> None:
     """Nobody knew the window: the first refusal states it, and none follows."""
     model = working(9000, 0)
     async with desk(tmp_path, model) as r:
-        await work(r, model, 60)
+        await work(r, model, 26)
         assert len(model.refused) == 1 and len(await conversation(r)) > 2
         assert r.runtime.learned[r.session.agent.providers[0].target].context == 9000
         assert not r.recoveries, "it is silent"
@@ -388,14 +389,14 @@ async def test_a_refusal_without_a_number_is_got_over_too(tmp_path: Path, refusa
         return refusal if model.refused and reply.code == 400 else reply
 
     async with desk(tmp_path, answer) as r:
-        await work(r, model, 40)
+        await work(r, model, 18)
         assert 1 <= len(model.refused) <= 12 and len(await conversation(r)) > 1
 
 
 async def test_without_reports_it_is_estimated(tmp_path: Path) -> None:
     model = working(12_000, 0, report=False)
     async with desk(tmp_path, model, 12_000) as r:
-        await work(r, model, 40)
+        await work(r, model, 18)
         assert not model.refused and len(await conversation(r)) > 2
 
 
@@ -429,7 +430,7 @@ async def test_a_fallback_with_a_smaller_window_gets_what_fits(tmp_path: Path) -
     main = working(64_000, 0)
 
     def answer(request: Received) -> Reply:
-        return status(402, "no credit") if main.steps >= 25 else main(request)
+        return status(402, "no credit") if main.steps >= 11 else main(request)
 
     config = {
         "model": {"context_length": 64_000},
@@ -439,7 +440,7 @@ async def test_a_fallback_with_a_smaller_window_gets_what_fits(tmp_path: Path) -
         Provider([], then=small) as spare,
         desk(tmp_path, answer, spare=spare, config=config) as r,
     ):
-        main.work = reading(60)
+        main.work = reading(26)
         result = await r.turn(TASK)
         assert result.text == "done by the spare" and not small.refused
         assert len(small.main[0].body) < 9000 * 3.6
@@ -449,7 +450,7 @@ async def test_interrupted_while_it_is_summarised_nothing_has_changed(tmp_path: 
     gate = Gate()
     model = working(8192, 0, summarise=lambda q: handoff(q).hold(gate))
     async with desk(tmp_path, model, 8192) as r:
-        model.work = reading(60)
+        model.work = reading(26)
         turn = r.begin(TASK)
         await gate.reached()
         before = r.session.id
@@ -466,7 +467,7 @@ async def test_turned_off_it_does_nothing(tmp_path: Path) -> None:
     model = working(8192, 0)
     config = {"compression": {"enabled": False}}
     async with desk(tmp_path, model, 8192, config=config) as r:
-        model.work = reading(60)
+        model.work = reading(26)
         result = await r.turn(TASK)
         assert result.error_code == "context_overflow" and len(await conversation(r)) == 1
 
@@ -474,7 +475,7 @@ async def test_turned_off_it_does_nothing(tmp_path: Path) -> None:
 async def test_asked_for_by_the_user(tmp_path: Path) -> None:
     model = working(64_000, 0)
     async with desk(tmp_path, model, 64_000) as r:
-        await work(r, model, 20)
+        await work(r, model, 12)
         assert len(await conversation(r)) == 1
         assert await r.session.compress() and model.asked == 1
         assert len(await conversation(r)) == 2 and await r.state() == "idle"
