@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import peers
+from bench import peers, serving
 from bench.measure import median, process
 
-GROUPS = ("cold", "session", "turn", "stream", "tools", "sandbox", "store", "search")
+GROUPS = ("cold", "session", "turn", "stream", "tools", "sandbox", "store", "search", "server")
 IN_PROCESS = GROUPS[1:]
 PEERS = ("original", "ours", "floor")
 ALONE = {"store": "bench.storage", "search": "bench.storage", "sandbox": "bench.sandbox"}
@@ -37,6 +37,9 @@ class Row:
     """Target: at most this many times the floor."""
     at_most: float = 0
     """Target: at most this, in the row's unit."""
+    at_least: float = 0
+    more: bool = False
+    """More is better: ratios are the other way round."""
 
 
 ROWS = (
@@ -71,6 +74,16 @@ ROWS = (
     Row("search", "search_1", "  a common word"),
     Row("search", "search_2", "  two words"),
     Row("search", "search_3", "  a phrase"),
+    Row("server", "serve_rate", "requests, 16 at a time", "/s", faster=28, stretch=57, more=True),
+    Row("server", "serve_cpu", "  CPU of each", faster=40),
+    Row("server", "serve_first", "first token, added by the server", faster=25),
+    Row("server", "serve_p99", "first token, 256 at a time, p99", at_most=1000),
+    Row("server", "serve_stream", "2,000 chunks through it, CPU", faster=20),
+    Row("server", "serve_each", "  one by one"),
+    Row("server", "serve_held", "streams held at full pace", "n", at_least=1000, more=True),
+    Row("server", "serve_memory", "  memory meanwhile", "MB", at_most=150),
+    Row("server", "serve_health", "  /health meanwhile, p99", at_most=100),
+    Row("server", "serve_listen", "start to listening", faster=6),
 )
 
 
@@ -94,6 +107,8 @@ def verdict(row: Row, results: Results) -> tuple[str, str, str, str]:
     theirs, ours, floor = (results.get(peer, row.metric) for peer in PEERS)
     times = theirs / ours if theirs and ours else None
     of_floor = ours / floor if floor and ours else None
+    if row.more:
+        times = 1 / times if times else None
     targets, met = [], []
     if row.faster:
         stretch = f" ({row.stretch:g})" if row.stretch else ""
@@ -105,6 +120,9 @@ def verdict(row: Row, results: Results) -> tuple[str, str, str, str]:
     if row.at_most:
         targets.append(f"<={row.at_most:g} {row.unit}")
         met.append(None if ours is None else ours <= row.at_most)
+    if row.at_least:
+        targets.append(f">={row.at_least:g}")
+        met.append(None if ours is None else ours >= row.at_least)
     if not targets:
         mark = ""
     elif False in met:
@@ -287,6 +305,9 @@ class Bench:
             print(f"measuring {group} …", file=sys.stderr, flush=True)
             if group == "cold":
                 self.cold()
+                continue
+            if group == "server":
+                serving.measure(self.homes, self.url, self.results.add, self.attempt)
                 continue
             # The floor runs inside our process, interleaved with ours.
             for peer in ("original", "ours"):

@@ -7,6 +7,8 @@
     stream-N-each    N content chunks, each in a write of its own and far enough apart that the
                      client reads them one by one
     tools-N          N tool calls, one per request, then a short text
+    paced-N-MS       N content chunks, one every MS milliseconds
+    asked            what the first word of the last user message says: one of the above, else text
 
 It keeps no conversation: call ids carry the step's number, and the greatest one in a request says
 how far the conversation is. GET /stats: arrival of the first chat request since POST /reset (on the
@@ -21,6 +23,7 @@ import time
 from typing import Any
 
 ID = re.compile(rb"benchcall_(\d+)")
+ASKED = re.compile(r"(text|stream-\d+(-each)?|tools-\d+|paced-\d+-\d+)\b")
 # Tools that cost nothing, best first; {i} changes with every step, so that no loop guard wakes.
 CHEAP: dict[str, dict[str, Any]] = {
     "bench_noop": {"i": "{i}"},
@@ -53,11 +56,28 @@ def event(delta: dict[str, Any], finish: str | None = None, **extra: Any) -> byt
 
 
 END = b"data: [DONE]\n\n"
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+LAST = b"0\r\n\r\n"
+
+
+def chunked(events: list[bytes]) -> list[bytes]:
+    return [b"%x\r\n%b\r\n" % (len(e), e) for e in events]
+
+
+def scripted(wanted: dict[str, Any]) -> str:
+    """The name of the answer a request gets."""
+    model: str = wanted["model"].rpartition("/")[2]
+    if model != "asked":
+        return model
+    said = next((m["content"] for m in reversed(wanted["messages"]) if m["role"] == "user"), "")
+    if isinstance(said, list):
+        said = "".join(part.get("text", "") for part in said)
+    return found.group() if (found := ASKED.match(said)) else "text"
 
 
 def script(model: str, body: bytes, wanted: dict[str, Any]) -> list[bytes]:
     """The answer as a list of server-sent events."""
-    name, _, rest = model.rpartition("/")[2].partition("-")
+    name, _, rest = model.partition("-")
     count = int(m.group()) if (m := re.match(r"\d+", rest)) else 1
     if name == "tools":
         step = max((int(n) for n in ID.findall(body)), default=0) + 1
@@ -155,10 +175,13 @@ class Connection(asyncio.Protocol):
         stats.chats += 1
         stats.body_bytes = len(body)
         wanted = json.loads(body)
-        events = script(wanted["model"], body, wanted)
+        name = scripted(wanted)
+        events = script(name, body, wanted)
         if not wanted.get("stream"):
             return self.reply(whole(events))
-        return self.stream(events, each=wanted["model"].endswith("-each"))
+        if name.startswith("paced-"):
+            return self.pace(events, int(name.rpartition("-")[2]) / 1e3)
+        return self.stream(events, each=name.endswith("-each"))
 
     def reply(self, value: Any, status: bytes = b"200 OK") -> None:
         body = json.dumps(value).encode()
@@ -167,18 +190,35 @@ class Connection(asyncio.Protocol):
             % (status, len(body), body)
         )
 
+    def pace(self, events: list[bytes], gap: float) -> None:
+        """Each at its time, however late the one before it was."""
+        loop = asyncio.get_running_loop()
+        transport = self.transport
+        pieces = iter(chunked(events[:-2]))
+        transport.write(HEAD)
+        due = loop.time()
+
+        def more() -> None:
+            nonlocal due
+            if transport.is_closing():
+                return
+            piece = next(pieces, None)
+            if piece is None:
+                transport.write(b"".join(chunked(events[-2:])) + LAST)
+                return
+            transport.write(piece)
+            due += gap
+            loop.call_at(due, more)
+
+        more()
+
     def stream(self, events: list[bytes], *, each: bool) -> None:
         write = self.transport.write
-        head = (
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
-            b"Transfer-Encoding: chunked\r\n\r\n"
-        )
-        chunks = [b"%x\r\n%b\r\n" % (len(e), e) for e in events]
-        chunks.append(b"0\r\n\r\n")
+        chunks = [*chunked(events), LAST]
         if not each:
-            write(head + b"".join(chunks))
+            write(HEAD + b"".join(chunks))
             return
-        write(head)
+        write(HEAD)
         for chunk in chunks:
             # Busy waiting on purpose: timers of the event loop are too coarse.
             until = time.perf_counter() + EACH_GAP
@@ -190,7 +230,7 @@ class Connection(asyncio.Protocol):
 async def main() -> None:
     stats = Stats()
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(stats), "127.0.0.1", 0)
+    server = await loop.create_server(lambda: Connection(stats), "127.0.0.1", 0, backlog=4096)
     print("ready", server.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
 
