@@ -12,18 +12,23 @@ ARGS ?=
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check check-format check-lint check-types check-layers check-shape bench format lock model-data clean
+.PHONY: help run test test-local check check-format check-lint check-types check-layers check-shape bench format lock model-data clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo '  ARGS="..." is passed on, e.g. make run ARGS="chat -q hello", make test ARGS="-k store -x"'
 
-run: $(VENV)/.run ## run the product
-	@$(BIN)/hermes $(ARGS)
+# Without a terminal and without words there is nobody to talk to: it talks by itself.
+run: $(VENV)/.run $(VENV)/.local ## run the product
+	@set -- $(ARGS); if [ $$# -eq 0 ] && ! [ -t 0 ]; then set -- demo; fi; exec $(BIN)/hermes "$$@"
 
 test: $(VENV)/.dev ## run the tests
 	@sh scripts/system.sh
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+test-local: $(VENV)/.dev ## the tests with a real embedded model; downloads it once
+	$(BIN)/hermes model pull
+	$(BIN)/python -m pytest -m local tests/local $(ARGS)
 
 # Separate targets, so that `make -k check` reports everything that is wrong.
 check: check-format check-lint check-types check-layers check-shape ## format, lint, types, layers, shape
@@ -50,6 +55,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3
 
 lock: $(VENV)/.build ## renew the hashed locks
 	$(COMPILE) pyproject.toml --output-file requirements/run.txt
+	$(COMPILE) pyproject.toml --extra local -c requirements/run.txt --output-file requirements/local.txt
 	$(COMPILE) pyproject.toml --all-extras --group dev --output-file requirements/dev.txt
 	$(COMPILE) --group build --output-file requirements/build.txt
 
@@ -66,6 +72,11 @@ $(VENV)/.build: requirements/build.txt scripts/bootstrap.sh
 
 $(VENV)/.run: requirements/run.txt pyproject.toml scripts/install.sh $(VENV)/.build
 	@sh scripts/install.sh $(VENV) requirements/run.txt
+	@touch $@
+
+# The embedded model's engine. Where there is no wheel for it, everything else still runs.
+$(VENV)/.local: requirements/local.txt $(VENV)/.run
+	@sh scripts/local.sh $(VENV) requirements/local.txt
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt pyproject.toml scripts/install.sh $(VENV)/.build

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 GROUPS = {
     "talk": {
         "chat": "answer one prompt and exit",
-        "talk": "hold a conversation, line by line",
+        "demo": "a short conversation by itself, with the embedded model",
         "serve": "serve the agent over HTTP, OpenAI-compatible",
     },
     "set up": {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hermes.config.env import environment
@@ -17,6 +18,7 @@ from hermes.llm.local.pull import Progress, Puller
 if TYPE_CHECKING:
     from pathlib import Path
 
+Say = Callable[[str], None]
 _EVERY = 0.2
 _STEP = 10
 """Per cent between two lines where there is no terminal."""
@@ -24,11 +26,12 @@ _WIDTH = 28
 
 
 class Bar:
-    """On stderr. On a terminal it is drawn over itself."""
+    """On stderr, drawn over itself where that is a terminal; or through `say`, line by line."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, say: Say | None = None) -> None:
         self._name = name
-        self._tty = sys.stderr.isatty()
+        self._say = say
+        self._tty = say is None and sys.stderr.isatty()
         self._began = self._drawn = time.monotonic()
         self._base: int | None = None
         """What was there before: it says nothing about the speed."""
@@ -75,13 +78,16 @@ class Bar:
 
     def _line(self, text: str) -> None:
         self.close()
-        print(text, file=sys.stderr, flush=True)
+        if self._say is not None:
+            self._say(text)
+        else:
+            print(text, file=sys.stderr, flush=True)
 
 
-async def pull(model: LocalModel, transport: Transport) -> Path:
+async def pull(model: LocalModel, transport: Transport, say: Say | None = None) -> Path:
     """The file of the model, downloaded if it is not there."""
     environ = environment()
-    bar = Bar(model.name)
+    bar = Bar(model.name, say)
     folder = models_folders(environ.get)[0]
     try:
         return await Puller(folder, transport, indexes(environ), bar).pull(model)
@@ -89,7 +95,7 @@ async def pull(model: LocalModel, transport: Transport) -> Path:
         bar.close()
 
 
-async def prepare(base_url: str, transport: Transport) -> None:
+async def prepare(base_url: str, transport: Transport, say: Say | None = None) -> None:
     """What an endpoint needs before it can be called the first time."""
     if base_url.startswith(EMBEDDED) and (model := missing(base_url)):
-        await pull(model, transport)
+        await pull(model, transport, say)

@@ -99,6 +99,7 @@ async def _begin(repl: Repl, runtime: Runtime, session: Session) -> None:
     conversation.editing = repl.edit
     if session.agent.note:
         repl.view.note(f"! {session.agent.note}")
+    await _fetch(repl, runtime, session)
     for sentence in await runtime.store.ready():
         repl.view.note(f"! {sentence}")
     if len(session.history):
@@ -109,6 +110,18 @@ async def _begin(repl: Repl, runtime: Runtime, session: Session) -> None:
     repl.conversation = conversation
     repl.state.ready = True
     repl.screen.refresh()
+
+
+async def _fetch(repl: Repl, runtime: Runtime, session: Session) -> None:
+    """A model that runs on this machine is downloaded before it is first asked."""
+    from hermes.llm.http import EMBEDDED
+
+    base_url = session.agent.providers[0].base_url
+    if base_url.startswith(EMBEDDED):
+        from hermes.cli import pulling
+
+        assert repl.view is not None
+        await pulling.prepare(base_url, runtime.transport, repl.view.note)
 
 
 async def _offer(repl: Repl, runtime: Runtime) -> None:

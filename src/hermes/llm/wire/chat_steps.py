@@ -27,6 +27,10 @@ _HINTS = {
     "write_file": "create or replace one file",
 }
 """Shorter than what the tools say of themselves, which is written for models that read it all."""
+_LISTED = """\
+total 8
+-rw-r--r-- 1 sam sam 120 Mar 3 10:40 main.py
+-rw-r--r-- 1 sam sam 80 Mar 3 10:41 util.py"""
 _SHOTS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
     ("", "hello", "Hello! What can I do for you?", {}),
     ("read_file", "print the file todo.md", "", {"path": "todo.md"}),
@@ -40,10 +44,12 @@ _SHOTS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
     ("write_file", "Wrote a.py", "Done: I wrote a.py.", {}),
     ("terminal", "which kernel is running here?", "", {"command": "uname -r"}),
     ("terminal", "6.1.0", "Kernel 6.1.0 is running.", {}),
+    ("terminal", "which user am I?", "", {"command": "whoami"}),
+    ("terminal", "sam", "You are sam.", {}),
     ("terminal", "remove the folder tmp", "", {"command": "rm -r tmp"}),
     ("terminal", "(no output)", "Done: the folder tmp is removed.", {}),
-    ("terminal", "which files are here?", "", {"command": "ls"}),
-    ("terminal", "main.py\nutil.py", "The folder contains main.py and util.py.", {}),
+    ("terminal", "which files are here?", "", {"command": "ls -l"}),
+    ("terminal", _LISTED, "The folder contains main.py and util.py.", {}),
     ("", "what is the largest planet?", "Jupiter is the largest planet.", {}),
 )
 """Tool, what is said to the model, its answer or its call. Their order was measured: what comes
