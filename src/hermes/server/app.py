@@ -33,11 +33,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hermes.app.runtime import Runtime
+    from hermes.app.session import Session
     from hermes.server.replay import Answered
     from hermes.server.runs import Run
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 BUSY_RETRY = "5"
+LAST_SECONDS = 5.0
+"""For what was interrupted to say so."""
 
 
 def all_routes() -> tuple[Route, ...]:
@@ -64,6 +67,8 @@ class Server:
         self.stopping = asyncio.Event()
         self.runs: dict[str, Run] = {}
         """Those that are going on."""
+        self.sessions: set[Session] = set()
+        """Those with a turn."""
         self.replays: dict[str, asyncio.Future[Answered]] = {}
         """Requests under an idempotency key that are being answered."""
         self.turns: dict[str, tuple[asyncio.Lock, int]] = {}
@@ -128,7 +133,12 @@ class Server:
                 headers={"Retry-After": BUSY_RETRY},
             )
         if self.stopping.is_set():
-            raise ApiError(503, "The server is stopping.", code="stopping")
+            raise ApiError(
+                503,
+                "The server is stopping.",
+                code="stopping",
+                headers={"Retry-After": BUSY_RETRY},
+            )
         self._running[principal.name] += 1
         try:
             yield
@@ -165,10 +175,22 @@ class Server:
             await listener.wait_closed()
 
     async def _drain(self) -> None:
-        """Those that run may end by themselves for a while; then they are interrupted."""
+        """Those that run may end by themselves for a while; then they are interrupted, and their
+        clients are told."""
+        if await self._ended(self.settings.drain_seconds):
+            return
+        for run in list(self.runs.values()):
+            run.lose()
+        for session in list(self.sessions):
+            session.interrupt()
+        await self._ended(LAST_SECONDS)
+
+    async def _ended(self, seconds: float) -> bool:
+        """Whether nothing runs any more, at the latest after so long."""
         if self.active:
             self._empty = asyncio.get_running_loop().create_future()
-            await asyncio.wait({self._empty}, timeout=self.settings.drain_seconds)
+            await asyncio.wait({self._empty}, timeout=seconds)
+        return not self.active
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         return await respond(self, request)

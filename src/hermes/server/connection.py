@@ -41,11 +41,22 @@ class Acceptor(Server):
         return Connection(self, loop=self._loop, **self._kwargs)
 
     def enter(self, address: str) -> bool:
+        """When it is full, one that waits for nothing makes room."""
+        if self._open[address] >= self._most_each:
+            self._make_room(address)
+        elif self.total >= self._most:
+            self._make_room(None)
         if self.total >= self._most or self._open[address] >= self._most_each:
             return False
         self.total += 1
         self._open[address] += 1
         return True
+
+    def _make_room(self, address: str | None) -> None:
+        for connection in self.connections:
+            if isinstance(connection, Connection) and connection.idle_from(address):
+                connection.dismiss()
+                return
 
     def leave(self, address: str) -> None:
         self.total -= 1
@@ -74,18 +85,34 @@ class Connection(RequestHandler):
         self._patience = self._loop.call_later(HEADER_SECONDS, self._lose_patience)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-        if self._address is not None:
-            self._acceptor.leave(self._address)
-            self._address = None
+        self._leave()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self._patience is not None and (self._messages or self._request_in_progress):
+        if self._messages or self._request_in_progress:
+            if self._patience is not None:
+                self._patience.cancel()
+                self._patience = None
+        elif self._patience is None and not self._force_close:  # a request has begun to come
+            self._patience = self._loop.call_later(HEADER_SECONDS, self._lose_patience)
+
+    def idle_from(self, address: str | None) -> bool:
+        """Whether it has asked for nothing; None: from wherever."""
+        asked = bool(self._messages) or self._request_in_progress
+        return not asked and self._address is not None and address in (None, self._address)
+
+    def dismiss(self) -> None:
+        self._leave()
+        self.force_close()
+
+    def _leave(self) -> None:
+        if self._patience is not None:
             self._patience.cancel()
             self._patience = None
+        if self._address is not None:
+            self._acceptor.leave(self._address)
+            self._address = None
 
     def _lose_patience(self) -> None:
         self._patience = None

@@ -76,7 +76,8 @@ def derived(principal: Principal, instructions: str, messages: Sequence[Message]
     first = next((m for m in messages if m.role == "user"), None)
     digest = hashlib.sha256()
     for text in (principal.name, instructions, first.text if first else ""):
-        digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
+        raw = text.encode("utf-8", "surrogatepass")
+        digest.update(len(raw).to_bytes(8, "big") + raw)
     if first is not None:
         for part in first.parts:
             digest.update(getattr(part, "data", b"") or getattr(part, "url", "").encode())
@@ -98,9 +99,11 @@ async def opened(server: Server, principal: Principal, ask: Ask) -> AsyncIterato
     """The session of this turn. Leaving the block for any reason ends what still runs in it."""
     async with alone(server, ask.session):
         session = await _open(server, principal, ask)
+        server.sessions.add(session)
         try:
             yield session
         finally:
+            server.sessions.discard(session)
             await asyncio.shield(session.close())
 
 
@@ -128,7 +131,7 @@ async def _open(server: Server, principal: Principal, ask: Ask) -> Session:
     past = ask.past
     identity = ask.session
     if identity:
-        past = await _stored(server, principal, identity)
+        past = await stored(server, principal, identity)
     else:
         identity = ask.chain or derived(principal, ask.instructions, (*past, ask.prompt))
     session = await server.runtime.bring(
@@ -137,6 +140,11 @@ async def _open(server: Server, principal: Principal, ask: Ask) -> Session:
         key=key_of(principal, ask.session_key),
         options=Options(toolsets=server.settings.toolsets),
     )
+    if principal.name:
+        session.account = structs.replace(session.account, user=principal.name)
+    if principal.daily_usd is not None:
+        caps = [c for c in (session.budget.user_usd, principal.daily_usd) if c is not None]
+        session.budget = structs.replace(session.budget, user_usd=min(caps))
     tools = ask.client_tools
     changes = {**ask.settings, **(tools.settings if tools else {})}
     agent = session.agent
@@ -148,7 +156,7 @@ async def _open(server: Server, principal: Principal, ask: Ask) -> Session:
     return session
 
 
-async def _stored(server: Server, principal: Principal, identity: str) -> tuple[Message, ...]:
+async def stored(server: Server, principal: Principal, identity: str) -> tuple[Message, ...]:
     store = server.runtime.store
     try:
         meta = await store.meta(identity)

@@ -40,6 +40,8 @@ class ApiError(Exception):
         self.param = param
         self.headers = headers or {}
         self.extra = extra or {}
+        self.final = False
+        """Tools have run: the same request under the same key must not do it all again."""
 
     def body(self) -> bytes:
         error = {

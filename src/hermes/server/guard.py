@@ -7,7 +7,9 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
+from aiohttp.http_exceptions import PayloadEncodingError
+from aiohttp.web_protocol import RequestPayloadError
 
 from hermes.core.errors import ConfigError, HermesError
 from hermes.server.errors import ApiError
@@ -21,6 +23,7 @@ log = logging.getLogger("hermes.server")
 access = logging.getLogger("hermes.server.access")
 
 HEADERS = {
+    "Server": "hermes",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
     "Strict-Transport-Security": "max-age=31536000; includeSubDomains",
@@ -36,7 +39,13 @@ CORS_HEADERS = (
 )
 CORS_EXPOSED = "X-Hermes-Session-Id, X-Hermes-Session-Key, X-Hermes-Completed, X-Hermes-Partial"
 BODY_SECONDS = 60.0
+WHO = web.RequestKey("principal", str)
+STARTED = web.RequestKey("started", bool)
+"""Set on a request whose response has begun: nothing else can be said any more."""
 _NOBODY = Principal()
+_FORMS = frozenset({"text/plain", "application/x-www-form-urlencoded", "multipart/form-data"})
+"""What a page of anybody can send without asking first."""
+_UNSAID = frozenset({"TRACE", "CONNECT"})
 
 
 async def respond(server: Server, request: web.BaseRequest) -> web.StreamResponse:
@@ -54,38 +63,61 @@ async def respond(server: Server, request: web.BaseRequest) -> web.StreamRespons
     except HermesError as error:
         log.warning("%s failed: %s", request.path, server.redact(str(error)))
         response = _failed(ApiError(500, server.redact(str(error)), code="internal"))
+    except ConnectionError:
+        raise
     except Exception as error:
         log.exception("%s %s crashed", request.method, request.path)
-        response = _failed(ApiError(500, f"Internal error: {type(error).__name__}."))
+        said = server.redact(str(error)) or type(error).__name__
+        response = _failed(ApiError(500, f"Internal error: {said[:300]}", code="internal"))
     if not response.prepared:
+        if STARTED in request:
+            raise ConnectionResetError("failed after the response had begun")
         dress(server, request, response)
-    server.metrics.request(route.name if route else "", response.status, time.monotonic() - began)
+    took = time.monotonic() - began
+    server.metrics.request(route.name if route else "", response.status, took)
     if access.isEnabledFor(logging.INFO):
-        took = (time.monotonic() - began) * 1000
-        access.info("%s %s %d %.0f ms", request.method, request.path, response.status, took)
+        _log(request, response.status, took, names)
     return response
+
+
+def _log(request: web.BaseRequest, status: int, took: float, names: dict[str, str]) -> None:
+    """One record per request: never its query, its headers or its body."""
+    fields = {
+        "method": request.method,
+        "path": request.path[:500],
+        "status": status,
+        "ms": round(took * 1000, 1),
+        "from": request.remote,
+        "key": request.get(WHO, ""),
+    }
+    access.info("%s %s %d", request.method, request.path[:500], status, extra={"fields": fields})
 
 
 async def _answered(
     server: Server, request: web.BaseRequest, route: Route | None, names: dict[str, str]
 ) -> web.StreamResponse:
     _check_host(server, request)
+    _check_protocol(request)
     origin = request.headers.get("Origin")
     if origin is not None and origin not in server.settings.cors_origins:
         raise ApiError(403, "This origin is not allowed.", code="origin_not_allowed")
     if request.method == "OPTIONS" and origin is not None:
         return web.Response(status=200)
-    principal = _NOBODY
-    if route is None or not route.open:
-        principal = server.principals.identify(_keys(request, route))
+    if route is not None and route.open:
+        return await route.handle(Call(server, request, _NOBODY, names))
+    if route is None and not request.path.startswith(("/v1/", "/api/")):
+        raise wrong_route(request, server.methods_at(request.path))
+    principal = server.principals.identify(_keys(request, route))
+    request[WHO] = principal.name
     if route is None:
         raise wrong_route(request, server.methods_at(request.path))
-    if route.open:
-        return await route.handle(Call(server, request, principal, names))
     if route.scope not in principal.scopes:
         raise ApiError(403, f"This key lacks the scope {route.scope}.", code="scope")
     server.principals.admit(principal)
-    raw = await _body(server, request) if request.method in ("POST", "PATCH") else b""
+    raw = b""
+    if request.method in ("POST", "PATCH"):
+        _check_type(request, route)
+        raw = await _body(server, request)
     return await route.handle(Call(server, request, principal, names, raw))
 
 
@@ -101,21 +133,40 @@ def _check_host(server: Server, request: web.BaseRequest) -> None:
     if len(hosts) != 1 or not server.known_host(hosts[0]):
         raise ApiError(421, "This server does not go by that name.", code="misdirected_request")
     if request.raw_path[:1] != "/" and request.method != "OPTIONS":
-        raise ApiError(400, "The request line must hold a path.")
+        raise _refused("The request line must hold a path.")
+
+
+def _check_protocol(request: web.BaseRequest) -> None:
+    if request.version < HttpVersion11:
+        raise _refused("HTTP/1.1 is needed (nginx: proxy_http_version 1.1;).")
+    if request.method in _UNSAID:
+        raise _refused(f"{request.method} is not possible here.")
+
+
+def _refused(why: str) -> ApiError:
+    return ApiError(400, why, code="bad_request", headers={"Connection": "close"})
+
+
+def _check_type(request: web.BaseRequest, route: Route) -> None:
+    """JSON or nothing said. Who has no body to send may have any type but a form's."""
+    kinds = request.headers.getall("Content-Type", [])
+    kind = kinds[0].partition(";")[0].strip().lower() if kinds else ""
+    needed = request.can_read_body or (route.body is not None and not route.bodiless)
+    if len(kinds) > 1 or (kind in _FORMS) or (needed and kind not in ("", "application/json")):
+        raise ApiError(415, "Send the body as application/json.", code="unsupported_media_type")
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise ApiError(415, "A compressed body is not accepted.", code="unsupported_media_type")
 
 
 async def _body(server: Server, request: web.BaseRequest) -> bytes:
     """All of it, within the limit and in time."""
     if not request.can_read_body:
         return b""
-    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise ApiError(415, "A compressed body is not accepted.", code="unsupported_media_type")
-    kind = request.headers.get("Content-Type")
-    if kind and kind.partition(";")[0].strip().lower() != "application/json":
-        raise ApiError(415, "Send the body as application/json.", code="unsupported_media_type")
     limit = server.settings.max_request_bytes
     if request.content_length is not None and request.content_length > limit:
         raise _too_large(limit)
+    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     pieces: list[bytes] = []
     size = 0
     try:
@@ -126,7 +177,14 @@ async def _body(server: Server, request: web.BaseRequest) -> bytes:
                     raise _too_large(limit)
                 pieces.append(piece)
     except TimeoutError:
-        raise ApiError(408, "The body did not arrive in time.", code="timeout") from None
+        raise ApiError(
+            408,
+            "The body did not arrive in time.",
+            code="timeout",
+            headers={"Connection": "close"},
+        ) from None
+    except (PayloadEncodingError, RequestPayloadError):
+        raise _refused("The body could not be understood.") from None
     return b"".join(pieces)
 
 
@@ -140,12 +198,15 @@ def _too_large(limit: int) -> ApiError:
 
 
 def _failed(error: ApiError) -> web.Response:
-    return web.Response(
+    response = web.Response(
         body=error.body(),
         status=error.status,
         headers=error.headers,
         content_type="application/json",
     )
+    if error.headers.get("Connection") == "close":
+        response.force_close()
+    return response
 
 
 def dress(server: Server, request: web.BaseRequest, response: web.StreamResponse) -> None:

@@ -23,10 +23,10 @@ def items_of(messages: Iterable[Message]) -> list[Item]:
             match part:
                 case Text(text) if text:
                     items.append(_message(text))
-                case ToolCall(id, name, args):
+                case ToolCall(id, name, args) if not name.startswith("_"):
                     items.append(_call(id, name, args))
-                case ToolReturn():
-                    items.append(_output(part.call_id, part.text))
+                case ToolReturn(call_id, name) if not name.startswith("_"):
+                    items.append(_output(call_id, part.text))
                 case _:
                     continue
     return items
@@ -52,13 +52,14 @@ def settle(response: dict[str, Any], result: TurnResult) -> None:
         response["status"] = "incomplete"
         response["incomplete_details"] = {"reason": "max_output_tokens" if truncated else "error"}
     else:
-        response["status"] = "failed"
-    if not result.completed:
-        response["error"] = (
-            {"code": result.error_code or "server_error", "message": result.error}
-            if response["status"] == "failed"
-            else None
-        )
+        fail(response, result)
+
+
+def fail(response: dict[str, Any], result: TurnResult) -> None:
+    response["status"] = "failed"
+    response["incomplete_details"] = None
+    code, said = result.error_code or "server_error", result.error or "The agent did not finish."
+    response["error"] = {"code": code, "message": said}
 
 
 class Narrator:
@@ -84,7 +85,7 @@ class Narrator:
             case ToolStarted(call) if not call.name.startswith("_"):
                 yield from self.close()
                 self._called.add(call.id)
-                yield from self._call(call)
+                yield from self.call(call)
             case ToolDone(result) if result.call_id in self._called:
                 yield from self.close()
                 shown = [{"type": "input_text", "text": result.text}]
@@ -135,7 +136,7 @@ class Narrator:
         head = orjson.dumps({"type": name, **at, "logprobs": []})[:-1]
         self._delta = f"event: {name}\ndata: ".encode() + head + b',"delta":'
 
-    def _call(self, call: ToolCall) -> Iterator[bytes]:
+    def call(self, call: ToolCall) -> Iterator[bytes]:
         item = _call(call.id, call.name, call.args)
         index = len(self.items)
         started = {**item, "arguments": "", "status": "in_progress"}

@@ -18,7 +18,9 @@ from hermes.server.route import Call
 HEADER = "Idempotency-Key"
 KIND = "replay"
 LONGEST = 255
-MOST = 10_000
+MOST = 2000
+_PASSING = frozenset({408, 429})
+"""What says nothing about the request itself: the next try may go better."""
 KEPT_SECONDS = 24 * 3600.0
 
 
@@ -26,6 +28,8 @@ class Answered(Struct):
     status: int
     headers: dict[str, str]
     body: bytes
+    final: bool = True
+    """Kept, and handed out again."""
 
     def response(self) -> web.Response:
         return web.Response(
@@ -38,9 +42,12 @@ class Answered(Struct):
 
 async def once(call: Call, work: Callable[[], Awaitable[web.Response]]) -> web.Response:
     """Do the work, or hand out what it gave before. It outlives a client that leaves."""
-    key = call.request.headers.get(HEADER)
-    if key is None:
+    keys = call.request.headers.getall(HEADER, [])
+    if not keys:
         return await work()
+    key = keys[0]
+    if len(keys) > 1:
+        raise bad(f"More than one {HEADER} header.")
     if not 0 < len(key) <= LONGEST or not key.isprintable():
         raise bad(f"{HEADER} has 1 to {LONGEST} characters, no control characters.")
     identity = _identity(call, key)
@@ -66,7 +73,7 @@ async def _work(
 ) -> None:
     try:
         answered = await _answered(work)
-        if answered.status < 500:
+        if answered.final:
             await call.server.runtime.store.objects.put(
                 KIND,
                 identity,
@@ -89,7 +96,8 @@ async def _answered(work: Callable[[], Awaitable[web.Response]]) -> Answered:
     try:
         response = await work()
     except ApiError as error:
-        return Answered(error.status, error.headers, error.body())
+        final = error.final or (error.status < 500 and error.status not in _PASSING)
+        return Answered(error.status, error.headers, error.body(), final)
     headers = {name: value for name, value in response.headers.items() if name.startswith("X-")}
     body = response.body
     return Answered(response.status, headers, body if isinstance(body, bytes) else b"")
@@ -98,9 +106,10 @@ async def _answered(work: Callable[[], Awaitable[web.Response]]) -> Answered:
 def _identity(call: Call, key: str) -> str:
     """Another body under the same key is another request."""
     digest = hashlib.sha256()
-    session = call.request.headers.get("X-Hermes-Session-Id", "")
-    for part in (call.principal.name, call.request.path, key, session):
-        digest.update(part.encode() + b"\0")
+    names = [call.request.headers.get(f"X-Hermes-Session-{n}", "") for n in ("Id", "Key")]
+    for part in (call.principal.name, call.request.path, key, *names):
+        raw = part.encode("utf-8", "surrogateescape")
+        digest.update(len(raw).to_bytes(8, "big") + raw)
     digest.update(call.raw)
     return digest.hexdigest()
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from hermes.server.app import Server
 
 T = TypeVar("T", bound=Struct)
+DEEPEST = 64
+_MOST_NESTED = 200_000
+_MOST_VALUES = 1_000_000
+_SMALL = 256 * 1024
 Method: TypeAlias = Literal["GET", "POST", "PATCH", "DELETE"]
 Handler: TypeAlias = "Callable[[Call], Awaitable[web.StreamResponse]]"
 _DUPLICATES_UP_TO = 64 * 1024
@@ -37,6 +41,8 @@ class Route(Struct, frozen=True):
     x_api_key: bool = False
     """The key may also come as clients of Anthropic send it."""
     body: type[Struct] | None = None
+    bodiless: bool = False
+    """No body at all means the same as an empty one."""
     answer: Any = None
     """Type of the JSON answer; None: anything."""
     status: int = 200
@@ -75,8 +81,11 @@ class Call(Struct, frozen=True):
 def decode(raw: bytes, kind: type[T]) -> T:
     if not raw.strip():
         raise bad("Invalid JSON: the body is empty.")
+    if len(raw) > _SMALL:
+        _refuse_bombs(raw)
     try:
         value = msgspec.json.decode(raw, type=kind)
+        _check(value)
         if len(raw) <= _DUPLICATES_UP_TO:
             _refuse_duplicates(raw)
     except msgspec.ValidationError as error:
@@ -88,15 +97,43 @@ def decode(raw: bytes, kind: type[T]) -> T:
     return value
 
 
+def _refuse_bombs(raw: bytes) -> None:
+    """A value of three bytes takes a hundred in memory: looked at before any is made."""
+    nested = raw.count(b"{") + raw.count(b"[")
+    if nested > _MOST_NESTED or nested + raw.count(b",") > _MOST_VALUES:
+        raise bad("Invalid JSON: too many values.")
+
+
+def _check(value: Struct) -> None:
+    """What was decoded can be encoded again: neither too deep nor with endless numbers."""
+    level: list[Any] = [getattr(value, name) for name in value.__struct_fields__]
+    for _ in range(DEEPEST):
+        below: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                below += each.values()
+            elif isinstance(each, list):
+                below += each
+            elif isinstance(each, Struct):
+                below += [getattr(each, name) for name in each.__struct_fields__]
+            elif isinstance(each, int) and each.bit_length() > 63:
+                raise bad("Invalid JSON: a number is too large.")
+        if not below:
+            return
+        level = below
+    raise bad("Invalid JSON: nested too deeply.")
+
+
 def _refuse_duplicates(raw: bytes) -> None:
     """Two programs that read such a body may read different things in it."""
     import json
 
     def unique(pairs: list[tuple[str, Any]]) -> None:
-        if len({name for name, _ in pairs}) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise bad(f"Invalid JSON: the key {twice[:80]!r} is there twice.")
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise bad(f"Invalid JSON: the key {name[:80]!r} is there twice.")
+            seen.add(name)
 
     try:
         json.loads(raw, object_pairs_hook=unique)

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 import orjson
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.app.session import Session
+from hermes.core.channel import Channel
 from hermes.core.errors import HermesError
 from hermes.core.events import (
+    Answer,
     Approval,
+    Question,
     TextDelta,
     ThinkingDelta,
     ToolDone,
@@ -27,7 +30,8 @@ from hermes.core.events import (
 )
 from hermes.core.message import user
 from hermes.server.conversations import Ask, opened
-from hermes.server.errors import ApiError
+from hermes.server.errors import ApiError, bad
+from hermes.server.following import stop
 from hermes.server.labels import label
 from hermes.server.narrating import plain_usage
 from hermes.server.principals import Principal
@@ -49,7 +53,7 @@ LOST = (
     "The server stopped while this run was going on. What it had done is kept in its session; "
     "start another run with that session_id to go on."
 )
-CHOICES = ("once", "session", "always", "deny")
+CHOICES: tuple[Answer, ...] = ("once", "session", "always", "deny")
 
 
 class State(Struct):
@@ -85,8 +89,8 @@ class Run:
         self._ask = ask
         self._count = 0
         self._session: Session | None = None
+        self._events: Channel | None = None
         self._cancelled = False
-        self._waiting: str = ""
         self._tools: dict[str, str] = {}
         self._news = asyncio.Event()
 
@@ -97,24 +101,36 @@ class Run:
             return
         self._cancelled = True
         self.state.status = "stopping"
-        if self._session is not None:
-            self._session.interrupt()
+        if self._session is not None and self._events is not None:
+            stop(self._session, self._events)
         await self._save()
 
-    def steer(self, text: str) -> None:
-        if self._session is None or self.state.status in ENDED:
-            raise ApiError(409, "This run is not going on.", code="not_running")
+    def lose(self) -> None:
+        """The server cannot wait for it any longer."""
+        if self._session is not None and self._events is not None:
+            stop(self._session, self._events)
+
+    async def steer(self, text: str) -> None:
+        for _ in range(10):
+            if self._session is not None and self._session.starting:
+                await asyncio.sleep(0)  # its turn begins right now
+        if self._session is None or not self._session.busy:
+            raise ApiError(409, "This run is not at work.", code="not_running")
         self._session.submit(user(text), "steer")
 
-    async def answer(self, choice: str, approval: str) -> None:
-        waiting = self._waiting
-        if not waiting or self._session is None or (approval and approval != waiting):
+    async def answer(self, choice: Answer, approval: str) -> None:
+        """The oldest that waits, or the one that is named."""
+        waiting = self._session.people.approvals if self._session is not None else ()
+        found = next((a for a in waiting if not approval or a.id == approval), None)
+        if found is None or self._session is None:
             raise ApiError(409, "No approval is waiting.", code="nothing_to_approve")
-        if not self._session.answer(waiting, choice):  # type: ignore[arg-type]
-            raise ApiError(409, f"{choice!r} is not possible for this one.", code="not_offered")
-        self._waiting = ""
-        self.state.status = "running"
-        await self._record([self._frame("approval.responded", choice=choice)])
+        if choice not in found.choices:
+            offered = ", ".join(found.choices)
+            raise bad(f"choice must be one of {offered} for this one.", "choice", "not_offered")
+        self._session.answer(found.id, choice)
+        self.state.status = "waiting_for_approval" if len(waiting) > 1 else "running"
+        responded = self._frame("approval.responded", approval_id=found.id, choice=choice)
+        await self._record([responded])
 
     async def changed(self) -> None:
         await self._news.wait()
@@ -143,14 +159,16 @@ class Run:
                 self._tell()
 
     async def _follow(self, session: Session) -> None:
-        events = session.events()
+        events = self._events = session.events()
         session.submit(self._ask.prompt)
         if self._cancelled:
-            session.interrupt()
+            stop(session, events)
         async for first in events:
             frames: list[bytes] = []
             for happened in (first, *events.ready()):
                 frames += self._told(happened)
+            if self.state.status == "waiting_for_approval" and not session.people.approvals:
+                self.state.status = "running"
             if frames:
                 await self._record(frames)
             if self.state.status in ENDED:
@@ -172,20 +190,22 @@ class Run:
                 return [self._frame("tool.completed", **named, duration=took, error=result.error)]
             case Approval():
                 return [self._ask_for(happened)]
+            case Question(id) if self._session is not None:  # nobody can be asked things here
+                self._session.reply(id, None)
+                return []
             case TurnEnd(result) if not result.pending_steer:  # else it goes on with that
                 return [self._ended(result)]
             case _:
                 return []
 
     def _ask_for(self, question: Approval) -> bytes:
-        self._waiting = question.id
         self.state.status = "waiting_for_approval"
         return self._frame(
             "approval.request",
             approval_id=question.id,
-            command=label(question.call, whole=True),
+            command=question.command or label(question.call, whole=True),
             reason=question.summary,
-            choices=list(getattr(question, "choices", CHOICES)),
+            choices=list(question.choices),
         )
 
     def _ended(self, result: TurnResult) -> bytes:
@@ -197,7 +217,9 @@ class Run:
         if result.completed:
             state.status = "completed"
             return self._frame("run.completed", output=result.text, usage=state.usage)
-        if result.interrupted:
+        if result.interrupted and not self._cancelled and self._server.stopping.is_set():
+            result = structs.replace(result, error=LOST, error_code="server_stopping")
+        elif result.interrupted:
             state.status = "cancelled"
             return self._frame("run.cancelled")
         state.status = "failed"

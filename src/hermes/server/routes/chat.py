@@ -10,17 +10,24 @@ import orjson
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from hermes.app.session import Session
-from hermes.core.events import TextDelta, ThinkingDelta, ToolDone, ToolStarted, TurnEnd, TurnResult
+from hermes.core.events import (
+    TextDelta,
+    ThinkingDelta,
+    ToolDone,
+    ToolStarted,
+    TurnEvent,
+    TurnResult,
+)
 from hermes.core.message import Usage
 from hermes.core.provider import Effort
 from hermes.server.client_tools import open_calls, wanted
-from hermes.server.conversations import Ask, opened, session_headers, wanted_settings
-from hermes.server.errors import ApiError
+from hermes.server.conversations import Ask, session_headers, wanted_settings
+from hermes.server.ending import ending, incomplete, incomplete_headers, turn_headers
+from hermes.server.following import follow, to_the_end
 from hermes.server.labels import label
 from hermes.server.replay import once
 from hermes.server.route import Call, Route, flag
-from hermes.server.stream import DONE, ClientGone, Stream, event
+from hermes.server.stream import DONE, event
 from hermes.server.talk import ChatMessage, talk_of
 
 TokenLimit = Annotated[int, Meta(ge=1)]
@@ -32,7 +39,7 @@ class StreamOptions(Struct):
 
 class ChatRequest(Struct):
     messages: list[ChatMessage]
-    model: str = ""
+    model: str | None = None
     stream: bool | str | None = None
     stream_options: StreamOptions | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
@@ -65,33 +72,19 @@ async def completions(call: Call) -> web.StreamResponse:
             stop=body.stop,
         ),
     )
-    stream = flag(body.stream, "stream")
-    if not stream:
+    if not flag(body.stream, "stream"):
         return await once(call, lambda: _whole(call, body, ask))
-    with call.server.running(call.principal):
-        async with opened(call.server, call.principal, ask) as session:
-            return await _streamed(call, session, body, ask)
+    return await follow(call, ask, lambda session: _Chunks(call, body, ask, session.id))
 
 
 # -- the answer in one piece -----------------------------------------------------------------
 
 
 async def _whole(call: Call, body: ChatRequest, ask: Ask) -> web.Response:
-    with call.server.running(call.principal):
-        async with opened(call.server, call.principal, ask) as session:
-            result = await session.turn(ask.prompt)
-    call.server.metrics.turn(result)
-    headers = _headers(session.id, ask)
-    if not result.completed:
-        headers |= {"X-Hermes-Completed": "false", "X-Hermes-Partial": "true"}
-        if not result.text.strip():
-            raise ApiError(
-                502,
-                result.error or "The agent did not finish.",
-                code="agent_incomplete",
-                headers=headers,
-                extra={"hermes": ending(result)},
-            )
+    result, session = await to_the_end(call, ask)
+    headers = turn_headers(session.id, ask) | incomplete_headers(result)
+    if not result.completed and not result.text.strip():
+        raise incomplete(result, headers)
     message: dict[str, Any] = {"role": "assistant", "content": result.text}
     if calls := _calls(result):
         message |= {"content": result.text or None, "tool_calls": calls}
@@ -124,17 +117,6 @@ def finish_reason(result: TurnResult) -> str:
     return "length" if result.error_code == "output_truncated" else "error"
 
 
-def ending(result: TurnResult) -> dict[str, Any]:
-    """How a turn that is not complete ended."""
-    return {
-        "completed": False,
-        "partial": result.partial or bool(result.text.strip()),
-        "failed": result.failed,
-        "error": result.error,
-        "error_code": result.error_code,
-    }
-
-
 def usage_of(usage: Usage) -> dict[str, Any]:
     counts: dict[str, Any] = {
         "prompt_tokens": usage.input,
@@ -148,13 +130,6 @@ def usage_of(usage: Usage) -> dict[str, Any]:
     return counts
 
 
-def _headers(session: str, ask: Ask) -> dict[str, str]:
-    headers = {"X-Hermes-Session-Id": session}
-    if ask.session_key:
-        headers["X-Hermes-Session-Key"] = ask.session_key
-    return headers
-
-
 def _new_id() -> str:
     return f"chatcmpl-{secrets.token_hex(12)}"
 
@@ -165,71 +140,55 @@ def _new_id() -> str:
 class _Chunks:
     """The frames of one answer: what stays the same in them is written once."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, call: Call, body: ChatRequest, ask: Ask, session: str) -> None:
         head = {
             "id": _new_id(),
             "object": "chat.completion.chunk",
             "created": int(time.time()),
-            "model": model,
+            "model": body.model or call.server.model,
         }
         self._head = b"data: " + orjson.dumps(head)[:-1] + b","
         self._delta = self._head + b'"choices":[{"index":0,"delta":{"'
         self._rest = b'},"finish_reason":null}]}\n\n'
+        self._metrics = call.server.metrics
+        self._reasoning = call.server.settings.reasoning
+        self._usage = bool(body.stream_options and body.stream_options.include_usage)
+        self._names: dict[str, str] = {}
+        self.headers = turn_headers(session, ask)
 
-    def delta(self, field: bytes, text: str) -> bytes:
-        return b"".join((self._delta, field, b'":', orjson.dumps(text), self._rest))
-
-    def first(self) -> bytes:
+    async def begin(self) -> bytes:
         return self._delta + b'role":"assistant","content":""' + self._rest
 
-    def last(self, result: TurnResult) -> bytes:
+    def tell(self, happened: TurnEvent) -> bytes:
+        match happened:
+            case TextDelta(text):
+                return self._text(b"content", text)
+            case ThinkingDelta(text) if self._reasoning:
+                return self._text(b"reasoning_content", text)
+            case ToolStarted(call) if not call.name.startswith("_"):
+                self._names[call.id] = call.name
+                return _progress(call.name, call.id, "running", label(call))
+            case ToolDone(done) if name := self._names.pop(done.call_id, ""):
+                return _progress(name, done.call_id, "completed", name)
+            case _:
+                return b""
+
+    async def end(self, result: TurnResult) -> bytes:
+        self._metrics.turn(result)
         calls = [{"index": n, **call} for n, call in enumerate(_calls(result))]
         delta = {"tool_calls": calls} if calls else {}
         choice = {"index": 0, "delta": delta, "finish_reason": finish_reason(result)}
-        end: dict[str, Any] = {"choices": [choice], "usage": usage_of(result.usage)}
+        usage = usage_of(result.usage)
+        end: dict[str, Any] = {"choices": [choice], "usage": usage}
         if not result.completed:
             end["hermes"] = ending(result)
-        return self._head + orjson.dumps(end)[1:] + b"\n\n"
+        frames = self._head + orjson.dumps(end)[1:] + b"\n\n"
+        if self._usage:
+            frames += self._head + orjson.dumps({"choices": [], "usage": usage})[1:] + b"\n\n"
+        return frames + DONE
 
-    def usage(self, result: TurnResult) -> bytes:
-        end = {"choices": [], "usage": usage_of(result.usage)}
-        return self._head + orjson.dumps(end)[1:] + b"\n\n"
-
-
-async def _streamed(
-    call: Call, session: Session, body: ChatRequest, ask: Ask
-) -> web.StreamResponse:
-    chunks = _Chunks(body.model or call.server.model)
-    reasoning = call.server.settings.reasoning
-    names: dict[str, str] = {}
-    events = session.events()
-    ended = session.submit(ask.prompt)
-    stream = await Stream.open(call, _headers(session.id, ask))
-    try:
-        await stream.send(chunks.first())
-        async for happened in events:
-            match happened:
-                case TextDelta(text):
-                    await stream.send(chunks.delta(b"content", text))
-                case ThinkingDelta(text) if reasoning:
-                    await stream.send(chunks.delta(b"reasoning_content", text))
-                case ToolStarted(tool) if not tool.name.startswith("_"):
-                    names[tool.id] = tool.name
-                    await stream.send(_progress(tool.name, tool.id, "running", label(tool)))
-                case ToolDone(done) if done.call_id in names:
-                    name = names.pop(done.call_id)
-                    await stream.send(_progress(name, done.call_id, "completed", name))
-                case TurnEnd(result):
-                    call.server.metrics.turn(result)
-                    await stream.send(chunks.last(result))
-                    if body.stream_options and body.stream_options.include_usage:
-                        await stream.send(chunks.usage(result))
-                    await stream.send(DONE)
-                    break
-    except ClientGone as gone:
-        if gone.slow:  # what it asked for is still made, and kept
-            await ended
-    return await stream.close()
+    def _text(self, field: bytes, text: str) -> bytes:
+        return b"".join((self._delta, field, b'":', orjson.dumps(text), self._rest))
 
 
 def _progress(tool: str, identity: str, status: str, shown: str) -> bytes:

@@ -10,17 +10,18 @@ import orjson
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from hermes.app.session import Session
-from hermes.core.events import TextDelta, ThinkingDelta, TurnEnd, TurnResult
+from hermes.core.events import TextDelta, ThinkingDelta, TurnEvent, TurnResult
 from hermes.core.message import Media, Message, Text, ToolCall, Usage
 from hermes.server.client_tools import open_calls, returned, wanted
 from hermes.server.content import image, parts_of, visible
-from hermes.server.conversations import Ask, opened, session_headers, wanted_settings
-from hermes.server.errors import ApiError, bad
+from hermes.server.conversations import Ask, session_headers, wanted_settings
+from hermes.server.ending import ending, incomplete, incomplete_headers, turn_headers
+from hermes.server.errors import bad
+from hermes.server.following import follow, to_the_end
 from hermes.server.replay import once
 from hermes.server.route import Call, Route, flag
-from hermes.server.routes.chat import TokenLimit, ending
-from hermes.server.stream import ClientGone, Stream, event
+from hermes.server.routes.chat import TokenLimit
+from hermes.server.stream import event
 
 
 class Turned(Struct):
@@ -38,7 +39,7 @@ class Thinking(Struct):
 class MessagesRequest(Struct):
     messages: list[Turned]
     max_tokens: TokenLimit
-    model: str = ""
+    model: str | None = None
     system: Any = None
     stream: bool | str | None = None
     temperature: Annotated[float, Meta(ge=0, le=1)] | None = None
@@ -72,9 +73,7 @@ async def create(call: Call) -> web.StreamResponse:
     )
     if not flag(body.stream, "stream"):
         return await once(call, lambda: _whole(call, body, ask))
-    with call.server.running(call.principal):
-        async with opened(call.server, call.principal, ask) as session:
-            return await _streamed(call, session, body, ask)
+    return await follow(call, ask, lambda session: _Telling(call, body, ask, session.id))
 
 
 # -- reading the request ---------------------------------------------------------------------
@@ -155,21 +154,10 @@ def _call(block: dict[str, Any], made: dict[str, str], where: str) -> ToolCall:
 
 
 async def _whole(call: Call, body: MessagesRequest, ask: Ask) -> web.Response:
-    with call.server.running(call.principal):
-        async with opened(call.server, call.principal, ask) as session:
-            result = await session.turn(ask.prompt)
-    call.server.metrics.turn(result)
-    headers = {"X-Hermes-Session-Id": session.id}
-    if not result.completed:
-        headers |= {"X-Hermes-Completed": "false", "X-Hermes-Partial": "true"}
-        if not result.text.strip():
-            raise ApiError(
-                502,
-                result.error or "The agent did not finish.",
-                code="agent_incomplete",
-                headers=headers,
-                extra={"hermes": ending(result)},
-            )
+    result, session = await to_the_end(call, ask)
+    headers = turn_headers(session.id, ask) | incomplete_headers(result)
+    if not result.completed and not result.text.strip():
+        raise incomplete(result, headers)
     content: list[dict[str, Any]] = []
     if call.server.settings.reasoning and result.reasoning:
         content.append({"type": "thinking", "thinking": result.reasoning, "signature": ""})
@@ -273,31 +261,28 @@ def _frame(name: str, **data: Any) -> bytes:
     return event(name, orjson.dumps({"type": name, **data}))
 
 
-async def _streamed(
-    call: Call, session: Session, body: MessagesRequest, ask: Ask
-) -> web.StreamResponse:
-    blocks = _Blocks()
-    events = session.events()
-    ended = session.submit(ask.prompt)
-    stream = await Stream.open(call, {"X-Hermes-Session-Id": session.id})
-    try:
-        await stream.send(_frame("message_start", message=_message(call, body)))
-        async for happened in events:
-            match happened:
-                case TextDelta(text):
-                    await stream.send(blocks.text("text", text))
-                case ThinkingDelta(text) if call.server.settings.reasoning:
-                    await stream.send(blocks.text("thinking", text))
-                case TurnEnd(result):
-                    call.server.metrics.turn(result)
-                    await stream.send(_last(blocks, result))
-                    break
-                case _:
-                    continue
-    except ClientGone as gone:
-        if gone.slow:
-            await ended
-    return await stream.close()
+class _Telling:
+    def __init__(self, call: Call, body: MessagesRequest, ask: Ask, session: str) -> None:
+        self.headers = turn_headers(session, ask)
+        self._first = _message(call, body)
+        self._server = call.server
+        self._blocks = _Blocks()
+
+    async def begin(self) -> bytes:
+        return _frame("message_start", message=self._first)
+
+    def tell(self, happened: TurnEvent) -> bytes:
+        match happened:
+            case TextDelta(text):
+                return self._blocks.text("text", text)
+            case ThinkingDelta(text) if self._server.settings.reasoning:
+                return self._blocks.text("thinking", text)
+            case _:
+                return b""
+
+    async def end(self, result: TurnResult) -> bytes:
+        self._server.metrics.turn(result)
+        return _last(self._blocks, result)
 
 
 def _last(blocks: _Blocks, result: TurnResult) -> bytes:

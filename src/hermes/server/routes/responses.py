@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
 from contextlib import AsyncExitStack
@@ -10,19 +9,22 @@ from typing import Annotated, Any
 
 import msgspec
 from aiohttp import web
-from msgspec import Meta, Struct, structs
+from msgspec import Meta, Struct
 
 from hermes.app.session import Session
-from hermes.core.events import TurnEnd, TurnResult
-from hermes.core.message import Message, Text
+from hermes.core.events import TurnEvent, TurnResult
+from hermes.core.message import Message
 from hermes.core.provider import Effort
-from hermes.server.content import parts_of, visible
-from hermes.server.conversations import Ask, alone, opened, session_headers, wanted_settings
-from hermes.server.errors import ApiError, bad, missing
-from hermes.server.items import Narrator, items_of, settle
+from hermes.server.client_tools import ClientTools, open_calls, wanted
+from hermes.server.conversations import Ask, alone, session_headers, wanted_settings
+from hermes.server.ending import incomplete, incomplete_headers, turn_headers
+from hermes.server.errors import bad, missing
+from hermes.server.following import follow, to_the_end, whatever_comes
+from hermes.server.input import read_input
+from hermes.server.items import Narrator, fail, items_of, settle
+from hermes.server.replay import once
 from hermes.server.route import Call, Route, flag
-from hermes.server.routes.chat import TokenLimit, ending
-from hermes.server.stream import ClientGone, Stream
+from hermes.server.routes.chat import TokenLimit
 
 KIND = "response"
 NAMES = "conversation"
@@ -37,7 +39,7 @@ class Reasoning(Struct):
 
 class ResponsesRequest(Struct):
     input: Any
-    model: str = ""
+    model: str | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
     conversation: str | dict[str, Any] | None = None
@@ -48,6 +50,9 @@ class ResponsesRequest(Struct):
     max_output_tokens: TokenLimit | None = None
     reasoning: Reasoning | None = None
     metadata: dict[str, Any] | None = None
+    tools: Any = None
+    tool_choice: Any = None
+    tool_execution: str | None = None
 
 
 class Kept(Struct):
@@ -67,28 +72,27 @@ class _Work(Struct):
     ask: Ask
     past: tuple[Message, ...]
     """All of it; the ask may hold less."""
+    instructions: str
+    """What the next response inherits."""
     store: bool
     name: str
     response: dict[str, Any]
     session: str = ""
 
+    def opened(self, session: Session) -> None:
+        self.session = session.id
+        if self.ask.session:  # the past is the store's, not the client's
+            self.past = tuple(session.history.messages)
+
 
 async def create(call: Call) -> web.StreamResponse:
     body = call.json(ResponsesRequest)
-    stream = flag(body.stream, "stream")
-    name = _conversation_name(body)
-    async with AsyncExitStack() as held:
-        if name:
-            await held.enter_async_context(
-                alone(call.server, f"{NAMES}/{call.principal.name}/{name}")
-            )
-        work = await _prepare(call, body, name)
-        held.enter_context(call.server.running(call.principal))
-        session = await held.enter_async_context(opened(call.server, call.principal, work.ask))
-        work.session = session.id
-        if stream:
-            return await _streamed(work, session)
-        return await _whole(work, session)
+    if not flag(body.stream, "stream"):
+        return await once(call, lambda: _whole(call, body))
+    held = AsyncExitStack()
+    async with held:
+        work = await _prepare(call, body, held)
+        return await follow(call, work.ask, lambda s: _Telling(work, s), held.pop_all())
 
 
 # -- reading the request ---------------------------------------------------------------------
@@ -106,27 +110,36 @@ def _conversation_name(body: ResponsesRequest) -> str:
     return name
 
 
-async def _prepare(call: Call, body: ResponsesRequest, name: str) -> _Work:
-    before, prompt = read_input(body.input)
-    previous = await _previous(call, body, name)
+async def _prepare(call: Call, body: ResponsesRequest, held: AsyncExitStack) -> _Work:
+    """Turns of one named conversation come one after the other."""
+    name = _conversation_name(body)
+    if name:
+        turns = alone(call.server, f"{NAMES}/{call.principal.name}/{name}")
+        await held.enter_async_context(turns)
+    tools = wanted(body.tool_execution, body.tools, body.tool_choice)
+    store = flag(body.store, "store", default=True)
     headers = session_headers(call)
+    previous = await _previous(call, body, name)
+    transcript = previous.transcript if previous else ()
+    made = {c.id: c.name for m in transcript for c in m.calls} if tools else None
+    given = read_input(body.input, made)
     instructions = body.instructions
     if instructions is None:
         instructions = previous.instructions if previous else ""
-    past = (*(previous.transcript if previous else ()), *before)
-    used = past[-_TRUNCATED:] if body.truncation == "auto" else past
-    store = flag(body.store, "store", default=True)
+    past = (*transcript, *given.before)
     ask = Ask(
-        prompt,
-        used,
-        instructions,
+        given.prompt,
+        past[-_TRUNCATED:] if body.truncation == "auto" else past,
+        "\n\n".join(filter(None, (instructions, given.system))),
         session=headers.session,
         session_key=headers.key,
         chain=previous.session if previous else f"api-{secrets.token_hex(16)}",
         keep=store,
+        client_tools=tools,
         settings=_settings(call, body),
     )
-    return _Work(call, body, ask, past, store, name, _new(call, body, instructions))
+    response = _new(call, body, instructions, tools)
+    return _Work(call, body, ask, past, instructions, store, name, response)
 
 
 def _settings(call: Call, body: ResponsesRequest) -> dict[str, Any]:
@@ -137,32 +150,6 @@ def _settings(call: Call, body: ResponsesRequest) -> dict[str, Any]:
         temperature=body.temperature,
         effort=effort,
     )
-
-
-def read_input(given: Any) -> tuple[tuple[Message, ...], Message]:
-    """(what came before, the turn)."""
-    if isinstance(given, str):
-        if not given.strip():
-            raise bad("input must not be empty.", "input")
-        return (), Message("user", (Text(given),))
-    if not isinstance(given, list) or not given:
-        raise bad("input must be a string or a list of items.", "input")
-    spoken: list[Message] = []
-    for n, item in enumerate(given):
-        where = f"input[{n}]"
-        if not isinstance(item, dict):
-            raise bad(f"{where} must be an object.", where)
-        role = item.get("role")
-        if role in ("user", "assistant"):
-            spoken.append(Message(role, parts_of(item.get("content"), f"{where}.content")))
-        elif role in ("system", "developer") or item.get("type", "message") != "message":
-            continue
-        else:
-            raise bad(f"{where}.role is unknown.", f"{where}.role")
-    last = max((n for n, m in enumerate(spoken) if m.role == "user"), default=-1)
-    if last < 0 or not visible(spoken[last]):
-        raise bad("input: there is no user item with visible content.", "input")
-    return tuple(m for m in spoken[:last] if visible(m)), spoken[last]
 
 
 async def _previous(call: Call, body: ResponsesRequest, name: str) -> Kept | None:
@@ -190,7 +177,10 @@ def _named(owner: str, name: str) -> str:
     return f"{owner}/{name}"
 
 
-def _new(call: Call, body: ResponsesRequest, instructions: str) -> dict[str, Any]:
+def _new(
+    call: Call, body: ResponsesRequest, instructions: str, tools: ClientTools | None
+) -> dict[str, Any]:
+    metadata = body.metadata or {}
     return {
         "id": f"resp_{secrets.token_hex(16)}",
         "object": "response",
@@ -199,16 +189,16 @@ def _new(call: Call, body: ResponsesRequest, instructions: str) -> dict[str, Any
         "error": None,
         "incomplete_details": None,
         "instructions": instructions or None,
-        "metadata": body.metadata or {},
+        "metadata": {name: text for name, text in metadata.items() if isinstance(text, str)},
         "model": body.model or call.server.model,
         "output": [],
         "parallel_tool_calls": True,
         "previous_response_id": body.previous_response_id,
         "temperature": body.temperature,
-        "tool_choice": "auto",
-        "tools": [],
+        "tool_choice": (body.tool_choice or "auto") if tools else "auto",
+        "tools": (body.tools or []) if tools else [],
         "top_p": None,
-        "truncation": body.truncation or "disabled",
+        "truncation": "auto" if body.truncation == "auto" else "disabled",
         "usage": None,
     }
 
@@ -222,7 +212,7 @@ async def _keep(work: _Work, added: tuple[Message, ...]) -> None:
     server = work.call.server
     owner = work.call.principal.name
     transcript = (*work.past, *added)
-    kept = Kept(work.response, transcript, work.session, work.ask.instructions)
+    kept = Kept(work.response, transcript, work.session, work.instructions)
     objects = server.runtime.store.objects
     identity = work.response["id"]
     most = server.settings.max_stored_responses
@@ -235,87 +225,57 @@ async def _keep(work: _Work, added: tuple[Message, ...]) -> None:
 # -- answering -------------------------------------------------------------------------------
 
 
-async def _whole(work: _Work, session: Session) -> web.Response:
-    result = await session.turn(work.ask.prompt)
-    work.call.server.metrics.turn(result)
-    settle(work.response, result)
-    work.response["output"] = items_of(result.messages)
-    await _keep(work, result.messages)
-    headers = _headers(work)
-    if not result.completed:
-        headers |= {"X-Hermes-Completed": "false", "X-Hermes-Partial": "true"}
-    if work.response["status"] == "failed":
-        raise ApiError(
-            502,
-            result.error or "The agent did not finish.",
-            code="agent_incomplete",
-            headers=headers,
-            extra={"hermes": ending(result)},
-        )
-    return work.call.answer(work.response, headers=headers)
+async def _whole(call: Call, body: ResponsesRequest) -> web.Response:
+    async with AsyncExitStack() as held:
+        work = await _prepare(call, body, held)
+        result, session = await to_the_end(call, work.ask, work.opened)
+        response = work.response
+        settle(response, result)
+        nothing = not result.completed and not result.text.strip()
+        if nothing:
+            fail(response, result)
+        response["output"] = items_of(result.messages[1:])
+        await _keep(work, result.messages or (work.ask.prompt,))
+    headers = turn_headers(session.id, work.ask) | incomplete_headers(result)
+    if nothing:
+        raise incomplete(result, headers)
+    return call.answer(response, headers=headers)
 
 
-def _headers(work: _Work) -> dict[str, str]:
-    headers = {"X-Hermes-Session-Id": work.session}
-    if work.ask.session_key:
-        headers["X-Hermes-Session-Key"] = work.ask.session_key
-    return headers
-
-
-async def _streamed(work: _Work, session: Session) -> web.StreamResponse:
+class _Telling:
     """Known before it is shown: the response is stored before its id is sent."""
-    narrator = Narrator()
-    await _keep(work, (work.ask.prompt,))
-    events = session.events()
-    ended = session.submit(work.ask.prompt)
-    stream = await Stream.open(work.call, _headers(work))
-    result: TurnResult | None = None
-    try:
-        snapshot = dict(work.response)
-        await stream.send(
-            narrator.frame("response.created", response=snapshot)
-            + narrator.frame("response.in_progress", response=snapshot)
+
+    def __init__(self, work: _Work, session: Session) -> None:
+        work.opened(session)
+        self.headers = turn_headers(session.id, work.ask)
+        self._work = work
+        self._narrator = Narrator()
+
+    async def begin(self) -> bytes:
+        await _keep(self._work, (self._work.ask.prompt,))
+        response = self._work.response
+        return self._narrator.frame("response.created", response=response) + self._narrator.frame(
+            "response.in_progress", response=response
         )
-        async for happened in events:
-            if isinstance(happened, TurnEnd):
-                result = happened.result
-                break
-            if data := b"".join(narrator.tell(happened)):
-                await stream.send(data)
-        assert result is not None
-        last = b"".join(narrator.close())
-        await _settle(work, narrator, result)
-        await stream.send(
-            last + narrator.frame(f"response.{work.response['status']}", response=work.response)
-        )
-    except ClientGone as gone:
-        if not gone.slow:
-            session.interrupt()
-        result = result or await ended
-    finally:
-        if work.response["status"] == "in_progress":
-            await asyncio.shield(_abandoned(work, session, narrator, ended))
-    return await stream.close()
 
+    def tell(self, happened: TurnEvent) -> bytes:
+        return b"".join(self._narrator.tell(happened))
 
-async def _settle(work: _Work, narrator: Narrator, result: TurnResult) -> None:
-    work.call.server.metrics.turn(result)
-    settle(work.response, result)
-    work.response["output"] = narrator.items
-    await _keep(work, result.messages)
+    async def end(self, result: TurnResult) -> bytes:
+        frames = [*self._narrator.close()]
+        for call in open_calls(result.messages):
+            frames += self._narrator.call(call)
+        await whatever_comes(self._work.call.server, self._settle(result))
+        response = self._work.response
+        frames.append(self._narrator.frame(f"response.{response['status']}", response=response))
+        return b"".join(frames)
 
-
-async def _abandoned(
-    work: _Work, session: Session, narrator: Narrator, ended: asyncio.Future[TurnResult]
-) -> None:
-    """Nobody listens any more: what there is stays, and can be gone on from."""
-    session.interrupt()
-    result = await ended
-    for _ in narrator.close():
-        continue
-    if not result.completed and not result.text.strip():
-        result = structs.replace(result, interrupted=True)
-    await _settle(work, narrator, result)
+    async def _settle(self, result: TurnResult) -> None:
+        work = self._work
+        work.call.server.metrics.turn(result)
+        settle(work.response, result)
+        work.response["output"] = self._narrator.items
+        await _keep(work, result.messages or (work.ask.prompt,))
 
 
 # -- afterwards ------------------------------------------------------------------------------

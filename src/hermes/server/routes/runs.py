@@ -11,31 +11,32 @@ from aiohttp import web
 from msgspec import Meta, Struct
 
 from hermes.server import runs
-from hermes.server.conversations import LONGEST_NAME, Ask, session_headers
+from hermes.server.conversations import LONGEST_NAME, Ask, session_headers, stored
 from hermes.server.errors import ApiError, bad, missing
+from hermes.server.input import read_history, read_input
 from hermes.server.replay import once
 from hermes.server.route import Call, Route
-from hermes.server.routes.responses import load_kept, read_input
+from hermes.server.routes.responses import load_kept
 from hermes.server.runs import CHOICES, Run, State
 from hermes.server.stream import ClientGone, Stream
 
 
 class RunRequest(Struct):
     input: Any
-    instructions: str = ""
-    session_id: str = ""
+    instructions: str | None = None
+    session_id: str | None = None
     conversation_history: list[Any] | None = None
-    previous_response_id: str = ""
-    model: str = ""
+    previous_response_id: str | None = None
+    model: str | None = None
 
 
 class ApprovalRequest(Struct):
     choice: str
-    approval_id: str = ""
+    approval_id: str | None = None
 
 
 class SteerRequest(Struct):
-    text: Annotated[str, Meta(min_length=1)]
+    text: Annotated[str, Meta(min_length=1, max_length=100_000)]
 
 
 async def start(call: Call) -> web.StreamResponse:
@@ -44,11 +45,14 @@ async def start(call: Call) -> web.StreamResponse:
 
 async def _start(call: Call) -> web.Response:
     body = call.json(RunRequest)
-    before, prompt = read_input(body.input)
-    if body.conversation_history:
-        told, _ = read_input([*body.conversation_history, {"role": "user", "content": "-"}])
-        before = (*told, *before)
-    instructions = body.instructions
+    given = read_input(body.input)
+    told = read_history(body.conversation_history or [], "conversation_history")
+    before = (*told.before, *given.before)
+    instructions = body.instructions or ""
+    headers = session_headers(call)
+    session = _session(body.session_id or "") or headers.session
+    if session:
+        await stored(call.server, call.principal, session)
     chain = f"api-{secrets.token_hex(16)}"
     if body.previous_response_id:
         kept = await load_kept(call, body.previous_response_id)
@@ -58,11 +62,11 @@ async def _start(call: Call) -> web.Response:
         instructions = instructions or kept.instructions
         chain = kept.session or chain
     ask = Ask(
-        prompt,
+        given.prompt,
         before,
-        instructions,
-        session=_session(body.session_id) or session_headers(call).session,
-        session_key=session_headers(call).key,
+        "\n\n".join(filter(None, (instructions, told.system, given.system))),
+        session=session,
+        session_key=headers.key,
         chain=chain,
     )
     now = time.time()
@@ -97,12 +101,15 @@ async def events(call: Call) -> web.StreamResponse:
     after = call.request.headers.get("Last-Event-ID", "0").strip() or "0"
     if not after.isascii() or not after.isdigit():
         raise bad("Last-Event-ID must be the id of an event of this run.")
-    stream = await Stream.open(call)
+    stream = Stream(call)
+    await stream.open()
     try:
         async for data in runs.events(call.server, state.run_id, int(after[:18])):
             await stream.send(data)
     except ClientGone:
-        return await stream.close()
+        pass
+    finally:
+        stream.quiet()
     return await stream.close()
 
 
@@ -117,13 +124,14 @@ async def stop(call: Call) -> web.StreamResponse:
 async def approve(call: Call) -> web.StreamResponse:
     body = call.json(ApprovalRequest)
     state = await _found(call)
-    if body.choice not in CHOICES:
+    choice = next((c for c in CHOICES if c == body.choice), None)
+    if choice is None:
         raise bad(f"choice must be one of {', '.join(CHOICES)}.", "choice")
     run = call.server.runs.get(state.run_id)
     if run is None:
         raise ApiError(409, "This run has ended.", code="nothing_to_approve")
-    await run.answer(body.choice, body.approval_id)
-    return call.answer({"run_id": state.run_id, "choice": body.choice})
+    await run.answer(choice, body.approval_id or "")
+    return call.answer({"run_id": state.run_id, "choice": choice})
 
 
 async def steer(call: Call) -> web.StreamResponse:
@@ -132,19 +140,19 @@ async def steer(call: Call) -> web.StreamResponse:
     run = call.server.runs.get(state.run_id)
     if run is None:
         raise ApiError(409, "This run has ended.", code="not_running")
-    run.steer(body.text)
+    await run.steer(body.text)
     return call.answer({"run_id": state.run_id, "status": state.status})
 
 
 async def _found(call: Call) -> State:
-    identity = call.names["id"]
+    identity = call.names["run_id"]
     state = await runs.find(call.server, call.principal.name, identity)
     if state is None:
         raise missing("run", identity)
     return state
 
 
-_ONE = "/v1/runs/{id}"
+_ONE = "/v1/runs/{run_id}"
 _THERE = (400, 404)
 ROUTES = (
     Route(

@@ -9,18 +9,18 @@ from typing import Annotated, Any
 from aiohttp import web
 from msgspec import Meta, Struct, structs
 
-from hermes.app.session import Session
-from hermes.core.events import TurnEnd
+from hermes.core.events import TurnEnd, TurnEvent, TurnResult
 from hermes.core.message import Media, Message, Text, Thinking, ToolCall, ToolReturn
 from hermes.core.store import SessionMeta
 from hermes.server.content import parts_of, visible
-from hermes.server.conversations import SOURCE, Ask, key_of, opened, owned
+from hermes.server.conversations import SOURCE, Ask, key_of, owned
+from hermes.server.ending import ending, incomplete, incomplete_headers, turn_headers
 from hermes.server.errors import ApiError, bad, missing
+from hermes.server.following import follow, to_the_end
 from hermes.server.items import usage_of
 from hermes.server.narrating import tell
 from hermes.server.replay import once
 from hermes.server.route import Call, Route
-from hermes.server.stream import ClientGone, Stream
 
 _MOST = 200
 
@@ -140,49 +140,40 @@ async def chat(call: Call) -> web.StreamResponse:
 
 async def _chat(call: Call) -> web.Response:
     ask = await _ask(call)
-    with call.server.running(call.principal):
-        async with opened(call.server, call.principal, ask) as session:
-            result = await session.turn(ask.prompt)
-    call.server.metrics.turn(result)
-    return call.answer(
-        {
-            "session_id": session.id,
-            "message": {"role": "assistant", "content": result.text},
-            "completed": result.completed,
-            "partial": result.partial,
-            "interrupted": result.interrupted,
-            "error": {"code": result.error_code, "message": result.error}
-            if not result.completed
-            else None,
-            "usage": usage_of(result.usage),
-        },
-        200 if result.completed or result.text.strip() else 502,
-        {"X-Hermes-Session-Id": session.id},
-    )
+    result, session = await to_the_end(call, ask)
+    headers = turn_headers(session.id, ask) | incomplete_headers(result)
+    if not result.completed and not result.text.strip():
+        raise incomplete(result, headers)
+    answer = {
+        "session_id": session.id,
+        "message": {"role": "assistant", "content": result.text},
+        "usage": usage_of(result.usage),
+    }
+    if not result.completed:
+        answer["hermes"] = ending(result)
+    return call.answer(answer, headers=headers)
 
 
 async def chat_stream(call: Call) -> web.StreamResponse:
     ask = await _ask(call)
-    with call.server.running(call.principal):
-        async with opened(call.server, call.principal, ask) as session:
-            return await _streamed(call, session, ask)
+    return await follow(call, ask, lambda session: _Telling(call, ask, session.id))
 
 
-async def _streamed(call: Call, session: Session, ask: Ask) -> web.StreamResponse:
-    events = session.events()
-    ended = session.submit(ask.prompt)
-    stream = await Stream.open(call, {"X-Hermes-Session-Id": session.id})
-    try:
-        async for happened in events:
-            if data := tell(happened, {"session_id": session.id}):
-                await stream.send(data)
-            if isinstance(happened, TurnEnd):
-                call.server.metrics.turn(happened.result)
-                break
-    except ClientGone as gone:
-        if gone.slow:
-            await ended
-    return await stream.close()
+class _Telling:
+    def __init__(self, call: Call, ask: Ask, session: str) -> None:
+        self.headers = turn_headers(session, ask)
+        self._named = {"session_id": session}
+        self._metrics = call.server.metrics
+
+    async def begin(self) -> bytes:
+        return b""
+
+    def tell(self, happened: TurnEvent) -> bytes:
+        return tell(happened, self._named)
+
+    async def end(self, result: TurnResult) -> bytes:
+        self._metrics.turn(result)
+        return tell(TurnEnd(result), self._named)
 
 
 async def _ask(call: Call) -> Ask:
@@ -285,6 +276,7 @@ ROUTES = (
         "A new, empty one.",
         scope="sessions",
         body=NewSession,
+        bodiless=True,
         status=201,
         errors=(400, 413, 415),
     ),
@@ -326,6 +318,7 @@ ROUTES = (
         "A copy that goes its own way.",
         scope="sessions",
         body=Fork,
+        bodiless=True,
         status=201,
         errors=_BODY,
     ),
