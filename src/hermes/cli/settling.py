@@ -45,15 +45,34 @@ def welcome(args: Namespace) -> None:
     """Before the prompt appears: what it takes to ask, and no more."""
     if args.resume is not None or args.latest:
         return
+    from hermes.config.env import environment
+    from hermes.config.paths import config_file, database, find_home, make_home
+
+    home = find_home(environment(), args.profile)
     folder = Path.cwd()
     if _any_near(folder):
-        from hermes.config.env import environment
-        from hermes.config.paths import find_home, make_home
-
-        home = find_home(environment(), args.profile)
         make_home(home)
         for sentence in settle(home, folder, attended=True):
             fail(sentence)
+    if not database(home).exists() and not config_file(home).exists():
+        _first_start(args)
+
+
+def _first_start(args: Namespace) -> None:
+    """Nobody was here before: with nothing that says which model to call, one is found."""
+    if args.model or args.provider or args.base_url:
+        return
+    from hermes.config.load import load
+    from hermes.llm.catalog import Choice, undecided
+
+    setup = load(args.profile)
+    if inside_agent() or not undecided(setup.config, setup.secrets, Choice()):
+        return
+    from hermes.cli.commands.setup import first
+
+    print("Nothing is set up yet; looking for a model. (hermes setup does this again.)")
+    asked = Namespace(profile=args.profile, key_env="", asked=False)
+    args.latest = first(asked, attended=True) is not None
 
 
 def _any_near(folder: Path) -> bool:

@@ -1,0 +1,213 @@
+"""`hermes setup`: from nothing to a conversation that works."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from hermes.cli.arguments import Parser, profile_option, variable_name
+from hermes.cli.main import EXIT_FAILED, fail
+
+if TYPE_CHECKING:
+    from hermes.cli.candidates import Candidate
+    from hermes.config.load import Setup
+
+_EPILOG = """\
+Looks for keys (environment, .env), logins, model servers on this machine and the model inside
+this program, asks the best one to say hello, and writes what worked to config.yaml. Run it again
+whenever you like: what works stays, and nothing is written when nothing answered.
+
+For scripts: --non-interactive asks nothing. With --provider, --model, --base-url, --key-env or
+--embedded exactly that is tried; without them the first that answers is taken.
+exit status: 0 a model answered, 1 none did, 2 usage or configuration
+
+examples:
+  hermes setup
+  hermes setup --non-interactive
+  hermes setup --non-interactive --provider openrouter --model qwen/qwen3-coder
+  hermes setup --base-url http://127.0.0.1:8000/v1 --model my-model --key-env MY_KEY
+  hermes setup --embedded
+"""
+
+
+def run(argv: list[str], profile: str) -> int:
+    args = _arguments(argv, profile)
+    from hermes.config.env import inside_agent
+    from hermes.core.errors import ConfigError
+
+    if inside_agent():
+        raise ConfigError("A tool of an agent may not change its model; do it yourself.")
+    attended = not args.non_interactive and all(os.isatty(number) for number in (0, 1, 2))
+    done = first(args, attended=attended)
+    if done is None:
+        return EXIT_FAILED
+    if attended and done.fresh:
+        from hermes.cli.main import module_of
+
+        code: int = module_of("chat").run(["--continue", "-p", args.profile], args.profile)
+        return code
+    return 0
+
+
+def _arguments(argv: list[str], profile: str) -> Namespace:
+    parser = Parser("hermes setup", "Find a model that works and use it.", _EPILOG)
+    add = parser.add_argument
+    add("--non-interactive", action="store_true", help="ask nothing")
+    add("--provider", metavar="P", default="", help="a provider name, or custom")
+    add("--model", metavar="M", default="", help="model, or provider:model")
+    add("--base-url", metavar="U", default="", help="address of a custom endpoint")
+    add("--key-env", metavar="VAR", type=variable_name, help="variable with the key")
+    add("--embedded", action="store_true", help="the small model inside this program")
+    profile_option(parser, profile)
+    args, unknown = parser.parse_known_args(argv)
+    if unknown:
+        parser.complain(unknown)
+    args.key_env = args.key_env or ""
+    asked = args.provider or args.model or args.base_url or args.key_env
+    if args.embedded and (args.provider or args.base_url or args.key_env):
+        parser.error("--embedded goes with --model only")
+    if args.base_url and not args.model:
+        parser.error("--base-url needs --model")
+    args.asked = bool(asked or args.embedded)
+    return args
+
+
+class Done:
+    """What came of it."""
+
+    def __init__(self, session: str, *, fresh: bool) -> None:
+        self.session = session
+        self.fresh = fresh
+        """It is the first conversation of this home."""
+
+
+def first(args: Namespace, *, attended: bool) -> Done | None:
+    """Find, try, write. None: nothing answered, and why has been said."""
+    import asyncio
+
+    from hermes.cli import logs
+    from hermes.cli.candidates import candidates
+    from hermes.config import paths
+    from hermes.config.load import load
+    from hermes.core.redact import Redactor
+
+    setup = load(args.profile, keys=[args.key_env] if args.key_env else [])
+    logs.install(paths.log_file(setup.home), Redactor(setup.secrets.known()).clean)
+    for warning in setup.warnings:
+        fail(warning)
+    if (setup.home / "state.db").exists():
+        print("This home was made by the original Hermes Agent; its sessions stay as they are.")
+    fresh = not paths.database(setup.home).exists()
+    if args.asked:
+        session = _try(setup, _wanted(args), write=True)
+        return Done(session, fresh=fresh) if session else None
+    found = asyncio.run(candidates(setup))
+    _show(found)
+    if attended and all(candidate.kind == "embedded" for candidate in found):
+        pasted = _pasted(args, bool(found))
+        if pasted is not None:
+            return Done(pasted, fresh=fresh) if pasted else None
+    order = _chosen(found, attended=attended)
+    for candidate in order:
+        # The model of last resort stays one: a key that comes later is used without asking.
+        write = candidate.kind not in ("configured", "embedded") or candidate is not order[-1]
+        session = _try(setup, candidate, write=write and candidate.kind != "configured")
+        if session:
+            return Done(session, fresh=fresh)
+    _nothing(bool(found))
+    return None
+
+
+def _wanted(args: Namespace) -> Candidate:
+    from hermes.cli.candidates import Candidate
+    from hermes.llm.catalog import Choice
+
+    provider = "local" if args.embedded else args.provider
+    choice = Choice(args.model, provider, args.base_url, args.key_env)
+    label = ":".join(filter(None, (provider, args.model))) or args.base_url or args.key_env
+    return Candidate("asked", choice, label)
+
+
+def _show(found: list[Candidate]) -> None:
+    if not found:
+        return
+    print("Found:")
+    for number, candidate in enumerate(found, 1):
+        print(f"  {number}. {candidate.label}")
+
+
+def _chosen(found: list[Candidate], *, attended: bool) -> list[Candidate]:
+    """In the order they are tried: what the user picked first."""
+    if not attended or len(found) < 2:
+        return found
+    while True:
+        print(f"Which one? [1-{len(found)}, Enter: 1] ", end="", flush=True)
+        line = sys.stdin.readline()
+        word = line.strip() or "1"
+        if not line or (word.isdecimal() and 1 <= int(word) <= len(found)):
+            picked = found[int(word) - 1] if line else found[0]
+            return [picked, *(c for c in found if c is not picked)]
+
+
+def _pasted(args: Namespace, embedded: bool) -> str | None:
+    """A key typed in now: the session it answered in, empty when it did not. None: no key."""
+    from getpass import getpass
+
+    from hermes.cli.candidates import Candidate, variable_for
+    from hermes.config import dotenv
+    from hermes.config.env import environment
+    from hermes.config.load import load
+    from hermes.llm.catalog import KEYS, Choice, find
+
+    rest = "or Enter for the small model on this machine" if embedded else "or Enter to leave"
+    key = getpass(f"Paste the API key of a provider (it is not shown), {rest}: ").strip()
+    if not key:
+        return None
+    variable = variable_for(key)
+    while variable not in KEYS:
+        print("Whose key is it? (e.g. openai, anthropic, openrouter) ", end="", flush=True)
+        if not (line := sys.stdin.readline()):
+            return ""
+        spec = find(line.strip())
+        variable = spec.keys[0] if spec and spec.keys else ""
+    provider = KEYS[variable]
+    spec = find(provider)
+    assert spec is not None
+    setup = load(args.profile, {**environment(), variable: key})
+    label = f"{provider}:{spec.default_model}"
+    candidate = Candidate("key", Choice(spec.default_model, provider), label)
+    session = _try(setup, candidate, write=True)
+    if session:
+        dotenv.put(setup.home, variable, key)
+        print(f"The key is in {setup.home / '.env'} as {variable}, readable by you alone.")
+    else:
+        print("The key was not kept.")
+    return session
+
+
+def _try(setup: Setup, candidate: Candidate, *, write: bool) -> str:
+    """The session it said hello in; empty: it did not, and why has been said."""
+    import asyncio
+
+    from hermes.cli.trying import hello, keep
+
+    print(f"Trying {candidate.label} ...", flush=True)
+    answer = asyncio.run(hello(setup, candidate.choice))
+    if answer.problem:
+        fail(answer.problem)
+        return ""
+    print(f"{answer.name} says: {answer.text}")
+    if write:
+        keep(setup, candidate.choice, answer)
+    if candidate.kind == "embedded" and not write:
+        print("It is used until you connect a larger one: hermes setup again, or set a key.")
+    print(f'It works. hermes talks to it; hermes chat -q "..." asks once. ({answer.seconds:.1f} s)')
+    return answer.session
+
+
+def _nothing(found: bool) -> None:
+    from hermes.llm.choosing import NOTHING
+
+    fail("None of them answered; nothing was written." if found else NOTHING)
