@@ -57,6 +57,38 @@ def append(text: str, path: Path, items: list[Any]) -> str | None:
     return _after(text, end, lines, newline)
 
 
+def remove(text: str, path: Path) -> str | None:
+    """The text without the entry at `path`; a section that would be empty goes too."""
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError:
+        return None
+    found: tuple[Any, int] | None = None
+    for part in path:
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []
+        at = next((i for i, pair in enumerate(pairs) if pair[0].value == part), None)
+        if at is None:
+            return None
+        found, node = (node, at), pairs[at][1]
+    if found is None:
+        return None
+    mapping, at = found
+    if len(mapping.value) == 1 and len(path) > 1:
+        return remove(text, path[:-1])
+    key, value = mapping.value[at]
+    start, end = key.start_mark.index, _end(key, value)
+    if mapping.flow_style:
+        if at:
+            start = mapping.value[at - 1][1].end_mark.index
+        elif len(mapping.value) > 1:
+            end = mapping.value[1][0].start_mark.index
+        return text[:start] + text[end:]
+    line = text.rfind("\n", 0, start) + 1
+    if text[line:start].strip():
+        return None
+    return text[:line] + text[text.find("\n", end) + 1 or len(text) :]
+
+
 def render(value: Any) -> str:
     """A value on one line, readable by every YAML parser as what it is."""
     match value:

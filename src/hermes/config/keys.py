@@ -68,6 +68,14 @@ def value_at(data: Any, path: Path) -> Any:
     return data
 
 
+def drop_at(data: dict[str, Any], path: Path) -> Path:
+    """Take a key out, and the sections that are empty without it; the path of what went."""
+    *way, last = path
+    inner = value_at(data, tuple(way))
+    del inner[last]
+    return path if inner or not way else drop_at(data, tuple(way))
+
+
 def set_at(data: dict[str, Any], path: Path, value: Any) -> None:
     """Sections in between are made; a key left empty counts as a section."""
     *way, last = path

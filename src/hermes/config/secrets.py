@@ -58,6 +58,11 @@ class Secrets:
             return "environment"
         return ".env" if self._dotenv.get(name, "").strip() else ""
 
+    def plus(self, name: str, value: str) -> Secrets:
+        """The same with one variable more, which nobody has stored yet."""
+        environ = {**self._environ, name: value}
+        return Secrets(environ, self._dotenv, named=self.named | {name}, logins=self._logins)
+
     def login(self, provider: str) -> Path | None:
         """The file with the tokens of a login to it; None: nobody has logged in."""
         if self._logins is None:

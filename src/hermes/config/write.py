@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from io import StringIO
 from pathlib import Path
@@ -15,14 +13,14 @@ from typing import Any, TypeAlias, TypeVar
 from msgspec import Struct, structs
 
 from hermes.config import keys, paths
-from hermes.config.edit import append, edit, render
+from hermes.config.edit import append, edit, remove, render
 from hermes.config.load import read_source
 from hermes.config.parse import Parsed, decode, dotted, parse, scalar
 from hermes.config.parse import Path as KeyPath
+from hermes.config.private import locked, sync_folder
 from hermes.config.validate import check, field_type
 from hermes.core.errors import ConfigError
 
-_LOCK_SECONDS = 10.0
 _ROUNDS = 5
 _BOM = b"\xef\xbb\xbf"
 
@@ -49,6 +47,22 @@ def editing(home: Path) -> Iterator[Callable[[str, str], Change]]:
 
     with _locked(home):
         yield put
+
+
+def revise(home: Path, changes: Mapping[str, Any]) -> None:
+    """Several keys at once, all of them or none; None takes a key out of the file."""
+
+    def revised(source: bytes) -> tuple[None, bytes]:
+        for key, value in changes.items():
+            if value is None:
+                source = _without(source, key)
+            else:
+                text = value if isinstance(value, str) else render(value)
+                source = _changed(source, key, text)[1]
+        return None, source
+
+    with _locked(home):
+        _write(home, revised)
 
 
 def append_items(
@@ -109,6 +123,19 @@ def _changed(source: bytes, key: str, text: str) -> tuple[Change, bytes]:
     _guard(before, after, path, parsed)
     change = Change(dotted(path), _value_or_none(parsed.data, path), value)
     return change, _with_mark(source, after)
+
+
+def _without(source: bytes, key: str) -> bytes:
+    parsed = _sound(source)
+    path = keys.find(key, parsed.data)
+    if _value_or_none(parsed.data, path) is None:
+        return source
+    expected = deepcopy(parsed.data)
+    gone = keys.drop_at(expected, path)
+    before = decode(source, "config.yaml")
+    after = _rewritten(before, path, expected, (remove, _round_trip_removing(gone)))
+    _guard(before, after, gone, parsed)
+    return _with_mark(source, after)
 
 
 def _value_or_none(data: dict[str, Any], path: KeyPath) -> Any:
@@ -207,7 +234,11 @@ def _round_trip_appending(items: list[Any]) -> Rewrite:
     return lambda before, path: _round_trip(before, lambda data: put(data, path))
 
 
-def _round_trip(before: str, change: Callable[[Any], None]) -> str | None:
+def _round_trip_removing(gone: KeyPath) -> Rewrite:
+    return lambda before, path: _round_trip(before, lambda data: keys.drop_at(data, gone))
+
+
+def _round_trip(before: str, change: Callable[[Any], object]) -> str | None:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
@@ -266,7 +297,7 @@ def _commit(home: Path, source: bytes, result: bytes) -> bool:
             temporary.unlink()
             return False
         temporary.replace(target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise ConfigError(
@@ -275,35 +306,5 @@ def _commit(home: Path, source: bytes, result: bytes) -> bool:
     return True
 
 
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-@contextmanager
-def _locked(home: Path) -> Iterator[None]:
-    """One writer at a time. The lock is a file of its own, because config.yaml is replaced."""
-    try:
-        handle = os.open(home / ".config.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise ConfigError(
-            f"{home} is not writable ({error.strerror}); nothing was changed."
-        ) from None
-    try:
-        deadline = time.monotonic() + _LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise ConfigError(
-                        "Another hermes is writing config.yaml; nothing was changed."
-                    ) from None
-                time.sleep(0.02)
-        yield
-    finally:
-        os.close(handle)
+def _locked(home: Path) -> AbstractContextManager[None]:
+    return locked(home / ".config.lock", "config.yaml")

@@ -1,0 +1,1 @@
+"""What `hermes auth` does, a file for each thing."""
