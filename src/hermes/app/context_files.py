@@ -118,7 +118,9 @@ def _digest(files: Sequence[ContextFile]) -> str:
 
 
 def sort(folders: Sequence[Folder], known: dict[str, Answer]) -> Sorted:
-    trusted, refused, unknown = [], [], []
+    trusted: list[Folder] = []
+    refused: list[Folder] = []
+    unknown: list[Folder] = []
     for folder in folders:
         answer = known.get(str(folder.path))
         if answer is None or answer.digest != folder.digest:
@@ -166,7 +168,7 @@ def persona(home: Path) -> Notes:
             data = opened.read(_MOST_PERSONA + 1)
     except OSError:
         return Notes()
-    cut = ()
+    cut: tuple[str, ...] = ()
     if len(data) > _MOST_PERSONA:
         cut = (f"{file} is longer than {_MOST_PERSONA} bytes; only its beginning is used.",)
     text = data[:_MOST_PERSONA].decode("utf-8-sig", "ignore").replace("\r\n", "\n")

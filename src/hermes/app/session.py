@@ -28,6 +28,7 @@ from hermes.core.quoting import mark_of
 from hermes.core.store import SessionMeta, State
 from hermes.core.taint import Source, Taint
 from hermes.core.tool import Tool, ToolContext, Verdict
+from hermes.core.tracing import SESSION
 
 if TYPE_CHECKING:
     from hermes.app.runtime import Options, Runtime
@@ -261,6 +262,7 @@ class Session:
         )
 
     async def _run_one(self, message: Message) -> TurnResult:
+        SESSION.set(self.id)
         turn = self._new_turn()
         self._saved = False
         self._began = (self.id, len(self.history))
@@ -365,8 +367,7 @@ class Session:
     async def consult(
         self, job: str, prompt: Message, *, system: str = "", max_output: int = 1024
     ) -> str:
-        auxiliary = self._runtime.auxiliary
-        return await auxiliary.ask(
+        return await self._runtime.auxiliary.ask(
             job,
             prompt,
             main=self.agent,

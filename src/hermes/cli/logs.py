@@ -9,6 +9,8 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from hermes.core.tracing import SESSION
+
 MAX_BYTES = 4 << 20
 
 
@@ -47,6 +49,8 @@ class LogFile(logging.Handler):
             "logger": record.name,
             "message": self._redact(record.getMessage()),
         }
+        if session := SESSION.get():
+            entry["session"] = session
         if record.exc_info and record.exc_info[1] is not None:
             entry["trace"] = self._redact("".join(traceback.format_exception(record.exc_info[1])))
         return (dump(entry) + "\n").encode()

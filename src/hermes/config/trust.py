@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
+from hermes.config.private import locked, replace_file
 from hermes.core.errors import ConfigError
 
 
@@ -51,38 +49,16 @@ class TrustBook:
             self._write(known)
             return True
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        try:
-            handle = os.open(
-                self._home / ".trust.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-            )
-        except OSError as error:
-            raise self._unwritable(error) from None
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(handle)
+    def _alone(self) -> AbstractContextManager[None]:
+        return locked(self._home / ".trust.lock", self._file.name)
 
     def _write(self, known: dict[str, Answer]) -> None:
-        fresh = self._file.with_name(".trust.json.new")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            handle = os.open(fresh, flags, 0o600)
-            try:
-                os.write(handle, msgspec.json.format(msgspec.json.encode(known)))
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-            fresh.replace(self._file)
+            replace_file(self._file, msgspec.json.format(msgspec.json.encode(known)))
         except OSError as error:
-            raise self._unwritable(error) from None
-
-    def _unwritable(self, error: OSError) -> ConfigError:
-        return ConfigError(
-            f"{self._file} could not be written ({error.strerror}); nothing was changed."
-        )
+            raise ConfigError(
+                f"{self._file} could not be written ({error.strerror}); nothing was changed."
+            ) from None
 
 
 def answer(digest: str, *, trusted: bool) -> Answer:

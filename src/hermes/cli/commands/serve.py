@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from argparse import Namespace
 
@@ -32,6 +31,8 @@ def run(argv: list[str], profile: str) -> int:
     if unknown:
         parser.complain(unknown)
     try:
+        import asyncio
+
         return asyncio.run(_serve(args))
     except ConfigError as error:
         fail(str(error))
@@ -46,6 +47,8 @@ def _port(text: str) -> int:
 
 
 async def _serve(args: Namespace) -> int:
+    import asyncio
+
     from msgspec import structs
 
     from hermes.app.runtime import Runtime
@@ -54,6 +57,7 @@ async def _serve(args: Namespace) -> int:
     from hermes.config import api_server, paths
     from hermes.config.env import environment
     from hermes.config.load import load
+    from hermes.config.presence import announced
     from hermes.core.redact import Redactor
     from hermes.server.app import Server
 
@@ -72,6 +76,7 @@ async def _serve(args: Namespace) -> int:
     async with Runtime.open(setup) as runtime:
         server = Server(runtime, settings)
         async with server.listening() as address:
-            print(f"listening on {address}", file=sys.stderr, flush=True)
-            await stop.wait()
+            with announced(setup.home, "serve", address):
+                print(f"listening on {address}", file=sys.stderr, flush=True)
+                await stop.wait()
     return 0
