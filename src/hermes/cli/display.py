@@ -54,7 +54,7 @@ def call_line(name: str, arguments: str) -> str:
     values = parsed(arguments)
     if not isinstance(values, dict):
         return one_line(f"{name} {arguments}")
-    for key in ("command", "path", "query", "url"):
+    for key in ("command", "path", "query", "url", "question"):
         if isinstance(values.get(key), str):
             return one_line(f"{name}: {values[key]}")
     return one_line(f"{name} {arguments}" if values else name)

@@ -81,7 +81,7 @@ class Conversation:
         yolo = session.options is not None and session.options.yolo
         words = []
         if yolo:
-            words.append("yolo: nothing is asked")
+            words.append("yolo")
         elif config.approvals.mode != "ask":
             words.append(config.approvals.mode)
         if config.sandbox.mode != "workspace-write" and not yolo:
@@ -261,12 +261,12 @@ class Conversation:
 
     def _decide(self, question: Approval, answer: Answer) -> None:
         if self.session.answer(question.id, answer):
-            self._view.note(f"  {asking.told(answer)}")
+            self._view.answered(asking.told(answer))
         else:
-            self._view.note("  nobody waits for that answer any more")
+            self._view.answered("nobody waits for that answer any more")
 
     def _reply(self, question: Question, text: str | None) -> None:
-        self._view.note(f"  {text}" if text else "  no answer")
+        self._view.answered(text or "no answer")
         self.session.reply(question.id, text)
 
     def _edit(self, question: Approval, command: str) -> None:

@@ -43,7 +43,7 @@ class Facts:
             self._cost += usage.cost
 
     def shown(self) -> list[str]:
-        found = [self.model] if self.model else []
+        found = [word for word in (self.model, self.mode) if word]
         if self.window and self._used:
             found.append(f"context {100 * self._used / self.window:.0f}%")
         if self._input and self._cached:
@@ -55,6 +55,4 @@ class Facts:
             )
         if self.background:
             found.append(f"{self.background} in the background")
-        if self.mode:
-            found.append(self.mode)
         return found

@@ -25,9 +25,10 @@ def above(state: State, columns: int, rows: int, *, colour: bool) -> list[str]:
     lines = state.tail()[-room:]
     now = time.monotonic()
     frame = FRAMES[int(now * _FPS) % len(FRAMES)] if state.spinning else "·"
-    for tool in state.tools.values():
+    for tool in () if state.asking else state.tools.values():
         took = int(now - tool.since)
-        text = tool.label + (f" · {took} s" if took else "")
+        text = fit(tool.label, columns // 2) if tool.tail else fit(tool.label, columns - 12)
+        text += f" · {took} s" if took else ""
         if tool.tail:
             text += f" · {tool.tail}"
         lines.append(_line((MARK, frame), fit(text, columns - 3), colour=colour))
@@ -58,11 +59,11 @@ def status(state: State, columns: int) -> str:
         parts.append("starting")
     if state.running:
         parts.append(f"{int(time.monotonic() - state.since)} s")
-    said = " · ".join(parts)
     keys = hints(state)
-    if cells(said) + cells(keys) + 5 <= columns:
-        return f"{said}   {keys}" if said else keys
-    return fit(keys if state.running or state.asking or state.hint else said or keys, columns - 1)
+    while parts and cells(" · ".join(parts)) + cells(keys) + 4 > columns:
+        parts.pop()
+    said = " · ".join(parts)
+    return f"{said}   {keys}" if said else fit(keys, columns - 1)
 
 
 def hints(state: State) -> str:

@@ -121,13 +121,21 @@ class Repl:
         elif self.state.asking is not None and not self.state.running:
             self._answer(None)
         elif self.interrupt():
-            self.state.hint = "stopping · Ctrl-C again leaves"
-        elif self.buffer.text:
-            self._clear()
-            self.state.hint = "Ctrl-C again leaves"
+            self._hint("stopping · Ctrl-C again leaves")
         else:
-            self.state.hint = "Ctrl-C again leaves"
+            self._clear()
+            self._hint("Ctrl-C again leaves")
         self.screen.refresh()
+
+    def _hint(self, text: str) -> None:
+        """For as long as it is true."""
+        self.state.hint = text
+        asyncio.get_running_loop().call_later(_TWICE, self._unhint, text)
+
+    def _unhint(self, text: str) -> None:
+        if self.state.hint == text:
+            self.state.hint = ""
+            self.screen.refresh()
 
     def leave(self) -> None:
         self.quit(0)

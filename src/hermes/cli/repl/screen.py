@@ -195,6 +195,7 @@ class Screen:
                 ConditionalContainer(
                     Window(live, dont_extend_height=True), Condition(self._anything)
                 ),
+                Window(height=1),
                 ConditionalContainer(
                     Window(
                         prompt,

@@ -50,6 +50,7 @@ class View:
         self._markdown = Markdown(columns, colour=colour)
         self._calls: dict[str, ToolCall] = {}
         self._thoughts: list[str] = []
+        self._thought_tail = ""
         self._thinking_since = 0.0
         self._spoken = False
         self._last = ""
@@ -82,6 +83,10 @@ class View:
     def text(self, lines: list[list[Piece]]) -> None:
         """Lines that are painted but not to be wrapped again."""
         self._paragraph("text", lines)
+
+    def answered(self, text: str) -> None:
+        """What a question was answered with."""
+        self._paragraph("text", wrap([(SAID, printable(text))], self._columns() - 1, [("", "  ")]))
 
     def answer(self, text: str) -> None:
         """A whole answer, as one that was streamed."""
@@ -158,8 +163,8 @@ class View:
             self._thinking_since = time.monotonic()
             self._state.do("thinking")
         self._thoughts.append(text)
-        tail = (self._state.thought + text)[-_TAIL:]
-        self._state.thought = one_line(tail.rstrip().rsplit("\n", 1)[-1], _TAIL)
+        self._thought_tail = (self._thought_tail + text)[-_TAIL:]
+        self._state.thought = one_line(self._thought_tail.rstrip().rsplit("\n", 1)[-1], _TAIL)
 
     def _end_thinking(self) -> None:
         if not self._thoughts:
@@ -167,7 +172,7 @@ class View:
         took = time.monotonic() - self._thinking_since
         self.reasoning = "".join(self._thoughts)[-_THOUGHT:]
         self._thoughts.clear()
-        self._state.thought = ""
+        self._state.thought = self._thought_tail = ""
         self._state.do("")
         self._small(f"thought for {took:.0f} s · Ctrl-T shows it")
 

@@ -1,0 +1,158 @@
+"""The program on a pseudo-terminal: keys go in, an emulator says what is on the screen."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import pty
+import signal
+import struct
+import termios
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import pyte
+
+from tests.kit.home import Home, program
+
+ENTER, ESCAPE, TAB, UP, DOWN = "\r", "\x1b", "\t", "\x1b[A", "\x1b[B"
+CTRL_C, CTRL_D, CTRL_T, ALT_ENTER = "\x03", "\x04", "\x14", "\x1b\r"
+
+
+class Terminal:
+    """One running program. `raw` is everything it has written; `screen` and `scrollback` are what
+    a person sees of it."""
+
+    def __init__(self, process: asyncio.subprocess.Process, master: int, size: tuple[int, int]):
+        self.process = process
+        self.raw = bytearray()
+        self._master = master
+        self._screen = pyte.HistoryScreen(*size, history=50_000, ratio=0.01)
+        self._stream = pyte.ByteStream(self._screen)
+        self._fed = 0
+        self._changed = asyncio.Event()
+        self.ended = asyncio.Event()
+        asyncio.get_running_loop().add_reader(master, self._read)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._master, 1 << 16)
+        except OSError:
+            data = b""
+        if not data:
+            asyncio.get_running_loop().remove_reader(self._master)
+            self.ended.set()
+        self.raw += data
+        self._changed.set()
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    async def paste(self, text: str) -> None:
+        """As a terminal does it; a long one in pieces, because the line to the program is short."""
+        data = f"\x1b[200~{text}\x1b[201~".encode()
+        os.set_blocking(self._master, False)
+        while data:
+            try:
+                data = data[os.write(self._master, data[:4096]) :]
+            except BlockingIOError:
+                await asyncio.sleep(0.002)
+        os.set_blocking(self._master, True)
+
+    def resize(self, columns: int, rows: int) -> None:
+        self._feed()
+        self._screen.resize(rows, columns)
+        size = struct.pack("HHHH", rows, columns, 0, 0)
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
+        os.killpg(self.process.pid, signal.SIGWINCH)
+
+    def hang_up(self) -> None:
+        """The window is closed."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._master)
+        os.close(self._master)
+        self._master = -1
+
+    def _feed(self) -> None:
+        new = bytes(self.raw[self._fed :])
+        self._fed = len(self.raw)
+        self._stream.feed(new)
+
+    @property
+    def screen(self) -> str:
+        self._feed()
+        return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
+
+    @property
+    def scrollback(self) -> list[str]:
+        """Every line there is, from the first one on."""
+        self._feed()
+        columns = self._screen.columns
+        above = [
+            "".join(line[x].data for x in range(columns)).rstrip()
+            for line in self._screen.history.top
+        ]
+        return above + [line.rstrip() for line in self._screen.display]
+
+    async def until(self, test: Callable[[], bool], what: str = "", timeout: float = 20) -> None:
+        try:
+            async with asyncio.timeout(timeout):
+                while not test():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise AssertionError(f"never seen: {what}\n--- screen ---\n{self.screen}") from None
+
+    async def see(self, *texts: str, timeout: float = 20) -> None:
+        """Until all of them are on the screen."""
+        for text in texts:
+            await self.until(lambda t=text: t in self.screen, text, timeout)
+
+    async def gone(self, text: str) -> None:
+        await self.until(lambda: text not in self.screen, f"no {text}")
+
+    async def leave(self, timeout: float = 20) -> int:
+        """The exit status, when it has ended by itself."""
+        async with asyncio.timeout(timeout):
+            return await self.process.wait()
+
+    def close(self) -> None:
+        if self.process.returncode is None:
+            self.process.kill()
+        if self._master >= 0:
+            asyncio.get_running_loop().remove_reader(self._master)
+            os.close(self._master)
+
+
+@asynccontextmanager
+async def terminal(
+    home: Home,
+    args: Sequence[str] = (),
+    *,
+    size: tuple[int, int] = (80, 24),
+    env: dict[str, str] | None = None,
+    ready: str = "Enter sends",
+) -> AsyncIterator[Terminal]:
+    """The program on a terminal of its own, as its controlling one, when it takes messages."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
+
+    def own() -> None:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    process = await asyncio.create_subprocess_exec(
+        *program(), *args, cwd=home.work, env={**home.env, "TERM": "xterm-256color", **(env or {})},
+        stdin=slave, stdout=slave, stderr=slave, preexec_fn=own,
+    )  # fmt: skip
+    os.close(slave)
+    found = Terminal(process, master, size)
+    try:
+        if ready:
+            await found.see(ready)
+            await found.gone("starting")
+        yield found
+    finally:
+        found.close()
+        await process.wait()
