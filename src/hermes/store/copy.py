@@ -66,6 +66,26 @@ def _taken(path: Path) -> StoreError:
     )
 
 
+def fold(path: Path) -> None:
+    """Everything into the one file, which nobody else may have open: then it can be moved."""
+    import apsw
+
+    db = connect.writer(path, [])
+    try:
+        # SQLite leaves the WAL only when it is alone; it says so rather than waiting.
+        alone = str(db.pragma("journal_mode", "delete")) == "delete"
+    except apsw.BusyError:
+        alone = False
+    finally:
+        db.close(True)
+    if not alone:
+        raise StoreError(
+            f"Another hermes uses {path}. Nothing was changed or lost. End it (hermes status "
+            "shows what runs), then try again.",
+            "in_use",
+        )
+
+
 def set_aside(path: Path, owner: locks.Owner) -> Path:
     """With no connection of this process open. Nothing is deleted."""
     if owner.others():
