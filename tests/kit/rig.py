@@ -53,6 +53,8 @@ class Rig:
         self.events: list[TurnEvent] = []
         self.prompts: list[str] = []
         self.session: Session
+        self.breaks_prefix = False
+        """Set by a test whose requests may begin differently from those before them."""
         self._undurable: list[str] = []
         self._illegal: list[str] = []
         self._observer: Any = None
@@ -233,6 +235,8 @@ class Rig:
         assert not self.provider.surprises
         self._check_history(await self.stored(), await self.said())
         assert not self.home.leaks(), f"a secret on disk: {self.home.leaks()}"
+        broken = [n.text for n in self.notices if n.code == "prefix"]
+        assert self.breaks_prefix or not broken, f"the cached prefix was lost: {broken}"
 
     def _check_shown(self) -> None:
         """What people saw is what was kept: nothing lost, nothing twice."""

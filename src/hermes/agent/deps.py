@@ -19,6 +19,7 @@ from hermes.core.store import State
 from hermes.core.taint import Source
 from hermes.core.tool import Tool, ToolContext
 from hermes.llm.models import ModelFacts
+from hermes.llm.profile import Quirks
 
 T = TypeVar("T")
 GUESSED_WINDOW = 128_000
@@ -58,6 +59,11 @@ class Endpoint(Provider, Protocol):
 
     @property
     def base_url(self) -> str: ...
+
+    @property
+    def quirks(self) -> Quirks:
+        """As its row has them, before anything was learned."""
+        ...
 
     @property
     def context_length(self) -> int | None:

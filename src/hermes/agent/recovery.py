@@ -15,6 +15,7 @@ from hermes.core.errors import Failure, Kind
 from hermes.core.events import Notice, Recovering
 from hermes.core.message import Media, Message, ToolReturn, user
 from hermes.core.provider import Request, Settings
+from hermes.llm.efforts import stated
 from hermes.llm.profile import Quirks
 
 MAX_WAIT = 60.0
@@ -44,7 +45,14 @@ class Attempt:
             settings = structs.replace(settings, max_output=cap)
         quirks = {**learned.quirks, **self.overrides} if self.overrides else learned.quirks
         return Request(
-            turn.system, turn.history, agent.specs, settings, self.tail, quirks, self.fresh
+            turn.system,
+            turn.history,
+            agent.specs,
+            settings,
+            self.tail,
+            quirks,
+            passing=bool(self.overrides),
+            fresh=self.fresh,
         )
 
 
@@ -183,6 +191,7 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
     "missing": {"thinking_field": "reasoning_content"},
 }
 """Rejected parameter -> the quirk that avoids it. Any other is simply not sent again."""
+_EFFORT_FIELDS = frozenset({"reasoning", "reasoning_effort", "effort", "output_config"})
 
 
 async def _drop_parameter(f: Fault) -> bool:
@@ -201,6 +210,25 @@ async def _drop_parameter(f: Fault) -> bool:
         return False
     known["drop"] = (*dropped, name)
     return True
+
+
+async def _not_both(f: Fault) -> bool:
+    """Two fields that say how to reason, and the endpoint takes only one of them."""
+    if f.failure.param not in ("", "thinking", "reasoning_effort", "reasoning"):
+        return False
+    if f.attempt.settings.effort in (None, "none"):
+        return False
+    if f.provider.quirks.thinking_switch != "always":
+        return False
+    return await learn(thinking_switch="alone")(f)
+
+
+async def _lower_effort(f: Fault) -> bool:
+    """The field is good and its value is not: the endpoint says which it takes."""
+    if f.attempt.settings.effort is None or f.failure.param not in _EFFORT_FIELDS:
+        return False
+    left = stated(f.failure.message)
+    return bool(left) and await learn(efforts=left)(f)
 
 
 async def _smaller_output(f: Fault) -> bool:
@@ -259,6 +287,8 @@ REFRESH = Rung("refresh_token", _refresh)
 ROTATE = Rung("next_credential", _rotate, 16)
 FALLBACK = Rung("fallback", _fallback, 16)
 DROP_PARAMETER = Rung("drop_parameter", _drop_parameter, 6)
+NOT_BOTH = Rung("one_of_two", _not_both)
+LOWER_EFFORT = Rung("lower_effort", _lower_effort, 3)
 SMALLER_OUTPUT = Rung("smaller_output", _smaller_output, 3)
 LARGER_OUTPUT = Rung("larger_output", _larger_output)
 NO_STREAM = Rung("no_stream", learn(stream=False))
@@ -288,7 +318,7 @@ POLICY: Mapping[Kind, tuple[Rung, ...]] = {
     Kind.CONTEXT_OVERFLOW: (COMPRESS, FALLBACK),
     Kind.PAYLOAD_TOO_LARGE: (SHED_IMAGES, COMPRESS, FALLBACK),
     Kind.OUTPUT_CAP: (SMALLER_OUTPUT, FALLBACK),
-    Kind.PARAMETER: (DROP_PARAMETER, FALLBACK),
+    Kind.PARAMETER: (NOT_BOTH, LOWER_EFFORT, DROP_PARAMETER, FALLBACK),
     Kind.STREAM_UNSUPPORTED: (NO_STREAM, FALLBACK),
     Kind.MEDIA_REJECTED: (NO_IMAGES, FALLBACK),
     Kind.REPLAY_REJECTED: (DROP_THINKING, FALLBACK),
@@ -296,7 +326,7 @@ POLICY: Mapping[Kind, tuple[Rung, ...]] = {
     Kind.MODEL_NOT_FOUND: (FALLBACK,),
     Kind.WRONG_PATH: (FALLBACK,),
     Kind.CONTENT_POLICY: (FALLBACK,),
-    Kind.BAD_REQUEST: (),
+    Kind.BAD_REQUEST: (NOT_BOTH,),
     Kind.BAD_UNICODE: (),
     Kind.TRUNCATED_CALL: (LARGER_OUTPUT,),
     Kind.EMPTY: (NUDGE_RUNG, AGAIN, FALLBACK),

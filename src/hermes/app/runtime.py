@@ -151,6 +151,7 @@ class Runtime:
         """The same session goes on with another model, other limits."""
         agent = self._agent(options, session.meta.source)
         session.adapt(options, agent, self._safety(options, agent))
+        session.history.sent.clear()  # what begins differently from now on was asked for
 
     @property
     def folder(self) -> Path:

@@ -22,6 +22,9 @@ from hermes.config.validate import check, field_type
 from hermes.core.errors import ConfigError
 
 _ROUNDS = 5
+_CUSTOM = "custom"
+_PROVIDERS_OWN = ("base_url", "api_mode", "api_key_env")
+"""What in the section `model` means nothing to another provider."""
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -30,6 +33,8 @@ class Change(Struct, frozen=True):
     old: Any
     new: Any
     """As the configuration reads it."""
+    cleared: tuple[str, ...] = ()
+    """Keys that were taken out with it, because they belonged to the old value."""
 
 
 def set_value(home: Path, key: str, text: str) -> Change:
@@ -43,7 +48,7 @@ def editing(home: Path) -> Iterator[Callable[[str, str], Change]]:
     """`set_value` for several keys: no other hermes writes between what is read and what is set."""
 
     def put(key: str, text: str) -> Change:
-        return _write(home, lambda source: _changed(source, key, text))
+        return _write(home, lambda source: _switched(source, *_changed(source, key, text)))
 
     with _locked(home):
         yield put
@@ -123,6 +128,21 @@ def _changed(source: bytes, key: str, text: str) -> tuple[Change, bytes]:
     _guard(before, after, path, parsed)
     change = Change(dotted(path), _value_or_none(parsed.data, path), value)
     return change, _with_mark(source, after)
+
+
+def _switched(source: bytes, change: Change, result: bytes) -> tuple[Change, bytes]:
+    """Another provider: the key, the address and the protocol of the one before go out."""
+    if change.key != "model.provider":
+        return change, result
+    model = _sound(source).data.get("model")
+    model = model if isinstance(model, dict) else {}
+    before = model.get("provider") or (_CUSTOM if model.get("base_url") else "")
+    if not before or before == change.new:
+        return change, result
+    cleared = tuple(f"model.{name}" for name in _PROVIDERS_OWN if model.get(name))
+    for key in cleared:
+        result = _without(result, key)
+    return structs.replace(change, cleared=cleared), result
 
 
 def _without(source: bytes, key: str) -> bytes:

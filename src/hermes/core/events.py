@@ -25,7 +25,14 @@ class CallBegan(Struct, frozen=True):
     name: str
 
 
-StreamEvent: TypeAlias = TextDelta | ThinkingDelta | CallBegan
+class Notice(Struct, frozen=True):
+    """Something a person should know; `code` says what kind of thing."""
+
+    code: str
+    text: str
+
+
+StreamEvent: TypeAlias = TextDelta | ThinkingDelta | CallBegan | Notice
 
 
 class StepStart(Struct, frozen=True):
@@ -56,11 +63,6 @@ class Recovering(Struct, frozen=True):
     kind: str
     action: str
     wait: float = 0.0
-
-
-class Notice(Struct, frozen=True):
-    code: str
-    text: str
 
 
 Answer: TypeAlias = Literal["once", "session", "always", "deny"]

@@ -43,6 +43,8 @@ class Request(Struct, frozen=True):
     """Scaffolding of this request only (continue, nudge): sent after the history, never stored."""
     learned: Mapping[str, Any] = {}
     """Quirk overrides this endpoint taught us; laid over its profile."""
+    passing: bool = False
+    """It differs from the session's other requests on purpose, and for this step only."""
     fresh: bool = False
     """Use a new connection, whatever the pool holds."""
 

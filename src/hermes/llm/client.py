@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
-from hermes.core.events import StreamEvent
+from hermes.core.events import Notice, StreamEvent
 from hermes.core.message import Target
 from hermes.core.provider import Request
 from hermes.core.redact import Redactor
@@ -23,11 +23,14 @@ from hermes.llm import wire
 from hermes.llm.assemble import Answer
 from hermes.llm.catalog import Endpoint, find
 from hermes.llm.classify import MAX_MESSAGE, classify
+from hermes.llm.efforts import fitted
 from hermes.llm.http import Exchange, Transport
-from hermes.llm.inquiry import inquire, list_url
+from hermes.llm.inquiry import inquire, list_url, names
 from hermes.llm.keys import NO_KEY, Credential, Pool, usable
 from hermes.llm.logins import Logins
 from hermes.llm.models import DEFAULT_OUTPUT, ModelFacts
+from hermes.llm.prefix import CODE, Line, differs
+from hermes.llm.prefix import line as line_of
 from hermes.llm.profile import About, Quirks, overlay
 from hermes.llm.reading import FRAMES, Reading
 from hermes.llm.view import View
@@ -65,6 +68,7 @@ class Client:
         self._pool = Pool(endpoint.base_url, endpoint.keys, transport.cooling, endpoint.pool)
         self._redactor = Redactor(part for k in endpoint.keys for part in (k.value, k.id, k.token))
         self._profiles: dict[bytes, _Profile] = {}
+        self._told: set[str] = set()
         self._used: weakref.WeakKeyDictionary[asyncio.Task[Any], Credential]
         self._used = weakref.WeakKeyDictionary()
         """Which key each task's last call went out with: others may have moved on since."""
@@ -80,6 +84,10 @@ class Client:
     @property
     def base_url(self) -> str:
         return self._endpoint.base_url
+
+    @property
+    def quirks(self) -> Quirks:
+        return self._endpoint.quirks
 
     @property
     def context_length(self) -> int | None:
@@ -126,7 +134,14 @@ class Client:
     ) -> AsyncGenerator[list[StreamEvent], None]:
         """Fill `answer`; see core.provider."""
         profile = self._profile(request.learned)
-        body = self._body(request, profile)
+        request, notes = self._fitted(request, profile.quirks)
+        body, line = self._body(request, profile)
+        sent = request.history.sent
+        if line is not None and (text := differs(sent.get(self.target), line, self.target)):
+            sent[self.target] = line
+            notes.append(Notice(CODE, text))
+        if notes:
+            yield notes
         answer.sent = len(body)
         if profile.quirks.calling != "native" and request.settings.tool_choice != "none":
             answer.offered = frozenset(tool.name for tool in request.tools)
@@ -138,6 +153,8 @@ class Client:
         try:
             exchange = await watchdog.wait(self._post(profile, key, body, fresh=request.fresh))
             await self._refuse(exchange, watchdog)
+            if line is not None:
+                sent[self.target] = line
             decoder = self._wire.Decoder(answer, profile.quirks)
             reading = Reading(exchange, watchdog, decoder, answer, self._wire.STREAM_TYPE)
             while True:
@@ -161,7 +178,7 @@ class Client:
     async def models(self) -> tuple[str, ...]:
         """The names this endpoint lists; empty when it does not say."""
         url = list_url(self.base_url, self.target.wire)
-        return _names(await self._fetch("GET", url)) if url else ()
+        return names(await self._fetch("GET", url)) if url else ()
 
     async def inquire(self) -> ModelFacts:
         """What it says of its model. Asked on demand only."""
@@ -207,7 +224,23 @@ class Client:
             self._profiles[name] = found
         return found
 
-    def _body(self, request: Request, profile: _Profile) -> bytes:
+    def _fitted(self, request: Request, quirks: Quirks) -> tuple[Request, list[StreamEvent]]:
+        """The request with an effort that is known here, and what to say about it, once."""
+        asked = request.settings.effort
+        effort = asked if quirks.effort == "omit" else fitted(asked, quirks.efforts)
+        if effort == asked:
+            return request, []
+        request = structs.replace(
+            request, settings=structs.replace(request.settings, effort=effort)
+        )
+        used = f"{effort} is used" if effort else "it decides by itself"
+        text = f"{self.target.model} knows no reasoning effort {asked!r}: {used}."
+        if text in self._told:
+            return request, []
+        self._told.add(text)
+        return request, [Notice("effort", text)]
+
+    def _body(self, request: Request, profile: _Profile) -> tuple[bytes, Line | None]:
         """Each message is made legal and serialised once; the rest is joining bytes."""
         views = request.history.views
         place = (self.target, profile.key)
@@ -226,7 +259,7 @@ class Client:
             settings=request.settings,
             stream=profile.stream,
         )
-        return body
+        return body, line_of(request, profile.quirks, encoder.tail.sent)
 
     async def _post(
         self, profile: _Profile, key: Credential, body: bytes, *, fresh: bool
@@ -358,11 +391,3 @@ def _page(raw: bytes) -> str:
     if "<" in text:
         text = re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", text, flags=re.I | re.S)
     return " ".join(text.split())
-
-
-def _names(listed: Any) -> tuple[str, ...]:
-    if isinstance(listed, dict):
-        listed = listed.get("data") or listed.get("models")
-    rows = listed if isinstance(listed, list) else []
-    found = [str(r.get("id") or r.get("name") or "") for r in rows if isinstance(r, dict)]
-    return tuple(name.removeprefix("models/") for name in found if name)

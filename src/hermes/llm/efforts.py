@@ -11,12 +11,12 @@ from hermes.core.provider import Effort
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
 """From least to most."""
 _LISTED = re.compile(
-    r"(?:support(?:ed|s)?|allow(?:ed|s)?|accept(?:ed|s)?|permitted|valid|expected|one of|options)"
-    r"[^.]{0,40}?(?:values?|options?|one of|are|is|:)(?P<rest>.*)",
+    r"(?:(?:values|options|efforts|levels) ?(?:are|is|:|include)|one of|should be|expected|choose"
+    r" from)(?P<rest>.*)",
     re.IGNORECASE | re.DOTALL,
 )
 _REFUSED = re.compile(
-    r"(?:not|n't|un|in)[ -]?(?:support|valid|allow|accept|permit|recogni[sz]|know)|input should be",
+    r"(?:not|n't|un|in)[ -]?(?:support|valid|allow|accept|permit|recogni[sz]|know)",
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[A-Za-z]+")
@@ -38,15 +38,10 @@ def fitted(asked: Effort | None, known: Sequence[Effort]) -> Effort | None:
 def stated(message: str) -> tuple[Effort, ...]:
     """What is left of the efforts after a refusal in these words: those it lists, else those
     below the one it names. Empty: it is not about a value."""
-    refusal = _REFUSED.search(message)
-    if refusal is None:
-        return ()
-    if match := _LISTED.search(message):
-        listed = _named(match["rest"])
-        if listed:
-            return listed
+    if (match := _LISTED.search(message)) and (listed := _named(match["rest"])):
+        return listed
     named = _named(message)
-    if len(named) != 1 or named[0] == EFFORTS[0]:
+    if len(named) != 1 or named[0] == EFFORTS[0] or not _REFUSED.search(message):
         return ()
     return EFFORTS[: EFFORTS.index(named[0])]
 

@@ -48,6 +48,15 @@ def list_url(base_url: str, wire: str) -> str:
     return url.removesuffix("/v1") + path if path.startswith("/v1") else url + path
 
 
+def names(listed: Any) -> tuple[str, ...]:
+    """Of the models in such a list."""
+    if isinstance(listed, dict):
+        listed = listed.get("data") or listed.get("models")
+    rows = listed if isinstance(listed, list) else []
+    found = [str(r.get("id") or r.get("name") or "") for r in rows if isinstance(r, dict)]
+    return tuple(name.removeprefix("models/") for name in found if name)
+
+
 async def _listed(fetch: Fetch, target: Target, base_url: str) -> ModelFacts:
     url = list_url(base_url, target.wire)
     return _entry(await fetch("GET", url, b""), target.model) if url else UNKNOWN

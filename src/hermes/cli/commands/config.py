@@ -95,6 +95,8 @@ def _set(args: Namespace) -> int:
         fail(warning)
     change = set_value(home, *args.words)
     print(f"{change.key} = {render(_masked({change.key: change.new})[change.key])}")
+    if change.cleared:
+        print(f"Taken out, because it belonged to {change.old}: {', '.join(change.cleared)}")
     return 0
 
 
