@@ -204,7 +204,7 @@ async def test_wide_characters(tmp_path: Path) -> None:
 async def test_ten_thousand_lines(tmp_path: Path) -> None:
     """Each line once, in order, and the prompt is there at once afterwards."""
     text = "\n".join(f"line {n} of it" for n in range(10_000))
-    async with Provider([say(text), say("fine")]) as p, terminal(Home.of(tmp_path, p)) as t:
+    async with Provider([say(text, size=2000)]) as p, terminal(Home.of(tmp_path, p)) as t:
         t.type("go" + ENTER)
         await t.until(lambda: b"line 9999 of it\r" in t.raw, "the last line")
         # A final line ends with nothing but its end; what is drawn live is reset before it.
@@ -261,3 +261,46 @@ async def test_in_tmux(tmp_path: Path) -> None:
             await tmux("kill-server")
     rows = re.findall(r"^row (\d+)$", shown, re.MULTILINE)
     assert rows == [str(n) for n in range(60)]
+
+
+async def test_plain_is_line_by_line(tmp_path: Path) -> None:
+    async with Provider([asking("echo 'touch ran' | sh"), say("# Done\nwith it")]) as p:
+        home = Home.of(tmp_path, p)
+        async with terminal(home, ["--plain"], ready="you>") as t:
+            t.type("do it\n")
+            await t.see("allow it?")
+            t.type("y\n")
+            await t.see("with it")
+            t.type("/status\n")
+            await t.see("model: kit-model")
+            t.type("exit\n")
+            assert await t.leave() == 0
+        assert b"\x1b" not in t.raw and (home.work / "ran").exists()
+
+
+async def test_a_file_instead_of_a_person(tmp_path: Path) -> None:
+    """No prompt, no colours, no escape codes: the text is answered."""
+    async with Provider([say("an answer")]) as p:
+        home = Home.of(tmp_path, p)
+        ran = await run_hermes([], home, stdin="a question\n")
+        assert (ran.rc, ran.stdout) == (0, "an answer\n"), ran.stderr
+        assert "\x1b" not in ran.stderr
+        assert p.last.json["messages"][-1]["content"] == "a question"
+
+
+async def test_no_color(tmp_path: Path) -> None:
+    async with Provider([say("**bold** `code`\n")]) as p:
+        home = Home.of(tmp_path, p)
+        async with terminal(home, env={"NO_COLOR": "1"}) as t:
+            t.type("hi" + ENTER)
+            await t.see("bold code", "Enter sends")
+        assert not re.search(rb"\x1b\[(?:\d+;)*(?:3\d|4\d|9\d)m", bytes(t.raw))
+
+
+async def test_a_broken_configuration_is_said(tmp_path: Path) -> None:
+    async with Provider([]) as p:
+        home = Home.of(tmp_path, p)
+        (home.path / "config.yaml").write_text("model: [")
+        async with terminal(home, ready="") as t:
+            assert await t.leave() == 2
+            await t.see("config.yaml")

@@ -37,9 +37,13 @@ def prepare(args: Namespace) -> tuple[Setup, Path]:
     return setup, paths.working_folder(setup.config.terminal.cwd)
 
 
-async def serve(repl: Repl, args: Namespace) -> str:
-    """Until the user leaves. What is to be said when the screen is gone."""
+async def serve(repl: Repl, args: Namespace) -> str | None:
+    """Until the user leaves. What is to be said when the screen is gone; None when the
+    configuration wants no screen."""
     setup, repl.cwd = await asyncio.to_thread(prepare, args)
+    if setup.config.display.plain:
+        repl.quit(0)
+        return None
     from hermes.app.runtime import Runtime
     from hermes.cli.process import harden
     from hermes.cli.repl.view import View

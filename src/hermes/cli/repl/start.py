@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
 from hermes.config import env
 from hermes.config.paths import find_home
 from hermes.core.errors import ConfigError, HermesError
 
+if TYPE_CHECKING:
+    from hermes.cli.repl.repl import Repl
+
 EXIT_FAILED, EXIT_USAGE = 1, 2
-
-
-def attended() -> bool:
-    """Whether a person is there to talk to."""
-    return os.isatty(0) and os.isatty(1)
 
 
 def run(args: Namespace) -> int:
@@ -25,10 +23,15 @@ def run(args: Namespace) -> int:
         from hermes.cli.repl.plain import run as plainly
 
         return plainly(args)
-    return asyncio.run(_run(args, term))
+    code = asyncio.run(_run(args, term))
+    if code is None:
+        args.plain = True
+        return run(args)
+    return code
 
 
-async def _run(args: Namespace, term: str) -> int:
+async def _run(args: Namespace, term: str) -> int | None:
+    """The exit status; None when the configuration wants it line by line."""
     from hermes.cli.repl.repl import Repl
 
     home = find_home(env.environment(), args.profile)
@@ -43,13 +46,15 @@ async def _run(args: Namespace, term: str) -> int:
         repl.quit(128 + signal.SIGHUP)
     repl.quit(0)
     said = await serving
+    if said is None:
+        return None
     repl.screen.flush()
     if said:
         _say(said)
     return repl.code or 0
 
 
-async def _serve(repl, args: Namespace) -> str:  # type: ignore[no-untyped-def]
+async def _serve(repl: Repl, args: Namespace) -> str | None:
     from hermes.cli.repl.serving import serve
 
     try:
