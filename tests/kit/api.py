@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -54,6 +57,29 @@ class Answer:
         return found
 
 
+class Reading:
+    """A response that is still coming."""
+
+    def __init__(self, answer: aiohttp.ClientResponse) -> None:
+        self.status = answer.status
+        self.headers = answer.headers
+        self._content = answer.content
+
+    async def until(self, mark: bytes, timeout: float = 20) -> bytes:
+        """What came, up to the frame with this in it."""
+        got = b""
+        async with asyncio.timeout(timeout):
+            while mark not in got:
+                line = await self._content.readuntil(b"\n\n")
+                got += line
+                assert line, f"{mark!r} did not come: {got!r}"
+        return got
+
+    async def rest(self, timeout: float = 20) -> bytes:
+        async with asyncio.timeout(timeout):
+            return await self._content.read()
+
+
 class Api:
     """One server, and a client that has its key."""
 
@@ -81,8 +107,9 @@ class Api:
             sent["Authorization"] = f"Bearer {key}"
         if data is not None and "Content-Type" not in sent:
             sent["Content-Type"] = "application/json"
+        body = io.BytesIO(data) if data is not None and len(data) > 1 << 20 else data
         async with self.http.request(
-            method, self.url + path, json=json, data=data, headers=sent
+            method, self.url + path, json=json, data=body, headers=sent
         ) as answer:
             return Answer(answer.status, answer.headers.copy(), await answer.read())
 
@@ -92,12 +119,46 @@ class Api:
     async def post(self, path: str, json: Any = None, **rest: Any) -> Answer:
         return await self.call("POST", path, json, **rest)
 
+    async def raw(self, data: bytes, *, until: bytes = b"", timeout: float = 10) -> bytes:
+        """These bytes on a connection of their own; what came back until it was closed, or until
+        `until` was there."""
+        host, port = urlsplit(self.url).hostname, urlsplit(self.url).port
+        reader, writer = await asyncio.open_connection(host, port)
+        got = b""
+        try:
+            async with asyncio.timeout(timeout):
+                writer.write(data)
+                while chunk := await reader.read(65536):
+                    got += chunk
+                    if until and until in got:
+                        break
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+        return got
+
+    @asynccontextmanager
+    async def open_stream(
+        self, method: str, path: str, json: Any = None, **headers: str
+    ) -> AsyncIterator[Reading]:
+        """A stream that is read piece by piece, and left when the block ends."""
+        sent = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+        async with (
+            aiohttp.ClientSession() as http,
+            http.request(method, self.url + path, json=json, headers={**sent, **headers}) as answer,
+        ):
+            yield Reading(answer)
+
     async def chat(self, text: str = "hi", **body: Any) -> Answer:
         messages = [{"role": "user", "content": text}]
-        headers = body.pop("headers", None)
-        return await self.post(
-            "/v1/chat/completions", {"messages": messages, **body}, headers=headers
-        )
+        rest = {name: body.pop(name) for name in ("headers", "key") if name in body}
+        return await self.post("/v1/chat/completions", {"messages": messages, **body}, **rest)
+
+    async def ask(self, input: Any = "hi", **body: Any) -> Answer:
+        """POST /v1/responses."""
+        rest = {name: body.pop(name) for name in ("headers", "key") if name in body}
+        return await self.post("/v1/responses", {"input": input, **body}, **rest)
 
 
 @asynccontextmanager

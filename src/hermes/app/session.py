@@ -20,6 +20,7 @@ from hermes.app.metering import Meter
 from hermes.app.people import Busy, People
 from hermes.app.titles import first_words
 from hermes.core.channel import Channel
+from hermes.core.errors import StoreError
 from hermes.core.events import Answer, Notice, TurnEnd, TurnEvent, TurnResult
 from hermes.core.history import History
 from hermes.core.ledger import Account
@@ -312,7 +313,12 @@ class Session:
         taint = self.taint
         news = taint if taint != self.meta.taint else None
         new = (*self._past, message) if create is not None else (message,)
-        await store.append(self.id, new, state=state, create=create, taint=news)
+        try:
+            await store.append(self.id, new, state=state, create=create, taint=news)
+        except StoreError as error:
+            if error.code != "exists" or not self._brought:
+                raise  # else another turn of the same conversation was quicker
+            await store.append(self.id, (message,), state=state, taint=news)
         self._stored = True
         if create is not None:
             self.meta = create
@@ -386,16 +392,8 @@ class Session:
         verdict = await self._approvals.check(call, tool, params, keys, self.taint)
         if verdict.allowed and verdict.changes and not self._saved:
             self._saved = True
-            await self._checkpoint()
+            if not self._runtime.places.elsewhere:  # a command there changes nothing here
+                from hermes.app.turns import save_files
+
+                await save_files(self._context, self.meta.title, *self._began)
         return verdict
-
-    async def _checkpoint(self) -> None:
-        """Before a turn changes files for the first time: how they were."""
-        from hermes.app.turns import turn_label
-        from hermes.exec.checkpoints import snapshot
-
-        context = self._context
-        if self._runtime.places.elsewhere:
-            return  # a command there changes nothing here
-        label = turn_label(self.meta.title, *self._began)
-        await snapshot(context.cwd, context.home, label, log.info)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -11,11 +12,14 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from hermes.core.message import Message
+from hermes.core.tool import ToolContext
 
 if TYPE_CHECKING:
     from hermes.app.runtime import Runtime
     from hermes.app.session import Session
     from hermes.exec.checkpoints import Checkpoint
+
+log = logging.getLogger(__name__)
 
 _MARK = re.compile(r" ?\[(\S+) (\d+)\]$")
 _TITLE = 100
@@ -25,6 +29,13 @@ _ANCESTORS = 100
 def turn_label(title: str, session_id: str, place: int) -> str:
     """Of the checkpoint made before a turn changes files: for people, and to be found again."""
     return f"{title[:_TITLE]} [{session_id} {place}]".strip()
+
+
+async def save_files(context: ToolContext, title: str, session_id: str, place: int) -> None:
+    """Before a turn changes files for the first time: how they were."""
+    from hermes.exec.checkpoints import snapshot
+
+    await snapshot(context.cwd, context.home, turn_label(title, session_id, place), log.info)
 
 
 def starts(messages: Sequence[Message]) -> list[int]:

@@ -12,7 +12,8 @@ from hermes.net.location import parse
 from hermes.server.errors import ApiError, bad
 
 MAX_IMAGE = 20 * 1024 * 1024
-_IMAGES = frozenset({"image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp"})
+_ACTIVE = frozenset({"image/svg+xml", "image/svg"})
+"""Images that are programs."""
 _TEXT = frozenset({"text", "input_text", "output_text"})
 
 
@@ -69,12 +70,12 @@ def image(url: str, where: str) -> Media:
 def _inline(rest: str, where: str) -> Media:
     head, comma, data = rest.partition(",")
     mime, *flags = [word.strip().lower() for word in head.split(";")]
-    if mime not in _IMAGES or not comma or "base64" not in flags:
+    if not mime.startswith("image/") or mime in _ACTIVE or not comma or "base64" not in flags:
         raise _unsupported("of data: addresses only base64 images are supported", where)
     if len(data) > MAX_IMAGE * 4 // 3 + 4:
         raise bad(f"{where}: an image may have {MAX_IMAGE // 1024 // 1024} MB.", where)
     try:
-        raw = base64.b64decode(data, validate=True)
+        raw = base64.b64decode(data.rstrip("=") + "=" * (-len(data.rstrip("=")) % 4), validate=True)
     except (binascii.Error, ValueError):
         raise bad(f"{where}: the image is not valid base64.", where) from None
     return Media("image/jpeg" if mime == "image/jpg" else mime, raw)

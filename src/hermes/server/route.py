@@ -89,12 +89,23 @@ def decode(raw: bytes, kind: type[T]) -> T:
         if len(raw) <= _DUPLICATES_UP_TO:
             _refuse_duplicates(raw)
     except msgspec.ValidationError as error:
+        _decodes(raw)
         raise bad(*_described(str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise bad(f"Invalid JSON: {error}.") from None
     except RecursionError:
         raise bad("Invalid JSON: nested too deeply.") from None
     return value
+
+
+def _decodes(raw: bytes) -> None:
+    """What is no JSON at all is said to be that, whatever else is wrong with it."""
+    try:
+        msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise bad(f"Invalid JSON: {error}.") from None
+    except RecursionError:
+        raise bad("Invalid JSON: nested too deeply.") from None
 
 
 def _refuse_bombs(raw: bytes) -> None:
