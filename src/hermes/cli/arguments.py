@@ -60,6 +60,10 @@ class Parser(ArgumentParser):
         fail(f"{command}: {message}; see {self.prog} --help")
         sys.exit(EXIT_USAGE)
 
+    def arguments(self) -> list[Action]:
+        """What it takes, in the order it was declared."""
+        return list(self._actions)
+
     def complain(self, unknown: list[str]) -> NoReturn:
         """About arguments nobody asked for."""
         first = unknown[0]

@@ -11,6 +11,10 @@ from hermes.core.errors import ConfigError
 
 _PROFILE_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
+DEFAULT_PROFILE = "default"
+USED_PROFILE = "active_profile"
+"""A file of the main home that names a profile; the original's name for it."""
+
 
 def config_file(home: Path) -> Path:
     return home / "config.yaml"
@@ -42,7 +46,7 @@ def models_folders(variable: Callable[[str], str | None]) -> tuple[Path, ...]:
     """Where model files are looked for, shared by all profiles; new ones go into the first."""
     names = ("HERMES_HOME", "HOME", "XDG_CACHE_HOME")
     environ = {name: value for name in names if (value := variable(name))}
-    found = [find_home(environ) / "models"]
+    found = [find_home(environ, DEFAULT_PROFILE) / "models"]
     if cache := environ.get("XDG_CACHE_HOME") or environ.get("HOME"):
         inner = "" if environ.get("XDG_CACHE_HOME") else ".cache"
         found.append(Path(cache, inner, "hermes", "models"))
@@ -50,16 +54,34 @@ def models_folders(variable: Callable[[str], str | None]) -> tuple[Path, ...]:
 
 
 def find_home(environ: Mapping[str, str], profile: str = "") -> Path:
-    """The folder of a profile; nothing is created. Empty and "default" mean the main one."""
+    """The folder of a profile; nothing is created. "default" is the main one, empty the one that
+    was chosen for good (`hermes profile use`)."""
     root = environ.get("HERMES_HOME") or "~/.hermes"
     if root.startswith("~"):
         root = _expand_user(root, environ)
     if "\0" in root:
         raise ConfigError("HERMES_HOME contains a NUL character.")
     home = Path(os.path.abspath(root))  # noqa: PTH100 - symlinks stay as the user named them
-    if profile in ("", "default"):
+    if not profile:
+        profile = used_profile(home)
+    if profile == DEFAULT_PROFILE:
         return home
     return home / "profiles" / checked_profile(profile)
+
+
+def used_profile(root: Path) -> str:
+    """The profile used when none is named."""
+    try:
+        name = (root / USED_PROFILE).read_text("utf-8").strip()
+    except (OSError, ValueError):
+        return DEFAULT_PROFILE
+    if name in ("", DEFAULT_PROFILE):
+        return DEFAULT_PROFILE
+    if not (root / "profiles" / checked_profile(name)).is_dir():
+        raise ConfigError(
+            f"The profile {name} is in use, but gone. Choose another: hermes profile use default."
+        )
+    return name
 
 
 def _expand_user(root: str, environ: Mapping[str, str]) -> str:

@@ -52,6 +52,7 @@ async def _gathered(args: Namespace) -> dict[str, Any]:
     from msgspec import to_builtins
 
     from hermes.config import paths
+    from hermes.config.env import environment
     from hermes.config.load import load
     from hermes.config.presence import present
     from hermes.version import VERSION
@@ -62,7 +63,7 @@ async def _gathered(args: Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {
         "version": VERSION,
         "home": str(setup.home),
-        "profile": setup.profile or "default",
+        "profile": setup.profile or paths.used_profile(paths.find_home(environment(), "default")),
         "model": _model(setup),
         "servers": to_builtins(present(setup.home)),
         "sessions": [],

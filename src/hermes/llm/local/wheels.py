@@ -31,9 +31,14 @@ class Link(Struct, frozen=True):
     sha256: str = ""
 
 
-async def find_wheel(fetcher: Fetcher, index: str, package: str, version: str) -> Link:
+async def files_of(fetcher: Fetcher, index: str, package: str) -> list[Link]:
+    """Everything the index has of a package."""
     body, kind, address = await fetcher.page(f"{index}/{package}/", _ACCEPT)
-    links = _from_json(body, address) if "json" in kind else _from_html(body, address)
+    return _from_json(body, address) if "json" in kind else _from_html(body, address)
+
+
+async def find_wheel(fetcher: Fetcher, index: str, package: str, version: str) -> Link:
+    links = await files_of(fetcher, index, package)
     wanted = f"{_normal(package)}-{version}-"
     for link in links:
         stem, dot, ending = link.name.rpartition(".")
