@@ -20,7 +20,7 @@ GROUPS = {
     "set up": {
         "setup": "find a model that works and use it",
         "model": "show, choose and test the model; models that run on this machine",
-    "auth": "keys and logins of providers",
+        "auth": "keys and logins of providers",
         "config": "show, get, set or check the configuration",
         "tools": "list tools, turn them on and off",
         "trust": "folders whose AGENTS.md and the like are read",

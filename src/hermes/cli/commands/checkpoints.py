@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hermes.cli.arguments import Parser, positive, profile_option
 from hermes.cli.display import dump, one_line, printable
 from hermes.cli.main import EXIT_USAGE, fail
-from hermes.cli.output import ask
 from hermes.config import paths
 from hermes.config.env import argument_text, environment, inside_agent
 from hermes.core.errors import ConfigError
-from hermes.exec import checkpoints
-from hermes.exec.checkpoints import Checkpoint, Restored
-from hermes.exec.shadow import folder_of
+
+if TYPE_CHECKING:
+    from hermes.exec.checkpoints import Checkpoint, Restored
 
 _EPILOG = """\
 commands:
@@ -47,8 +45,8 @@ def run(argv: list[str], profile: str) -> int:
     parser.add_argument("words", nargs="*", metavar="ID PATH")
     parser.add_argument("-C", "--workspace", metavar="DIR", default="", help="another folder")
     parser.add_argument("--all", action="store_true", help="of all folders (list, prune)")
-    parser.add_argument("--keep", type=positive, default=checkpoints.KEEP, help="prune: so many")
-    parser.add_argument("--days", type=positive, default=checkpoints.DAYS, help="prune: so old")
+    parser.add_argument("--keep", type=positive, help="prune: so many (default: 50)")
+    parser.add_argument("--days", type=positive, help="prune: so old (default: 30)")
     parser.add_argument("--yes", action="store_true", help="restore without asking")
     parser.add_argument("--json", action="store_true", help="as JSON")
     profile_option(parser, profile)
@@ -64,20 +62,28 @@ def run(argv: list[str], profile: str) -> int:
     args.home = paths.find_home(environment(), args.profile)
     args.base = Path.cwd() / args.workspace
     args.workspace = args.base if args.workspace else _nearest(args.base, args.home)
+    import asyncio
+
     return asyncio.run(_ACTIONS[args.action](args))
 
 
 def _nearest(here: Path, home: Path) -> Path:
     """This folder, or the one above it that has checkpoints: sessions start at the top."""
+    from hermes.exec.shadow import folder_of
+
     above = (here, *here.parents)
     return next((f for f in above if folder_of(f.resolve(), home.resolve()).is_dir()), here)
 
 
 async def _folders(args: Namespace) -> list[Path]:
+    from hermes.exec import checkpoints
+
     return await checkpoints.workspaces(args.home) if args.all else [args.workspace]
 
 
 async def _list(args: Namespace) -> int:
+    from hermes.exec import checkpoints
+
     found = [
         c for folder in await _folders(args) for c in await checkpoints.list_(folder, args.home)
     ]
@@ -96,6 +102,8 @@ async def _list(args: Namespace) -> int:
 
 
 async def _show(args: Namespace) -> int:
+    from hermes.exec import checkpoints
+
     found = await _find(args)
     rest = [str(args.base.resolve() / word) for word in args.words[1:]]
     text = await checkpoints.diff(args.workspace, args.home, found.id, rest)
@@ -114,6 +122,9 @@ async def _show(args: Namespace) -> int:
 
 
 async def _restore(args: Namespace) -> int:
+    from hermes.cli.output import ask
+    from hermes.exec import checkpoints
+
     found = await _find(args)
     if not args.yes:
         if not sys.stdin.isatty():
@@ -147,14 +158,18 @@ def _tell(done: Restored) -> None:
 
 
 async def _prune(args: Namespace) -> int:
+    from hermes.exec.checkpoints import DAYS, KEEP, prune
+
     gone = 0
     for folder in await _folders(args):
-        gone += await checkpoints.prune(folder, args.home, args.keep, args.days)
+        gone += await prune(folder, args.home, args.keep or KEEP, args.days or DAYS)
     print(dump({"forgotten": gone}) if args.json else f"forgotten: {gone}")
     return 0
 
 
 async def _find(args: Namespace) -> Checkpoint:
+    from hermes.exec import checkpoints
+
     prefix = argument_text(args.words[0])
     listed = await checkpoints.list_(args.workspace, args.home)
     found = [c for c in listed if prefix and c.id.startswith(prefix)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from argparse import Namespace
@@ -41,6 +40,8 @@ def run(argv: list[str], profile: str) -> int:
     args, unknown = parser.parse_known_args(argv)
     if unknown:
         parser.complain(unknown)
+    import asyncio
+
     return asyncio.run(_run(args))
 
 

@@ -1,8 +1,7 @@
-"""`hermes sessions`: list, show, search, export, delete."""
+"""`hermes sessions`: list, show, search, export, rename, branch, delete, prune."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import time
@@ -18,7 +17,6 @@ from hermes.cli.arguments import Parser, positive, profile_option
 from hermes.cli.display import dump, one_line, printable
 from hermes.cli.lookup import find_session
 from hermes.cli.main import EXIT_USAGE, fail
-from hermes.cli.output import ask
 from hermes.cli.transcript import markdown
 from hermes.config import paths
 from hermes.config.env import argument_text
@@ -33,7 +31,10 @@ commands:
   show ID                 the conversation, readable
   search WORDS            messages that hold all the words or "a phrase"
   export ID [-o FILE]     JSON lines, or --format markdown; to stdout or a new private file
+  rename ID TITLE         call it something else
+  branch ID [TITLE]       a copy to go on with; the original stays as it is
   delete ID...            for good; asks first, or give --yes
+  prune --days N          delete those not used for N days; asks first, or give --yes
 
 An ID may be shortened as long as it fits one session only. A state of interrupted means that
 the last turn did not end; hermes chat --resume ID goes on with it.
@@ -42,6 +43,7 @@ examples:
   hermes sessions list --json | jq '.[0].id'
   hermes sessions search "disk full"
   hermes sessions export 20260101 --format markdown -o talk.md
+  hermes sessions prune --days 90 --yes
 """
 
 
@@ -54,19 +56,36 @@ def run(argv: list[str], profile: str) -> int:
     parser.add_argument("--here", action="store_true", help="list: only those of this folder")
     parser.add_argument("--format", choices=("jsonl", "markdown"), default="jsonl", help="export")
     parser.add_argument("-o", "--out", metavar="FILE", help="export: write here, not to stdout")
-    parser.add_argument("--yes", action="store_true", help="delete without asking")
+    parser.add_argument("--days", metavar="N", type=positive, help="prune: not used for so long")
+    parser.add_argument("--yes", action="store_true", help="delete, prune: without asking")
     profile_option(parser, profile)
     args, unknown = parser.parse_known_intermixed_args(argv)
     if unknown:
         parser.complain(unknown)
     args.words = [argument_text(word) for word in args.words]
-    if args.action in ("show", "export") and len(args.words) != 1:
-        parser.error(f"{args.action} needs the ID of one session")
-    if args.action in ("search", "delete") and not args.words:
-        parser.error(f"{args.action} needs {'WORDS' if args.action == 'search' else 'an ID'}")
-    if args.action == "list" and args.words:
-        parser.error("list takes no ID; show does")
+    if wrong := _misused(args):
+        parser.error(wrong)
+    import asyncio
+
     return asyncio.run(_ACTIONS[args.action](args))
+
+
+def _misused(args: Namespace) -> str:
+    """What is missing or too much; empty: nothing."""
+    match args.action, len(args.words):
+        case "show" | "export", count if count != 1:
+            return f"{args.action} needs the ID of one session"
+        case "search", 0:
+            return "search needs WORDS"
+        case "delete" | "branch", 0:
+            return f"{args.action} needs an ID"
+        case "rename", 0 | 1:
+            return "rename needs an ID and a TITLE"
+        case "list", count if count:
+            return "list takes no ID; show does"
+        case "prune", count if count or args.days is None:
+            return "prune takes no ID, it needs --days N"
+    return ""
 
 
 @asynccontextmanager
@@ -257,17 +276,82 @@ async def _to_file(file: Path, lines: AsyncIterator[str]) -> int:
 async def _delete(args: Namespace) -> int:
     async with _store(args) as (store, _):
         found = [await find_session(store, prefix) for prefix in args.words]
-        if not args.yes:
-            if not sys.stdin.isatty():
-                fail("sessions delete needs --yes when nobody is there to ask")
-                return EXIT_USAGE
-            names = ", ".join(f"{meta.id} ({meta.messages} messages)" for meta in found)
-            if not ask(f"Delete {names} for good?"):
-                print("Nothing was deleted.", file=sys.stderr)
-                return 0
+        names = ", ".join(f"{meta.id} ({meta.messages} messages)" for meta in found)
+        if (code := _agreed(args, f"Delete {names} for good?")) is not None:
+            return code
         for meta in found:
             await store.delete(meta.id)
             print(f"deleted {meta.id}")
+    return 0
+
+
+def _agreed(args: Namespace, question: str) -> int | None:
+    """None: yes. Else the exit status of no."""
+    from hermes.cli.output import ask
+
+    if args.yes:
+        return None
+    if not sys.stdin.isatty():
+        fail(f"sessions {args.action} needs --yes when nobody is there to ask")
+        return EXIT_USAGE
+    if ask(question):
+        return None
+    print("Nothing was deleted.", file=sys.stderr)
+    return 0
+
+
+async def _prune(args: Namespace) -> int:
+    before = time.time() - args.days * 86400
+    async with _store(args) as (store, _):
+        every = await store.sessions(limit=sys.maxsize)
+        old = [meta for meta in every if meta.updated < before and meta.state != "running"]
+        if not old:
+            print(f"None of {len(every)} sessions is that old.", file=sys.stderr)
+            return 0
+        question = f"Delete {len(old)} of {len(every)} sessions for good?"
+        if (code := _agreed(args, question)) is not None:
+            return code
+        for meta in old:
+            await store.delete(meta.id)
+    print(
+        f"deleted {len(old)} sessions not used for {args.days} days, {len(every) - len(old)} left"
+    )
+    return 0
+
+
+async def _rename(args: Namespace) -> int:
+    title = " ".join(" ".join(args.words[1:]).split())
+    async with _store(args) as (store, _):
+        meta = await find_session(store, args.words[0])
+        await store.describe(meta.id, title=title)
+    print(f"{meta.id}: {one_line(title)}")
+    return 0
+
+
+async def _branch(args: Namespace) -> int:
+    from hermes.app.beginning import new_id
+    from hermes.app.lineage import current
+
+    async with _store(args) as (store, _):
+        named = await find_session(store, args.words[0])
+        meta = await current(store, named.id)
+        assert meta is not None
+        if meta.state == "running":
+            raise ConfigError(f"A turn of {meta.id} is running; branch off when it has ended.")
+        now = time.time()
+        child = msgspec.structs.replace(
+            meta,
+            id=new_id(now),
+            parent=meta.id,
+            title=" ".join(args.words[1:]) or meta.title,
+            created=now,
+            updated=now,
+            state="idle",
+            next="",
+        )
+        await store.append(child.id, await store.load(meta.id), create=child)
+    print(child.id)
+    print(f"to go on: hermes chat --resume {child.id}", file=sys.stderr)
     return 0
 
 
@@ -277,4 +361,7 @@ _ACTIONS = {
     "search": _search,
     "export": _export,
     "delete": _delete,
+    "prune": _prune,
+    "rename": _rename,
+    "branch": _branch,
 }
