@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from hermes.app.commands import ONE_SHOT, Command, CommandContext, Reply
+from hermes.app.commands._price import price
 from hermes.app.runtime import Options
 from hermes.core.errors import ConfigError
 from hermes.llm.catalog import Choice
@@ -23,12 +24,14 @@ async def run(ctx: CommandContext, args: str) -> Reply:
             "for good."
         )
     options = session.options or Options()
+    before = session.agent
     ctx.runtime.adapt(session, structs.replace(options, choice=Choice(model=args)))
     target = session.agent.providers[0].target
     session.meta = structs.replace(session.meta, model=target.model)
     if await ctx.runtime.store.meta(session.id) is not None:
         await ctx.runtime.store.describe(session.id, model=target.model)
-    return Reply(f"From now on {target.model} ({target.provider}) answers in this session.")
+    told = f"From now on {target.model} ({target.provider}) answers in this session."
+    return Reply(told + price(session, before))
 
 
 COMMAND = Command(

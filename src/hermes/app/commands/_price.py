@@ -1,0 +1,34 @@
+"""What a change in the middle of a conversation costs: how much of it is read anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hermes.agent.compress.weighing import Gauge, overhead
+
+if TYPE_CHECKING:
+    from hermes.agent.deps import Agent
+    from hermes.app.session import Session
+
+_MENTIONED = 1024
+"""Tokens; less than this nobody caches."""
+
+
+def price(session: Session, before: Agent) -> str:
+    """A sentence with a space before it; empty where the next request begins like the last."""
+    after = session.agent
+    one, other = before.providers[0], after.providers[0]
+    moved = one.target != other.target
+    cached = other.quirks.cache == "native" and other.quirks.effort != "omit"
+    thinks = before.settings.effort != after.settings.effort and cached
+    if not session.history.messages or not (moved or thinks or before.specs != after.specs):
+        return ""
+    gauge = Gauge(session.history, overhead(after, session.meta.system))
+    gauge.advance()
+    tokens = gauge.size
+    if tokens < _MENTIONED:
+        return ""
+    prices = other.facts.prices
+    cost = f" (about ${prices.input * tokens / 1e6:.2f})" if prices and prices.input else ""
+    who = "It reads the conversation so far" if moved else "The conversation so far is read"
+    return f" {who} anew, once: about {tokens:,} tokens{cost}."
