@@ -54,6 +54,11 @@ class Background:
 
         return bool(self.processes.running(Owner(session)))
 
+    @property
+    def count(self) -> int:
+        """How many commands of this agent still run."""
+        return len(self._opened.ours()) if self._opened else 0
+
     def adopt(self, session: str, child: str) -> None:
         """What this session started belongs to the one it goes on in."""
         if self._root.is_dir():

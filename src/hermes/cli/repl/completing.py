@@ -21,6 +21,7 @@ _FILES = 20_000
 _FRESH = 10.0
 
 LOCAL = {
+    "export": "write this conversation to a Markdown file",
     "exit": "leave; the session stays stored",
     "keys": "what the keys do",
 }
@@ -88,7 +89,7 @@ class Completing(Completer):
 
     def _named(self, prefix: str) -> Iterable[Completion]:
         rows = [(c.name, c.usage, c.help) for c in self._commands()]
-        rows += [(name, "", text) for name, text in LOCAL.items()]
+        rows += [(name, "[FILE]" * (name == "export"), text) for name, text in LOCAL.items()]
         for name, usage, text in sorted(rows):
             if name.startswith(prefix.lower()):
                 yield Completion(

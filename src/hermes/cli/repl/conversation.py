@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from hermes.app.session import Session
     from hermes.cli.repl.view import View
     from hermes.core.channel import Channel
+
+log = logging.getLogger(__name__)
 
 _EDITED = "The user did not allow that command. Run this one instead, exactly as it stands:\n"
 
@@ -66,6 +69,7 @@ class Conversation:
         session.approver = True
         self._channel = session.events()
         self._reader = self.runtime.spawn(self._read(self._channel), "the terminal")
+        self._view.reset()
         state, facts = self._state, self._state.facts
         endpoint = session.agent.providers[0]
         facts.model = endpoint.target.model
@@ -173,7 +177,11 @@ class Conversation:
 
     async def _read(self, channel: Channel) -> None:
         async for event in channel:
-            self._event(event)
+            try:
+                self._event(event)
+            except Exception:  # what cannot be shown must not end the conversation
+                log.exception("an event could not be shown")
+                self._view.trouble("Something could not be shown; the log has the details.")
             self._changed()
 
     def _event(self, event: TurnEvent) -> None:
@@ -205,16 +213,11 @@ class Conversation:
                 self._queue.appendleft((text, user(text)))
             self._show_queue()
         self._steers.clear()
-        state.facts.background = self._background()
+        state.facts.background = self.runtime.background.count
         if state.running:
             state.since = time.monotonic()
         elif not result.interrupted or self.session.people.busy == "interrupt":
             self.send_next()
-
-    def _background(self) -> int:
-        background = self.runtime.background
-        opened = background._opened  # noqa: SLF001
-        return len(opened.ours()) if opened is not None else 0
 
     # -- questions -------------------------------------------------------------------------
 

@@ -72,6 +72,8 @@ class Repl:
     def quit(self, code: int) -> None:
         if self.code is None:
             self.code = code
+            if self.buffer.text.strip():  # a draft is not lost with its window
+                self.buffer.append_to_history()
             self.screen.closing = True
             self.left.set()
             app = self.screen.app
@@ -101,13 +103,21 @@ class Repl:
             self._submit(text, queued=self.state.running)
 
     def _submit(self, text: str, *, queued: bool) -> None:
-        self.buffer.append_to_history()
+        self._remember(text)
         self._clear()
         self.state.offer = self.offered = ""
         if text.strip().lower() in _LEAVING:
             self.leave()
             return
         self.inbox.put_nowait((text, queued))
+
+    def _remember(self, text: str) -> None:
+        """With what was pasted: a chip means nothing to a later program."""
+        whole, _ = self.pasted.expanded(text)
+        history = self.buffer.history
+        kept = history.get_strings()
+        if not kept or kept[-1] != whole:
+            history.append_string(whole)
 
     def interrupt(self) -> bool:
         return self.conversation is not None and self.conversation.interrupt()

@@ -81,6 +81,7 @@ class Screen:
         self._timer: asyncio.TimerHandle | None = None
         self._ticking: asyncio.TimerHandle | None = None
         self._drawn = 0.0
+        self._live: list[str] = []
         self.closing = False
         self.app: Application[None] = Application(
             layout=self._layout(),
@@ -135,11 +136,12 @@ class Screen:
         self._drawn = asyncio.get_running_loop().time()
         renderer, out = self.app.renderer, self.output
         out.write_raw("\x1b[?2026h")
+        size = self._size()
+        self._live = above(self.state, max(20, size.columns), size.rows, colour=self.colour)
         if self._pending:
             renderer.erase(leave_alternate_screen=False)
             out.write_raw(self._burst())
         elif (last := renderer.last_rendered_screen) is not None:
-            size = self._size()
             wanted = self.app.layout.container.preferred_height(size.columns, size.rows).preferred
             if wanted < last.height:  # it never shrinks by itself
                 renderer.erase(leave_alternate_screen=False)
@@ -222,14 +224,10 @@ class Screen:
         return Dimension(min=1, max=max(3, self._size().rows // 3))
 
     def _anything(self) -> bool:
-        return bool(self._lines())
-
-    def _lines(self) -> list[str]:
-        size = self._size()
-        return above(self.state, max(20, size.columns), size.rows, colour=self.colour)
+        return bool(self._live)
 
     def _above(self) -> ANSI:
-        return ANSI("\n".join(self._lines()))
+        return ANSI("\n".join(self._live))
 
     def _prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
         if line or wrapped:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from hermes.cli.repl.repl import Repl
     from hermes.config.load import Setup
     from hermes.core.message import Message
+
+log = logging.getLogger(__name__)
 
 _SHOWN = 4
 _ANSWER = 4000
@@ -113,6 +117,8 @@ async def _begin(repl: Repl, runtime: Runtime, session: Session) -> None:
     repl.completing.files = Files(repl.cwd, runtime.setup.home)
     repl.conversation = conversation
     repl.state.ready = True
+    gc.freeze()  # what was imported stays for good
+    gc.enable()
     repl.screen.refresh()
 
 
@@ -163,6 +169,10 @@ async def _work(repl: Repl) -> None:
             await _entered(repl, text, queued=queued)
         except HermesError as error:
             repl.view.trouble(str(error))
+        except Exception as error:  # the prompt goes on whatever a command does
+            log.exception("what was entered could not be done")
+            kind = type(error).__name__
+            repl.view.trouble(f"That failed ({kind}); nothing stored was lost. The log says more.")
         repl.screen.refresh()
 
 

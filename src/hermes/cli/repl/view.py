@@ -93,6 +93,13 @@ class View:
         self._begin("answer")
         self._write(self._markdown.feed(text) + self._markdown.close())
 
+    def reset(self) -> None:
+        """Another conversation begins: nothing of the old one is live any more."""
+        self._end_text()
+        self._state.tools.clear()
+        self._calls.clear()
+        self._state.do("")
+
     # -- events ------------------------------------------------------------------------------
 
     def event(self, event: TurnEvent) -> None:

@@ -1,0 +1,28 @@
+"""/compress: make the conversation shorter now, not when it must be."""
+
+from __future__ import annotations
+
+from hermes.app.commands import Command, CommandContext, Reply
+from hermes.core.errors import ConfigError
+
+
+async def run(ctx: CommandContext, args: str) -> Reply:
+    session = ctx.session
+    if args:
+        raise ConfigError("/compress takes nothing.")
+    if session.busy:
+        raise ConfigError("A turn is running; /compress when it has ended, or /stop it.")
+    before, old = len(session.history), session.id
+    if not await session.compress():
+        return Reply("There is nothing to gain by compressing this conversation.")
+    goes = f"; /resume {old} goes back" if session.id != old else ""
+    return Reply(f"Compressed: {before} messages became {len(session.history)}{goes}.")
+
+
+COMMAND = Command(
+    "compress",
+    "summarise the older part of the conversation",
+    run,
+    aliases=("compact",),
+    surfaces="live",
+)

@@ -1,0 +1,42 @@
+"""/compress and /insights on a real Runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hermes.app.commands import CommandContext, run
+from hermes.core.errors import ConfigError
+from tests.flow.test_compression import desk, work, working
+from tests.kit import say
+from tests.kit.rig import Rig, rig
+
+
+async def do(r: Rig, name: str, args: str = "") -> str:
+    return (await run(CommandContext(r.runtime, r.session, "cli"), name, args)).text
+
+
+async def test_compress_goes_on_in_a_shorter_conversation(tmp_path: Path) -> None:
+    model = working(64_000, 0)
+    async with desk(tmp_path, model, 64_000) as r:
+        assert "nothing to gain" in await do(r, "compress")
+        await work(r, model, 12)
+        old, before = r.session.id, len(r.session.history)
+        told = await do(r, "compact")
+        after = len(r.session.history)
+        assert told == f"Compressed: {before} messages became {after}; /resume {old} goes back."
+        assert r.session.id != old and after < before
+        with pytest.raises(ConfigError):
+            await do(r, "compress", "much")
+
+
+async def test_insights(tmp_path: Path) -> None:
+    async with rig(tmp_path, [say("hello")]) as r:
+        assert "No model calls" in await do(r, "insights")
+        await r.turn("hi")
+        told = await do(r, "insights", "7")
+        assert "kit-model: 1 calls" in told and "$" not in told
+        assert "$" in await do(r, "insights", "cost")
+        with pytest.raises(ConfigError):
+            await do(r, "insights", "soon")

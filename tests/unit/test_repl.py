@@ -1,0 +1,258 @@
+"""The parts of the interactive terminal: Markdown by lines, wrapping, pasting, results, status."""
+
+from __future__ import annotations
+
+import re
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hermes.cli.repl.code import Highlighter
+from hermes.cli.repl.composing import Chips, compose, dropped, references
+from hermes.cli.repl.facts import Facts
+from hermes.cli.repl.ink import cells, fit, painted, wrap
+from hermes.cli.repl.inline import pieces
+from hermes.cli.repl.live import status
+from hermes.cli.repl.markdown import Markdown
+from hermes.cli.repl.results import changes, outcome
+from hermes.cli.repl.state import State
+from hermes.cli.repl.table import shared
+from hermes.core.message import Message, Text, ToolCall, ToolReturn, Usage
+
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+SOURCE = """\
+# Title
+Some **bold** words.
+
+- one
+  - two
+1. three
+- [x] done
+
+| a | b |
+|---|--:|
+| 1 | two **bold** |
+| 中文 | 3 |
+
+> said
+---
+```python
+def f():
+    '''over
+    lines'''
+    return 1
+```
+| no table
+last
+"""
+
+
+def rendered(*chunks: str, width: int = 40) -> list[str]:
+    markdown = Markdown(lambda: width, colour=True)
+    lines = [line for chunk in chunks for line in markdown.feed(chunk)]
+    return lines + markdown.close()
+
+
+def plain(lines: list[str]) -> list[str]:
+    return [ANSI.sub("", line).rstrip() for line in lines]
+
+
+def test_blocks() -> None:
+    assert plain(rendered(SOURCE)) == [
+        "Title", "Some bold words.", "", "• one", "  • two", "1. three", "☑ done", "",
+        "a    │        b", "─────┼─────────", "1    │ two bold", "中文 │        3", "",
+        "▎ said", "─" * 40, "```python", "def f():", "    '''over", "    lines'''",
+        "    return 1", "```", "| no table", "last",
+    ]  # fmt: skip
+
+
+def test_a_string_over_lines_keeps_its_colour() -> None:
+    colours = Highlighter("python")
+    colours.line("x = '''over")
+    assert [style for style, text in colours.line("two lines") if text] == ["32"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, len(SOURCE)), max_size=12), st.integers(20, 90))
+def test_any_chunking_gives_the_same_lines(cuts: list[int], width: int) -> None:
+    edges = [0, *sorted(cuts), len(SOURCE)]
+    chunks = [SOURCE[a:b] for a, b in pairwise(edges)]
+    assert rendered(*chunks, width=width) == rendered(SOURCE, width=width)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(alphabet="ab*_`~[]()|#->\\ \t\n你🎉\x1b\x9b\r0.", max_size=120), st.integers(20, 60))
+def test_nothing_is_lost_nothing_is_too_wide_nothing_is_a_control(text: str, width: int) -> None:
+    markdown = Markdown(lambda: width, colour=False)
+    for char in text:
+        markdown.feed(char)
+        markdown.live()
+    lines = rendered(text, width=width)
+    assert all("\n" not in line and "\r" not in line for line in lines)
+    assert all("\x1b" not in line for line in plain(lines))
+    letters = "".join(c for c in text if c in "ab你🎉")
+    fenced = re.search(r"^ {0,8}(```|~~~)", text, re.MULTILINE)
+    if "|" not in text and not fenced and "<" not in text:
+        assert "".join(c for c in "".join(plain(lines)) if c in "ab你🎉") == letters
+        assert all(cells(line) <= width for line in plain(lines))
+
+
+def test_a_line_costs_the_same_whatever_came_before() -> None:
+    markdown = Markdown(lambda: 80, colour=True)
+
+    def thousand() -> float:
+        start = time.process_time()
+        for number in range(1000):
+            markdown.feed(f"line {number} with **bold** words and `code`\n")
+        return time.process_time() - start
+
+    thousand()
+    first = min(thousand() for _ in range(2))
+    for _ in range(6):
+        thousand()
+    assert min(thousand() for _ in range(2)) < 3 * first + 0.02
+
+
+def test_a_line_without_end_is_shown_by_its_end() -> None:
+    markdown = Markdown(lambda: 80, colour=False)
+    markdown.feed("x" * 100_000)
+    start = time.process_time()
+    for _ in range(200):
+        markdown.feed("y")
+        shown = markdown.live()
+    assert sum(map(len, shown)) <= 4100 and time.process_time() - start < 2
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a `b*c*` d", "a b*c* d"),
+        ("2 * 3 * 4 and snake_case_name", "2 * 3 * 4 and snake_case_name"),
+        ("\\*not\\*", "*not*"),
+        ("[label](http://x.y)", "label (http://x.y)"),
+        ("[http://x.y](http://x.y)", "http://x.y"),
+        ("<https://a.b/c>", "https://a.b/c"),
+        ("**open", "**open"),
+        ("**a *b* c**", "a b c"),
+    ],
+)
+def test_inline(text: str, shown: str) -> None:
+    assert "".join(piece for _, piece in pieces(text)) == shown
+
+
+def test_inline_takes_its_time_only_once() -> None:
+    start = time.process_time()
+    pieces("**a " * 4000)
+    pieces("[x](" * 4000)
+    pieces("`" * 15000)
+    assert time.process_time() - start < 3
+
+
+def test_wrapping_wide_characters() -> None:
+    lines = wrap([("", "你好世界你好 word")], 8)
+    assert [painted(line, colour=False) for line in lines] == ["你好世界", "你好", "word"]
+    assert fit("你好世界", 5) == "你好…" and cells(fit("你好世界", 5)) == 5
+
+
+def test_columns_share_the_width() -> None:
+    assert shared([3, 5], 40) == [3, 5]
+    assert shared([3, 50, 50], 43) == [3, 20, 20]
+    assert shared([100] * 3, 5) == [4, 4, 4]
+
+
+def test_long_pastes_become_chips(tmp_path: Path) -> None:
+    chips = Chips()
+    long = "\r\n".join("abc" for _ in range(11))
+    assert chips.paste("short\rtwo", tmp_path) == "short\ntwo"
+    assert chips.paste(long, tmp_path) == "[pasted 11 lines]"
+    assert chips.paste(long, tmp_path) == "[pasted 11 lines #2]"
+    assert chips.paste("x" * 2001, tmp_path) == "[pasted 2,001 characters]"
+    text, images = chips.expanded("a [pasted 11 lines] b")
+    assert text == f"a {long.replace(chr(13), '')} b" and images == []
+
+
+def test_a_dropped_image(tmp_path: Path) -> None:
+    file = tmp_path / "my pic.png"
+    file.write_bytes(b"x")
+    for name in (
+        str(file),
+        str(file).replace(" ", "\\ "),
+        f"'{file}'",
+        file.as_uri(),
+        "my pic.png",
+    ):
+        assert dropped(name, tmp_path) == file
+    assert dropped("no.png", tmp_path) is None
+    assert dropped("\0.png", tmp_path) is None
+
+
+def test_references(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("A" * 10)
+    (tmp_path / "b c.txt").write_text("```\nB")
+    (tmp_path / "bin").write_bytes(b"\0\1")
+    text = 'see @a.txt, @"b c.txt" and me@a.txt @none @bin @.'
+    assert [name for name, _ in references(text, tmp_path)] == ["a.txt", "b c.txt", "bin", "."]
+    message, problems = compose(text, [], tmp_path)
+    assert message.text.startswith(text) and "AAAAAAAAAA" in message.text
+    assert "````\n```\nB\n````" in message.text
+    assert len(problems) == 1 and "bin" in problems[0]
+
+
+def test_a_large_file_is_cut(tmp_path: Path) -> None:
+    (tmp_path / "big").write_text("x" * 300_000)
+    message, _ = compose("@big", [], tmp_path)
+    assert len(message.text) < 110_000 and "of 300,000 bytes" in message.text
+
+
+def returned(text: str, name: str = "terminal", *, error: bool = False) -> ToolReturn:
+    return ToolReturn("c", name, (Text(text),), error)
+
+
+@pytest.mark.parametrize(
+    ("result", "bad", "code", "first"),
+    [
+        (returned("hello\nworld"), False, "exit 0", "hello"),
+        (returned("oops\n[exit status 3]"), True, "exit 3", "oops"),
+        (returned("[killed by SIGTERM]"), True, "killed by SIGTERM", ""),
+        (returned("no", error=True), True, "", "no"),
+        (returned("x\x1b[31m", "read_file"), False, "", "x[31m"),
+    ],
+)
+def test_outcomes(result: ToolReturn, bad: bool, code: str, first: str) -> None:
+    found = outcome(result, 1.25)
+    assert (found.bad, found.code, found.first, found.took) == (bad, code, first, "1.2 s")
+
+
+def test_changes() -> None:
+    diff = "Edited\n--- a\n+++ b\n@@ -1 +1 @@\n-old\n+new"
+    shown = changes(None, returned(diff, "patch"))
+    assert [line[0] for line in shown][-2:] == [("31", "  -old"), ("32", "  +new")]
+    call = ToolCall("c", "write_file", '{"path": "x", "content": "1\\n2\\n"}')
+    created = changes(call, returned("Created x (4 bytes)", "write_file"))
+    assert [line[0][1] for line in created] == ["  +1", "  +2"]
+    long = changes(None, returned("--- a\n+++ b\n" + "+x\n" * 100, "patch"))
+    assert len(long) == 41 and "62 more" in long[-1][0][1]
+
+
+def test_the_status_line_fits() -> None:
+    state = State(ready=True)
+    state.facts.model, state.facts.window = "a-model", 1000
+    state.facts.count(Message("assistant", (), usage=Usage(400, 100, 100, cost=0.01)))
+    assert state.facts.shown() == ["a-model", "context 50%", "cache 25%", "$0.0100"]
+    state.running = True
+    for columns in (20, 40, 60, 80, 200):
+        assert cells(status(state, columns)) < columns
+    assert "Enter steers" in status(state, 80)
+    state.busy = "queue"
+    assert "Enter queues" in status(state, 80)
+
+
+def test_unknown_costs_are_marked() -> None:
+    facts = Facts()
+    facts.count(Message("assistant", (), usage=Usage(10, 10, cost=0.5)))
+    facts.count(Message("assistant", (), usage=Usage(10, 10)))
+    assert facts.shown() == ["$0.5000+"]
