@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -172,9 +172,11 @@ async def api(
     config: dict[str, Any] | None = None,
     env: dict[str, str] | None = None,
 ) -> AsyncIterator[Api]:
-    """`key`: the server's one key, empty for none; `settings`: platforms.api_server."""
-    provider = steps if isinstance(steps, Provider) else Provider(steps, then=then)
-    async with provider:
+    """`key`: the server's one key, empty for none; `settings`: platforms.api_server. A Provider
+    given as `steps` is open already, and stays it: for servers one after the other."""
+    root.mkdir(exist_ok=True)
+    own = nullcontext(steps) if isinstance(steps, Provider) else Provider(steps, then=then)
+    async with own as provider:
         home = Home.of(root, provider)
         home.configure(terminal={"cwd": str(home.work)})
         home.configure(platforms={"api_server": {"port": 0, **(settings or {})}}, **(config or {}))

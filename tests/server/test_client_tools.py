@@ -80,3 +80,88 @@ async def test_by_default_tools_run_here_and_the_clients_are_not_declared(tmp_pa
         await a.post("/v1/chat/completions", {"messages": [ASK], "tools": [TOOL]})
         names = [t["function"]["name"] for t in a.provider.last.json["tools"]]
         assert "get_weather" not in names and "terminal" in names
+
+
+# -- responses -------------------------------------------------------------------------------
+
+FUNCTION = {
+    "type": "function",
+    "name": "get_weather",
+    "description": "The weather.",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+}
+CLIENT = {"tools": [FUNCTION], "tool_execution": "client"}
+WEATHER = call(("c1", "get_weather", {"city": "Bern"}))
+
+
+def _came(call_id: str, output: object = "25 degrees") -> dict:
+    return {"type": "function_call_output", "call_id": call_id, "output": output}
+
+
+async def test_responses_with_the_previous_response(tmp_path: Path) -> None:
+    async with api(tmp_path, [WEATHER, say("Sunny."), say("Bye.")]) as a:
+        first = await a.ask("How is it?", **CLIENT)
+        assert first.json["status"] == "completed"
+        (made,) = first.json["output"]
+        assert made["type"] == "function_call" and made["name"] == "get_weather"
+        assert json.loads(made["arguments"]) == {"city": "Bern"}
+        assert first.json["tools"] == [FUNCTION]
+        back = [_came(made["call_id"])]
+        second = await a.ask(back, previous_response_id=first.json["id"], **CLIENT)
+        (item,) = second.json["output"]
+        assert item["content"][0]["text"] == "Sunny."
+        roles = [m["role"] for m in a.provider.last.json["messages"][1:]]
+        assert roles == ["user", "assistant", "tool"]
+        assert b"25 degrees" in a.provider.last.body
+        third = await a.ask("Thanks", previous_response_id=second.json["id"], **CLIENT)
+        assert third.json["output"][0]["content"][0]["text"] == "Bye."
+        roles = [m["role"] for m in a.provider.last.json["messages"][1:]]
+        assert roles == ["user", "assistant", "tool", "assistant", "user"]
+
+
+async def test_responses_with_everything_brought_back(tmp_path: Path) -> None:
+    two = call(("c1", "get_weather", {"city": "Bern"}), ("c2", "get_weather", {"city": "Rome"}))
+    async with api(tmp_path, [two, say("Sunny.")]) as a:
+        first = await a.ask([{"role": "user", "content": "How is it?"}], store=False, **CLIENT)
+        items = [{"role": "user", "content": "How is it?"}, *first.json["output"]]
+        items += [_came("c1"), _came("c2", [{"type": "input_text", "text": "30 degrees"}])]
+        second = await a.ask(items, store=False, **CLIENT)
+        assert second.json["output"][0]["content"][0]["text"] == "Sunny."
+        messages = a.provider.last.json["messages"][1:]
+        assert [m["role"] for m in messages] == ["user", "assistant", "tool", "tool"]
+        assert len(messages[1]["tool_calls"]) == 2
+        assert "25 degrees" in messages[2]["content"] and "30 degrees" in messages[3]["content"]
+
+
+async def test_responses_in_a_stream(tmp_path: Path) -> None:
+    async with api(tmp_path, [say("Let me ask. ") + WEATHER, say("Sunny.")]) as a:
+        streamed = await a.ask("How is it?", stream=True, **CLIENT)
+        names = [name for name, _ in streamed.events]
+        assert "response.function_call_arguments.done" in names
+        assert [d["sequence_number"] for _, d in streamed.events] == list(range(len(names)))
+        final = streamed.events[-1][1]["response"]
+        assert [i["type"] for i in final["output"]] == ["message", "function_call"]
+        back = await a.ask([_came("c1")], previous_response_id=final["id"], stream=True, **CLIENT)
+        assert back.events[-1][1]["response"]["output"][0]["content"][0]["text"] == "Sunny."
+
+
+async def test_responses_that_make_no_sense(tmp_path: Path) -> None:
+    async with api(tmp_path, [WEATHER]) as a:
+        first = (await a.ask("How is it?", **CLIENT)).json["id"]
+        for items in (
+            [_came("never")],
+            [{"role": "user", "content": "x"}, _came("never")],
+            [{"type": "function_call", "call_id": 1, "name": "f"}, _came("c1")],
+        ):
+            answer = await a.ask(items, previous_response_id=first, **CLIENT)
+            assert answer.status == 400, items
+        answer = await a.ask([_came("c1")], previous_response_id=first)
+        assert answer.status == 400  # without client tools nobody waits for a result
+        assert len(a.provider.requests) == 1
+
+
+async def test_a_conversation_of_client_tools(tmp_path: Path) -> None:
+    async with api(tmp_path, [WEATHER, say("Sunny.")]) as a:
+        await a.ask("How is it?", conversation="c", **CLIENT)
+        second = await a.ask([_came("c1")], conversation="c", **CLIENT)
+        assert second.json["output"][0]["content"][0]["text"] == "Sunny."
