@@ -98,6 +98,15 @@ def facts(provider: str, model: str) -> ModelFacts:
     return UNKNOWN
 
 
+def names(provider: str) -> tuple[str, ...]:
+    """Of the models known at a built-in provider."""
+    section, other = _section(provider)
+    if other:
+        return names(other)
+    listed = [line.partition("\t")[0] for line in section.decode().split("\n")]
+    return tuple(name for name in listed if name and "*" not in name)
+
+
 def merged(known: ModelFacts, said: ModelFacts) -> ModelFacts:
     """What an endpoint says of itself counts before what a table says."""
     changes = {

@@ -1,52 +1,177 @@
-"""`hermes model`: embedded models, listed, downloaded and chosen."""
+"""`hermes model`: which model answers, shown, chosen and tested; embedded models downloaded."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from hermes.cli.arguments import Parser, profile_option
-from hermes.cli.display import dump
+from hermes.cli.arguments import Parser, profile_option, variable_name
+from hermes.cli.display import dump, printable
 from hermes.cli.main import fail
-from hermes.config import paths
-from hermes.config.env import argument_text, environment, inside_agent
-from hermes.config.load import load
+from hermes.cli.process import harden
+from hermes.config.env import argument_text, inside_agent
+from hermes.config.load import Setup, load
 from hermes.core.errors import ConfigError
+from hermes.llm.catalog import WIRES
 from hermes.llm.local.catalogue import DEFAULT, MODELS, LocalModel, find
 
 _EPILOG = f"""\
 commands:
-  list               the embedded models: size, licence, whether they are here
-  pull [NAME]        download one (default: {DEFAULT})
+  (none)             what answers now: provider, address, key, context, prices, fallbacks; on a
+                     terminal also a list to choose from, with search
+  set PROVIDER:MODEL use it from now on (also: use); what belonged to the provider before goes
+  test [PROVIDER:MODEL]   make one real call and say what works; exit 1 when nothing does
+  custom URL         an endpoint of your own: tried out, /v1 added where it was left out
+  list [PROVIDER]    models of a provider; without one: the embedded models
+  pull [NAME]        download an embedded model (default: {DEFAULT})
   local FILE|NAME    use a .gguf file, or a downloaded model, from now on
 
 Embedded models run on this machine, in a process of their own, without a server and without a
 key. They need the extra: pip install 'hermes-runtime[local]'.
 
 examples:
+  hermes model
+  hermes model set anthropic:claude-sonnet-4-5
+  hermes model test --json
+  hermes model custom http://127.0.0.1:8000 --key-env LAB_KEY --name lab
   hermes model pull
   hermes model local ~/models/my-model.gguf
-  hermes chat -q hi --model local:{DEFAULT}
 """
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = Parser("hermes model", "Models that run on this machine.", _EPILOG)
-    parser.add_argument("action", choices=sorted(_ACTIONS), help="see below")
-    parser.add_argument("name", nargs="?", default="", help="a model of the list, or a file")
-    parser.add_argument("--json", action="store_true", help="as JSON (list)")
+    parser = Parser("hermes model", "The model that answers: shown, chosen, tested.", _EPILOG)
+    add = parser.add_argument
+    add("action", choices=sorted(_ACTIONS), nargs="?", default="show", help="see below")
+    add("name", nargs="?", default="", help="a model, a provider, an address, or a file")
+    add("--model", metavar="M", default="", help="custom: the model there")
+    add(
+        "--key-env",
+        metavar="NAME",
+        type=variable_name,
+        help="custom: name of the variable with the key",
+    )
+    add("--api-mode", choices=WIRES, default="", help="custom: its protocol; found out if absent")
+    add("--name", dest="called", metavar="N", default="", help="custom: keep it under this name")
+    add("--cache", action="store_true", help="test: two calls with a long prompt, for the cache")
+    add("--json", action="store_true", help="as JSON")
     profile_option(parser, profile)
     args, unknown = parser.parse_known_intermixed_args(argv)
     if unknown:
         parser.complain(unknown)
-    if args.action == "list" and args.name:
-        parser.error("list takes no name")
-    if args.action == "local" and not args.name:
-        parser.error("local needs a .gguf file or the name of a model")
+    if args.action == "show" and args.name:
+        parser.error("show takes no name")
+    if args.action in _NEEDED and not args.name:
+        parser.error(f"{args.action} needs {_NEEDED[args.action]}")
     args.name = argument_text(args.name)
     return _ACTIONS[args.action](args)
+
+
+def _opened(args: Namespace, *, change: bool = False) -> Setup:
+    if change and inside_agent():
+        raise ConfigError("A tool of an agent may not change its model; do it yourself.")
+    setup = load(args.profile)
+    for warning in setup.warnings:
+        fail(warning)
+    return setup
+
+
+def _show(args: Namespace) -> int:
+    from hermes.cli.models.showing import gathered, lines
+
+    setup = _opened(args)
+    told = gathered(setup)
+    if args.json:
+        print(dump(told))
+        return 0
+    print("\n".join(lines(told)), flush=True)
+    attended = os.isatty(0) and os.isatty(1) and os.isatty(2)
+    return _pick(args, setup, told) if attended and not inside_agent() else 0
+
+
+def _pick(args: Namespace, setup: Setup, told: dict[str, Any]) -> int:
+    from hermes.cli.models.offering import offered
+    from hermes.cli.picker import Row, pick
+
+    other = Row("another address", "an endpoint of your own")
+    current = f"{told.get('provider')}:{told.get('model')}"
+    rows = asyncio.run(offered(setup))
+    print(file=sys.stderr)
+    chosen = pick("Choose a model.", [*rows, other], current)
+    if chosen is None or chosen == current:
+        return 0
+    if chosen != other.value:
+        args.name = chosen
+        return _set(args)
+    print("address: ", end="", file=sys.stderr, flush=True)
+    args.name = sys.stdin.readline().strip()
+    return _custom(args) if args.name else 0
+
+
+def _set(args: Namespace) -> int:
+    from hermes.cli.models.switching import missing, switch, understood
+
+    setup = _opened(args, change=True)
+    wanted = understood(setup, args.name)
+    after = switch(setup, wanted)
+    wrong = missing(after)
+    return _told(args, wanted.provider, wanted.model, wrong)
+
+
+def _told(args: Namespace, provider: str, model: str, wrong: str = "") -> int:
+    if args.json:
+        print(dump({"provider": provider, "model": model, "missing": wrong or None}))
+    else:
+        print(f"The model is {model} of {provider}.")
+        if wrong:
+            fail(f"it cannot be called yet: {wrong}")
+    return 0
+
+
+def _custom(args: Namespace) -> int:
+    from hermes.cli.models.custom import set_up
+
+    wanted = set_up(_opened(args, change=True), args)
+    return _told(args, wanted.provider, wanted.model)
+
+
+def _test(args: Namespace) -> int:
+    from hermes.cli.models.switching import understood
+    from hermes.cli.models.trying import test
+    from hermes.llm.catalog import Choice
+
+    setup = _opened(args)
+    choice = Choice()
+    if args.name:
+        wanted = understood(setup, args.name)
+        choice = Choice(wanted.model, wanted.provider)
+    harden()
+    return test(setup, choice, cache=args.cache, json=args.json)
+
+
+def _models(args: Namespace) -> int:
+    """Of a provider; without one, the embedded ones."""
+    if not args.name:
+        return _list(args)
+    from hermes.cli.models.offering import offered
+    from hermes.llm.credentials import named
+
+    setup = _opened(args)
+    name = args.name if args.name in setup.config.providers else named(setup.config, args.name).name
+    rows = asyncio.run(offered(setup, name))
+    if args.json:
+        print(dump([{"model": row.value, "about": row.detail} for row in rows]))
+        return 0
+    for row in rows:
+        print(printable(f"{row.value:<48} {row.detail}").rstrip())
+    if not rows:
+        fail(f"{name} lists no models")
+    return 0
 
 
 def _list(args: Namespace) -> int:
@@ -101,19 +226,12 @@ async def _download(model: LocalModel) -> Path:
 
 
 def _local(args: Namespace) -> int:
-    if inside_agent():
-        raise ConfigError("A tool of an agent may not change its model; do it yourself.")
+    from hermes.cli.models.switching import Wanted, switch
+
+    setup = _opened(args, change=True)
     known = find(args.name)
     name = known.name if known else str(_gguf(args.name))
-    home = paths.find_home(environment(), args.profile)
-    for warning in paths.make_home(home):
-        fail(warning)
-    from hermes.config.edit import render
-    from hermes.config.write import editing
-
-    with editing(home) as put:
-        put("model.provider", "local")
-        put("model.default", render(name))
+    switch(setup, Wanted("local", name))
     print(f"The model is {name}, on this machine.")
     from hermes.llm.local.finding import NO_ENGINE, installed
 
@@ -148,4 +266,19 @@ def _known(name: str) -> LocalModel:
     return model
 
 
-_ACTIONS: dict[str, Callable[[Namespace], int]] = {"list": _list, "local": _local, "pull": _pull}
+_NEEDED = {
+    "local": "a .gguf file or the name of a model",
+    "set": "PROVIDER:MODEL",
+    "use": "PROVIDER:MODEL",
+    "custom": "the address of an endpoint",
+}
+_ACTIONS: dict[str, Callable[[Namespace], int]] = {
+    "show": _show,
+    "set": _set,
+    "use": _set,
+    "test": _test,
+    "custom": _custom,
+    "list": _models,
+    "local": _local,
+    "pull": _pull,
+}

@@ -1,0 +1,1 @@
+"""What `hermes model` does, a file for each thing."""
