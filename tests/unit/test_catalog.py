@@ -66,6 +66,12 @@ def test_every_promised_name_has_a_row(name: str) -> None:
     assert row is not None and row.name == ALIASES.get(name, name)
 
 
+@pytest.fixture(autouse=True)
+def no_embedded_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether its engine is installed here is another test's matter (test_local_model)."""
+    monkeypatch.setattr("hermes.llm.local.finding.installed", lambda: False)
+
+
 def test_rows_are_whole() -> None:
     assert len(rows()) == len(FILES)
     fields = set(Quirks.__struct_fields__)

@@ -12,6 +12,7 @@ SCHEMA = 1
 """Raised when the meaning of a key changes: parsed files cached by older code are then re-read."""
 
 ApiMode: TypeAlias = Literal["chat", "responses", "anthropic", "bedrock", "gemini"]
+ToolCalls: TypeAlias = Literal["native", "text", "schema"]
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
 Dollars: TypeAlias = Annotated[float, Meta(ge=0)]
@@ -55,6 +56,7 @@ class ModelSettings(Section, frozen=True):
     context_length: Count | None = None
     max_tokens: Count | None = None
     price: Price = Price()
+    tool_calls: ToolCalls | None = None
     request_timeout_seconds: Seconds | None = None
     stale_timeout_seconds: Seconds | None = None
     ttfb_timeout_seconds: Seconds | None = None
@@ -86,6 +88,9 @@ class Provider(Section, frozen=True):
     pool: Literal["fill-first", "round-robin", "least-used", "random"] = "fill-first"
     """Which key of a pool a call goes out with."""
     oauth: OAuth = OAuth()
+    tool_calls: ToolCalls | None = None
+    """How its models call tools. text: also calls written into the answer are taken up. schema:
+    answers are forced into a JSON schema, for small models. None: as known of the provider."""
     request_timeout_seconds: Seconds | None = None
     """Of a whole call. 0 turns a limit off; None: the built-in default."""
     stale_timeout_seconds: Seconds | None = None

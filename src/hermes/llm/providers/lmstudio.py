@@ -10,6 +10,6 @@ PROVIDER = ProviderSpec(
     base_url="http://127.0.0.1:1234/v1",
     auth="none",
     about=("studio", "list"),
-    quirks=Quirks(effort="think"),
+    quirks=Quirks(calling="text", effort="think"),
     docs="https://lmstudio.ai/docs",
 )

@@ -10,6 +10,6 @@ PROVIDER = ProviderSpec(
     base_url="http://127.0.0.1:11434/v1",
     auth="none",
     about=("show", "list"),
-    quirks=Quirks(effort="think", efforts=("none", "low", "medium", "high")),
+    quirks=Quirks(calling="text", effort="think", efforts=("none", "low", "medium", "high")),
     docs="https://docs.ollama.com",
 )

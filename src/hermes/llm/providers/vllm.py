@@ -9,6 +9,6 @@ PROVIDER = ProviderSpec(
     wire="chat",
     base_url="http://127.0.0.1:8000/v1",
     auth="none",
-    quirks=Quirks(effort="think"),
+    quirks=Quirks(calling="text", effort="think"),
     docs="https://docs.vllm.ai",
 )

@@ -1,0 +1,191 @@
+"""The embedded model as any other endpoint: whole turns, every command confirmed, crashes survived.
+
+The engine is real, the process it keeps is tests/kit/llama.py; tests/local runs the real one."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from hermes.app.runtime import Options, Runtime
+from hermes.app.session import Session
+from hermes.config.load import load
+from hermes.core.events import Approval, TurnEnd
+from hermes.core.message import user
+from hermes.llm.local import engine
+from tests.kit import Home
+
+FAKE = Path(__file__).parents[1] / "kit" / "llama.py"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setattr(engine, "CHILD", FAKE)
+    monkeypatch.setattr("hermes.llm.local.finding.installed", lambda: True)
+    monkeypatch.setattr(engine, "find_spec", lambda _: object())
+    made = Home(tmp_path)
+    use(made, "small")
+    return made
+
+
+def use(home: Home, name: str, content: bytes = b"GGUF") -> Path:
+    file = home.work.parent / f"{name}.gguf"
+    file.write_bytes(content)
+    home.configure(model={"provider": "local", "default": str(file)})
+    return file
+
+
+async def opened(runtime: Runtime, home: Home, **options: object) -> Session:
+    return await runtime.session(cwd=home.work, options=Options(**options))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+async def runtime(home: Home) -> AsyncIterator[Runtime]:
+    async with Runtime.open(load("", home.env)) as made:
+        yield made
+
+
+async def test_it_answers_and_stays_warm_between_calls(runtime: Runtime, home: Home) -> None:
+    session = await opened(runtime, home)
+    first = await session.turn(user("hello"))
+    second = await session.turn(user("hello"))
+    assert first.completed and first.text.endswith("heard: hello")
+    assert first.text == second.text, "the same process answered both"
+
+
+async def test_a_command_runs_and_its_result_is_told(runtime: Runtime, home: Home) -> None:
+    home.file("a.txt", "x")
+    session = await opened(runtime, home, yolo=True, toolsets=("terminal",))
+    result = await session.turn(user("run ls"))
+    assert result.completed and "Result of terminal:\na.txt" in result.text
+
+
+@pytest.mark.parametrize("said", ["run ls", "run true", "write notes.txt"])
+async def test_nothing_runs_that_nobody_confirmed(runtime: Runtime, home: Home, said: str) -> None:
+    session = await opened(runtime, home)
+    result = await session.turn(user(said))
+    assert "nobody gave it" in result.text
+    assert list(home.work.iterdir()) == []
+
+
+async def test_a_person_is_asked_even_about_reading(runtime: Runtime, home: Home) -> None:
+    session = await opened(runtime, home)
+    session.approver = True
+    asked: list[Approval] = []
+    events = session.events()
+    session.submit(user("run ls"))
+    async for event in events:
+        if isinstance(event, Approval):
+            asked.append(event)
+            session.answer(event.id, "once")
+        elif isinstance(event, TurnEnd):
+            break
+    assert [a.command for a in asked] == ["ls"] and asked[0].summary
+    assert event.result.completed
+
+
+async def test_a_crash_is_survived(runtime: Runtime, home: Home) -> None:
+    session = await opened(runtime, home)
+    result = await session.turn(user("crash once"))
+    assert result.completed and "heard: crash once" in result.text
+
+
+async def test_what_always_crashes_says_so_and_the_next_turn_works(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.configure(agent={"api_max_retries": 1})
+    async with Runtime.open(load("", home.env)) as runtime:
+        session = await opened(runtime, home)
+        failed = await session.turn(user("crash"))
+        assert failed.failed and "killed by SIGKILL" in failed.error
+        assert (await session.turn(user("hello"))).completed
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [("text", b"not a model", "is no GGUF file"), ("fail", b"GGUF", "cannot load the model")],
+)
+async def test_a_model_that_cannot_be_loaded_is_one_sentence(
+    home: Home, name: str, content: bytes, says: str
+) -> None:
+    use(home, name, content)
+    async with Runtime.open(load("", home.env)) as runtime:
+        result = await (await opened(runtime, home)).turn(user("hi"))
+        assert result.failed and says in result.error
+
+
+async def test_too_little_memory_is_said_instead_of_tried(
+    runtime: Runtime, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_free_memory", lambda: 1_000_000)
+    result = await (await opened(runtime, home)).turn(user("hi"))
+    assert result.failed and "of memory" in result.error
+
+
+async def test_the_process_ends_with_the_runtime(home: Home) -> None:
+    async with Runtime.open(load("", home.env)) as runtime:
+        answer = await (await opened(runtime, home)).turn(user("hello"))
+        pid = int(answer.text.split()[0])
+        assert Path(f"/proc/{pid}").exists()
+        folder = next(iter(runtime.transport._engines._engines.values()))._folder  # type: ignore[union-attr]
+        assert folder.stat().st_mode & 0o077 == 0, "nobody else reaches the socket"
+    assert not Path(f"/proc/{pid}").exists() and not folder.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux")
+def test_the_process_ends_when_the_agent_is_gone(tmp_path: Path) -> None:
+    """Without a goodbye: the agent's process ends while the model is up."""
+    (tmp_path / "m.gguf").write_bytes(b"GGUF")
+    script = f"""
+import asyncio, os
+from pathlib import Path
+from hermes.llm.local import engine
+from hermes.llm.local.address import Place
+engine.CHILD = Path({str(FAKE)!r})
+engine.find_spec = lambda _: object()
+async def main():
+    e = engine.Engine(Place({str(tmp_path / "m.gguf")!r}, 4096))
+    await e._ready()
+    print(e._child.pid, flush=True)
+    os._exit(9)
+asyncio.run(main())
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 9, ran.stderr
+    try:
+        handle = os.pidfd_open(int(ran.stdout))
+    except ProcessLookupError:
+        return
+    assert select.select([handle], [], [], 20)[0], "it is still there"
+    os.close(handle)
+
+
+def test_nothing_of_it_is_imported_or_asked_when_it_is_not_used(tmp_path: Path) -> None:
+    script = """
+import asyncio, sys
+from hermes.app.runtime import Runtime
+from hermes.config.load import load
+from hermes.llm.catalog import KEYS
+seen = []
+sys.addaudithook(lambda name, args: seen.append(args) if name == "socket.connect" else None)
+async def main():
+    keys = dict.fromkeys(KEYS, "key-123456789")
+    env = {"HOME": sys.argv[1], "HERMES_HOME": sys.argv[1] + "/h", **keys}
+    async with Runtime.open(load("", env)) as runtime:
+        await runtime.session()
+asyncio.run(main())
+assert not seen, seen
+assert not [m for m in sys.modules if m.startswith(("hermes.llm.local", "xllamacpp"))]
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr

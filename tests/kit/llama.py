@@ -1,0 +1,66 @@
+"""Stands in for llama.cpp behind the embedded model's socket: scripted by what is said to it.
+
+Takes the arguments of hermes/llm/local/child.py. `crash` kills it, `crash once` only the first
+time, `run CMD` calls the terminal, a result is repeated, `fail` ends it before it is ready.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socketserver
+import sys
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+MODEL, SOCKET = sys.argv[1], sys.argv[2]
+ONCE = Path(MODEL).with_suffix(".crashed")
+
+
+def step(said: str) -> dict[str, str]:
+    if said == "crash" or (said == "crash once" and not ONCE.exists()):
+        ONCE.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    if said.startswith("run "):
+        return {"tool": "terminal", "command": said[4:]}
+    if said.startswith("write "):
+        return {"tool": "write_file", "path": said[6:], "content": "x"}
+    return {"answer": f"{os.getpid()} heard: {said}"}
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        content = json.dumps(step(body["messages"][-1]["content"]))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        for delta, finish in (({"content": content}, None), ({}, "stop")):
+            frame = {"choices": [{"delta": delta, "finish_reason": finish}]}
+            self.wfile.write(b"data: " + json.dumps(frame).encode() + b"\n\n")
+        self.wfile.write(b"data: [DONE]\n\n")
+
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+
+class Server(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+
+    def get_request(self) -> tuple[object, tuple[str, int]]:  # type: ignore[override]
+        request, _ = super().get_request()
+        return request, ("local", 0)
+
+
+if __name__ == "__main__":
+    if Path(MODEL).stem == "fail":
+        sys.exit("cannot load the model")
+    import threading
+
+    server = Server(SOCKET, Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    os.write(1, b"ready\n")
+    while os.read(0, 100):
+        pass
+    os._exit(0)
