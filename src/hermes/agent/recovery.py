@@ -27,7 +27,7 @@ class Attempt:
     """One try at one step: what the next request differs in from the plain one. Rungs change it;
     the history stays as it is."""
 
-    __slots__ = ("fresh", "overrides", "settings", "tail", "used")
+    __slots__ = ("declined", "fresh", "overrides", "settings", "tail", "used")
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -35,6 +35,8 @@ class Attempt:
         self.overrides: dict[str, Any] = {}
         """Quirks for this step only; what is worth remembering goes to the turn's lessons."""
         self.fresh = False
+        self.declined = False
+        """A model's policy was against it, and another one was asked."""
         self.used: Counter[str] = Counter()
 
     def request(self, agent: Agent, turn: Turn) -> Request:
@@ -144,6 +146,14 @@ async def _fallback(f: Fault) -> bool:
         )
     )
     return True
+
+
+async def _second_opinion(f: Fault) -> bool:
+    """Another model, once: nobody goes round asking who would say it."""
+    if f.attempt.declined:
+        return False
+    f.attempt.declined = True
+    return await _fallback(f)
 
 
 # -- asking for less -------------------------------------------------------------------------
@@ -286,6 +296,7 @@ NEW_CONNECTION = Rung("new_connection", _new_connection)
 REFRESH = Rung("refresh_token", _refresh)
 ROTATE = Rung("next_credential", _rotate, 16)
 FALLBACK = Rung("fallback", _fallback, 16)
+SECOND_OPINION = Rung("fallback", _second_opinion)
 DROP_PARAMETER = Rung("drop_parameter", _drop_parameter, 6)
 NOT_BOTH = Rung("one_of_two", _not_both)
 LOWER_EFFORT = Rung("lower_effort", _lower_effort, 3)
@@ -325,7 +336,7 @@ POLICY: Mapping[Kind, tuple[Rung, ...]] = {
     Kind.MESSAGE_ORDER: (FLATTEN, FALLBACK),
     Kind.MODEL_NOT_FOUND: (FALLBACK,),
     Kind.WRONG_PATH: (FALLBACK,),
-    Kind.CONTENT_POLICY: (FALLBACK,),
+    Kind.CONTENT_POLICY: (SECOND_OPINION,),
     Kind.BAD_REQUEST: (NOT_BOTH,),
     Kind.BAD_UNICODE: (),
     Kind.TRUNCATED_CALL: (LARGER_OUTPUT,),

@@ -7,7 +7,8 @@ import random
 import re
 import time
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +23,7 @@ from hermes.core.redact import Redactor
 from hermes.llm import wire
 from hermes.llm.assemble import Answer
 from hermes.llm.catalog import Endpoint, find
-from hermes.llm.classify import MAX_MESSAGE, classify
+from hermes.llm.classify import MAX_MESSAGE, classify, gist
 from hermes.llm.efforts import fitted
 from hermes.llm.http import Exchange, Transport
 from hermes.llm.inquiry import inquire, list_url, names
@@ -43,7 +44,7 @@ MAX_ERROR = 256 * 1024
 _LARGE_PROMPT = 400_000
 """Bytes, about 100,000 tokens: reading that much takes a model long enough to look stalled."""
 _LIST_SECONDS = 5.0
-_HINTS = re.compile(rb'"(n_ctx|retryDelay|resets_in_seconds)"\s*:\s*"?([\d.]+s?)"?')
+_HINTS = re.compile(rb'"(n_ctx|retryDelay|resets_in_seconds|resets_at)"\s*:\s*"?([\d.]+s?)"?')
 """Facts that stand beside the message of an error and not in it."""
 
 
@@ -180,6 +181,15 @@ class Client:
         url = list_url(self.base_url, self.target.wire)
         return names(await self._fetch("GET", url)) if url else ()
 
+    async def listing(self) -> tuple[int, str, str]:
+        """What it answers when asked for its models: status and time there; or why it does not."""
+        url = list_url(self.base_url, self.target.wire) or self.base_url
+        try:
+            async with self._aside("GET", url) as (exchange, _):
+                return exchange.status, exchange.headers.get("Date", ""), ""
+        except ProviderError as error:
+            return 0, "", self._clean(error.failure).message
+
     async def inquire(self) -> ModelFacts:
         """What it says of its model. Asked on demand only."""
         spec = find(self.target.provider)
@@ -188,17 +198,26 @@ class Client:
 
     async def _fetch(self, method: str, url: str, body: bytes = b"") -> Any:
         """The JSON behind an address of this endpoint; None when it gives none."""
+        try:
+            async with self._aside(method, url, body) as (exchange, watchdog):
+                if exchange.status != 200:
+                    return None
+                return msgspec.json.decode(await watchdog.wait(exchange.all(4 * 2**20)))
+        except (ProviderError, ValueError):
+            return None
+
+    @asynccontextmanager
+    async def _aside(
+        self, method: str, url: str, body: bytes = b""
+    ) -> AsyncIterator[tuple[Exchange, Watchdog]]:
+        """A small request that is no model call."""
         watchdog = Watchdog(Timeouts(0, 0, _LIST_SECONDS), self._host)
         exchange: Exchange | None = None
         try:
             headers = self._headers(await self._ready(self._credential()))
             sending = self._transport.send(method, url, headers=headers, body=body)
             exchange = await watchdog.wait(sending)
-            if exchange.status != 200:
-                return None
-            return msgspec.json.decode(await watchdog.wait(exchange.all(4 * 2**20)))
-        except (ProviderError, ValueError):
-            return None
+            yield exchange, watchdog
         finally:
             watchdog.stop()
             if exchange is not None:
@@ -313,7 +332,7 @@ class Client:
         try:
             parsed = msgspec.json.decode(raw)
         except (ValueError, RecursionError):
-            message = _page(raw)
+            message = gist(raw)
         else:
             code, message, param = self._wire.error(parsed, exchange.headers)
             if not message:
@@ -381,13 +400,3 @@ def _can_unframe() -> bool:
     from hermes.llm import aws
 
     return aws.installed()
-
-
-def _page(raw: bytes) -> str:
-    """The gist of an error that is no JSON: the title of a page, or its text."""
-    text = raw[: 16 * MAX_MESSAGE].decode("utf-8", "replace")
-    if title := re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL):
-        return title[1].strip()
-    if "<" in text:
-        text = re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", text, flags=re.I | re.S)
-    return " ".join(text.split())

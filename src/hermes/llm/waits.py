@@ -14,6 +14,12 @@ _WORDS = (
     r"wait (?:for )?" + _SPAN,
     r"(?:retry.?after|resets_in_seconds)\W+(\d+(?:\.\d+)?)",
 )
+_MOMENTS = (
+    r"resets?_at\W+(\d{10,13})\b",
+    r"\b(?:reset|renew|available|again|until)\w*\b[^\n]{0,40}?"
+    r"(\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d))",
+)
+"""When, rather than in how long."""
 _COUNTED = ("requests", "tokens", "input-tokens", "output-tokens")
 
 
@@ -28,7 +34,7 @@ def retry_after(headers: Mapping[str, str], message: str) -> float | None:
         if found is None and (when := _date(low["retry-after"])):
             found = when - now
     if found is None:
-        found = _in_words(message)
+        found = _in_words(message, now)
     if found is None:
         found = _reset(low, now)
     return found if found is not None and 0 <= found < 10_000_000 else None
@@ -63,12 +69,15 @@ def _moment(text: str, now: float) -> float | None:
     return when - now if when else None
 
 
-def _in_words(message: str) -> float | None:
+def _in_words(message: str, now: float) -> float | None:
     for pattern in _WORDS:
         match = re.search(pattern, message, re.IGNORECASE)
         if match:
             number = _float(match[1])
             return number if number is not None else _span(match[1])
+    for pattern in _MOMENTS:
+        if match := re.search(pattern, message, re.IGNORECASE):
+            return _moment(match[1], now)
     return None
 
 
