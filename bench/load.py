@@ -5,7 +5,7 @@
     python -m bench.load health URL                     until its standard input ends
 
 The key comes in BENCH_SERVER_KEY. SCRIPT is what bench/provider.py is asked for. The result is one
-line of JSON, times in milliseconds. Every text chunk of the provider is "abcd": that is how tokens
+line of JSON, times in milliseconds. Every text chunk of the provider is "wxyz": that is how tokens
 are seen and counted, however the server puts them.
 """
 
@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from urllib.parse import urlsplit
 
-RAMP = 2.0
+RAMP = 4.0
 """Seconds over which streams to hold are begun."""
 SLACK = 1.2
 """A stream is at full pace when it takes at most this many times what it should."""
@@ -52,7 +52,7 @@ class Answer:
             lines = head.lower().split(b"\r\n")
             length = next((x for x in lines if x.startswith(b"content-length:")), b"")
             self.left = int(length.partition(b":")[2]) if length else -1
-        if count := (self.tail + data).count(b"abcd"):
+        if count := (self.tail + data).count(b"wxyz"):
             self.last = time.perf_counter()
             if not self.tokens:
                 self.first = self.last

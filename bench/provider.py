@@ -85,7 +85,7 @@ def script(model: str, body: bytes, wanted: dict[str, Any]) -> list[bytes]:
             return [*tool_call(step, wanted), END]
         count = 1
     first = event({"role": "assistant", "content": ""})
-    text = [event({"content": "abcd"})] * count
+    text = [event({"content": "wxyz"})] * count
     return [first, *text, event({}, "stop", usage=USAGE), END]
 
 

@@ -19,7 +19,7 @@ from bench.measure import median
 
 KEY = "sk-bench-0123456789abcdef0123456789"
 TICK = os.sysconf("SC_CLK_TCK")
-CHUNKS, PACE = 50, 100
+CHUNKS, PACE = 80, 100
 """Of a stream that is held: so many chunks, one every so many milliseconds."""
 Add = Callable[..., None]
 
@@ -57,9 +57,8 @@ class Running:
                 command, env=env, cwd=home.cwd, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         while True:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
+            if _healthy(port):
+                break
             if self.child.poll() is not None or time.perf_counter() > begin + 60:
                 self.stop()
                 raise RuntimeError(f"{' '.join(command)}: {self.log.read_text()[-2000:]}")
@@ -83,6 +82,19 @@ class Running:
             except subprocess.TimeoutExpired:
                 self.child.kill()
                 self.child.wait()
+
+
+def _healthy(port: int) -> bool:
+    """Whether it answers; that a port can be connected to may mean less."""
+    with socket.socket() as probe:
+        probe.settimeout(5)
+        if probe.connect_ex(("127.0.0.1", port)):
+            return False
+        try:
+            probe.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            return probe.recv(64).startswith(b"HTTP/1.1 200")
+        except OSError:
+            return False
 
 
 def _free_port() -> int:

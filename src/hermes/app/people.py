@@ -65,6 +65,10 @@ class People:
         self._questions: Open[Question, str] = Open()
         self._asked = 0
 
+    def leave(self) -> None:
+        """Nothing will be asked any more."""
+        self._emit = _unheard
+
     @property
     def approvals(self) -> tuple[Approval, ...]:
         return self._approvals.questions
@@ -108,3 +112,7 @@ class People:
             return False
         self._questions.answer(question_id, text)
         return True
+
+
+def _unheard(_: TurnEvent) -> None:
+    return

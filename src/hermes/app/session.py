@@ -227,9 +227,10 @@ class Session:
             if hasattr(kept, "aclose"):
                 await kept.aclose()
         await self._runtime.places.leave(self._context.place)
-        for channel in self._subscribers:
-            channel.close()
-        self._subscribers.clear()
+        while self._subscribers:
+            self._subscribers.pop().close()
+        self.people.leave()  # what points back at the session: its memory is free at once
+        self._approvals = self._compressor = None  # type: ignore[assignment]
 
     # -- inside ----------------------------------------------------------------------------
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -31,6 +31,8 @@ class Signals:
 
     def attach(self, stop: Callable[[], object]) -> None:
         """From now on, on the running loop; a signal that came before counts."""
+        import asyncio
+
         self._stop = stop
         loop = asyncio.get_running_loop()
         for number in STOPPING:
@@ -67,3 +69,18 @@ def harden() -> None:
         prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
     except (OSError, ValueError, AttributeError):
         return
+
+
+def settle_in() -> None:
+    """For a process that stays and serves many: as many open files as the system allows, since a
+    stream takes two; and what exists by now is left out of garbage collections, which then come
+    seldom enough that thousands of live objects make nobody wait."""
+    import gc
+    import resource
+
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(2000, 10, 50)

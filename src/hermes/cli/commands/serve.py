@@ -53,7 +53,7 @@ async def _serve(args: Namespace) -> int:
 
     from hermes.app.runtime import Runtime
     from hermes.cli import logs
-    from hermes.cli.process import Signals, harden
+    from hermes.cli.process import Signals, harden, settle_in
     from hermes.config import api_server, paths
     from hermes.config.env import environment
     from hermes.config.load import load
@@ -75,6 +75,7 @@ async def _serve(args: Namespace) -> int:
     Signals().attach(stop.set)
     async with Runtime.open(setup) as runtime:
         server = Server(runtime, settings)
+        settle_in()
         async with server.listening() as address:
             with announced(setup.home, "serve", address):
                 print(f"listening on {address}", file=sys.stderr, flush=True)
