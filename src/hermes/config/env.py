@@ -39,6 +39,24 @@ def colours(stream_is_tty: bool, environ: Mapping[str, str] | None = None) -> bo
     return stream_is_tty and not env.get("NO_COLOR") and env.get("TERM", "dumb") != "dumb"
 
 
+_REFLOWING = {
+    "TERM_PROGRAM": ("tmux", "iTerm.app", "WezTerm", "vscode", "ghostty", "Apple_Terminal"),
+    "TERM": ("xterm-kitty", "alacritty", "foot", "wezterm", "xterm-ghostty"),
+    "TMUX": (),
+    "VTE_VERSION": (),
+    "WT_SESSION": (),
+    "KONSOLE_VERSION": (),
+}
+"""Variables of terminals that break long lines anew when they get narrower; (): any value."""
+
+
+def reflows(environ: Mapping[str, str] | None = None) -> bool:
+    env = os.environ if environ is None else environ
+    return any(
+        env.get(name) and (not values or env[name] in values) for name, values in _REFLOWING.items()
+    )
+
+
 def argument_text(argument: str) -> str:
     """A command-line argument as text: UTF-8, whatever the locale made of it."""
     if argument.isascii():

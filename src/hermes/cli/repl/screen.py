@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.data_structures import Size
+from prompt_toolkit.data_structures import Point, Size
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
@@ -30,6 +30,7 @@ from prompt_toolkit.styles import Style
 from hermes.cli.repl.ink import cells, fit
 from hermes.cli.repl.live import above, status
 from hermes.cli.repl.state import State
+from hermes.config.env import reflows
 
 if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindingsBase
@@ -56,6 +57,11 @@ class Held(Vt100_Output):
         self.held = False
         self.gone: Callable[[], None] = lambda: None
 
+    def erase_down(self) -> None:
+        """From the beginning of a line. Not from the corner: there tmux would take it for a clear
+        of the whole screen, and keep what is erased in the scrollback."""
+        self.write_raw(" \x1b[J\r\x1b[K")
+
     def flush(self) -> None:
         if self.held:
             return
@@ -63,6 +69,16 @@ class Held(Vt100_Output):
             super().flush()
         except OSError:
             self.gone()
+
+
+class _Application(Application[None]):
+    """Tells before it erases what a change of the size has moved."""
+
+    resized: Callable[[], None] = staticmethod(lambda: None)
+
+    def _on_resize(self) -> None:
+        self.resized()
+        super()._on_resize()
 
 
 class Screen:
@@ -83,7 +99,8 @@ class Screen:
         self._drawn = 0.0
         self._live: list[str] = []
         self.closing = False
-        self.app: Application[None] = Application(
+        self._columns = 0
+        self.app = _Application(
             layout=self._layout(),
             key_bindings=keys,
             style=Style.from_dict(_STYLE if colour else {"menu.chosen": "reverse"}),
@@ -97,6 +114,7 @@ class Screen:
             after_render=self._after,
             enable_page_navigation_bindings=False,
         )
+        self.app.resized = self._resized
         self.app.ttimeoutlen = 0.05
         self.app.timeoutlen = 0.15
 
@@ -137,6 +155,7 @@ class Screen:
         renderer, out = self.app.renderer, self.output
         out.write_raw("\x1b[?2026h")
         size = self._size()
+        self._columns = size.columns
         self._live = above(self.state, max(20, size.columns), size.rows, colour=self.colour)
         if self._pending:
             renderer.erase(leave_alternate_screen=False)
@@ -145,6 +164,19 @@ class Screen:
             wanted = self.app.layout.container.preferred_height(size.columns, size.rows).preferred
             if wanted < last.height:  # it never shrinks by itself
                 renderer.erase(leave_alternate_screen=False)
+
+    def _resized(self) -> None:
+        """Where the terminal has broken our lines anew, there are more of them above the cursor
+        than were drawn. Elsewhere that would take lines which are not ours."""
+        renderer, columns = self.app.renderer, self._size().columns
+        last = renderer.last_rendered_screen
+        if last is None or columns >= self._columns or not reflows():
+            return
+        x, y = renderer._cursor_pos.x, renderer._cursor_pos.y  # noqa: SLF001
+        for row in range(y):
+            used = max((at for at, c in last.data_buffer[row].items() if c.char != " "), default=0)
+            y += used // columns
+        renderer._cursor_pos = Point(x % columns, y + x // columns)  # noqa: SLF001
 
     def _burst(self) -> str:
         taken: list[str] = []
