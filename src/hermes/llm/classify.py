@@ -146,3 +146,13 @@ def _bounded(message: str, status: int | None, code: str) -> str:
     if not text:
         text = code or (f"HTTP {status}" if status else "the provider gave no reason")
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
+
+
+def gist(raw: bytes) -> str:
+    """The gist of an error that is no JSON: the title of a page, or its text."""
+    text = raw[: 16 * MAX_MESSAGE].decode("utf-8", "replace")
+    if title := re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL):
+        return title[1].strip()
+    if "<" in text:
+        text = re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", text, flags=re.I | re.S)
+    return " ".join(text.split())

@@ -33,7 +33,7 @@ from hermes.llm.models import DEFAULT_OUTPUT, ModelFacts
 from hermes.llm.prefix import CODE, Line, differs
 from hermes.llm.prefix import line as line_of
 from hermes.llm.profile import About, Quirks, overlay
-from hermes.llm.reading import FRAMES, Reading
+from hermes.llm.reading import FRAMES, Reading, can_unframe
 from hermes.llm.view import View
 from hermes.llm.watchdog import Timeouts, Watchdog
 from hermes.version import VERSION
@@ -238,7 +238,7 @@ class Client:
         found = self._profiles.get(name)
         if found is None:
             quirks = overlay(self._endpoint.quirks, learned)
-            stream = quirks.stream and (self._wire.STREAM_TYPE != FRAMES or _can_unframe())
+            stream = quirks.stream and (self._wire.STREAM_TYPE != FRAMES or can_unframe())
             found = _Profile(quirks, msgspec.json.encode(quirks), stream)
             self._profiles[name] = found
         return found
@@ -394,9 +394,3 @@ async def _signed(
         return await asyncio.to_thread(aws.sign, "POST", url, headers, body, keys=keys)
     except ConfigError as error:
         raise ProviderError(Failure(Kind.AUTH, str(error))) from None
-
-
-def _can_unframe() -> bool:
-    from hermes.llm import aws
-
-    return aws.installed()

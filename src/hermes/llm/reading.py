@@ -138,3 +138,10 @@ class Reading:
     def _no_api(self, what: str) -> ProviderError:
         host = self._exchange.host
         return ProviderError(Failure(Kind.NOT_API, f"{host} answered with {what}, not an API"))
+
+
+def can_unframe() -> bool:
+    """Whether streams in Amazon's frames can be read here."""
+    from hermes.llm import aws
+
+    return aws.installed()

@@ -1,0 +1,137 @@
+"""The home: its configuration, permissions, database, disk and what was left behind in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from hermes.cli.doctor.check import Check
+from hermes.cli.doctor.leftovers import leftovers
+from hermes.config import paths
+from hermes.config.load import Setup, read_source
+from hermes.core.errors import ConfigError, HermesError
+
+_LEAST = 100 * 2**20
+_LITTLE = 2**30
+_SHOWN = 20
+_HOUR = 3600.0
+
+
+def unreadable(home: Path, error: ConfigError) -> Check:
+    """What is wrong with config.yaml, all of it, each with its line."""
+    from hermes.config.parse import parse
+    from hermes.config.validate import check
+
+    details: tuple[str, ...] = ()
+    try:
+        problems = check(parse(read_source(home) or b"")).problems
+        details = tuple(f"config.yaml {problem}" for problem in problems[:_SHOWN])
+    except ConfigError:
+        pass  # not even YAML: the error says where
+    return Check("configuration", "failed", str(error), details if len(details) > 1 else ())
+
+
+def configuration(setup: Setup) -> Check:
+    from hermes.cli.commands.tools import unknown_words
+    from hermes.config.parse import parse
+    from hermes.config.validate import check
+    from hermes.tools.registry import unknown
+
+    file = paths.config_file(setup.home)
+    source = read_source(setup.home)
+    if source is None:
+        return Check("configuration", "ok", f"{file} does not exist; the defaults apply")
+    notes = [f"config.yaml {note}" for note in check(parse(source)).notes]
+    notes += [f"tools: {unknown(word)}" for word in unknown_words(setup.config.tools)]
+    return Check("configuration", "note" if notes else "ok", f"{file} is valid", tuple(notes))
+
+
+def permissions(setup: Setup) -> Check:
+    found = [
+        *setup.warnings,
+        *(f"{path} is open to other users ({_mode(path):04o})" for path in exposed(setup.home)),
+        *(f"{path} belongs to somebody else" for path in _foreign(setup.home)),
+    ]
+    if not os.access(setup.home, os.W_OK):
+        return Check("home", "failed", f"{setup.home} is not writable", tuple(found))
+    if found:
+        text = f"{setup.home} was not private; hermes doctor --fix closes it"
+        return Check("home", "note", text, tuple(found[:_SHOWN]))
+    return Check("home", "ok", f"{setup.home} is yours alone")
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def exposed(home: Path) -> list[Path]:
+    """What other users could read, were it not for the folder around it."""
+    return [path for path in _private(home) if _mode(path) & 0o077]
+
+
+def _foreign(home: Path) -> list[Path]:
+    return [path for path in _private(home) if path.lstat().st_uid != os.geteuid()]
+
+
+def _private(home: Path) -> Iterator[Path]:
+    yield home
+    for folder in (home, home / "logs", home / "logins", home / "run", home / "cache"):
+        if folder.is_dir():
+            inside = sorted(folder.iterdir())
+            yield from (p for p in inside if not p.is_symlink() and p.name != "models")
+
+
+async def sessions(setup: Setup) -> Check:
+    file = paths.database(setup.home)
+    if not file.exists():
+        return Check("sessions", "ok", "none yet")
+    from hermes.store.sqlite import SqliteStore
+
+    store = SqliteStore(file)
+    try:
+        told = await store.ready()
+        wrong = await store.check()
+    except HermesError as error:
+        return Check("sessions", "failed", str(error))
+    finally:
+        await store.close()
+    if wrong:
+        return Check("sessions", "failed", f"{file} is damaged", tuple(wrong[:_SHOWN]))
+    size = file.stat().st_size
+    text = f"{file} is sound ({size / 2**20:.1f} MB)"
+    return Check("sessions", "note" if told else "ok", text, told)
+
+
+def disk(home: Path) -> Check:
+    free = shutil.disk_usage(home).free
+    text = f"{free / 1e9:.1f} GB free where {home} is"
+    if free < _LEAST:
+        return Check("disk", "failed", f"{text}; conversations may soon not be stored")
+    return Check("disk", "note" if free < _LITTLE else "ok", text)
+
+
+def clock(home: Path) -> Check:
+    """By the files here: none was written in the future, and none before this program was."""
+    now = time.time()
+    text = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(now))
+    files = [p for p in (paths.database(home), paths.config_file(home), home) if p.exists()]
+    newest = max((p.stat().st_mtime for p in files), default=0.0)
+    made = Path(__file__).stat().st_mtime
+    if newest > now + _HOUR:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(newest))
+        return Check("clock", "note", f"{text}, but files here were written on {when}")
+    if now < made - 86400:
+        return Check("clock", "failed", f"{text} is before this program was installed: set it")
+    return Check("clock", "ok", text)
+
+
+def remains(home: Path) -> Check:
+    found = leftovers(home)
+    if not found:
+        return Check("leftovers", "ok", "nothing of ended processes is left")
+    text = f"{len(found)} left by ended processes; hermes doctor --fix removes them"
+    return Check("leftovers", "note", text, tuple(str(path) for path in found[:_SHOWN]))

@@ -1,0 +1,98 @@
+"""The machine: the sandbox it can do, programs, the browser, optional packages."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+from hermes.cli.doctor.check import Check
+from hermes.config.env import environment, platform_name
+from hermes.config.load import Setup
+from hermes.core.errors import ToolError
+from hermes.version import VERSION
+
+_PROGRAMS = {
+    "git": ("git", "no checkpoints: files a turn changed cannot be put back"),
+    "ripgrep": ("rg", "search_files is slower"),
+    "bubblewrap": ("bwrap", "commands are confined less strongly"),
+}
+_EXTRAS = {
+    "trafilatura": ("web", "web pages are read as simple text"),
+    "pypdf": ("web", "no PDFs from the web"),
+    "playwright": ("browser", "no browser tools"),
+    "botocore": ("bedrock", "Bedrock needs a bearer key"),
+    "xllamacpp": ("local", "no model inside this program"),
+}
+
+
+def version() -> Check:
+    python = ".".join(map(str, sys.version_info[:3]))
+    machine = f"{platform_name()} {os.uname().release} {os.uname().machine}"
+    return Check("version", "ok", f"hermes {VERSION}, Python {python}, {machine}")
+
+
+def sqlite() -> Check:
+    import apsw
+
+    from hermes.store.connect import ENGINE
+
+    found = apsw.sqlite_lib_version()
+    if tuple(map(int, found.split("."))) < ENGINE:
+        least = ".".join(map(str, ENGINE))
+        return Check("sqlite", "failed", f"{found} can corrupt databases; {least} is needed")
+    return Check("sqlite", "ok", f"{found} (apsw {apsw.apsw_version()})")
+
+
+async def sandbox(setup: Setup | None) -> Check:
+    from hermes.config.paths import cache_folder
+    from hermes.exec.sandbox import describe, probe
+
+    cache = cache_folder(setup.home) if setup is not None else None
+    tier = await probe(cache, fresh=True)
+    head, *details = describe(tier)
+    text = head.partition(": ")[2]
+    name = f"sandbox tier {tier.level}"
+    details = [line.strip() for line in details]
+    if setup is not None and setup.config.sandbox.mode == "full-access":
+        return Check(name, "note", f"{text}; turned off by sandbox.mode", tuple(details))
+    if tier.level == 3:
+        required = setup is not None and setup.config.sandbox.required
+        return Check(name, "failed" if required else "note", text, tuple(details))
+    return Check(name, "ok" if tier.level == 1 else "note", text, tuple(details))
+
+
+def programs() -> Iterator[Check]:
+    path = environment().get("PATH", os.defpath)
+    for name, (words, loss) in _PROGRAMS.items():
+        found = next(filter(None, (shutil.which(word, path=path) for word in words.split())), None)
+        yield Check(name, "ok" if found else "note", found or f"not found: {loss}")
+
+
+async def browser(setup: Setup | None) -> Check:
+    from hermes.exec.chromium import find
+    from hermes.exec.sandbox import probe
+
+    configured = setup.config.browser.executable if setup is not None else ""
+    try:
+        found = find(configured, environment())
+    except ToolError as error:
+        return Check("chromium", "failed" if configured else "note", f"no browser tools: {error}")
+    if os.geteuid() != 0:
+        return Check("chromium", "ok", found)
+    if (await probe()).level == 1:
+        why = "root cannot use its own sandbox: runs with --no-sandbox inside bubblewrap"
+        return Check("chromium", "ok", found, (why,))
+    why = "as root it runs with --no-sandbox, and nothing else confines it: use another user"
+    return Check("chromium", "note", found, (why,))
+
+
+def extras() -> Iterator[Check]:
+    for module, (extra, loss) in _EXTRAS.items():
+        if find_spec(module) is None:
+            text = f"not installed (extra `{extra}`): {loss}"
+            yield Check(module, "note", text)
+        else:
+            yield Check(module, "ok", "installed")
