@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import pty
 import re
 from pathlib import Path
 from typing import Any
@@ -13,7 +10,8 @@ import pytest
 import yaml
 
 from tests.kit import Home, Provider, Ran, Received, Reply, call, run_hermes, say, status, think
-from tests.kit.home import KEY, program
+from tests.kit.home import KEY
+from tests.kit.terminal import Terminal
 
 pytestmark = pytest.mark.e2e
 
@@ -237,43 +235,6 @@ async def test_a_call_that_fails_is_a_sentence_and_exit_1(tmp_path: Path) -> Non
 
 
 # -- on a terminal -----------------------------------------------------------------------------
-
-
-class Terminal:
-    """The program on a terminal of its own."""
-
-    def __init__(self, home: Home, *words: str, term: str = "xterm") -> None:
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.chdir(home.work)
-            argv = [*program(), *words]
-            os.execve(argv[0], argv, {**home.env, "TERM": term})
-        self.seen = ""
-
-    async def until(self, text: str) -> None:
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(30):
-            while text not in self.seen:
-                data = await loop.run_in_executor(None, self._read)
-                assert data, f"it ended: {self.seen!r}"
-                self.seen += data
-
-    def _read(self) -> str:
-        try:
-            return os.read(self.fd, 4096).decode("utf-8", "replace")
-        except OSError:
-            return ""
-
-    def type(self, text: str) -> None:
-        os.write(self.fd, text.encode())
-
-    async def end(self) -> int:
-        loop = asyncio.get_running_loop()
-        while data := await loop.run_in_executor(None, self._read):
-            self.seen += data
-        _, code = await loop.run_in_executor(None, os.waitpid, self.pid, 0)
-        os.close(self.fd)
-        return os.waitstatus_to_exitcode(code)
 
 
 @pytest.mark.parametrize("term", ["xterm", "dumb"])
