@@ -22,9 +22,8 @@ from hermes.llm.catalog import (
     timeouts,
     wire_for,
 )
-from hermes.llm.http import own
 from hermes.llm.keys import Credential
-from hermes.llm.likeness import like, quirks_of, without_version
+from hermes.llm.likeness import like, own, quirks_of, without_version
 from hermes.llm.logins import flow_of, reaches, stored
 from hermes.llm.models import DEFAULT_OUTPUT, UNKNOWN, ModelFacts, Prices, facts
 from hermes.llm.profile import ProviderSpec, Quirks, WireName

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from hermes.llm.catalog import find
-from hermes.llm.http import own
 from hermes.llm.profile import ProviderSpec, Quirks, WireName
 
 HOSTS: Mapping[str, str] = {
@@ -44,6 +44,18 @@ HOSTS: Mapping[str, str] = {
 compares it with the rows."""
 _PROTOCOLS = {"anthropic": "anthropic", "gemini": "gemini", "bedrock": "bedrock"}
 """Whose headers and quirks an unknown endpoint of that protocol gets."""
+
+
+_OWN = re.compile(
+    r"https?://(?:localhost|127\.[\d.]+|10\.[\d.]+|192\.168\.[\d.]+|172\.(?:1[6-9]|2\d|3[01])\.[\d.]+"
+    r"|\[::1\]|[\w-]+|[\w.-]+\.(?:local|localhost|lan|internal))(?::\d+)?(?:/|$)",
+    re.IGNORECASE,
+)
+
+
+def own(url: str) -> bool:
+    """Whether the address is on this machine or beside it."""
+    return _OWN.match(url) is not None
 
 
 def like(spec: ProviderSpec | None, base_url: str, wire: WireName) -> ProviderSpec | None:
