@@ -30,7 +30,7 @@ from hermes.llm.client import Client
 from hermes.llm.http import Transport
 from hermes.llm.keys import Credential, usable
 from hermes.llm.profile import Quirks
-from hermes.llm.watchdog import Timeouts
+from hermes.llm.timeouts import Timeouts
 from tests.kit import (
     Gate,
     Provider,

@@ -26,7 +26,7 @@ from hermes.llm.catalog import (
     wire_for,
 )
 from hermes.llm.profile import ProviderSpec, Quirks
-from hermes.llm.watchdog import Timeouts
+from hermes.llm.timeouts import Timeouts
 
 NAMES = """openai anthropic openrouter gemini vertex bedrock azure xai deepseek mistral groq cerebras
 together fireworks nous kimi kimi-cn kimi-coding zai minimax alibaba opencode-zen opencode-go nvidia

@@ -15,7 +15,7 @@ from hermes.config.load import Setup
 from hermes.config.schema import Auxiliary as Wanted
 from hermes.core.errors import ConfigError
 from hermes.llm.catalog import Choice, Endpoint, find, resolve
-from hermes.llm.watchdog import Timeouts
+from hermes.llm.timeouts import Timeouts
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from hermes.core.message import Target
 from hermes.llm.keys import Credential, Strategy
 from hermes.llm.models import UNKNOWN, ModelFacts
 from hermes.llm.profile import OAuth, ProviderSpec, Quirks, WireName
-from hermes.llm.watchdog import Timeouts
+from hermes.llm.timeouts import Timeouts
 
 Auth: TypeAlias = Literal["bearer", "x-api-key", "x-goog-api-key", "aws", "none"]
 CUSTOM = "custom"

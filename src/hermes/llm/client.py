@@ -34,8 +34,9 @@ from hermes.llm.prefix import CODE, Line, differs
 from hermes.llm.prefix import line as line_of
 from hermes.llm.profile import About, Quirks, overlay
 from hermes.llm.reading import FRAMES, Reading, can_unframe
+from hermes.llm.timeouts import Timeouts
 from hermes.llm.view import View
-from hermes.llm.watchdog import Timeouts, Watchdog
+from hermes.llm.watchdog import Watchdog
 from hermes.version import VERSION
 
 Sleep = Callable[[float], Awaitable[None]]

@@ -6,21 +6,12 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from hermes.core.errors import Failure, Kind, ProviderError
+from hermes.llm.timeouts import Timeouts
 
 T = TypeVar("T")
-
-
-class Timeouts(Struct, frozen=True):
-    """Seconds; 0 turns a limit off."""
-
-    ttfb: float = 45.0
-    """Until the first event."""
-    stale: float = 180.0
-    """Without an event, once they flow; from the start where there is no limit on the first."""
-    total: float = 1800.0
 
 
 class Watchdog:

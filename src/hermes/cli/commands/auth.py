@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from argparse import Namespace
 from collections.abc import Callable
 
@@ -92,7 +91,9 @@ def _add(args: Namespace) -> int:
     from hermes.cli.access.adding import add_key, check_key
     from hermes.cli.access.secret import read_key
 
-    key = read_key(f"Key of {provider.name}", args.key_env or "")
+    login = f", or leave with Ctrl-C and run hermes auth login {provider.name}"
+    asked = f"Key of {provider.name}{login if provider.flow is not None else ''}"
+    key = read_key(asked, args.key_env or "")
     if args.check and (wrong := check_key(setup, provider, key, args.model)):
         fail(f"{wrong} The key was not stored.")
         return EXIT_FAILED
@@ -106,6 +107,8 @@ def _login(args: Namespace) -> int:
 
 
 def _logged_in(args: Namespace, setup: Setup, provider: Named) -> int:
+    import asyncio
+
     from hermes.cli.access.entering import log_in
 
     try:
@@ -166,7 +169,23 @@ def _adopted(args: Namespace, setup: Setup, name: str, provider: Named) -> int:
 
 def _done(args: Namespace, provider: Named, told: str) -> int:
     print(dump({"provider": provider.name, "done": told}) if args.json else told)
+    if args.action in ("add", "login", "adopt") and (hint := _next(args, provider)):
+        fail(hint)
     return 0
+
+
+def _next(args: Namespace, provider: Named) -> str:
+    """What is left to do before it answers."""
+    from hermes.llm.catalog import Choice, resolve
+
+    setup = load(args.profile)
+    name = provider.name
+    try:
+        resolve(setup.config, setup.secrets, Choice(provider=name))
+        now = resolve(setup.config, setup.secrets, Choice())[0].target.provider
+    except ConfigError:
+        return f"to use it: hermes model set {name}:MODEL (hermes model list {name} shows them)"
+    return "" if now == name else f"{now} answers now; to use this one: hermes model set {name}"
 
 
 def _show(args: Namespace) -> int:

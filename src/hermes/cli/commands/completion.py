@@ -8,10 +8,10 @@ _EPILOG = """\
 The script is the same on every machine and starts nothing while you type.
 
 examples:
-  bash:  hermes completion bash > ~/.local/share/bash-completion/completions/hermes
-  zsh:   hermes completion zsh > "${fpath[1]}/_hermes"
-  fish:  hermes completion fish > ~/.config/fish/completions/hermes.fish
-  or, for this shell only:  source <(hermes completion bash)
+  hermes completion bash > ~/.local/share/bash-completion/completions/hermes
+  hermes completion zsh > "${fpath[1]}/_hermes"
+  hermes completion fish > ~/.config/fish/completions/hermes.fish
+  source <(hermes completion bash)          for this shell only
 """
 
 

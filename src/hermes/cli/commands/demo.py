@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,11 +17,18 @@ if TYPE_CHECKING:
     from hermes.core.channel import Channel
     from hermes.core.events import Approval, TurnResult
 
+_EPILOG = """\
+Two questions and a tool call, with the model that is set up; by default the embedded one. With
+one that costs something nothing is asked.
+
+examples:
+  hermes demo
+"""
 _INTRODUCTION = ("What is the capital of France?", "List the files in this folder")
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = Parser("hermes demo", "A short conversation by itself, with the embedded model.")
+    parser = Parser("hermes demo", "A short conversation by itself, to see that it works.", _EPILOG)
     profile_option(parser, profile)
     args, unknown = parser.parse_known_args(argv)
     if unknown:
@@ -34,6 +40,8 @@ def run(argv: list[str], profile: str) -> int:
     logs.install(paths.log_file(setup.home), Redactor(setup.secrets.known()).clean)
     for warning in setup.warnings:
         fail(warning)
+    import asyncio
+
     return asyncio.run(Demo(setup).run())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from argparse import Namespace
@@ -95,6 +94,8 @@ def _show(args: Namespace) -> int:
 
 
 def _pick(args: Namespace, setup: Setup, told: dict[str, Any]) -> int:
+    import asyncio
+
     from hermes.cli.models.offering import offered
     from hermes.cli.picker import Row, pick
 
@@ -158,6 +159,8 @@ def _models(args: Namespace) -> int:
     """Of a provider; without one, the embedded ones."""
     if not args.name:
         return _list(args)
+    import asyncio
+
     from hermes.cli.models.offering import offered
     from hermes.llm.credentials import named
 
@@ -203,6 +206,8 @@ def _list(args: Namespace) -> int:
 def _pull(args: Namespace) -> int:
     model = _known(args.name or DEFAULT)
     load(args.profile)  # the home exists from here on
+    import asyncio
+
     file = asyncio.run(_download(model))
     print(file)
     from hermes.llm.local.finding import NO_ENGINE, installed

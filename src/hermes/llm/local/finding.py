@@ -15,7 +15,7 @@ from hermes.llm.local.address import Place, address, parse
 from hermes.llm.local.catalogue import DEFAULT, MODELS, LocalModel, find
 from hermes.llm.local.pull import complete
 from hermes.llm.profile import ProviderSpec, overlay
-from hermes.llm.watchdog import Timeouts
+from hermes.llm.timeouts import Timeouts
 
 MODULE = "xllamacpp"
 _OTHER_CONTEXT = 8192
