@@ -120,6 +120,8 @@ async def test_a_second_key_makes_a_pool_that_turns_work_with(home: Home) -> Non
         assert second["state"] == "in use"
         assert (await hermes(home, "chat", "-q", "hi")).stdout == "From the second.\n"
         assert len(provider.requests) == 3  # the exhausted one was not asked again
+        log = (home.path / "logs" / "hermes.log").read_text()
+        assert "key LAB_API_KEY set aside" in log and "now LAB_API_KEY_2" in log
         private(home)
         which = await hermes(home, "auth", "remove", "lab")
         assert which.rc == 2 and "LAB_API_KEY_2" in which.stderr

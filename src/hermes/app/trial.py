@@ -182,7 +182,7 @@ def _tools(offered: bool, answer: Message) -> Feature:
 def _images(sent: bool, endpoint: Endpoint, answer: Message) -> Feature:
     if not sent:
         known = endpoint.facts.images is False
-        return Feature("images", "no", "as known of the model" if known else "refused")
+        return Feature("images", "no", "as known of the model" if known else "it takes none")
     told = " ".join([answer.text, *(str(v) for c in answer.calls for v in _values(c))]).lower()
     if any(colour in told for colour in _COLOURS):
         return Feature("images", "yes")

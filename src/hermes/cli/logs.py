@@ -12,6 +12,8 @@ from pathlib import Path
 from hermes.core.tracing import SESSION
 
 MAX_BYTES = 4 << 20
+_TELLING = ("hermes.agent.compress", "hermes.llm.keys", "hermes.llm.oauth")
+"""Whose ordinary doings are worth a line: what is compressed, which keys and logins change."""
 
 
 class LogFile(logging.Handler):
@@ -69,4 +71,5 @@ def install(where: Path, redact: Callable[[str], str]) -> None:
     root = logging.getLogger()
     root.addHandler(LogFile(where, redact))
     root.setLevel(logging.WARNING)
-    logging.getLogger("hermes.agent.compress").setLevel(logging.INFO)
+    for name in _TELLING:
+        logging.getLogger(name).setLevel(logging.INFO)

@@ -54,11 +54,6 @@ class Cooling:
             private_folder(self._file.parent)
             replace_file(self._file, msgspec.json.encode(kept))
 
-    def forget(self, place: Place) -> None:
-        """It has answered, or somebody knows better."""
-        if self.of(place) is not None:
-            self.set(place, 0.0, "")
-
     def _read(self) -> dict[str, Rest]:
         if self._file is None:
             return {}

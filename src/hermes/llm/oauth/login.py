@@ -6,9 +6,10 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from hermes.config.private import open_lock, try_lock
 from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
@@ -22,7 +23,10 @@ log = logging.getLogger(__name__)
 
 PATIENCE = 60.0
 """Seconds to wait for another process that renews: longer than its request may take."""
+GRACE = 0.8
+"""Seconds an interruption waits for a renewal under way."""
 _EVERY = 0.03
+_unfinished: set[asyncio.Future[Token]] = set()
 
 
 class Login:
@@ -137,14 +141,20 @@ async def _held(file: Path) -> AsyncIterator[None]:
         os.close(handle)
 
 
-async def _through(work: Awaitable[Token]) -> Token:
-    """To the end, also when we are interrupted meanwhile; then the interruption goes on."""
+async def _through(work: Coroutine[Any, Any, Token]) -> Token:
+    """To the end, also when we are interrupted meanwhile; the interruption waits a moment for it,
+    and what takes longer goes on as long as the process lives."""
     task = asyncio.ensure_future(work)
+    _unfinished.add(task)
+    task.add_done_callback(_finished)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        if not task.cancelled():
-            await asyncio.wait({task}, timeout=PATIENCE)
-            if task.done() and not task.cancelled():
-                task.exception()
+        await asyncio.wait({task}, timeout=GRACE)
         raise
+
+
+def _finished(task: asyncio.Future[Token]) -> None:
+    _unfinished.discard(task)
+    if not task.cancelled():
+        task.exception()  # told to whoever still waits
