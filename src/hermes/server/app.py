@@ -170,7 +170,9 @@ class Server:
         finally:
             self.stopping.set()
             listener.close()
+            self._acceptor.dismiss_idle()
             await self._drain()
+            self._acceptor.dismiss_idle()
             await self._acceptor.shutdown(1.0)
             await listener.wait_closed()
 

@@ -52,11 +52,17 @@ class Acceptor(Server):
         self._open[address] += 1
         return True
 
-    def _make_room(self, address: str | None) -> None:
+    def dismiss_idle(self) -> None:
+        """The server stops: who asks for nothing is not waited for."""
+        while self._make_room(None):
+            pass
+
+    def _make_room(self, address: str | None) -> bool:
         for connection in self.connections:
             if isinstance(connection, Connection) and connection.idle_from(address):
                 connection.dismiss()
-                return
+                return True
+        return False
 
     def leave(self, address: str) -> None:
         self.total -= 1

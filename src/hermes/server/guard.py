@@ -35,7 +35,7 @@ HEADERS = {
 CORS_METHODS = "GET, POST, PATCH, DELETE, OPTIONS"
 CORS_HEADERS = (
     "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Hermes-Session-Id, "
-    "X-Hermes-Session-Key"
+    "X-Hermes-Session-Key, X-Hermes-Tool-Items"
 )
 CORS_EXPOSED = "X-Hermes-Session-Id, X-Hermes-Session-Key, X-Hermes-Completed, X-Hermes-Partial"
 BODY_SECONDS = 60.0

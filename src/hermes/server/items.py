@@ -15,17 +15,22 @@ from hermes.server.stream import event
 Item = dict[str, Any]
 
 
-def items_of(messages: Iterable[Message]) -> list[Item]:
-    """What the agent added, in order; the user's own words are not output."""
+def items_of(messages: Iterable[Message], *, hosted: bool = False) -> list[Item]:
+    """What the agent added, in order; the user's own words are not output. `hosted`: a tool is
+    one item, of the kind that a client knows to have been run already."""
     items: list[Item] = []
+    made: dict[str, Item] = {}
     for message in messages:
         for part in message.parts if message.role != "user" else ():
             match part:
                 case Text(text) if text:
                     items.append(_message(text))
                 case ToolCall(id, name, args) if not name.startswith("_"):
-                    items.append(_call(id, name, args))
-                case ToolReturn(call_id, name) if not name.startswith("_"):
+                    items.append(_hosted(name, args) if hosted else _call(id, name, args))
+                    made[id] = items[-1]
+                case ToolReturn(call_id, name) if hosted and call_id in made:
+                    _finish(made[call_id], part)
+                case ToolReturn(call_id, name) if not (hosted or name.startswith("_")):
                     items.append(_output(call_id, part.text))
                 case _:
                     continue
@@ -65,8 +70,11 @@ def fail(response: dict[str, Any], result: TurnResult) -> None:
 class Narrator:
     """Turn events in, frames out. It remembers the one item that is open and all that are done."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, hosted: bool = False) -> None:
         self.items: list[Item] = []
+        self._hosted = hosted
+        self._run: dict[str, int] = {}
+        """Hosted tools that run: their places among the items."""
         self._number = 0
         self._text: list[str] = []
         self._open: Item | None = None
@@ -85,7 +93,9 @@ class Narrator:
             case ToolStarted(call) if not call.name.startswith("_"):
                 yield from self.close()
                 self._called.add(call.id)
-                yield from self.call(call)
+                yield from self._begin_hosted(call) if self._hosted else self.call(call)
+            case ToolDone(result) if result.call_id in self._run:
+                yield from self._end_hosted(result)
             case ToolDone(result) if result.call_id in self._called:
                 yield from self.close()
                 shown = [{"type": "input_text", "text": result.text}]
@@ -150,6 +160,26 @@ class Narrator:
         yield self.frame("response.output_item.done", output_index=index, item=item)
         self.items.append(item)
 
+    def _begin_hosted(self, call: ToolCall) -> Iterator[bytes]:
+        item = _hosted(call.name, call.args)
+        index = self._run[call.id] = len(self.items)
+        self.items.append(item)
+        at = {"item_id": item["id"], "output_index": index}
+        started = {**item, "arguments": ""}
+        yield self.frame("response.output_item.added", output_index=index, item=started)
+        yield self.frame("response.mcp_call.in_progress", **at)
+        arguments = item["arguments"]
+        yield self.frame("response.mcp_call_arguments.delta", **at, delta=arguments)
+        yield self.frame("response.mcp_call_arguments.done", **at, arguments=arguments)
+
+    def _end_hosted(self, result: ToolReturn) -> Iterator[bytes]:
+        index = self._run.pop(result.call_id)
+        item = self.items[index]
+        _finish(item, result)
+        kind = f"response.mcp_call.{item['status']}"
+        yield self.frame(kind, item_id=item["id"], output_index=index)
+        yield self.frame("response.output_item.done", output_index=index, item=item)
+
     def _whole(self, item: Item) -> Iterator[bytes]:
         index = len(self.items)
         yield self.frame("response.output_item.added", output_index=index, item=item)
@@ -176,6 +206,29 @@ def _call(call_id: str, name: str, args: str) -> Item:
         "name": name,
         "arguments": args or "{}",
     }
+
+
+def _hosted(name: str, args: str) -> Item:
+    return {
+        "id": _id("mcp"),
+        "type": "mcp_call",
+        "status": "in_progress",
+        "server_label": "hermes",
+        "name": name,
+        "arguments": args or "{}",
+        "output": None,
+        "error": None,
+        "approval_request_id": None,
+    }
+
+
+def _finish(item: Item, result: ToolReturn) -> None:
+    if result.error:
+        content = [{"type": "text", "text": result.text}]
+        item["error"] = {"type": "mcp_tool_execution_error", "content": content}
+    else:
+        item["output"] = result.text
+    item["status"] = "failed" if result.error else "completed"
 
 
 def _output(call_id: str, text: str) -> Item:

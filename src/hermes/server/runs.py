@@ -92,7 +92,8 @@ class Run:
         self._events: Channel | None = None
         self._cancelled = False
         self._tools: dict[str, str] = {}
-        self._news = asyncio.Event()
+        self.news = asyncio.Event()
+        """Set, and replaced, whenever there is something to read."""
 
     # -- what clients do -------------------------------------------------------------------------
 
@@ -131,9 +132,6 @@ class Run:
         self.state.status = "waiting_for_approval" if len(waiting) > 1 else "running"
         responded = self._frame("approval.responded", approval_id=found.id, choice=choice)
         await self._record([responded])
-
-    async def changed(self) -> None:
-        await self._news.wait()
 
     # -- what happens ----------------------------------------------------------------------------
 
@@ -250,7 +248,7 @@ class Run:
         await save(self._server, self.owner, self.state)
 
     def _tell(self) -> None:
-        news, self._news = self._news, asyncio.Event()
+        news, self.news = self.news, asyncio.Event()
         news.set()
 
 
@@ -277,19 +275,15 @@ async def events(server: Server, run_id: str, after: int) -> AsyncIterator[bytes
     objects = server.runtime.store.objects
     while True:
         going = server.runs.get(run_id)
-        news = asyncio.ensure_future(going.changed()) if going else None
-        try:
-            page = await objects.read(run_id, after=after, most=PAGE)
-            after += len(page)
-            if page:
-                yield b"".join(page)
-            elif news is None:
-                return
-            else:
-                await news
-        finally:
-            if news is not None:
-                news.cancel()
+        news = going.news if going else None  # before reading: what comes later sets it
+        page = await objects.read(run_id, after=after, most=PAGE)
+        after += len(page)
+        if page:
+            yield b"".join(page)
+        elif news is None:
+            return
+        else:
+            await news.wait()
 
 
 async def end_lost(server: Server) -> None:

@@ -167,9 +167,9 @@ class _Chunks:
                 return self._text(b"reasoning_content", text)
             case ToolStarted(call) if not call.name.startswith("_"):
                 self._names[call.id] = call.name
-                return _progress(call.name, call.id, "running", label(call))
+                return self._progress(call.name, call.id, "running", label(call))
             case ToolDone(done) if name := self._names.pop(done.call_id, ""):
-                return _progress(name, done.call_id, "completed", name)
+                return self._progress(name, done.call_id, "completed", name)
             case _:
                 return b""
 
@@ -190,10 +190,12 @@ class _Chunks:
     def _text(self, field: bytes, text: str) -> bytes:
         return b"".join((self._delta, field, b'":', orjson.dumps(text), self._rest))
 
-
-def _progress(tool: str, identity: str, status: str, shown: str) -> bytes:
-    data = {"tool": tool, "label": shown, "toolCallId": identity, "status": status}
-    return event("hermes.tool.progress", orjson.dumps(data))
+    def _progress(self, tool: str, identity: str, status: str, shown: str) -> bytes:
+        """A chunk that says nothing as well: many clients read every event as one."""
+        data = {"tool": tool, "label": shown, "toolCallId": identity, "status": status}
+        choice = {"index": 0, "delta": {}, "finish_reason": None}
+        rest = orjson.dumps({"choices": [choice], **data})[1:]
+        return event("hermes.tool.progress", self._head[len(b"data: ") :] + rest)
 
 
 ROUTES = (

@@ -5,13 +5,14 @@ from __future__ import annotations
 import secrets
 import time
 from contextlib import AsyncExitStack
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import msgspec
 from aiohttp import web
 from msgspec import Meta, Struct
 
 from hermes.app.session import Session
+from hermes.config.api_server import ToolItems
 from hermes.core.events import TurnEvent, TurnResult
 from hermes.core.message import Message
 from hermes.core.provider import Effort
@@ -27,6 +28,7 @@ from hermes.server.route import Call, Route, flag
 from hermes.server.routes.chat import TokenLimit
 
 KIND = "response"
+TOOL_ITEMS = "X-Hermes-Tool-Items"
 NAMES = "conversation"
 _MOST_NAMES = 1000
 _TRUNCATED = 100
@@ -77,6 +79,8 @@ class _Work(Struct):
     store: bool
     name: str
     response: dict[str, Any]
+    hosted: bool
+    """How tools we ran are shown: see items_of."""
     session: str = ""
 
     def opened(self, session: Session) -> None:
@@ -139,7 +143,15 @@ async def _prepare(call: Call, body: ResponsesRequest, held: AsyncExitStack) -> 
         settings=_settings(call, body),
     )
     response = _new(call, body, instructions, tools)
-    return _Work(call, body, ask, past, instructions, store, name, response)
+    hosted = tools is None and _tool_items(call) == "mcp_call"
+    return _Work(call, body, ask, past, instructions, store, name, response, hosted)
+
+
+def _tool_items(call: Call) -> str:
+    wanted = call.request.headers.get(TOOL_ITEMS) or call.server.settings.tool_items
+    if wanted not in get_args(ToolItems):
+        raise bad(f"{TOOL_ITEMS} is one of {', '.join(get_args(ToolItems))}.")
+    return wanted
 
 
 def _settings(call: Call, body: ResponsesRequest) -> dict[str, Any]:
@@ -234,7 +246,7 @@ async def _whole(call: Call, body: ResponsesRequest) -> web.Response:
         nothing = not result.completed and not result.text.strip()
         if nothing:
             fail(response, result)
-        response["output"] = items_of(result.messages[1:])
+        response["output"] = items_of(result.messages[1:], hosted=work.hosted)
         await _keep(work, result.messages or (work.ask.prompt,))
     headers = turn_headers(session.id, work.ask) | incomplete_headers(result)
     if nothing:
@@ -249,7 +261,7 @@ class _Telling:
         work.opened(session)
         self.headers = turn_headers(session.id, work.ask)
         self._work = work
-        self._narrator = Narrator()
+        self._narrator = Narrator(hosted=work.hosted)
 
     async def begin(self) -> bytes:
         await _keep(self._work, (self._work.ask.prompt,))

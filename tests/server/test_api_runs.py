@@ -1,0 +1,418 @@
+"""/v1/runs: their states, their events, who may answer them, and what becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.kit import Gate, Tokens, call, say, status, think
+from tests.kit.api import Api, api
+from tests.kit.home import KEY
+from tests.kit.server import Provider
+from tests.server.test_api_chat import prompt, sent
+from tests.server.test_api_streams import idle
+
+RUNS = "/v1/runs"
+WRITE = call(("c1", "write_file", {"path": "../out.txt", "content": "x"}))
+STATES = {
+    "queued",
+    "running",
+    "waiting_for_approval",
+    "stopping",
+    "completed",
+    "failed",
+    "cancelled",
+}
+
+
+async def begin(a: Api, input: object = "do it", **body: object) -> str:
+    started = await a.post(RUNS, {"input": input, **body})
+    assert started.status == 202, started.body
+    assert started.json == {"run_id": started.json["run_id"], "status": "started"}
+    assert started.json["run_id"].startswith("run_")
+    return str(started.json["run_id"])
+
+
+async def follow(a: Api, run: str, last: str = ""):
+    headers = {"Last-Event-ID": last} if last else {}
+    return await a.get(f"{RUNS}/{run}/events", headers=headers)
+
+
+async def state(a: Api, run: str) -> dict:
+    found = (await a.get(f"{RUNS}/{run}")).json
+    assert found["status"] in STATES
+    return found
+
+
+async def waiting(a: Api, run: str) -> dict:
+    """Until it waits for an approval: the request."""
+    async with a.open_stream("GET", f"{RUNS}/{run}/events") as reading:
+        got = await reading.until(b"event: approval.request")
+    frame = got.strip().split(b"\n\n")[-1]
+    assert (await state(a, run))["status"] == "waiting_for_approval"
+    return json.loads(frame.split(b"data: ")[1])
+
+
+# -- the request -----------------------------------------------------------------------------
+
+BAD = {
+    "no input": ({}, 400, "input"),
+    "input 42": ({"input": 42}, 400, "input"),
+    "an empty input": ({"input": ""}, 400, "input"),
+    "no user": ({"input": [{"role": "assistant", "content": "x"}]}, 400, "input"),
+    "a history of text": ({"input": "x", "conversation_history": ["x"]}, 400, "history"),
+    "a history that is none": ({"input": "x", "conversation_history": "x"}, 400, "history"),
+    "a long session id": ({"input": "x", "session_id": "a" * 257}, 400, "session_id"),
+    "a session id with a line break": ({"input": "x", "session_id": "a\nb"}, 400, "session_id"),
+    "an unknown response": ({"input": "x", "previous_response_id": "resp_x"}, 404, "resp_x"),
+}
+
+
+class TestRequests:
+    pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+    @pytest.mark.parametrize("case", BAD, ids=str)
+    async def test_refused(self, shared: Api, case: str) -> None:
+        body, code, named = BAD[case]
+        answer = await shared.post(RUNS, body)
+        assert answer.status == code and named in answer.error["message"]
+
+    async def test_nulls_are_as_good_as_nothing(self, shared: Api) -> None:
+        names = ("instructions", "session_id", "conversation_history", "previous_response_id")
+        await follow(shared, await begin(shared, **dict.fromkeys(names)))
+
+    async def test_everything_a_run_can_be_given(self, shared: Api) -> None:
+        history = [
+            {"role": "user", "content": "before"},
+            {"role": "assistant", "content": "indeed"},
+        ]
+        run = await begin(
+            shared, "now", instructions="Be brief.", conversation_history=history, model="m"
+        )
+        await follow(shared, run)
+        assert [c for _, c in sent(shared)] == ["before", "indeed", "now"]
+        assert "Be brief." in prompt(shared)
+        assert (await state(shared, run))["model"] == "m"
+
+    async def test_a_session_is_gone_on_with(self, shared: Api) -> None:
+        for words in ("one", "two"):
+            run = await begin(shared, words, session_id="runs-session")
+            await follow(shared, run)
+            assert (await state(shared, run))["session_id"] == "runs-session"
+        assert [c for _, c in sent(shared)] == ["one", "Yes.", "two"]
+
+    async def test_a_response_is_gone_on_from(self, shared: Api) -> None:
+        made = await shared.ask("alpha", instructions="Be kind.")
+        run = await begin(shared, "beta", previous_response_id=made.json["id"])
+        await follow(shared, run)
+        assert [c for _, c in sent(shared)] == ["alpha", "Yes.", "beta"]
+        assert "Be kind." in prompt(shared)
+        session = made.headers["X-Hermes-Session-Id"]
+        assert (await state(shared, run))["session_id"] == session
+
+    @pytest.mark.parametrize("what", ["", "/events"])
+    async def test_unknown_runs(self, shared: Api, what: str) -> None:
+        assert (await shared.get(f"{RUNS}/run_unknown{what}")).status == 404
+
+    @pytest.mark.parametrize(
+        ("what", "body"),
+        [("stop", None), ("approval", {"choice": "once"}), ("steer", {"text": "x"})],
+    )
+    async def test_unknown_runs_are_not_told_anything(
+        self, shared: Api, what: str, body: dict | None
+    ) -> None:
+        answer = await shared.post(f"{RUNS}/run_unknown/{what}", body)
+        assert answer.status == 404 and answer.error["code"] == "run_not_found"
+
+    @pytest.mark.parametrize("last", ["x", "-1", "1.5", "9" * 30, "٣"])
+    async def test_last_event_ids(self, shared: Api, last: str) -> None:
+        run = await begin(shared)
+        await follow(shared, run)
+        answer = await follow(shared, run, last)
+        assert answer.status == (200 if last.isascii() and last.isdigit() else 400)
+        assert answer.status == 400 or answer.body == b""
+
+
+# -- states and events -----------------------------------------------------------------------
+
+
+async def test_every_kind_of_event(tmp_path: Path) -> None:
+    script = [
+        (think("Hmm.") + call(("c1", "read_file", {"path": "none.txt"}))).usage(Tokens(10, 1)),
+        say("Done ", "it.").usage(Tokens(20, 2)),
+    ]
+    async with api(tmp_path, script) as a:
+        run = await begin(a)
+        followed = await follow(a, run)
+        assert followed.headers["Content-Type"].startswith("text/event-stream")
+        events = followed.events
+        for name, data in events:
+            assert data["event"] == name and data["run_id"] == run
+            assert isinstance(data["timestamp"], float)
+        ids = [line for line in followed.body.decode().split("\n") if line.startswith("id: ")]
+        assert ids == [f"id: {n}" for n in range(1, len(events) + 1)]
+        by_name = {name: data for name, data in events}
+        assert by_name["reasoning.available"]["text"] == "Hmm."
+        started, completed = by_name["tool.started"], by_name["tool.completed"]
+        assert started["tool"] == completed["tool"] == "read_file"
+        assert started["toolCallId"] == completed["toolCallId"] == "c1"
+        assert "none.txt" in started["preview"]
+        assert completed["duration"] >= 0 and completed["error"] is True
+        assert "".join(d["delta"] for n, d in events if n == "message.delta") == "Done it."
+        name, last = events[-1]
+        usage = {"input_tokens": 30, "output_tokens": 3, "total_tokens": 33}
+        assert name == "run.completed" and last["output"] == "Done it." and last["usage"] == usage
+        found = await state(a, run)
+        assert found["object"] == "hermes.run" and found["run_id"] == run
+        assert found["status"] == "completed" and found["last_event"] == "run.completed"
+        assert found["output"] == "Done it." and found["usage"] == usage
+        assert found["model"] == "hermes-agent" and found["session_id"].startswith("api-")
+        assert found["created_at"] <= found["updated_at"] and "error" not in found
+
+
+async def test_a_run_that_fails(tmp_path: Path) -> None:
+    async with api(tmp_path, then=status(404, f"no model for {KEY}")) as a:
+        run = await begin(a)
+        followed = await follow(a, run)
+        name, last = followed.events[-1]
+        assert name == "run.failed" and last["error"]
+        found = await state(a, run)
+        assert found["status"] == "failed" and found["error"] == last["error"]
+        assert KEY.encode() not in followed.body and KEY not in json.dumps(found)
+
+
+async def test_states_while_it_goes_on(tmp_path: Path) -> None:
+    gate = Gate()
+    async with api(tmp_path, [say("Half", " of it").hold(gate, after="text")]) as a:
+        run = await begin(a)
+        await gate.reached()
+        found = await state(a, run)
+        assert found["status"] == "running" and "output" not in found
+        assert (await a.get("/health/detailed")).json["active_agents"] == 1
+        gate.open()
+        await follow(a, run)
+        assert (await state(a, run))["status"] == "completed"
+        assert (await a.get("/health/detailed")).json["active_agents"] == 0
+
+
+async def test_R11_live_streams_cut_anywhere_resume_byte_identically(tmp_path: Path) -> None:
+    """Two readers see the whole; one that is cut again and again while the run goes on, too."""
+    rng = random.Random(5)
+    words = [f"word{n} " for n in range(60)]
+    async with api(tmp_path, then=say(*words).slow(0.003)) as a:
+        cuts = 0
+        for _ in range(3):
+            run = await begin(a)
+            readers = [asyncio.create_task(follow(a, run)) for _ in range(2)]
+            pieces = b""
+            while b"event: run.completed" not in pieces:
+                last = str(pieces.count(b"\nevent: "))
+                headers = {"Last-Event-ID": last} if last != "0" else {}
+                async with a.open_stream("GET", f"{RUNS}/{run}/events", **headers) as reading:
+                    for _ in range(rng.randrange(1, 6)):
+                        piece = await reading.until(b"\n\n")
+                        pieces += piece
+                        if b"event: run.completed" in piece:
+                            break
+                cuts += 1
+            one, two = [await reader for reader in readers]
+            assert pieces == one.body == two.body
+            assert (await follow(a, run)).body == one.body
+        assert cuts > 30
+
+
+async def test_a_hundred_late_readers(tmp_path: Path) -> None:
+    async with api(tmp_path, [say("One ", "two.")]) as a:
+        run = await begin(a)
+        bodies = {x.body for x in await asyncio.gather(*(follow(a, run) for _ in range(100)))}
+        assert len(bodies) == 1
+
+
+async def test_readers_that_leave_do_not_touch_the_run(tmp_path: Path) -> None:
+    gate = Gate()
+    async with api(tmp_path, [say("Half", " of it").hold(gate, after="text")]) as a:
+        run = await begin(a)
+        for _ in range(3):
+            async with a.open_stream("GET", f"{RUNS}/{run}/events") as reading:
+                await reading.until(b"Half")
+        gate.open()
+        assert (await follow(a, run)).events[-1][0] == "run.completed"
+
+
+# -- stop, steer -----------------------------------------------------------------------------
+
+
+async def test_stop_before_it_has_begun(tmp_path: Path) -> None:
+    """Whatever the moment, a stopped run ends as cancelled."""
+    async with api(tmp_path, then=say(*["w "] * 20).slow(0.01)) as a:
+        for n in range(8):
+            run = await begin(a)
+            for _ in range(n):
+                await asyncio.sleep(0)
+            assert (await a.post(f"{RUNS}/{run}/stop")).status == 200
+            followed = await follow(a, run)
+            assert followed.events[-1][0] == "run.cancelled"
+            assert (await state(a, run))["status"] == "cancelled"
+
+
+async def test_stop_kills_the_tool(tmp_path: Path) -> None:
+    work = call(("c1", "terminal", {"command": "touch begun; sleep 300; touch after"}))
+    async with api(tmp_path, [work]) as a:
+        run = await begin(a)
+        async with asyncio.timeout(20):
+            while not (a.home.work / "begun").exists():
+                await asyncio.sleep(0.02)
+        await a.post(f"{RUNS}/{run}/stop")
+        await idle(a, 3)
+        assert (await state(a, run))["status"] == "cancelled"
+        assert (await a.post(f"{RUNS}/{run}/stop")).json["status"] == "cancelled"  # again
+
+
+async def test_steer(tmp_path: Path) -> None:
+    gate = Gate()
+    first = call(("c1", "todo", {})).hold(gate, n=0)
+    async with api(tmp_path, [first, say("As you wish.")]) as a:
+        run = await begin(a)
+        await gate.reached()
+        assert (await a.post(f"{RUNS}/{run}/steer", {"text": "look left"})).status == 200
+        gate.open()
+        await follow(a, run)
+        assert b"look left" in a.provider.last.body
+        late = await a.post(f"{RUNS}/{run}/steer", {"text": "x"})
+        assert late.status == 409
+        assert (await a.post(f"{RUNS}/{run}/steer", {"text": ""})).status == 400
+        assert (await a.post(f"{RUNS}/{run}/steer", {})).status == 400
+
+
+async def test_steered_after_the_last_call_the_run_goes_on_with_it(tmp_path: Path) -> None:
+    gate = Gate()
+    async with api(tmp_path, [say("One", ".").hold(gate, after="text"), say("Two.")]) as a:
+        run = await begin(a)
+        await gate.reached()
+        await a.post(f"{RUNS}/{run}/steer", {"text": "one more thing"})
+        gate.open()
+        followed = await follow(a, run)
+        assert [n for n, _ in followed.events].count("run.completed") == 1
+        assert followed.events[-1][1]["output"] == "Two."
+
+
+# -- approvals -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("choice", ["once", "deny"])
+async def test_an_approval_waits_and_is_answered(tmp_path: Path, choice: str) -> None:
+    async with api(tmp_path, [WRITE, say("ok")]) as a:
+        run = await begin(a)
+        asked = await waiting(a, run)
+        assert asked["approval_id"] and asked["command"] and "once" in asked["choices"]
+        for wrong in ({"choice": "maybe"}, {"choice": 1}, {"choice": None}, {}):
+            assert (await a.post(f"{RUNS}/{run}/approval", wrong)).status == 400
+        other = {"choice": choice, "approval_id": "another"}
+        assert (await a.post(f"{RUNS}/{run}/approval", other)).status == 409
+        answered = await a.post(f"{RUNS}/{run}/approval", {"choice": choice})
+        assert answered.status == 200
+        events = (await follow(a, run)).events
+        (responded,) = [d for n, d in events if n == "approval.responded"]
+        assert responded["choice"] == choice
+        assert events[-1][0] == "run.completed"
+        assert (tmp_path / "out.txt").exists() == (choice == "once")
+        assert (await a.post(f"{RUNS}/{run}/approval", {"choice": choice})).status == 409
+
+
+async def test_nothing_waits(tmp_path: Path) -> None:
+    gate = Gate()
+    async with api(tmp_path, [say("x").hold(gate, n=0)]) as a:
+        run = await begin(a)
+        await gate.reached()
+        answer = await a.post(f"{RUNS}/{run}/approval", {"choice": "once"})
+        assert answer.status == 409 and answer.error["type"] == "conflict_error"
+        gate.open()
+        await follow(a, run)
+
+
+async def test_an_approval_nobody_answers_is_a_no(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate()
+    monkeypatch.setattr("hermes.app.people.APPROVAL_SECONDS", 0.2)
+    async with api(tmp_path, [WRITE, say("Fine.").hold(gate, n=0)]) as a:
+        run = await begin(a)
+        await gate.reached()
+        assert (await state(a, run))["status"] == "running"
+        assert (await a.post(f"{RUNS}/{run}/approval", {"choice": "once"})).status == 409
+        gate.open()
+        assert (await follow(a, run)).events[-1][0] == "run.completed"
+        assert not (tmp_path / "out.txt").exists()
+
+
+async def test_stop_while_it_waits(tmp_path: Path) -> None:
+    async with api(tmp_path, [WRITE]) as a:
+        run = await begin(a)
+        await waiting(a, run)
+        await a.post(f"{RUNS}/{run}/stop")
+        assert (await follow(a, run)).events[-1][0] == "run.cancelled"
+        assert not (tmp_path / "out.txt").exists()
+
+
+async def test_nobody_can_be_asked_questions(tmp_path: Path) -> None:
+    """A run has nobody who could answer them in words: it goes on without."""
+    ask = call(("c1", "clarify", {"question": "Which one?"}))
+    async with api(tmp_path, [ask, say("Then both.")]) as a:
+        followed = await follow(a, await begin(a))
+        assert followed.events[-1][0] == "run.completed"
+
+
+# -- a restart -------------------------------------------------------------------------------
+
+
+async def test_a_stopping_server_tells_its_readers(tmp_path: Path) -> None:
+    """F97: a last event with a reason, the same as what is stored."""
+    gate = Gate()
+    async with Provider([say("Half", " of it").hold(gate, after="text"), say("x")]) as provider:
+        async with api(tmp_path, provider, settings={"drain_seconds": 0.05}) as a:
+            run = await begin(a)
+            opened = a.open_stream("GET", f"{RUNS}/{run}/events")
+            reading = await opened.__aenter__()
+            seen = await reading.until(b"Half")
+            rest = asyncio.create_task(reading.rest())
+            await asyncio.sleep(0)
+        told = await rest
+        await opened.__aexit__(None, None, None)
+        assert b"event: run.failed" in told and b"session_id" in told
+        async with api(tmp_path, provider) as b:
+            found = await state(b, run)
+            assert found["status"] == "failed" and "session_id" in found["error"]
+            assert (await follow(b, run)).body == seen + told
+
+
+async def test_a_server_that_has_time_lets_runs_end(tmp_path: Path) -> None:
+    gate = Gate()
+    async with Provider([say("Half", " of it").hold(gate, after="text")]) as provider:
+        async with api(tmp_path, provider) as a:
+            run = await begin(a)
+            await gate.reached()
+            asyncio.get_running_loop().call_later(0.2, gate.open)
+        async with api(tmp_path, provider) as b:
+            found = await state(b, run)
+            assert found["status"] == "completed" and found["output"] == "Half of it"
+
+
+async def test_chats_in_progress_are_told_too(tmp_path: Path) -> None:
+    gate = Gate()
+    async with api(
+        tmp_path, [say("Half", " of it").hold(gate, after="text")], settings={"drain_seconds": 0.05}
+    ) as a:
+        body = {"messages": [{"role": "user", "content": "hi"}], "stream": True}
+        opened = a.open_stream("POST", "/v1/chat/completions", body)
+        reading = await opened.__aenter__()
+        await reading.until(b"Half")
+        rest = asyncio.create_task(reading.rest())
+        await asyncio.sleep(0)
+    told = await rest
+    assert told.endswith(b"data: [DONE]\n\n") and b"server_stopping" in told
+    assert b'"finish_reason":"error"' in told
+    await opened.__aexit__(None, None, None)

@@ -1,0 +1,78 @@
+"""Tools that ran here, shown to clients that would otherwise take them for theirs to run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from openai import AsyncOpenAI
+
+from tests.kit import call, say
+from tests.kit.api import Api, api
+
+READ = call(("c1", "read_file", {"path": "a.txt"}), ("c2", "read_file", {"path": "gone.txt"}))
+HOSTED = {"X-Hermes-Tool-Items": "mcp_call"}
+
+
+def sdk(a: Api, **headers: str) -> AsyncOpenAI:
+    return AsyncOpenAI(
+        base_url=f"{a.url}/v1", api_key=a.key, max_retries=0, default_headers=headers
+    )
+
+
+def of_tools(output: list[Any]) -> list[tuple[str, str, str]]:
+    return [(i.type, i.name, i.status) for i in output if i.type != "message"]
+
+
+async def test_every_event_of_a_chat_stream_is_a_chunk(tmp_path: Path) -> None:
+    async with api(tmp_path, [READ, say("Read.")]) as a, sdk(a) as client:
+        stream = await client.chat.completions.create(
+            model="any", messages=[{"role": "user", "content": "hi"}], stream=True
+        )
+        chunks = [chunk async for chunk in stream]
+        assert "".join(c.choices[0].delta.content or "" for c in chunks) == "Read."
+        told = [c for c in chunks if (c.model_extra or {}).get("tool") == "read_file"]
+        assert len(told) == 4
+        assert len({(c.id, c.object, c.model) for c in chunks}) == 1
+
+
+async def test_hosted_items_have_what_came_of_them(tmp_path: Path) -> None:
+    async with api(tmp_path, [READ, say("Read.")]) as a, sdk(a, **HOSTED) as client:
+        (a.home.work / "a.txt").write_text("inside\n")
+        answer = await client.responses.create(model="any", input="read it")
+        good = ("mcp_call", "read_file", "completed")
+        assert of_tools(answer.output) == [good, ("mcp_call", "read_file", "failed")]
+        first, second = answer.output[0], answer.output[1]
+        assert first.type == "mcp_call" and "inside" in (first.output or "") and not first.error
+        assert second.type == "mcp_call" and second.error and second.output is None
+        assert answer.output_text == "Read."
+
+
+async def test_hosted_items_in_a_stream(tmp_path: Path) -> None:
+    async with api(tmp_path, [READ, say("Read.")]) as a, sdk(a, **HOSTED) as client:
+        (a.home.work / "a.txt").write_text("inside\n")
+        async with client.responses.stream(model="any", input="read it") as stream:
+            events = [event async for event in stream]
+        kinds = [e.type for e in events]
+        assert kinds.count("response.mcp_call.in_progress") == 2
+        assert {"response.mcp_call.completed", "response.mcp_call.failed"} <= set(kinds)
+        assert not any("function_call" in kind for kind in kinds)
+        done = {e.output_index: e.item for e in events if e.type == "response.output_item.done"}
+        final = events[-1]
+        assert final.type == "response.completed"
+        assert [done[n].to_dict() for n in sorted(done)] == [
+            item.to_dict() for item in final.response.output
+        ]
+        assert of_tools(final.response.output)[0] == ("mcp_call", "read_file", "completed")
+
+
+async def test_the_operator_can_choose_and_a_client_otherwise(tmp_path: Path) -> None:
+    settings = {"tool_items": "mcp_call"}
+    async with api(tmp_path, [READ, say("1"), READ, say("2")], settings=settings) as a:
+        chosen = await a.post("/v1/responses", {"input": "x"})
+        assert [i["type"] for i in chosen.json["output"]][:2] == ["mcp_call", "mcp_call"]
+        headers = {"X-Hermes-Tool-Items": "function_call"}
+        other = await a.post("/v1/responses", {"input": "x"}, headers=headers)
+        assert other.json["output"][0]["type"] == "function_call"
+        wrong = await a.post("/v1/responses", {"input": "x"}, headers={"X-Hermes-Tool-Items": "x"})
+        assert wrong.status == 400 and "mcp_call" in wrong.error["message"]
