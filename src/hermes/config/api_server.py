@@ -19,9 +19,14 @@ _PLACEHOLDERS = frozenset(
     "changeme change-me secret password your-api-key your_api_key your-secret-key sk-your-key "
     "api-key api_key test example placeholder hermes hermes-agent 1234567890123456".split()
 )
+VARIABLES = tuple(
+    f"API_SERVER_{name}"
+    for name in ("ENABLED", "HOST", "PORT", "KEY", "CORS_ORIGINS", "MODEL_NAME")
+)
 _TRUE = frozenset({"1", "true", "yes", "on"})
 Scope: TypeAlias = Literal["chat", "sessions", "runs", "approve", "metrics"]
 SCOPES: tuple[Scope, ...] = ("chat", "sessions", "runs", "approve", "metrics")
+ToolItems: TypeAlias = Literal["function_call", "mcp_call"]
 Port: TypeAlias = Annotated[int, Meta(ge=0, le=65535)]
 
 
@@ -59,6 +64,11 @@ class ApiServer(Section, frozen=True):
     """Whether reasoning is shown, as `reasoning_content` and reasoning items."""
     toolsets: tuple[str, ...] | None = None
     """None: those of the platform `api`."""
+    tool_items: ToolItems = "function_call"
+    """As what a response shows the tools that ran here. Clients that run every `function_call`
+    themselves want `mcp_call`; they can also ask for it, in X-Hermes-Tool-Items."""
+    access_log: bool = False
+    """Whether each request is a line of the log: never its query, headers or body."""
     drain_seconds: Annotated[float, Meta(ge=0)] = 10.0
 
 
