@@ -45,7 +45,7 @@ class LogFile(logging.Handler):
         from hermes.cli.display import dump
 
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        entry = {
+        entry: dict[str, object] = {
             "time": f"{moment}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -53,6 +53,9 @@ class LogFile(logging.Handler):
         }
         if session := SESSION.get():
             entry["session"] = session
+        fields: dict[str, object] = getattr(record, "fields", {})
+        for name, value in fields.items():
+            entry[name] = self._redact(value) if isinstance(value, str) else value
         if record.exc_info and record.exc_info[1] is not None:
             entry["trace"] = self._redact("".join(traceback.format_exception(record.exc_info[1])))
         return (dump(entry) + "\n").encode()
@@ -72,4 +75,9 @@ def install(where: Path, redact: Callable[[str], str]) -> None:
     root.addHandler(LogFile(where, redact))
     root.setLevel(logging.WARNING)
     for name in _TELLING:
-        logging.getLogger(name).setLevel(logging.INFO)
+        tell(name)
+
+
+def tell(name: str) -> None:
+    """Also the ordinary doings of this part."""
+    logging.getLogger(name).setLevel(logging.INFO)

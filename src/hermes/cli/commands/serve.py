@@ -55,15 +55,18 @@ async def _serve(args: Namespace) -> int:
     from hermes.cli import logs
     from hermes.cli.process import Signals, harden, settle_in
     from hermes.config import api_server, paths
-    from hermes.config.env import environment
     from hermes.config.load import load
     from hermes.config.presence import announced
     from hermes.core.redact import Redactor
     from hermes.server.app import Server
 
     setup = load(args.profile)
-    logs.install(paths.log_file(setup.home), Redactor(setup.secrets.known()).clean)
-    settings, notes = api_server.read(setup.config, environment())
+    variables = {name: setup.secrets.get(name) or "" for name in api_server.VARIABLES}
+    settings, notes = api_server.read(setup.config, variables)
+    known = {*setup.secrets.known(), *filter(None, (settings.key,))}
+    logs.install(paths.log_file(setup.home), Redactor(known).clean)
+    if settings.access_log:
+        logs.tell("hermes.server.access")
     for note in (*setup.warnings, *notes):
         fail(note)
     if args.host:
