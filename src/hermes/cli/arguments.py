@@ -39,12 +39,14 @@ class Parser(ArgumentParser):
             formatter_class=_Formatter,
             allow_abbrev=False,
         )
+        self._words: list[str] = []
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Namespace | None = None
     ) -> tuple[Namespace, list[str]]:
         if Parser.outlining:
             raise Outlined(self)
+        self._words = sys.argv[1:] if args is None else list(args)
         return super().parse_known_args(args, namespace)
 
     def _check_value(self, action: Action, value: Any) -> None:
@@ -56,6 +58,13 @@ class Parser(ArgumentParser):
         self.error(f"{name}: invalid choice {value!r}, {_meant(str(value), choices)}")
 
     def error(self, message: str) -> NoReturn:
+        if message.startswith("the following arguments are required"):
+            # A slip in an option is likelier than a word left out.
+            known = {name for action in self._actions for name in action.option_strings}
+            for word in self._words:
+                if word.startswith("--") and len(word) > 2 and word.partition("=")[0] not in known:
+                    self._words = []
+                    self.complain([word])
         command = self.prog.removeprefix("hermes ")
         fail(f"{command}: {message}; see {self.prog} --help")
         sys.exit(EXIT_USAGE)

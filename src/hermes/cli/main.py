@@ -19,7 +19,7 @@ GROUPS = {
     },
     "set up": {
         "setup": "find a model that works and use it",
-        "model": "show, choose and test the model; models that run on this machine",
+        "model": "show, choose, test the model; models of this machine",
         "auth": "keys and logins of providers",
         "config": "show, get, set or check the configuration",
         "tools": "list tools, turn them on and off",
@@ -63,7 +63,7 @@ examples:
   hermes sessions list
   hermes setup                          finds a model and tries it
 
-State lives under HERMES_HOME (default ~/.hermes). Keys come from the environment
+State lives under HERMES_HOME (~/.hermes by default). Keys: in the environment
 (OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY, ...) or from .env there.
 """
 
