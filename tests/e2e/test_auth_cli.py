@@ -140,8 +140,10 @@ async def test_a_key_comes_from_a_variable_and_replaces_one(home: Home) -> None:
 
 
 async def test_a_key_in_the_command_line_is_refused_unrepeated(home: Home) -> None:
-    ran = await hermes(home, "auth", "add", "groq", "--key-env", KEY)
-    assert ran.rc == 2 and not (home.path / ".env").exists()
+    for words in (("add", "groq", "--key-env", KEY), ("add", "groq", KEY), (KEY,)):
+        ran = await hermes(home, "auth", *words)
+        assert ran.rc == 2 and ran.stderr.count("\n") == 1
+    assert not (home.path / ".env").exists()
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "two\nlines", "k\u0435y-with-a-cyrillic-letter"])

@@ -266,6 +266,53 @@ async def test_calls_carry_the_login_and_who_it_is(tmp_path: Path) -> None:
         assert "x-api-key" not in headers
 
 
+async def test_the_identity_of_a_login_travels_with_it_alone(tmp_path: Path) -> None:
+    """The row's own headers, no key header; on another protocol than the login's beside it."""
+    async with Authority() as server, Provider(then=say("Hello."), wire="anthropic") as provider:
+        place = Place(tmp_path, server, provider, left=3600)
+        row = {"base_url": provider.base_url, "oauth": server.settings("loopback"), **LIMITS}
+        place.home.configure(
+            model={"default": "claude-kit", "provider": "anthropic", "api_mode": "anthropic"},
+            providers={"anthropic": row},
+        )
+        place.file.rename(place.file.with_name("anthropic.json"))
+        assert (await _turn(place.home))[0].text == "Hello."
+        headers = provider.last.headers
+        assert headers["authorization"] == f"Bearer {server.access}"
+        assert headers["anthropic-beta"] == "oauth-2025-04-20" and "x-api-key" not in headers
+        place.home.env["ANTHROPIC_API_KEY"] = "sk-ant-kit-0123456789"
+        await _turn(place.home)
+        headers = provider.last.headers
+        assert headers["x-api-key"] == "sk-ant-kit-0123456789"
+        assert "anthropic-beta" not in headers and "authorization" not in headers
+
+
+async def test_a_short_lived_token_is_exchanged_anew(tmp_path: Path) -> None:
+    async with Authority() as server, Provider(then=say("Hello.")) as provider:
+        place = Place(tmp_path, server, provider, left=-1)
+        oauth = {**server.settings("device"), "exchange_url": f"{server.origin}/exchange"}
+        row = {"base_url": provider.base_url, "oauth": oauth, **LIMITS}
+        place.home.configure(model={"provider": "copilot"}, providers={"copilot": row})
+        content = json.loads(place.file.read_text()) | {
+            "access": "tid=old",
+            "refresh": server.access,
+        }
+        place.file.with_name("copilot.json").write_text(json.dumps(content))
+        assert (await _turn(place.home))[0].text == "Hello."
+        headers = provider.last.headers
+        assert headers["authorization"] == f"Bearer {server.issued[-1]}"
+        assert headers["copilot-integration-id"] == "vscode-chat" and server.refreshes == 1
+
+
+async def test_a_token_is_never_sent_to_another_server(tmp_path: Path) -> None:
+    async with Authority() as server, Authority() as other, Provider() as provider:
+        place = Place(tmp_path, server, provider, left=-1)
+        place.home.configure(providers={"openai-codex": {"oauth": other.settings("device")}})
+        result, _ = await _turn(place.home)
+        assert result.error_code == "auth" and "another server" in result.error
+        assert not other.requests and not provider.requests
+
+
 async def test_a_token_about_to_run_out_is_renewed_before_the_call(tmp_path: Path) -> None:
     async with Authority() as server, Provider(then=guarded(server)) as provider:
         place = Place(tmp_path, server, provider, left=40)

@@ -42,6 +42,8 @@ _ASK = (
     "This tests a connection. Call the tool report once, with the colour that fills the picture "
     "(none if you see no picture). Write nothing else."
 )
+_SYSTEM = "You answer the tests of a connection, briefly."
+"""Some endpoints take no request without one."""
 _COLOURS = ("red", "crimson", "scarlet")
 _LONG = "\n".join(f"Rule {n}: answer briefly and do only what is asked." for n in range(400))
 """Longer than the shortest prompt any provider caches."""
@@ -84,7 +86,7 @@ class _Run:
         self._began = time.monotonic()
 
     async def ask(
-        self, prompt: Message, settings: Settings, *, system: str = "", tools: bool = False
+        self, prompt: Message, settings: Settings, *, system: str = _SYSTEM, tools: bool = False
     ) -> tuple[Message | None, Turn, str, str]:
         """The answer or (code, sentence) of why there is none."""
         runtime = self._runtime
@@ -151,7 +153,7 @@ async def examine(runtime: Runtime, endpoint: Endpoint, *, cache: bool = False) 
     pictured = quirks.media and endpoint.facts.images is not False
     prompt = user(_ASK, *((Media("image/png", red_square()),) if pictured else ()))
     settings = Settings(max_output=1024, effort="low" if quirks.effort != "omit" else None)
-    system = _LONG if cache else ""
+    system = _LONG if cache else _SYSTEM
     answer, turn, code, error = await run.ask(prompt, settings, system=system, tools=True)
     usage = turn.usage
     if answer is not None and cache:

@@ -61,6 +61,8 @@ def run(argv: list[str], profile: str) -> int:
     if unknown:
         parser.complain(unknown)
     words = [argument_text(word) for word in args.words]
+    if any(map(_is_key, words)):
+        parser.error("a key is no argument, others could see it: it is asked for, or piped in")
     if words and words[0] not in _ACTIONS:
         words.insert(0, "add")
     args.action, *args.words = words or ["list"]
@@ -70,6 +72,13 @@ def run(argv: list[str], profile: str) -> int:
         parser.error(f"{args.action} needs {what}" if not args.words else "too many words")
     harden()
     return _ACTIONS[args.action](args)
+
+
+def _is_key(word: str) -> bool:
+    """Whether somebody wrote a secret where a name belongs; then it is not repeated."""
+    from hermes.core.redact import Redactor
+
+    return len(word) > 40 or word.startswith("sk-") or Redactor().clean(word) != word
 
 
 def _opened(args: Namespace, *, change: bool) -> Setup:

@@ -59,6 +59,8 @@ def _known(config: Config, name: str) -> str:
 
 def _usual(config: Config, name: str) -> str:
     spec = find(name)
+    if _written(config) == (spec.name if spec is not None else name) and config.model.default:
+        return config.model.default
     if spec is None or not spec.default_model:
         raise ConfigError(f"Which model of {name}? Give {name}:MODEL.")
     return spec.default_model
