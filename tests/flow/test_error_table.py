@@ -161,6 +161,16 @@ async def test_content_policy_is_not_met_twice_in_a_chain(tmp_path: Path) -> Non
             assert (len(r.requests), len(spare.requests), len(third.requests)) == (1, 1, 0)
 
 
+async def test_a_policy_behind_another_failure_still_has_one_fallback(tmp_path: Path) -> None:
+    async with Provider(then=POLICY) as spare, Provider(then=say("third")) as third:
+        row = {"base_url": third.base_url, "api_key_env": "SPARE_KEY"}
+        config = {"providers": {"third": row}, "fallback_providers": ["spare:s", "third:t"]}
+        config["providers"]["spare"] = {**row, "base_url": spare.base_url}
+        refused = status(401, "bad", error="invalid_api_key")
+        async with rig(tmp_path, [], then=refused, config=config) as r:
+            assert (await r.turn()).text == "third"
+
+
 async def test_a_chain_is_gone_through_in_order(tmp_path: Path) -> None:
     second, third = Provider(then=status(500, "boom")), Provider(then=say("third"), wire="gemini")
     async with second, third:
