@@ -1,0 +1,308 @@
+"""`hermes serve` as its own process: how it starts, what it refuses, how it ends, what it keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.kit import Gate, Home, call, run_hermes, say, start_hermes
+from tests.kit.home import KEY
+from tests.kit.server import Provider
+
+pytestmark = pytest.mark.e2e
+
+SECRET = "serve-key-0123456789abcdef0123456789"
+
+
+class Served:
+    def __init__(self, process: asyncio.subprocess.Process, url: str, told: str) -> None:
+        self.process = process
+        self.url = url
+        self.told = told
+
+    async def call(self, method: str, path: str, json: Any = None, **headers: str) -> Any:
+        sent = {"Authorization": f"Bearer {SECRET}", **headers}
+        async with (
+            aiohttp.ClientSession() as http,
+            http.request(method, self.url + path, json=json, headers=sent) as answer,
+        ):
+            return answer.status, await answer.json()
+
+    async def read(self, path: str) -> bytes:
+        headers = {"Authorization": f"Bearer {SECRET}"}
+        async with aiohttp.ClientSession() as http, http.get(self.url + path, headers=headers) as r:
+            return await r.read()
+
+    async def ended(self, seconds: float = 10) -> int:
+        async with asyncio.timeout(seconds):
+            return await self.process.wait()
+
+    async def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return await self.ended()
+
+
+@asynccontextmanager
+async def served(home: Home, *args: str, key: str = SECRET, **env: str) -> AsyncIterator[Served]:
+    extra = {**({"API_SERVER_KEY": key} if key else {}), **env}
+    process = await start_hermes(["serve", *(args or ("--port", "0"))], home, env=extra)
+    assert process.stderr is not None
+    told = ""
+    try:
+        async with asyncio.timeout(30):
+            while "listening on" not in told:
+                line = (await process.stderr.readline()).decode()
+                assert line, told
+                told += line
+        yield Served(process, told.rpartition("listening on ")[2].strip(), told)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[Provider]:
+    async with Provider(then=say("Yes.")) as p:
+        yield p
+
+
+@pytest.fixture
+def home(tmp_path: Path, provider: Provider) -> Home:
+    home = Home.of(tmp_path, provider)
+    home.configure(terminal={"cwd": str(home.work)})
+    return home
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+# -- starting --------------------------------------------------------------------------------
+
+
+async def test_a_free_port_and_a_graceful_end(home: Home) -> None:
+    async with served(home) as s:
+        assert s.url.startswith("http://127.0.0.1:") and not s.url.endswith(":0")
+        assert await s.call("GET", "/health") == (
+            200,
+            {"status": "ok", "platform": "hermes-agent"},
+        )
+        status, told = await s.call("GET", "/health/detailed")
+        assert status == 200 and told["pid"] == s.process.pid
+        begin = time.monotonic()
+        assert await s.stop() == 0
+        assert time.monotonic() - begin < 5
+
+
+async def test_variables(home: Home) -> None:
+    port = str(_free_port())
+    origin = "https://ui.example"
+    variables = {
+        "API_SERVER_HOST": "127.0.0.1",
+        "API_SERVER_PORT": port,
+        "API_SERVER_MODEL_NAME": "house-model",
+        "API_SERVER_CORS_ORIGINS": f"{origin}, https://other.example",
+    }
+    async with served(home, "--host", "127.0.0.1", **variables) as s:
+        assert s.url == f"http://127.0.0.1:{port}"
+        assert (await s.call("GET", "/v1/models"))[1]["data"][0]["id"] == "house-model"
+        assert (await s.call("GET", "/v1/models", Origin=origin))[0] == 200
+        assert (await s.call("GET", "/v1/models", Origin="https://evil.example"))[0] == 403
+        assert (await s.call("GET", "/v1/models", Authorization="Bearer no"))[0] == 401
+
+
+async def test_the_key_may_stand_in_dot_env(home: Home) -> None:
+    path = home.path / ".env"
+    path.write_text(f"API_SERVER_KEY={SECRET}\nAPI_SERVER_MODEL_NAME=dotted\n")
+    path.chmod(0o600)
+    async with served(home, key="") as s:
+        assert (await s.call("GET", "/v1/models"))[1]["data"][0]["id"] == "dotted"
+        assert (await s.call("GET", "/v1/models", Authorization="Bearer no"))[0] == 401
+
+
+REFUSED = {
+    "no key": ("--host", "0.0.0.0", {}),
+    "no key, all of IPv6": ("--host", "::", {}),
+    "a short key": ("--host", "0.0.0.0", {"API_SERVER_KEY": "short-key-12345"}),
+    "a placeholder": ("--host", "0.0.0.0", {"API_SERVER_KEY": "your-secret-key"}),
+    "one letter": ("--host", "0.0.0.0", {"API_SERVER_KEY": "a" * 40}),
+    "by its variable": ("--port", "0", {"API_SERVER_HOST": "0.0.0.0"}),
+}
+
+
+async def test_A4_exposed_without_a_good_key_it_does_not_start(home: Home) -> None:
+    async def one(case: str) -> None:
+        option, value, env = REFUSED[case]
+        ran = await run_hermes(["serve", option, value], home, env=env)
+        assert ran.rc == 2, case
+        assert "token_urlsafe" in ran.stderr and "API_SERVER_KEY" in ran.stderr, case
+        assert "listening" not in ran.stderr
+
+    await asyncio.gather(*(one(case) for case in REFUSED))
+
+
+async def test_other_reasons_not_to_start(home: Home) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        busy = await run_hermes(["serve", "--port", str(taken.getsockname()[1])], home)
+    assert busy.rc == 2 and "cannot listen" in busy.stderr
+    wrong = await run_hermes(["serve", "--port", "70000"], home)
+    assert wrong.rc == 2
+    home.configure(platforms={"api_server": {"max_request_bytes": "many"}})
+    shape = await run_hermes(["serve"], home)
+    assert shape.rc == 2 and "max_request_bytes" in shape.stderr
+
+
+# -- stopping --------------------------------------------------------------------------------
+
+
+async def test_sigterm_lets_work_end_and_a_second_one_does_not(
+    home: Home, provider: Provider
+) -> None:
+    gate = Gate()
+    provider.then = say("Half", " of it").hold(gate, after="text")
+    async with served(home) as s:
+        _, started = await s.call("POST", "/v1/runs", {"input": "x"})
+        await gate.reached()
+        s.process.send_signal(signal.SIGTERM)
+        await asyncio.sleep(0.2)
+        assert s.process.returncode is None  # it waits
+        gate.open()
+        assert await s.ended(5) == 0
+    provider.then = say("Yes.")
+    async with served(home) as s:
+        _, told = await s.call("GET", f"/v1/runs/{started['run_id']}")
+        assert told["status"] == "completed" and told["output"] == "Half of it"
+    provider.then = say("Half", " of it").hold(Gate(), after="text")
+    async with served(home) as s:
+        await s.call("POST", "/v1/runs", {"input": "x"})
+        while len(provider.requests) < 2:
+            await asyncio.sleep(0.01)
+        s.process.send_signal(signal.SIGTERM)
+        await asyncio.sleep(0.2)
+        begin = time.monotonic()
+        s.process.send_signal(signal.SIGTERM)
+        assert await s.ended(5) == 128 + signal.SIGTERM
+        assert time.monotonic() - begin < 2
+
+
+async def test_stopping_ends_tools_and_tells_the_client(home: Home, provider: Provider) -> None:
+    home.configure(platforms={"api_server": {"drain_seconds": 0.1}})
+    provider.then = call(("c1", "terminal", {"command": "echo $$ > pid; sleep 300"}))
+    body = {"messages": [{"role": "user", "content": "x"}], "stream": True}
+    headers = {"Authorization": f"Bearer {SECRET}"}
+    async with served(home) as s, aiohttp.ClientSession() as http:
+        url = s.url + "/v1/chat/completions"
+        async with http.post(url, json=body, headers=headers) as answer:
+            async with asyncio.timeout(20):
+                while not (home.work / "pid").exists():
+                    await asyncio.sleep(0.02)
+            s.process.send_signal(signal.SIGTERM)
+            rest = await answer.read()
+        assert b"server_stopping" in rest and rest.endswith(b"data: [DONE]\n\n")
+        assert await s.ended(8) == 0
+
+
+# -- kill -9 ---------------------------------------------------------------------------------
+
+
+async def test_a_killed_server_leaves_a_run_failed_with_a_reason(
+    home: Home, provider: Provider
+) -> None:
+    provider.then = say("Half", " of it").hold(Gate(), after="text")
+    async with served(home) as s:
+        _, started = await s.call("POST", "/v1/runs", {"input": "x"})
+        run = started["run_id"]
+        async with asyncio.timeout(20):
+            while True:
+                _, told = await s.call("GET", f"/v1/runs/{run}")
+                if told["last_event"] == "message.delta":
+                    break
+                await asyncio.sleep(0.02)
+        s.process.kill()
+        await s.ended()
+    provider.then = say("The rest.")
+    async with served(home) as s:
+        _, told = await s.call("GET", f"/v1/runs/{run}")
+        assert told["status"] == "failed" and "session_id" in told["error"]
+        events = await s.read(f"/v1/runs/{run}/events")
+        assert b"Half" in events and events.rstrip().rpartition(b"event: ")[2].startswith(
+            b"run.failed"
+        )
+        again = {"input": "go on", "session_id": told["session_id"]}
+        status, more = await s.call("POST", "/v1/runs", again)
+        assert status == 202
+        await s.read(f"/v1/runs/{more['run_id']}/events")
+        assert b"go on" in provider.last.body
+        assert provider.last.json["messages"][-1]["content"].startswith("x")
+
+
+async def test_idempotency_survives_a_kill(home: Home, provider: Provider) -> None:
+    body = {"messages": [{"role": "user", "content": "x"}]}
+    header = {"Idempotency-Key": "k"}
+    async with served(home) as s:
+        first = await s.call("POST", "/v1/chat/completions", body, **header)
+        begun = await s.call("POST", "/v1/runs", {"input": "x"}, **header)
+        await s.read(f"/v1/runs/{begun[1]['run_id']}/events")
+        s.process.kill()
+        await s.ended()
+    made = len(provider.requests)
+    async with served(home) as s:
+        assert await s.call("POST", "/v1/chat/completions", body, **header) == first
+        assert await s.call("POST", "/v1/runs", {"input": "x"}, **header) == begun
+    assert len(provider.requests) == made
+
+
+# -- what is written -------------------------------------------------------------------------
+
+
+async def test_the_access_log_has_lines_and_no_secret(home: Home) -> None:
+    home.configure(platforms={"api_server": {"access_log": True}})
+    async with served(home) as s:
+        await s.call("POST", "/v1/chat/completions?api_key=query-secret", {"messages": []})
+        await s.call("GET", f"/v1/{SECRET}/x%0Aforged", Cookie="cookie-secret")
+        await s.call("GET", "/v1/models", Authorization="Bearer wrong-key-secret")
+        assert await s.stop() == 0
+    logs = [p for p in home.path.rglob("*.log*") if p.is_file()]
+    text = "".join(p.read_text() for p in logs)
+    for secret in (SECRET, KEY, "query-secret", "cookie-secret", "wrong-key-secret"):
+        assert secret not in text
+    lines = [json.loads(line) for line in text.splitlines()]
+    told = [x for x in lines if x["logger"] == "hermes.server.access"]
+    assert [(x["method"], x["status"]) for x in told] == [("POST", 400), ("GET", 404), ("GET", 401)]
+    assert told[0]["path"] == "/v1/chat/completions" and told[0]["ms"] >= 0
+    assert told[0]["from"] == "127.0.0.1"
+    assert all(os.stat(p).st_mode & 0o077 == 0 for p in logs)
+
+
+async def test_without_asking_there_is_no_access_log(home: Home) -> None:
+    async with served(home) as s:
+        await s.call("GET", "/v1/models")
+        assert await s.stop() == 0
+    assert not [p for p in home.path.rglob("*.log*") if "access" in p.read_text()]
+
+
+async def test_commands_do_not_see_the_servers_key(home: Home, provider: Provider) -> None:
+    from itertools import chain
+
+    steps = chain([call(("c1", "terminal", {"command": "env; true"}))], iter(lambda: say("x"), 0))
+    provider.then = lambda _: next(steps)
+    async with served(home) as s:
+        body = {"messages": [{"role": "user", "content": "x"}]}
+        assert (await s.call("POST", "/v1/chat/completions", body))[0] == 200
+        assert b"HOME=" in provider.last.body and SECRET.encode() not in provider.last.body
