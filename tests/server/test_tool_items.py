@@ -75,3 +75,12 @@ async def test_the_operator_can_choose_and_a_client_otherwise(tmp_path: Path) ->
         assert other.json["output"][0]["type"] == "function_call"
         wrong = await a.post("/v1/responses", {"input": "x"}, headers={"X-Hermes-Tool-Items": "x"})
         assert wrong.status == 400 and "mcp_call" in wrong.error["message"]
+
+
+async def test_who_has_tools_of_its_own_is_given_no_calls_of_ours(tmp_path: Path) -> None:
+    """It would answer that it has no such tool, and the turn would begin again, for ever."""
+    own = [{"type": "function", "name": "shell", "parameters": {"type": "object"}}]
+    async with api(tmp_path, [READ, say("1")]) as a:
+        answer = await a.post("/v1/responses", {"input": "x", "tools": own})
+        kinds = [item["type"] for item in answer.json["output"]]
+        assert kinds == ["mcp_call", "mcp_call", "message"]

@@ -1,0 +1,124 @@
+"""S6: every route of the router, with no key, a wrong one, somebody else's, too small a one, and
+the right one. A route without an entry here fails."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from hermes.server.app import all_routes
+from tests.kit import say
+from tests.kit.api import Api, api
+from tests.server.people import ANN, BOB, ENV, LOW, SETTINGS
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+HI = [{"role": "user", "content": "hi"}]
+OPEN = (200, 200, 200, 200, 200)
+LISTED = (401, 401, 200, 403, 200)
+"""No key, wrong key, another's, without the scope, the right one: what belongs to nobody."""
+OWN = (401, 401, 404, 403, 200)
+"""What belongs to somebody."""
+
+TABLE: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "GET /health": (None, OPEN),
+    "GET /v1/health": (None, OPEN),
+    "GET /health/detailed": (None, OPEN),
+    "GET /v1/models": (None, LISTED),
+    "GET /v1/capabilities": (None, LISTED),
+    "GET /v1/toolsets": (None, LISTED),
+    "GET /v1/skills": (None, LISTED),
+    "GET /openapi.json": (None, LISTED),
+    "GET /docs": (None, LISTED),
+    "GET /metrics": (None, LISTED),
+    "POST /v1/chat/completions": ({"messages": HI}, LISTED),
+    "POST /v1/messages": ({"messages": HI, "max_tokens": 9}, LISTED),
+    "POST /v1/responses": ({"input": "hi", "previous_response_id": "{response}"}, OWN),
+    "GET /v1/responses/{id}": (None, OWN),
+    "DELETE /v1/responses/{id}": (None, OWN),
+    "POST /v1/runs": (
+        {"input": "hi", "session_id": "{session}"},
+        (401, 401, 404, 403, 202),
+    ),
+    "GET /v1/runs/{run_id}": (None, OWN),
+    "GET /v1/runs/{run_id}/events": (None, OWN),
+    "POST /v1/runs/{run_id}/stop": (None, OWN),
+    "POST /v1/runs/{run_id}/approval": ({"choice": "once"}, (401, 401, 404, 403, 409)),
+    "POST /v1/runs/{run_id}/steer": ({"text": "x"}, (401, 401, 404, 403, 409)),
+    "GET /api/sessions": (None, LISTED),
+    "POST /api/sessions": ({}, (401, 401, 201, 403, 201)),
+    "GET /api/sessions/search": ("?q=hi", LISTED),
+    "GET /api/sessions/{id}": (None, OWN),
+    "PATCH /api/sessions/{id}": ({"title": "t"}, OWN),
+    "GET /api/sessions/{id}/messages": (None, OWN),
+    "POST /api/sessions/{id}/fork": ({}, (401, 401, 404, 403, 201)),
+    "POST /api/sessions/{id}/chat": ({"message": "hi"}, OWN),
+    "POST /api/sessions/{id}/chat/stream": ({"message": "hi"}, OWN),
+    "DELETE /api/sessions/{id}": (None, OWN),
+}
+WHO = ("no key", "a wrong key", "another principal", "too small a scope", "the right key")
+KEYS = ("", "wrong", BOB, LOW, ANN)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def manned(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
+    root: Path = tmp_path_factory.mktemp("matrix")
+    async with api(root, then=say("Yes."), key="", settings=SETTINGS, env=ENV) as a:
+        yield a
+
+
+async def test_every_route_has_an_entry() -> None:
+    there = {f"{route.method} {route.path}" for route in all_routes()}
+    assert there == TABLE.keys()
+
+
+async def _belongings(a: Api) -> dict[str, str]:
+    """Something of ann's of each kind."""
+    response = (await a.ask(key=ANN)).json["id"]
+    run = (await a.post("/v1/runs", {"input": "x"}, key=ANN)).json["run_id"]
+    await a.get(f"/v1/runs/{run}/events", key=ANN)
+    session = (await a.post("/api/sessions", {"title": "mine"}, key=ANN)).json["id"]
+    return {"response": response, "run": run, "session": session}
+
+
+@pytest.mark.parametrize("entry", TABLE, ids=str)
+async def test_matrix(manned: Api, entry: str) -> None:
+    method, path = entry.split(" ")
+    given, expected = TABLE[entry]
+    own = await _belongings(manned)
+    path = path.replace("{run_id}", own["run"])
+    path = path.replace("{id}", own["response" if "responses" in path else "session"])
+    body = given
+    if isinstance(given, str):
+        path, body = path + given, None
+    if isinstance(given, dict):
+        body = {k: v.format(**own) if isinstance(v, str) else v for k, v in given.items()}
+    for who, key, status in zip(WHO, KEYS, expected, strict=True):
+        made = len(manned.provider.requests)
+        answer = await manned.call(method, path, body, key=key)
+        assert answer.status == status, who
+        if status >= 400:
+            assert answer.error["message"]
+            assert ANN not in answer.body.decode()
+        if status in (401, 403, 404):
+            assert len(manned.provider.requests) == made, f"{who}: work was started"
+
+
+async def test_unknown_and_foreign_ids_are_told_apart_by_nothing(manned: Api) -> None:
+    own = await _belongings(manned)
+    for path, mine in (
+        ("/v1/responses/{}", own["response"]),
+        ("/v1/runs/{}", own["run"]),
+        ("/api/sessions/{}", own["session"]),
+    ):
+        unknown = mine[:-4] + "zzzz"
+        foreign = await manned.get(path.format(mine), key=BOB)
+        nothing = await manned.get(path.format(unknown), key=BOB)
+        assert foreign.status == nothing.status == 404
+        assert foreign.body.replace(mine.encode(), b"") == nothing.body.replace(
+            unknown.encode(), b""
+        )

@@ -1,0 +1,143 @@
+"""Several keys, each with sessions, responses, runs, idempotency, limits and budget of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from hermes.core.errors import ConfigError
+from tests.kit import Gate, Tokens, say
+from tests.kit.api import api
+from tests.server.people import ANN, BOB, ENV, SETTINGS
+from tests.server.test_api_chat import sent
+
+ROOT = "root-key-0123456789abcdef0123"
+
+
+async def test_the_same_conversation_of_two_is_two(tmp_path: Path) -> None:
+    async with api(tmp_path, then=say("Yes."), key=ROOT, settings=SETTINGS, env=ENV) as a:
+        ids = {
+            (await a.chat("same", key=key)).headers["X-Hermes-Session-Id"]
+            for key in (ANN, BOB, ROOT)
+        }
+        assert len(ids) == 3
+        for key in (ANN, BOB):
+            listed = (await a.get("/api/sessions", key=key)).json["data"]
+            assert len(listed) == 1
+            found = (await a.get("/api/sessions/search?q=same", key=key)).json["data"]
+            assert {hit["session"]["id"] for hit in found} == {listed[0]["id"]}
+
+
+async def test_names_are_each_ones_own(tmp_path: Path) -> None:
+    async with api(tmp_path, then=say("Yes."), key="", settings=SETTINGS, env=ENV) as a:
+        await a.ask("of ann", conversation="c", key=ANN)
+        await a.ask("of bob", conversation="c", key=BOB)
+        assert sent(a) == [("user", "of bob")]
+        headers = {"X-Hermes-Session-Id": "shared-name"}
+        assert (await a.chat("of ann", key=ANN, headers=headers)).status == 200
+        assert (await a.chat("of bob", key=BOB, headers=headers)).status == 404
+        assert (await a.ask("of bob", key=BOB, headers=headers)).status == 404
+        again = {"input": "x", "session_id": "shared-name"}
+        assert (await a.post("/v1/runs", again, key=BOB)).status == 404
+        assert len(a.provider.requests) == 3
+
+
+async def test_idempotency_is_each_ones_own(tmp_path: Path) -> None:
+    async with api(tmp_path, [say("One."), say("Two.")], key="", settings=SETTINGS, env=ENV) as a:
+        headers = {"Idempotency-Key": "k"}
+        one, two = [await a.chat(key=key, headers=headers) for key in (ANN, BOB)]
+        assert one.json["choices"] != two.json["choices"]
+
+
+async def test_responses_are_evicted_for_each_alone(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "max_stored_responses": 2}
+    async with api(tmp_path, then=say("Yes."), key="", settings=settings, env=ENV) as a:
+        kept = (await a.ask(key=ANN)).json["id"]
+        for _ in range(4):
+            await a.ask(key=BOB)
+        assert (await a.get(f"/v1/responses/{kept}", key=ANN)).status == 200
+
+
+async def test_A26_a_rate_limit_is_each_ones_own(tmp_path: Path) -> None:
+    named = [{**entry, "requests_per_minute": 60} for entry in SETTINGS["keys"]]
+    async with api(tmp_path, key="", settings={"keys": named}, env=ENV) as a:
+        answers = [await a.get("/v1/models", key=ANN) for _ in range(30)]
+        limited = [x for x in answers if x.status == 429]
+        assert 15 <= len(limited) <= 20
+        assert int(limited[0].headers["Retry-After"]) >= 1
+        assert limited[0].error["type"] == "rate_limit_error"
+        assert (await a.get("/v1/models", key=BOB)).status == 200
+        assert (await a.get("/health")).status == 200
+
+
+async def test_A27_a_cap_on_runs_at_the_same_time(tmp_path: Path) -> None:
+    gate = Gate()
+    named = [{**entry, "concurrent_runs": 1} for entry in SETTINGS["keys"]]
+    settings = {"keys": named, "concurrent_runs": 2}
+    async with api(
+        tmp_path, then=say("Yes.").hold(gate, n=0), key="", settings=settings, env=ENV
+    ) as a:
+        first = asyncio.create_task(a.chat(key=ANN))
+        await gate.reached()
+        for refused in (
+            await a.chat(key=ANN),
+            await a.chat(key=ANN, stream=True),
+            await a.ask(key=ANN),
+            await a.post("/v1/runs", {"input": "x"}, key=ANN),
+            await a.chat(key=ANN, headers={"Idempotency-Key": "k"}),
+        ):
+            assert refused.status == 429 and int(refused.headers["Retry-After"]) > 0
+            assert refused.error["code"] == "too_many_runs"
+        second = asyncio.create_task(a.chat(key=BOB))
+        while a.server.active < 2:
+            await asyncio.sleep(0.01)
+        gate.open()
+        assert (await first).status == (await second).status == 200
+        # a refusal under an idempotency key is not the answer for good
+        assert (await a.chat(key=ANN, headers={"Idempotency-Key": "k"})).status == 200
+
+
+async def test_a_daily_budget_is_each_ones_own(tmp_path: Path) -> None:
+    named = [{**entry, "daily_usd": 0.05} for entry in SETTINGS["keys"]]
+    price = {"custom": {"models": {"kit-model": {"price": {"input": 10, "output": 10}}}}}
+    costly = say("Yes.").usage(Tokens(6000, 10))
+    async with api(
+        tmp_path,
+        then=costly,
+        key="",
+        settings={"keys": named},
+        env=ENV,
+        config={"providers": price},
+    ) as a:
+        assert (await a.chat("one", key=ANN)).status == 200
+        refused = await a.chat("two", key=ANN)
+        assert refused.status == 502 and "udget" in refused.error["message"]
+        assert len(a.provider.requests) == 1
+        assert (await a.chat("two", key=BOB)).status == 200
+        rows = await a.server.runtime.store.ledger.totals("user", 0)
+        assert {row.key for row in rows} == {"ann", "bob"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "env", "said"),
+    [
+        ([{"name": "a", "key_env": "A_KEY"}], {}, "A_KEY"),
+        (
+            [{"name": "a", "key_env": "A_KEY"}, {"name": "a", "key_env": "B_KEY"}],
+            {"A_KEY": ANN, "B_KEY": BOB},
+            "twice",
+        ),
+        (
+            [{"name": "a", "key_env": "A_KEY"}, {"name": "b", "key_env": "B_KEY"}],
+            {"A_KEY": ANN, "B_KEY": ANN},
+            "twice",
+        ),
+    ],
+)
+async def test_keys_that_make_no_sense(tmp_path: Path, keys: list, env: dict, said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as refused:
+        async with api(tmp_path, key="", settings={"keys": keys}, env=env):
+            pass
+    assert ANN not in str(refused.value)
