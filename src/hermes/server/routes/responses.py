@@ -143,12 +143,14 @@ async def _prepare(call: Call, body: ResponsesRequest, held: AsyncExitStack) -> 
         settings=_settings(call, body),
     )
     response = _new(call, body, instructions, tools)
-    hosted = tools is None and _tool_items(call) == "mcp_call"
+    hosted = tools is None and _tool_items(call, body) == "mcp_call"
     return _Work(call, body, ask, past, instructions, store, name, response, hosted)
 
 
-def _tool_items(call: Call) -> str:
-    wanted = call.request.headers.get(TOOL_ITEMS) or call.server.settings.tool_items
+def _tool_items(call: Call, body: ResponsesRequest) -> str:
+    """Who has tools of its own runs every function call it sees, again and again: it gets none."""
+    usual = "mcp_call" if body.tools else call.server.settings.tool_items
+    wanted = call.request.headers.get(TOOL_ITEMS) or usual
     if wanted not in get_args(ToolItems):
         raise bad(f"{TOOL_ITEMS} is one of {', '.join(get_args(ToolItems))}.")
     return wanted
