@@ -85,12 +85,10 @@ def test_the_version_is_the_one_that_was_built() -> None:
     assert version("hermes-runtime") == VERSION
 
 
-def test_without_a_command_the_help_and_what_is_missing(run: Run, home: Path) -> None:
+def test_without_a_command_and_without_a_terminal_there_is_help(run: Run, home: Path) -> None:
     done = run()
     assert done.rc == 0
     assert "usage: hermes" in done.out
-    assert "not built yet" in done.out.splitlines()[-1]
-    assert "hermes chat -q" in done.out.splitlines()[-1]
     assert not home.exists()
 
 
@@ -98,8 +96,8 @@ def test_without_a_command_the_help_and_what_is_missing(run: Run, home: Path) ->
 def test_help_lists_what_works_and_nothing_else(run: Run, args: tuple[str, ...]) -> None:
     done = run(*args)
     assert done.rc == 0 and done.err == ""
-    listed = done.out.split("commands:\n")[1].split("\n\n")[0]
-    assert [line.split()[0] for line in listed.splitlines()] == list(COMMANDS)
+    listed = done.out.split("options:\n")[0].splitlines()
+    assert [line.split()[0] for line in listed if line.startswith("  ")] == list(COMMANDS)
 
 
 @pytest.mark.parametrize("command", list(COMMANDS))
