@@ -85,11 +85,10 @@ def test_the_version_is_the_one_that_was_built() -> None:
     assert version("hermes-runtime") == VERSION
 
 
-def test_without_a_command_and_without_a_terminal_there_is_help(run: Run, home: Path) -> None:
+def test_without_a_command_and_without_a_terminal_something_must_be_piped_in(run: Run) -> None:
     done = run()
-    assert done.rc == 0
-    assert "usage: hermes" in done.out
-    assert not home.exists()
+    assert done.rc == 2 and done.out == ""
+    assert "-q" in done.err and "pipe it in" in done.err
 
 
 @pytest.mark.parametrize("args", [("--help",), ("-h",), ("help",)])

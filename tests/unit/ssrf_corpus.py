@@ -321,8 +321,8 @@ BAD = list(
 
 _HOSTS = """
 example.com www.example.com example.org news.ycombinator.com en.wikipedia.org de.wikipedia.org
-github.com raw.githubusercontent.com gist.github.com gitlab.com bitbucket.org pypi.org
-files.pythonhosted.org docs.python.org peps.python.org npmjs.com registry.npmjs.org crates.io
+github.com raw.githubusercontent.com gist.github.com gitlab.com bitbucket.org
+docs.python.org peps.python.org crates.io
 docs.rs pkg.go.dev proxy.golang.org rubygems.org packagist.org repo1.maven.org hub.docker.com
 ghcr.io stackoverflow.com superuser.com serverfault.com reddit.com old.reddit.com arxiv.org
 export.arxiv.org doi.org www.nature.com www.ncbi.nlm.nih.gov

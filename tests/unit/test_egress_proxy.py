@@ -177,10 +177,10 @@ async def test_the_socket_is_private(tmp_path: Path) -> None:
 
 
 def test_domains() -> None:
-    domains = Domains(["pypi.org", "*.Example.com", "git.corp:8443", "[2606:4700::1111]:443"])
+    domains = Domains(["example.org", "*.Example.com", "git.corp:8443", "[2606:4700::1111]:443"])
     for yes in (
-        ("pypi.org", 443),
-        ("pypi.org", 80),
+        ("example.org", 443),
+        ("example.org", 80),
         ("a.example.com", 443),
         ("a.b.example.com", 80),
         ("git.corp", 8443),
@@ -188,10 +188,10 @@ def test_domains() -> None:
     ):
         assert yes in domains
     for no in (
-        ("xpypi.org", 443),
-        ("a.pypi.org", 443),
-        ("pypi.org.evil.com", 443),
-        ("pypi.org", 22),
+        ("xexample.org", 443),
+        ("a.example.org", 443),
+        ("example.org.evil.com", 443),
+        ("example.org", 22),
         ("example.com", 443),
         ("notexample.com", 443),
         ("git.corp", 443),
@@ -202,7 +202,7 @@ def test_domains() -> None:
     assert ("anything.example", 443) in Domains(["*"])
     assert ("anything.example", 8080) not in Domains(["*"])
     with pytest.raises(EgressError):
-        Domains(["http://pypi.org/"])
+        Domains(["http://example.org/"])
 
 
 # -- tunnels ---------------------------------------------------------------------------------------

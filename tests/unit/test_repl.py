@@ -124,7 +124,7 @@ def test_a_line_without_end_is_shown_by_its_end() -> None:
     for _ in range(200):
         markdown.feed("y")
         shown = markdown.live()
-    assert sum(map(len, shown)) <= 4100 and time.process_time() - start < 2
+    assert sum(map(len, shown)) <= 1600 and time.process_time() - start < 2
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from tests.kit import Provider, Received, say
 KEY = "key-0123456789"
 TOOL = ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
 BEARER = {"authorization": f"Bearer {KEY}"}
-NAMED = {"http-referer": "https://pypi.org/project/hermes-runtime/", "x-title": "Hermes"}
+NAMED = {"http-referer": "https://hermes.localhost/", "x-title": "Hermes"}
 PLAIN: dict[str, Any] = {
     "stream": True,
     "stream_options": {"include_usage": True},

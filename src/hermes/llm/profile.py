@@ -17,7 +17,7 @@ About: TypeAlias = Literal["list", "show", "props", "studio"]
 /props, LM Studio's own list."""
 
 
-ATTRIBUTION = {"HTTP-Referer": "https://pypi.org/project/hermes-runtime/", "X-Title": "Hermes"}
+ATTRIBUTION = {"HTTP-Referer": "https://hermes.localhost/", "X-Title": "Hermes"}
 """How aggregators tell which program calls them; what it is called stands in User-Agent."""
 
 
