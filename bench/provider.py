@@ -8,7 +8,8 @@
                      client reads them one by one
     tools-N          N tool calls, one per request, then a short text
     paced-N-MS       N content chunks, one every MS milliseconds
-    asked            what the first word of the last user message says: one of the above, else text
+    lines-N          N lines of text, in large blocks
+    asked            what the last user message names: one of the above, else text
 
 It keeps no conversation: call ids carry the step's number, and the greatest one in a request says
 how far the conversation is. GET /stats: arrival of the first chat request since POST /reset (on the
@@ -23,7 +24,7 @@ import time
 from typing import Any
 
 ID = re.compile(rb"benchcall_(\d+)")
-ASKED = re.compile(r"(text|stream-\d+(-each)?|tools-\d+|paced-\d+-\d+)\b")
+ASKED = re.compile(r"\b(stream-\d+(-each)?|tools-\d+|lines-\d+|paced-\d+-\d+)\b")
 # Tools that cost nothing, best first; {i} changes with every step, so that no loop guard wakes.
 CHEAP: dict[str, dict[str, Any]] = {
     "bench_noop": {"i": "{i}"},
@@ -72,7 +73,7 @@ def scripted(wanted: dict[str, Any]) -> str:
     said = next((m["content"] for m in reversed(wanted["messages"]) if m["role"] == "user"), "")
     if isinstance(said, list):
         said = "".join(part.get("text", "") for part in said)
-    return found.group() if (found := ASKED.match(said)) else "text"
+    return found.group() if (found := ASKED.search(said)) else "text"
 
 
 def script(model: str, body: bytes, wanted: dict[str, Any]) -> list[bytes]:
@@ -86,6 +87,8 @@ def script(model: str, body: bytes, wanted: dict[str, Any]) -> list[bytes]:
         count = 1
     first = event({"role": "assistant", "content": ""})
     text = [event({"content": "wxyz"})] * count
+    if name == "lines":
+        text = [event({"content": f"line {i} of **many**, with `code`\n"}) for i in range(count)]
     return [first, *text, event({}, "stop", usage=USAGE), END]
 
 
