@@ -7,6 +7,7 @@ import binascii
 from typing import Any
 
 from hermes.core.message import Media, Message, Text
+from hermes.net.address import reachable
 from hermes.net.errors import EgressError
 from hermes.net.location import parse
 from hermes.server.errors import ApiError, bad
@@ -60,10 +61,11 @@ def image(url: str, where: str) -> Media:
     if scheme.lower() not in ("http", "https"):
         raise _unsupported("an image is an http(s) address or a data:image/… one", where)
     try:
-        if parse(url).inside:
-            raise bad(f"{where}: this address is not public.", where)
+        place = parse(url)
     except EgressError as error:
         raise bad(f"{where}: {error}", where) from None
+    if place.inside or (place.literal is not None and not reachable(place.literal)):
+        raise bad(f"{where}: this address is not public.", where)
     return Media("image/*", url=url)
 
 

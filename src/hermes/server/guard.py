@@ -137,7 +137,7 @@ def _check_host(server: Server, request: web.BaseRequest) -> None:
 
 
 def _check_protocol(request: web.BaseRequest) -> None:
-    if request.version < HttpVersion11:
+    if request.version != HttpVersion11:
         raise _refused("HTTP/1.1 is needed (nginx: proxy_http_version 1.1;).")
     if request.method in _UNSAID:
         raise _refused(f"{request.method} is not possible here.")
