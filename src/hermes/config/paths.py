@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from hermes.core.errors import ConfigError
@@ -152,12 +153,23 @@ def tighten(path: Path) -> bool:
     return True
 
 
+_found: dict[str, Path] = {}
+"""Working folders by what was configured: finding one takes ten times as long as seeing that it is
+still the one, and a server does it for every request."""
+
+
 def working_folder(configured: str) -> Path:
     """Where tools work and what `--continue` looks for: terminal.cwd, seen from here."""
+    known = _found.get(configured)
+    if known is not None:
+        with suppress(OSError):
+            if os.path.samestat(os.stat(configured), os.stat(known)):  # noqa: PTH116
+                return known
     try:
         folder = (Path.cwd() / Path(configured).expanduser()).resolve(strict=True)
     except (OSError, RuntimeError):
         raise ConfigError(f"The working folder ({configured}, terminal.cwd) is gone.") from None
     if not folder.is_dir():
         raise ConfigError(f"{folder} (terminal.cwd) is not a folder.")
+    _found[configured] = folder
     return folder
