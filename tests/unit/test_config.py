@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hermes.config.env import argument_text, child_env, colours, proxy_for
 from hermes.config.load import Setup, load
 from hermes.config.parse import parse
-from hermes.config.paths import find_home
+from hermes.config.paths import find_home, working_folder
 from hermes.config.schema import Config
 from hermes.config.secrets import Secrets, read_dotenv, secret_name
 from hermes.config.validate import check, valid_keys
@@ -611,3 +611,24 @@ def test_arguments_are_utf8_whatever_the_locale_made_of_them() -> None:
     raw = "grüß 日本".encode()
     assert argument_text(raw.decode(sys.getfilesystemencoding(), "surrogateescape")) == "grüß 日本"
     assert argument_text("\udcff").isprintable()
+
+
+def test_the_working_folder_is_where_it_is_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is remembered, and yet followed when it is moved, replaced or gone."""
+    (tmp_path / "a").mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    assert working_folder(".") == working_folder(".") == tmp_path / "a"
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert working_folder(".") == tmp_path / "b"
+    link = tmp_path / "link"
+    link.symlink_to("b")
+    assert working_folder(str(link)) == tmp_path / "b"
+    link.unlink()
+    (tmp_path / "c").mkdir()
+    link.symlink_to("c")
+    assert working_folder(str(link)) == tmp_path / "c"
+    (tmp_path / "c").rmdir()
+    with pytest.raises(ConfigError, match="is gone"):
+        working_folder(str(link))
