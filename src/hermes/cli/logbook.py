@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from hermes.cli.display import printable
 
@@ -32,16 +33,35 @@ def wanted(level: str, session: str) -> Wanted:
     return is_wanted
 
 
+class Place(Struct, frozen=True):
+    """How far a file was read."""
+
+    inode: int = 0
+    size: int = 0
+    rest: bytes = b""
+    """The beginning of a line that is not whole yet."""
+
+
 def latest(file: Path, count: int, test: Wanted) -> list[dict[str, Any]]:
     """Of this file and of the one before it, in order."""
+    return tail(file, count, test)[0]
+
+
+def tail(file: Path, count: int, test: Wanted) -> tuple[list[dict[str, Any]], Place]:
+    """The same, and from where to follow: nothing written meanwhile is missed or told twice."""
     found: deque[dict[str, Any]] = deque(maxlen=count)
+    place = Place()
     for part in (file.with_suffix(".log.1"), file):
         try:
-            lines = part.read_bytes().splitlines()
+            with part.open("rb") as opened:
+                inode, data = os.fstat(opened.fileno()).st_ino, opened.read()
         except OSError:
             continue
+        *lines, rest = data.split(b"\n")
         found.extend(r for line in lines if (r := record(line)) is not None and test(r))
-    return list(found)
+        if part is file:
+            place = Place(inode, len(data), rest)
+    return list(found), place
 
 
 def record(line: bytes) -> dict[str, Any] | None:
@@ -54,15 +74,14 @@ def record(line: bytes) -> dict[str, Any] | None:
 
 
 def follow(
-    file: Path, test: Wanted, sleep: Callable[[float], None] = time.sleep
+    file: Path, place: Place, test: Wanted, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[dict[str, Any]]:
-    """What is written from now on, for ever; the file may be begun anew at any time."""
-    place, size = _identity(file)
-    rest = b""
+    """What is written from there on, for ever; the file may be begun anew at any time."""
+    inode, size, rest = place.inode, place.size, place.rest
     while True:
         now, length = _identity(file)
-        if now != place or length < size:
-            place, size, rest = now, 0, b""
+        if now != inode or length < size:
+            inode, size, rest = now, 0, b""
         if length > size:
             with file.open("rb") as opened:
                 opened.seek(size)

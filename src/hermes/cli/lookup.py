@@ -12,7 +12,7 @@ async def find_session(store: Store, prefix: str) -> SessionMeta:
     exact = [meta for meta in found if meta.id == prefix]
     match exact or found:
         case [meta]:
-            return meta
+            return await store.meta(meta.id) or meta  # whole: lists leave the prompt out
         case []:
             raise ConfigError(f"There is no session {prefix!r}; hermes sessions list shows them.")
         case several:

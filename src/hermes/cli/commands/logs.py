@@ -39,13 +39,13 @@ def run(argv: list[str], profile: str) -> int:
     file = paths.log_file(paths.find_home(environment(), args.profile))
     test = logbook.wanted(args.level, args.session)
     show = dump if args.json else logbook.readable
-    found = logbook.latest(file, args.lines, test)
+    found, place = logbook.tail(file, args.lines, test)
     for record in found:
         print(show(record))
     if not found and not args.follow:
         print(f"Nothing is logged{' like that' if file.exists() else ' yet'}.", file=sys.stderr)
     if args.follow:
         sys.stdout.flush()
-        for record in logbook.follow(file, test):
+        for record in logbook.follow(file, place, test):
             print(show(record), flush=True)
     return 0

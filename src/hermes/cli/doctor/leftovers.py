@@ -73,10 +73,17 @@ def _listens(socket_file: Path) -> bool:
 
 
 def mend(home: Path) -> list[str]:
-    """Close what is open to others, remove what is left over. What was done, a line each."""
+    """Remove what is left over, close what is open to others. What was done, a line each."""
     from hermes.cli.doctor.home import exposed
 
     done = []
+    for path in leftovers(home):
+        try:
+            _remove(path)
+        except OSError as error:
+            done.append(f"{path} could not be removed: {error.strerror}")
+        else:
+            done.append(f"{path} removed")
     for path in exposed(home):
         mode = stat.S_IMODE(path.lstat().st_mode)
         try:
@@ -85,13 +92,6 @@ def mend(home: Path) -> list[str]:
             done.append(f"{path} could not be closed: {error.strerror}")
         else:
             done.append(f"{path}: {mode:04o} is now {mode & 0o700:04o}")
-    for path in leftovers(home):
-        try:
-            _remove(path)
-        except OSError as error:
-            done.append(f"{path} could not be removed: {error.strerror}")
-        else:
-            done.append(f"{path} removed")
     from hermes.exec.records import tidy
 
     tidy(home / "processes")
