@@ -16,7 +16,18 @@ from pathlib import Path
 from bench import peers, serving
 from bench.measure import median, process
 
-GROUPS = ("cold", "session", "turn", "stream", "tools", "sandbox", "store", "search", "server")
+GROUPS = (
+    "cold",
+    "session",
+    "turn",
+    "stream",
+    "tools",
+    "sandbox",
+    "store",
+    "search",
+    "server",
+    "repl",
+)
 IN_PROCESS = GROUPS[1:]
 PEERS = ("original", "ours", "floor")
 ALONE = {"store": "bench.storage", "search": "bench.storage", "sandbox": "bench.sandbox"}
@@ -84,6 +95,13 @@ ROWS = (
     Row("server", "serve_memory", "  memory meanwhile", "MB", at_most=150),
     Row("server", "serve_health", "  /health meanwhile, p99", at_most=100),
     Row("server", "serve_listen", "start to listening", faster=6),
+    Row("repl", "repl_start", "terminal: start to a key shown (floor: pi)", faster=6, of_floor=1),
+    Row("repl", "repl_memory", "terminal: memory at the prompt", "MB", faster=2),
+    Row("repl", "repl_idle", "terminal: CPU of 10 s at rest", at_most=10),
+    Row("repl", "repl_echo", "terminal: key to echo, 200 deltas/s, p99", at_most=30),
+    Row("repl", "repl_echo_median", "  median"),
+    Row("repl", "repl_line", "terminal: line of a 20,000-line answer, CPU", "µs"),
+    Row("repl", "repl_line_growth", "  compared with one of 2,000", "x", at_most=1.3),
 )
 
 
@@ -293,6 +311,8 @@ class Bench:
     def probe(self, peer: str, group: str) -> None:
         python = str(self.homes[peer].bin / "python")
         module = (peer == "ours" and ALONE.get(group)) or f"bench.{peer}"
+        if group == "repl":
+            module, group = "bench.terminal", peer
         done = self.run(peer, [python, "-m", module, self.url, group], PYTHONPATH=str(peers.ROOT))
         for line in done.stdout.splitlines():
             if line.startswith('{"metric"'):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from hermes.config.secrets import Secrets
+if TYPE_CHECKING:  # the first prompt of the terminal does not wait for it
+    from hermes.config.secrets import Secrets
 
 CHILD_MARK = "HERMES_CHILD"
 """Set for every process the agent starts: commands of the operator are refused there."""

@@ -7,14 +7,23 @@ import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hermes.core.errors import ConfigError
+if TYPE_CHECKING:
+    from hermes.core.errors import ConfigError
 
 _PROFILE_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 DEFAULT_PROFILE = "default"
 USED_PROFILE = "active_profile"
 """A file of the main home that names a profile; the original's name for it."""
+
+
+def _error(sentence: str) -> ConfigError:
+    """Imported when there is one: finding the home must cost next to nothing."""
+    from hermes.core.errors import ConfigError
+
+    return ConfigError(sentence)
 
 
 def config_file(home: Path) -> Path:
@@ -61,7 +70,7 @@ def find_home(environ: Mapping[str, str], profile: str = "") -> Path:
     if root.startswith("~"):
         root = _expand_user(root, environ)
     if "\0" in root:
-        raise ConfigError("HERMES_HOME contains a NUL character.")
+        raise _error("HERMES_HOME contains a NUL character.")
     home = Path(os.path.abspath(root))  # noqa: PTH100 - symlinks stay as the user named them
     if not profile:
         profile = used_profile(home)
@@ -79,7 +88,7 @@ def used_profile(root: Path) -> str:
     if name in ("", DEFAULT_PROFILE):
         return DEFAULT_PROFILE
     if not (root / "profiles" / checked_profile(name)).is_dir():
-        raise ConfigError(
+        raise _error(
             f"The profile {name} is in use, but gone. Choose another: hermes profile use default."
         )
     return name
@@ -92,7 +101,7 @@ def _expand_user(root: str, environ: Mapping[str, str]) -> str:
     try:
         return str(Path(root).expanduser())
     except RuntimeError:
-        raise ConfigError(
+        raise _error(
             f"Cannot tell where {root} is, because HOME is not set; set HERMES_HOME."
         ) from None
 
@@ -101,7 +110,7 @@ def checked_profile(name: str) -> str:
     """A name that is one plain folder name on every file system."""
     if 0 < len(name) <= 64 and name[0] not in "-_" and _PROFILE_CHARS.issuperset(name):
         return name
-    raise ConfigError(
+    raise _error(
         f"Profile name {name[:64]!r} is not valid: use up to 64 letters, digits, - and _, "
         "starting with a letter or digit."
     )
@@ -113,13 +122,13 @@ def make_home(home: Path) -> list[str]:
         private_folder(home)
         found = home.stat()
     except FileExistsError:
-        raise ConfigError(f"HERMES_HOME {home} is a file; it must be a folder.") from None
+        raise _error(f"HERMES_HOME {home} is a file; it must be a folder.") from None
     except OSError as error:
-        raise ConfigError(
+        raise _error(
             f"HERMES_HOME {home} cannot be used: {error.strerror}; fix it or set HERMES_HOME."
         ) from None
     if not os.access(home, os.R_OK | os.X_OK):
-        raise ConfigError(f"HERMES_HOME {home} is not readable; fix its owner or set HERMES_HOME.")
+        raise _error(f"HERMES_HOME {home} is not readable; fix its owner or set HERMES_HOME.")
     if not stat.S_IMODE(found.st_mode) & 0o077:
         return []
     try:
@@ -168,8 +177,8 @@ def working_folder(configured: str) -> Path:
     try:
         folder = (Path.cwd() / Path(configured).expanduser()).resolve(strict=True)
     except (OSError, RuntimeError):
-        raise ConfigError(f"The working folder ({configured}, terminal.cwd) is gone.") from None
+        raise _error(f"The working folder ({configured}, terminal.cwd) is gone.") from None
     if not folder.is_dir():
-        raise ConfigError(f"{folder} (terminal.cwd) is not a folder.")
+        raise _error(f"{folder} (terminal.cwd) is not a folder.")
     _found[configured] = folder
     return folder

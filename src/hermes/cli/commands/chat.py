@@ -41,15 +41,15 @@ def run(argv: list[str], profile: str) -> int:
 
     signals = Signals()
     signals.early()
+    if _interactive(args):
+        from hermes.cli.repl.start import run as converse
+        from hermes.cli.settling import welcome
+
+        welcome(args)
+        return converse(args)
     from hermes.core.errors import ConfigError, HermesError
 
     try:
-        if _interactive(args):
-            from hermes.cli.repl.start import run as converse
-            from hermes.cli.settling import welcome
-
-            welcome(args)
-            return converse(args)
         return _answer(args, signals)
     except HermesError as error:
         usage = isinstance(error, ConfigError)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING
 
-from hermes.core.errors import ConfigError
-from hermes.core.message import Media, Message, user
+if TYPE_CHECKING:
+    from hermes.core.message import Media, Message
 
 PASTE_LINES = 10
 PASTE_CHARS = 2000
@@ -72,6 +72,8 @@ def dropped(text: str, cwd: Path) -> Path | None:
     if "\n" in line or len(line) > 4096 or not line:
         return None
     if line.startswith("file://"):
+        from urllib.parse import unquote, urlsplit
+
         line = unquote(urlsplit(line).path)
     elif line[0] in "'\"" and line[-1] == line[0]:
         line = line[1:-1]
@@ -89,6 +91,8 @@ def dropped(text: str, cwd: Path) -> Path | None:
 def compose(text: str, images: list[Path], cwd: Path) -> tuple[Message, list[str]]:
     """The message, and what could not be attached. Reads files: not for the event loop."""
     from hermes.cli.prompt import read_image
+    from hermes.core.errors import ConfigError
+    from hermes.core.message import user
 
     media: list[Media] = []
     blocks: list[str] = []
@@ -131,6 +135,8 @@ def references(text: str, cwd: Path) -> list[tuple[str, Path]]:
 
 
 def _file(name: str, path: Path, room: int) -> str:
+    from hermes.core.errors import ConfigError
+
     limit = min(_FILE_BYTES, room)
     if limit <= 0:
         raise ConfigError("the files before it are all that fits; ask to read it.")

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-import orjson
 from prompt_toolkit.history import History
 
 from hermes.config.paths import private_folder
@@ -25,6 +24,8 @@ class Typed(History):
         self._file = file
 
     def load_history_strings(self) -> Iterable[str]:
+        import orjson
+
         try:
             with self._file.open("rb") as stream:
                 size = stream.seek(0, os.SEEK_END)
@@ -43,6 +44,8 @@ class Typed(History):
     def store_string(self, string: str) -> None:
         if string.startswith(" ") or len(string) > _LONGEST:
             return
+        import orjson
+
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             private_folder(self._file.parent)

@@ -10,6 +10,8 @@ from hermes.cli.repl.state import FRAMES, State
 _FPS = 8
 _AROUND = 9
 """Rows kept for the prompt and what is around it."""
+_TAIL = 12
+"""Rows of what is not final yet: more would cost more than they tell."""
 _SENDS = {
     "steer": "Enter steers · Tab queues · Esc stops",
     "queue": "Enter queues · Esc stops",
@@ -21,7 +23,7 @@ def above(state: State, columns: int, rows: int, *, colour: bool) -> list[str]:
     """What stands between the scrollback and the prompt."""
     if state.picking is not None:
         return state.picking.shown(columns, rows - 4, colour=colour)
-    room = max(3, rows - _AROUND)
+    room = max(3, min(_TAIL, rows - _AROUND))
     lines = state.tail()[-room:]
     now = time.monotonic()
     frame = FRAMES[int(now * _FPS) % len(FRAMES)] if state.spinning else "·"

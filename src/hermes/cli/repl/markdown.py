@@ -20,7 +20,7 @@ _TASK = re.compile(r"^\[([ xX])\][ \t]+(.*)$")
 _QUOTE = re.compile(r"^ {0,3}((?:>[ \t]?)+)(.*)$")
 _TABLE_ROWS = 200
 """A longer table is shown piece by piece, with the columns its beginning has."""
-_SHOWN = 4000
+_SHOWN = 1500
 """Characters of a line that is still being written."""
 
 

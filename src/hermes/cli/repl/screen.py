@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Point, Size
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition
-from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
+from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.layout import (
     BufferControl,
     ConditionalContainer,
@@ -47,6 +48,26 @@ _STYLE = {
     "menu.help": "ansibrightblack",
     "menu.chosen": "reverse",
 }
+
+
+_SGR = re.compile(r"\x1b\[([0-9;]*)m")
+_NAMES = {"1": "bold", "2": "dim", "3": "italic", "4": "underline", "9": "strike"} | {
+    str(30 + n): f"ansi{name}"
+    for n, name in enumerate("black red green yellow blue magenta cyan gray".split())
+}
+
+
+def fragments(text: str) -> StyleAndTextTuples:
+    """What `ink.painted` made, for prompt_toolkit: a piece per style, not one per character."""
+    found: StyleAndTextTuples = []
+    first, *rest = _SGR.split(text)
+    if first:
+        found.append(("", first))
+    for style, piece in zip(rest[::2], rest[1::2], strict=True):
+        if piece:
+            names = [_NAMES[code] for code in style.split(";") if code in _NAMES]
+            found.append((" ".join(names), piece))
+    return found
 
 
 class Held(Vt100_Output):
@@ -98,6 +119,7 @@ class Screen:
         self._ticking: asyncio.TimerHandle | None = None
         self._drawn = 0.0
         self._live: list[str] = []
+        self._fragments: StyleAndTextTuples = []
         self.closing = False
         self._columns = 0
         self.app = _Application(
@@ -157,6 +179,7 @@ class Screen:
         size = self._size()
         self._columns = size.columns
         self._live = above(self.state, max(20, size.columns), size.rows, colour=self.colour)
+        self._fragments = fragments("\n".join(self._live))
         if self._pending:
             renderer.erase(leave_alternate_screen=False)
             out.write_raw(self._burst())
@@ -227,7 +250,8 @@ class Screen:
         rows = HSplit(
             [
                 ConditionalContainer(
-                    Window(live, dont_extend_height=True), Condition(self._anything)
+                    Window(live, height=lambda: Dimension.exact(len(self._live))),
+                    Condition(self._anything),
                 ),
                 Window(height=1),
                 ConditionalContainer(
@@ -258,8 +282,8 @@ class Screen:
     def _anything(self) -> bool:
         return bool(self._live)
 
-    def _above(self) -> ANSI:
-        return ANSI("\n".join(self._live))
+    def _above(self) -> StyleAndTextTuples:
+        return self._fragments
 
     def _prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
         if line or wrapped:

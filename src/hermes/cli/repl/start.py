@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from hermes.config import env
 from hermes.config.paths import find_home
-from hermes.core.errors import ConfigError, HermesError
 
 if TYPE_CHECKING:
     from hermes.cli.repl.repl import Repl
@@ -56,6 +55,7 @@ async def _run(args: Namespace, term: str) -> int | None:
 
 async def _serve(repl: Repl, args: Namespace) -> str | None:
     from hermes.cli.repl.serving import serve
+    from hermes.core.errors import ConfigError, HermesError
 
     try:
         return await serve(repl, args)
