@@ -14,6 +14,7 @@ from hermes.cli.settling import settle
 from hermes.config.trust import TrustBook, answer
 from tests.kit import Home, Provider, run_hermes, say
 from tests.kit.rig import rig
+from tests.kit.terminal import Terminal
 
 
 def project(root: Path, **files: str) -> Path:
@@ -230,3 +231,19 @@ async def test_the_program_from_notice_to_trust(tmp_path: Path) -> None:
         assert gone.rc == 0
         assert (await run_hermes(["trust", "remove", str(repo)], home)).rc == 2
         assert (await run_hermes(["trust", "list", "--json"], home)).json == []
+
+
+async def test_the_interactive_start_asks_before_the_prompt(tmp_path: Path) -> None:
+    async with Provider([say("fine")]) as provider:
+        home = Home.of(tmp_path, provider)
+        repo = project(tmp_path, **{"AGENTS.md": "Use tabs."})
+        terminal = Terminal(home, term="dumb")
+        await terminal.until("[y/N]")
+        assert str(repo / "AGENTS.md") in terminal.seen and "9 bytes" in terminal.seen
+        terminal.type("y\n")
+        await terminal.until("you> ")
+        terminal.type("hi\n")
+        await terminal.until("fine")
+        terminal.type("exit\n")
+        assert await terminal.end() == 0
+        assert "Use tabs." in system(provider.requests[0])
