@@ -40,7 +40,6 @@ def main(model: str, socket: str, context: int, threads: int) -> None:
     params.cache_ram_mib = CACHE_MIB
     params.cpuparams.n_threads = threads
     params.cpuparams_batch.n_threads = threads
-    params.cpuparams.poll = params.cpuparams_batch.poll = 0  # waiting must not cost others time
     params.n_threads_http = 2
     params.ui = False
     params.warmup = False

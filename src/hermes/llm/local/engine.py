@@ -18,6 +18,7 @@ from hermes.config.env import plain_env
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.llm.http import Exchange, load, unreachable
 from hermes.llm.local.address import Place, parse
+from hermes.llm.local.catalogue import find
 
 if TYPE_CHECKING:
     import aiohttp
@@ -166,9 +167,10 @@ def _check(place: Place) -> None:
         with Path(place.file).open("rb") as file:
             magic = file.read(4)
     except OSError as error:
-        raise ProviderError(
-            Failure(Kind.MODEL_NOT_FOUND, f"{place.file} cannot be read: {error.strerror}")
-        ) from None
+        known = find(Path(place.file).name)
+        todo = f"; `hermes model pull {known.name}` downloads it" if known else ""
+        told = f"{place.file} cannot be read: {error.strerror}{todo}"
+        raise ProviderError(Failure(Kind.MODEL_NOT_FOUND, told)) from None
     if magic != b"GGUF":
         raise ProviderError(Failure(Kind.MODEL_NOT_FOUND, f"{place.file} is no GGUF file"))
     needed = int(size * _NEEDED) + place.context * _CONTEXT_BYTES
