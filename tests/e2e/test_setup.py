@@ -18,7 +18,12 @@ pytestmark = pytest.mark.e2e
 
 MODEL = b"GGUF" + bytes(range(256)) * 4096
 FAKE = Path(__file__).parents[1] / "kit" / "llama.py"
-_PATCH = """
+_ALONE = """
+import hermes.llm.nearby as nearby
+nearby.look_around.__defaults__ = ((),)
+"""
+"""Model servers that happen to run on the machine of the tests are none of their business."""
+_EMBEDDED = """
 from pathlib import Path
 import hermes.llm.local.catalogue as catalogue
 row = catalogue.LocalModel(
@@ -27,9 +32,20 @@ row = catalogue.LocalModel(
 catalogue.MODELS = (row,)
 import hermes.llm.local.engine as engine
 engine.CHILD = Path("{fake}")
+engine.find_spec = lambda _: object()
+import hermes.llm.local.finding as finding
+finding.installed = lambda: True
 """
 """Only data: which file the default model is, where it comes from, and what stands in for
 llama.cpp."""
+
+
+def patched(home: Home, text: str = "") -> Home:
+    folder = home.work.parent / "patch"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(_ALONE + text)
+    home.env["PYTHONPATH"] = str(folder)
+    return home
 
 
 def written(home: Home) -> dict[str, object]:
@@ -60,14 +76,9 @@ async def embedded(tmp_path: Path) -> AsyncIterator[Home]:
     await site.start()
     assert runner.addresses
     hub = f"http://127.0.0.1:{runner.addresses[0][1]}/m.gguf"
-    patch = tmp_path / "patch"
-    patch.mkdir()
     sha = hashlib.sha256(MODEL).hexdigest()
-    text = _PATCH.format(size=len(MODEL), sha=sha, hub=hub, fake=FAKE)
-    (patch / "sitecustomize.py").write_text(text)
-    home = fresh(tmp_path)
-    home.env["PYTHONPATH"] = str(patch)
-    yield home
+    text = _EMBEDDED.format(size=len(MODEL), sha=sha, hub=hub, fake=FAKE)
+    yield patched(fresh(tmp_path), text)
     await runner.cleanup()
 
 
@@ -190,7 +201,8 @@ async def test_the_first_start_on_a_terminal(embedded: Home) -> None:
 async def test_a_key_pasted_by_hand_is_kept_if_it_works(tmp_path: Path, works: bool) -> None:
     key = "sk-or-v1-0123456789abcdef"
     async with Provider([], then=say("Hello.") if works else status(401)) as provider:
-        home = Home(tmp_path, providers={"openrouter": {"base_url": provider.base_url}})
+        rows = {"openrouter": {"base_url": provider.base_url}}
+        home = patched(Home(tmp_path, providers=rows))
         terminal = Terminal(home, "setup", term="dumb")
         await terminal.until("Paste the API key")
         terminal.type(key + "\n")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from hermes.config.paths import CONTEXT_FILES
 from hermes.config.trust import Answer, TrustBook
 
-NAMES = ("AGENTS.md", "CLAUDE.md", ".cursorrules", ".hermes.md")
 MOST = 32 * 1024
 """Bytes of all files together."""
 PERSONA = "SOUL.md"
@@ -71,7 +71,7 @@ def find(cwd: Path) -> Found:
     folders, odd = [], []
     for folder in reversed(between):
         files = []
-        for name in NAMES:
+        for name in CONTEXT_FILES:
             path = folder / name
             if os.path.lexists(path):
                 read = _read(path, root)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from hermes.cli.main import fail
 from hermes.config.env import inside_agent
+from hermes.config.paths import CONTEXT_FILES
 
 if TYPE_CHECKING:
     from hermes.app.context_files import Folder
     from hermes.config.trust import TrustBook
 
-_NAMES = ("AGENTS.md", "CLAUDE.md", ".cursorrules", ".hermes.md")
 _LISTED = 8
 
 
@@ -79,7 +79,7 @@ def _any_near(folder: Path) -> bool:
     """A few looks at the file system, and no import: most folders have none of them."""
     place = str(folder)
     while True:
-        if any(os.path.lexists(f"{place}/{name}") for name in _NAMES):
+        if any(os.path.lexists(f"{place}/{name}") for name in CONTEXT_FILES):
             return True
         above = os.path.dirname(place)  # noqa: PTH120 - a start must not wait for pathlib
         if above == place:

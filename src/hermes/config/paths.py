@@ -26,6 +26,10 @@ def _error(sentence: str) -> ConfigError:
     return ConfigError(sentence)
 
 
+CONTEXT_FILES = ("AGENTS.md", "CLAUDE.md", ".cursorrules", ".hermes.md")
+"""Notes of a project for agents, in the order in which they are read."""
+
+
 def config_file(home: Path) -> Path:
     return home / "config.yaml"
 
