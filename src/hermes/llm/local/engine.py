@@ -196,7 +196,7 @@ def _free_memory() -> int | None:
 
 
 def _spawn(place: Place, socket: Path, log: Path) -> subprocess.Popen[bytes]:
-    threads = max(1, min(_cores(), _MOST_THREADS))
+    threads = max(1, min(_idle_cores(), _MOST_THREADS))
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         return subprocess.Popen(
@@ -220,11 +220,14 @@ def _spawn(place: Place, socket: Path, log: Path) -> subprocess.Popen[bytes]:
         os.close(handle)
 
 
-def _cores() -> int:
+def _idle_cores() -> int:
+    """Those nobody else uses: the threads wait for each other at every layer, so that one which
+    must share its core holds up all, and one thread alone is ten times faster."""
     try:
-        return len(os.sched_getaffinity(0))
+        cores = len(os.sched_getaffinity(0))
     except AttributeError:
-        return os.cpu_count() or 1
+        cores = os.cpu_count() or 1
+    return cores - round(os.getloadavg()[0])
 
 
 def _end(child: subprocess.Popen[bytes], folder: Path) -> None:
