@@ -123,7 +123,7 @@ def highlighted(source: str, language: str) -> list[list[Piece]]:
             if number == half:
                 lines.append([(DIM, f"    … {len(rows) - _LINES} lines not shown …")])
             continue
-        lines.append([("", "    "), *colours.line(row)])
+        lines.append([("", "    "), *((style or BOLD, t) for style, t in colours.line(row))])
     return lines
 
 

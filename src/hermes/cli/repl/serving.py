@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,7 +45,12 @@ def prepare(args: Namespace) -> tuple[Setup, Path]:
 async def serve(repl: Repl, args: Namespace) -> str | None:
     """Until the user leaves. What is to be said when the screen is gone; None when the
     configuration wants no screen."""
-    setup, repl.cwd = await asyncio.to_thread(prepare, args)
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(0.0005)  # while that thread imports, keys are to be shown at once
+    try:
+        setup, repl.cwd = await asyncio.to_thread(prepare, args)
+    finally:
+        sys.setswitchinterval(usual)
     if setup.config.display.plain:
         repl.quit(0)
         return None
