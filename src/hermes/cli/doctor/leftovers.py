@@ -51,13 +51,23 @@ def _sockets(home: Path) -> Iterator[Path]:
     """Folders named after a process that is gone, and those of models nobody runs."""
     for folder in (home / "run" / "ssh").glob("*-*"):
         number = folder.name.partition("-")[0]
-        if number.isdecimal() and not Path("/proc", number).exists() and _old(folder):
+        if number.isdecimal() and not _lives(int(number)) and _old(folder):
             yield folder
     for folder in Path(tempfile.gettempdir()).glob(f"{_ENGINE}*"):
         about = folder.lstat()
         ours = stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid()
         if ours and _old(folder) and not _listens(folder / "model.sock"):
             yield folder
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # somebody else's
+    return True
 
 
 def _listens(socket_file: Path) -> bool:
