@@ -81,6 +81,6 @@ def settle_in() -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    gc.collect()
     gc.freeze()
     gc.set_threshold(2000, 10, 50)
+    gc.enable()

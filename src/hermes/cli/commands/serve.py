@@ -48,9 +48,14 @@ def _port(text: str) -> int:
 
 async def _serve(args: Namespace) -> int:
     import asyncio
+    import gc
 
+    gc.disable()  # until all is imported: none of it is garbage
     from msgspec import structs
 
+    from hermes.llm import http
+
+    http.load()  # before anybody imports aiohttp, which takes twice as long by itself
     from hermes.app.runtime import Runtime
     from hermes.cli import logs
     from hermes.cli.process import Signals, harden, settle_in
