@@ -416,8 +416,11 @@ NETWORK = [
 ATTEMPTS = [*READS, *WRITES, *PROTECTED, *KERNEL, *PROCESSES, *NETWORK]
 
 
+PROTECTED_NAMES = (".git", "AGENTS.md", "CLAUDE.md", ".cursorrules", ".hermes")
+
+
 class World:
-    """What is outside: the witnesses."""
+    """What is outside: the witnesses. It can be used again after an attempt they did not see."""
 
     def __init__(self, base: Path) -> None:
         self.token = f"KEY-{secrets.token_hex(16)}"
@@ -425,13 +428,14 @@ class World:
         self.base = base
         self.workspace, self.out = base / "workspace", base / "outside"
         self.agent_home, self.home = base / "agent", base / "home"
+        self.unharmed = False
         self._build()
+        self._fill()
         self._before = self._snapshot()
         self._open()
 
     def _build(self) -> None:
         for folder in (
-            "workspace/sub",
             "workspace/.git/hooks",
             "outside/folder",
             "agent",
@@ -448,12 +452,20 @@ class World:
             "workspace/.git/HEAD": "ref: refs/heads/main\n",
             "workspace/.git/config": "[core]\n\trepositoryformatversion = 0\n",
             "workspace/.git/hooks/pre-commit": "as it was\n",
-            "workspace/sub/file": "free\n",
-            "workspace/escaped": "",
         }.items():
             (self.base / name).write_text(text)
             (self.base / name).chmod(0o600)
         (self.workspace / "CLAUDE.md").symlink_to("AGENTS.md")
+
+    def _fill(self) -> None:
+        """What may be changed, as it is before an attempt."""
+        for path in self.workspace.iterdir():
+            if path.name not in PROTECTED_NAMES:
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        (self.workspace / "sub").mkdir()
+        for name, text in {"sub/file": "free\n", "escaped": ""}.items():
+            (self.workspace / name).write_text(text)
+            (self.workspace / name).chmod(0o600)
         (self.workspace / "sub/to-key").symlink_to(self.agent_home / ".env")
         (self.workspace / "sub/to-file").symlink_to(self.out / "file")
 
@@ -474,8 +486,15 @@ class World:
             "abstract": _bound(socket.AF_UNIX, socket.SOCK_STREAM, f"\0{self.mark}"),
         }
         self._signals: list[int] = []
+        self._listen()
+
+    def _listen(self) -> None:
         for number in (signal.SIGUSR1, signal.SIGCONT):
             signal.signal(number, lambda number, _: self._signals.append(number))
+
+    def renew(self) -> None:
+        self._fill()
+        self._listen()
 
     def close(self) -> None:
         for number in (signal.SIGUSR1, signal.SIGCONT):
@@ -492,12 +511,11 @@ class World:
 
     @property
     def policy(self) -> Policy:
-        names = (".git", "AGENTS.md", "CLAUDE.md", ".cursorrules", ".hermes")
         return Policy(
             "workspace-write",
             self.workspace,
             (self.agent_home, self.home),
-            tuple(self.workspace / name for name in names),
+            tuple(self.workspace / name for name in PROTECTED_NAMES),
             visible=(self.out,),
             limits=LIMITS,
         )
@@ -541,6 +559,7 @@ class World:
         seen = self._seen(out.text())
         if lost:
             seen["signalled"] = lost
+        self.unharmed = not seen
         return seen
 
     def _seen(self, output: str) -> dict[Witness, str]:
@@ -584,8 +603,8 @@ class World:
     def _snapshot(self) -> dict[str, tuple[object, ...]]:
         """Everything outside the workspace, and what is protected in it."""
         found: dict[str, tuple[object, ...]] = {}
-        names = [".git", "AGENTS.md", "CLAUDE.md", ".cursorrules", ".hermes"]
-        roots = [self.out, self.agent_home, self.home, *(self.workspace / name for name in names)]
+        mine = (self.workspace / name for name in PROTECTED_NAMES)
+        roots = [self.out, self.agent_home, self.home, *mine]
         for root in roots:
             for path in (root, *root.rglob("*")) if os.path.lexists(root) else ():
                 status = path.lstat()
@@ -627,13 +646,11 @@ def _contacted(listener: socket.socket) -> bool:
 
 def _living(mark: str) -> list[int]:
     found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            with contextlib.suppress(OSError):
-                words = (folder / "cmdline").read_bytes().split(b"\0")
-                state = (folder / "stat").read_text().rpartition(") ")[2][0]
-                if state != "Z" and words[:2] == [b"sleep", mark.encode()]:
-                    found.append(int(folder.name))
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            words = Path("/proc", name, "cmdline").read_bytes().split(b"\0")  # a zombie's is empty
+            if words[:2] == [b"sleep", mark.encode()]:
+                found.append(int(name))
     return found
 
 
@@ -641,12 +658,25 @@ def _text(path: Path) -> str:
     return path.read_text() if path.is_file() else ""
 
 
-@pytest.fixture
-def world() -> Iterator[World]:
-    base = Path(tempfile.mkdtemp(prefix="hx"))
-    found = World(base)
+@pytest.fixture(scope="module")
+def spare() -> Iterator[list[World]]:
+    """A world that an attempt did no harm to."""
+    found: list[World] = []
     yield found
-    found.close()
+    for world in found:
+        world.close()
+
+
+@pytest.fixture
+def world(spare: list[World]) -> Iterator[World]:
+    if spare:
+        found = spare.pop()
+        found.renew()
+    else:
+        found = World(Path(tempfile.mkdtemp(prefix="hx")))
+    found.unharmed = False
+    yield found
+    spare.append(found) if found.unharmed else found.close()
 
 
 @cache
