@@ -12,7 +12,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
+settings.register_profile("whatever the load", deadline=None)
+settings.load_profile("whatever the load")
 _DATABASE = re.compile(r"\.db(-wal|-shm|-journal)?$")
 _opened: list[str] = []
 _watching = True
