@@ -65,9 +65,8 @@ KEYS = ("", "wrong", BOB, LOW, ANN)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def manned(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
-    root: Path = tmp_path_factory.mktemp("matrix")
-    async with api(root, then=say("Yes."), key="", settings=SETTINGS, env=ENV) as a:
+async def manned(folder: Path) -> AsyncIterator[Api]:
+    async with api(folder / "manned", then=say("Yes."), key="", settings=SETTINGS, env=ENV) as a:
         yield a
 
 

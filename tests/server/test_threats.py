@@ -4,8 +4,8 @@ Where the HTTP contract says otherwise it holds: a key of 16 characters will do 
 id is derived from what a conversation begins with, per principal (A18: never), another body under
 the same idempotency key is another run (A24: 422), nothing waiting is a 409 (A29: 410), a websocket
 without a key is a 401 (A31: 403). Addresses of images are looked at and handed on, never fetched
-here: nothing of A22 can happen to us but what is refused by its looks. Caps on connections are 2,048 (A13: 256), so that one address can
-hold a thousand streams; they are settings.
+here: of A22 only what shows in the address itself concerns us. Caps on connections are 2,048
+(A13: 256), so that one address can hold a thousand streams; they are settings.
 """
 
 from __future__ import annotations

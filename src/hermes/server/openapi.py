@@ -27,8 +27,21 @@ _WORDS = {
     502: "The agent did not finish.",
     503: "The server is stopping.",
 }
-_ALWAYS = (421,)
-_GUARDED = (400, 401, 403, 429)
+_NUMBER = {"type": "integer", "minimum": 0, "maximum": 999_999_999}
+_QUERY: dict[str, Any] = {
+    "q": {"type": "string", "minLength": 1},
+    "limit": _NUMBER,
+    "offset": _NUMBER,
+    "after": {**_NUMBER, "minimum": -1},
+}
+_HEADERS: dict[str, Any] = {
+    "Idempotency-Key": {"type": "string", "minLength": 1, "maxLength": 255},
+    "X-Hermes-Session-Id": {"type": "string", "maxLength": 256},
+    "X-Hermes-Session-Key": {"type": "string", "maxLength": 256},
+    "Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+}
+_ALWAYS = (400, 403, 421)
+_GUARDED = (401, 429)
 _WITH_BODY = (408, 413, 415)
 _ERROR = {
     "type": "object",
@@ -49,8 +62,9 @@ _ERROR = {
 
 
 def document(routes: Sequence[Route]) -> dict[str, Any]:
-    bodies = [route.body for route in routes if route.body is not None]
-    _, schemas = msgspec.json.schema_components(bodies, ref_template=_REF)
+    types = {t for route in routes for t in (route.body, route.answer) if t is not None}
+    named = sorted(types, key=lambda t: t.__name__)
+    _, schemas = msgspec.json.schema_components(named, ref_template=_REF)
     schemas["Error"] = _ERROR
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -75,7 +89,7 @@ def _operation(route: Route) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": route.name,
         "summary": route.summary,
-        "parameters": [*_in_path(route), *_in_query(route)],
+        "parameters": [*_in_path(route), *_in_query(route), *_in_headers(route)],
         "responses": {str(route.status): _answer(route), **_errors(route)},
     }
     if route.open:
@@ -83,7 +97,7 @@ def _operation(route: Route) -> dict[str, Any]:
     if route.body is not None:
         reference = _REF.format(name=route.body.__name__)
         found["requestBody"] = {
-            "required": True,
+            "required": not route.bodiless,
             "content": {"application/json": {"schema": {"$ref": reference}}},
         }
     return found
@@ -99,13 +113,22 @@ def _in_path(route: Route) -> list[dict[str, Any]]:
 
 def _in_query(route: Route) -> list[dict[str, Any]]:
     return [
-        {"name": name, "in": "query", "required": name == "q", "schema": {"type": "string"}}
+        {"name": name, "in": "query", "required": name == "q", "schema": _QUERY[name]}
         for name in route.query
+    ]
+
+
+def _in_headers(route: Route) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "header", "required": False, "schema": _HEADERS[name]}
+        for name in route.headers
     ]
 
 
 def _answer(route: Route) -> dict[str, Any]:
     content: dict[str, Any] = {route.media: {}}
+    if route.answer is not None:
+        content[route.media] = {"schema": {"$ref": _REF.format(name=route.answer.__name__)}}
     if route.streams:
         content["text/event-stream"] = {}
     return {"description": "It is done.", "content": content}

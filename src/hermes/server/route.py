@@ -43,7 +43,7 @@ class Route(Struct, frozen=True):
     body: type[Struct] | None = None
     bodiless: bool = False
     """No body at all means the same as an empty one."""
-    answer: Any = None
+    answer: type[Struct] | None = None
     """Type of the JSON answer; None: anything."""
     status: int = 200
     errors: tuple[int, ...] = ()
@@ -52,6 +52,8 @@ class Route(Struct, frozen=True):
     media: str = "application/json"
     query: tuple[str, ...] = ()
     """Names of the parameters it reads from the address."""
+    headers: tuple[str, ...] = ()
+    """Names of those it reads."""
 
 
 class Call(Struct, frozen=True):

@@ -10,11 +10,12 @@ from hermes.core.message import Message, ToolCall
 from hermes.server.client_tools import calls_of, returned
 from hermes.server.content import parts_of, visible
 from hermes.server.errors import bad
+from hermes.server.shapes import Content, Role
 
 
 class ChatMessage(Struct):
-    role: str
-    content: Any = None
+    role: Role
+    content: Content = None
     tool_calls: Any = None
     tool_call_id: Any = None
     name: Any = None

@@ -6,6 +6,7 @@ from html import escape
 
 from aiohttp import web
 
+from hermes.server.answers import Listed
 from hermes.server.metrics import CONTENT_TYPE
 from hermes.server.openapi import document
 from hermes.server.route import Call, Route
@@ -68,6 +69,20 @@ ROUTES = (
         scope="metrics",
         media="text/plain",
     ),
-    Route("GET", "/v1/toolsets", toolsets, "toolsets", "The tools the agent has here."),
-    Route("GET", "/v1/skills", skills, "skills", "The skills the agent has here."),
+    Route(
+        "GET",
+        "/v1/toolsets",
+        toolsets,
+        "toolsets",
+        "The tools the agent has here.",
+        answer=Listed,
+    ),
+    Route(
+        "GET",
+        "/v1/skills",
+        skills,
+        "skills",
+        "The skills the agent has here.",
+        answer=Listed,
+    ),
 )

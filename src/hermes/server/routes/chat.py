@@ -20,6 +20,7 @@ from hermes.core.events import (
 )
 from hermes.core.message import Usage
 from hermes.core.provider import Effort
+from hermes.server.answers import Completion
 from hermes.server.client_tools import open_calls, wanted
 from hermes.server.conversations import Ask, session_headers, wanted_settings
 from hermes.server.ending import ending, incomplete, incomplete_headers, turn_headers
@@ -27,6 +28,7 @@ from hermes.server.following import follow, to_the_end
 from hermes.server.labels import label
 from hermes.server.replay import once
 from hermes.server.route import Call, Route, flag
+from hermes.server.shapes import Execution, Flag
 from hermes.server.stream import DONE, event
 from hermes.server.talk import ChatMessage, talk_of
 
@@ -40,7 +42,7 @@ class StreamOptions(Struct):
 class ChatRequest(Struct):
     messages: list[ChatMessage]
     model: str | None = None
-    stream: bool | str | None = None
+    stream: Flag | None = None
     stream_options: StreamOptions | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     max_tokens: TokenLimit | None = None
@@ -49,7 +51,7 @@ class ChatRequest(Struct):
     stop: str | list[str] | None = None
     tools: Any = None
     tool_choice: Any = None
-    tool_execution: str | None = None
+    tool_execution: Execution | None = None
 
 
 async def completions(call: Call) -> web.StreamResponse:
@@ -208,5 +210,7 @@ ROUTES = (
         body=ChatRequest,
         errors=(400, 403, 404, 413, 415, 429, 502),
         streams=True,
+        answer=Completion,
+        headers=("Idempotency-Key", "X-Hermes-Session-Id", "X-Hermes-Session-Key"),
     ),
 )

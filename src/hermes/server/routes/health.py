@@ -8,6 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
+from hermes.server.answers import Capabilities, DetailedHealth, Health, Models
 from hermes.server.route import Call, Route
 
 PLATFORM = "hermes-agent"
@@ -86,9 +87,47 @@ _FEATURES = {
 """Feature -> the route that has to be there for it."""
 
 ROUTES = (
-    Route("GET", "/health", health, "health", "Whether the server lives.", open=True),
-    Route("GET", "/v1/health", health, "health_v1", "Whether the server lives.", open=True),
-    Route("GET", "/health/detailed", detailed, "health_detailed", "What is running.", open=True),
-    Route("GET", "/v1/models", models, "models", "The one model this server is."),
-    Route("GET", "/v1/capabilities", capabilities, "capabilities", "What this server can do."),
+    Route(
+        "GET",
+        "/health",
+        health,
+        "health",
+        "Whether the server lives.",
+        open=True,
+        answer=Health,
+    ),
+    Route(
+        "GET",
+        "/v1/health",
+        health,
+        "health_v1",
+        "Whether the server lives.",
+        open=True,
+        answer=Health,
+    ),
+    Route(
+        "GET",
+        "/health/detailed",
+        detailed,
+        "health_detailed",
+        "What is running.",
+        open=True,
+        answer=DetailedHealth,
+    ),
+    Route(
+        "GET",
+        "/v1/models",
+        models,
+        "models",
+        "The one model this server is.",
+        answer=Models,
+    ),
+    Route(
+        "GET",
+        "/v1/capabilities",
+        capabilities,
+        "capabilities",
+        "What this server can do.",
+        answer=Capabilities,
+    ),
 )

@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 
 from hermes.core.events import TextDelta, ThinkingDelta, TurnEvent, TurnResult
 from hermes.core.message import Media, Message, Text, ToolCall, Usage
+from hermes.server.answers import AnthropicMessage
 from hermes.server.client_tools import open_calls, returned, wanted
 from hermes.server.content import image, parts_of, visible
 from hermes.server.conversations import Ask, session_headers, wanted_settings
@@ -21,14 +22,15 @@ from hermes.server.following import follow, to_the_end
 from hermes.server.replay import once
 from hermes.server.route import Call, Route, flag
 from hermes.server.routes.chat import TokenLimit
+from hermes.server.shapes import Blocks, Content, Execution, Flag, Turns
 from hermes.server.stream import event
 
 
 class Turned(Struct):
     """A message of the protocol."""
 
-    role: str
-    content: Any
+    role: Turns
+    content: Blocks
 
 
 class Thinking(Struct):
@@ -40,13 +42,13 @@ class MessagesRequest(Struct):
     messages: list[Turned]
     max_tokens: TokenLimit
     model: str | None = None
-    system: Any = None
-    stream: bool | str | None = None
+    system: Content = None
+    stream: Flag | None = None
     temperature: Annotated[float, Meta(ge=0, le=1)] | None = None
     stop_sequences: list[str] | None = None
     tools: Any = None
     tool_choice: Any = None
-    tool_execution: str | None = None
+    tool_execution: Execution | None = None
     thinking: Thinking | None = None
     metadata: Any = None
 
@@ -308,5 +310,7 @@ ROUTES = (
         body=MessagesRequest,
         errors=(400, 403, 404, 413, 415, 429, 502),
         streams=True,
+        answer=AnthropicMessage,
+        headers=("Idempotency-Key", "X-Hermes-Session-Id", "X-Hermes-Session-Key"),
     ),
 )

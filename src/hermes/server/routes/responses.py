@@ -16,6 +16,7 @@ from hermes.config.api_server import ToolItems
 from hermes.core.events import TurnEvent, TurnResult
 from hermes.core.message import Message
 from hermes.core.provider import Effort
+from hermes.server.answers import Deleted, Response
 from hermes.server.client_tools import ClientTools, open_calls, wanted
 from hermes.server.conversations import Ask, alone, session_headers, wanted_settings
 from hermes.server.ending import incomplete, incomplete_headers, turn_headers
@@ -26,6 +27,7 @@ from hermes.server.items import Narrator, fail, items_of, settle
 from hermes.server.replay import once
 from hermes.server.route import Call, Route, flag
 from hermes.server.routes.chat import TokenLimit
+from hermes.server.shapes import Execution, Flag, Input
 
 KIND = "response"
 TOOL_ITEMS = "X-Hermes-Tool-Items"
@@ -40,13 +42,13 @@ class Reasoning(Struct):
 
 
 class ResponsesRequest(Struct):
-    input: Any
+    input: Input
     model: str | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
     conversation: str | dict[str, Any] | None = None
-    store: bool | str | None = None
-    stream: bool | str | None = None
+    store: Flag | None = None
+    stream: Flag | None = None
     truncation: str | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     max_output_tokens: TokenLimit | None = None
@@ -54,7 +56,7 @@ class ResponsesRequest(Struct):
     metadata: dict[str, Any] | None = None
     tools: Any = None
     tool_choice: Any = None
-    tool_execution: str | None = None
+    tool_execution: Execution | None = None
 
 
 class Kept(Struct):
@@ -323,8 +325,18 @@ ROUTES = (
         body=ResponsesRequest,
         errors=(400, 403, 404, 413, 415, 429, 502),
         streams=True,
+        answer=Response,
+        headers=("Idempotency-Key", "X-Hermes-Session-Id", "X-Hermes-Session-Key"),
     ),
-    Route("GET", "/v1/responses/{id}", get, "response", "A stored response.", errors=(404,)),
+    Route(
+        "GET",
+        "/v1/responses/{id}",
+        get,
+        "response",
+        "A stored response.",
+        errors=(404,),
+        answer=Response,
+    ),
     Route(
         "DELETE",
         "/v1/responses/{id}",
@@ -332,5 +344,6 @@ ROUTES = (
         "response_delete",
         "Forget a stored response.",
         errors=(404,),
+        answer=Deleted,
     ),
 )

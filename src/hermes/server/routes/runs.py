@@ -5,12 +5,13 @@ from __future__ import annotations
 import secrets
 import time
 from contextlib import AsyncExitStack
-from typing import Annotated, Any
+from typing import Annotated
 
 from aiohttp import web
 from msgspec import Meta, Struct
 
 from hermes.server import runs
+from hermes.server.answers import RunAnswered, RunStarted, RunState, RunTold
 from hermes.server.conversations import LONGEST_NAME, Ask, session_headers, stored
 from hermes.server.errors import ApiError, bad, missing
 from hermes.server.input import read_history, read_input
@@ -18,20 +19,21 @@ from hermes.server.replay import once
 from hermes.server.route import Call, Route
 from hermes.server.routes.responses import load_kept
 from hermes.server.runs import CHOICES, Run, State
+from hermes.server.shapes import Input, Items
 from hermes.server.stream import ClientGone, Stream
 
 
 class RunRequest(Struct):
-    input: Any
+    input: Input
     instructions: str | None = None
     session_id: str | None = None
-    conversation_history: list[Any] | None = None
+    conversation_history: Items | None = None
     previous_response_id: str | None = None
     model: str | None = None
 
 
 class ApprovalRequest(Struct):
-    choice: str
+    choice: Annotated[str, Meta(extra_json_schema={"enum": list(CHOICES)})]
     approval_id: str | None = None
 
 
@@ -165,8 +167,19 @@ ROUTES = (
         body=RunRequest,
         status=202,
         errors=(400, 403, 404, 413, 415, 429),
+        answer=RunStarted,
+        headers=("Idempotency-Key", "X-Hermes-Session-Id", "X-Hermes-Session-Key"),
     ),
-    Route("GET", _ONE, status, "run_status", "How it goes.", scope="runs", errors=_THERE),
+    Route(
+        "GET",
+        _ONE,
+        status,
+        "run_status",
+        "How it goes.",
+        scope="runs",
+        errors=_THERE,
+        answer=RunState,
+    ),
     Route(
         "GET",
         f"{_ONE}/events",
@@ -176,8 +189,19 @@ ROUTES = (
         scope="runs",
         errors=_THERE,
         streams=True,
+        media="text/event-stream",
+        headers=("Last-Event-ID",),
     ),
-    Route("POST", f"{_ONE}/stop", stop, "run_stop", "Interrupt it.", scope="runs", errors=_THERE),
+    Route(
+        "POST",
+        f"{_ONE}/stop",
+        stop,
+        "run_stop",
+        "Interrupt it.",
+        scope="runs",
+        errors=_THERE,
+        answer=RunTold,
+    ),
     Route(
         "POST",
         f"{_ONE}/approval",
@@ -187,6 +211,7 @@ ROUTES = (
         scope="approve",
         body=ApprovalRequest,
         errors=(400, 404, 409, 413, 415),
+        answer=RunAnswered,
     ),
     Route(
         "POST",
@@ -197,5 +222,6 @@ ROUTES = (
         scope="runs",
         body=SteerRequest,
         errors=(400, 404, 409, 413, 415),
+        answer=RunTold,
     ),
 )

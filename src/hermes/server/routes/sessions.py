@@ -12,6 +12,7 @@ from msgspec import Meta, Struct, structs
 from hermes.core.events import TurnEnd, TurnEvent, TurnResult
 from hermes.core.message import Media, Message, Text, Thinking, ToolCall, ToolReturn
 from hermes.core.store import SessionMeta
+from hermes.server.answers import Deleted, Listed, Page, SessionAnswer, Sessions, StoredSession
 from hermes.server.content import parts_of, visible
 from hermes.server.conversations import SOURCE, Ask, key_of, owned
 from hermes.server.ending import ending, incomplete, incomplete_headers, turn_headers
@@ -21,6 +22,7 @@ from hermes.server.items import usage_of
 from hermes.server.narrating import tell
 from hermes.server.replay import once
 from hermes.server.route import Call, Route
+from hermes.server.shapes import Content
 
 _MOST = 200
 
@@ -40,7 +42,7 @@ class Fork(Struct):
 
 
 class Said(Struct):
-    message: Any
+    message: Content
     """A string, or parts."""
     instructions: str = ""
 
@@ -257,6 +259,7 @@ ROUTES = (
         scope="sessions",
         errors=(400,),
         query=("q", "limit"),
+        answer=Listed,
     ),
     Route(
         "GET",
@@ -267,6 +270,7 @@ ROUTES = (
         scope="sessions",
         errors=(400,),
         query=("limit", "offset"),
+        answer=Sessions,
     ),
     Route(
         "POST",
@@ -279,8 +283,18 @@ ROUTES = (
         bodiless=True,
         status=201,
         errors=(400, 413, 415),
+        answer=StoredSession,
     ),
-    Route("GET", _ONE, get, "session", "One of them.", scope="sessions", errors=(404,)),
+    Route(
+        "GET",
+        _ONE,
+        get,
+        "session",
+        "One of them.",
+        scope="sessions",
+        errors=(404,),
+        answer=StoredSession,
+    ),
     Route(
         "PATCH",
         _ONE,
@@ -290,6 +304,7 @@ ROUTES = (
         scope="sessions",
         body=Changes,
         errors=_BODY,
+        answer=StoredSession,
     ),
     Route(
         "DELETE",
@@ -299,6 +314,7 @@ ROUTES = (
         "Delete it with all its messages.",
         scope="sessions",
         errors=(404, 409),
+        answer=Deleted,
     ),
     Route(
         "GET",
@@ -309,6 +325,7 @@ ROUTES = (
         scope="sessions",
         errors=(400, 404),
         query=("limit", "after"),
+        answer=Page,
     ),
     Route(
         "POST",
@@ -321,6 +338,7 @@ ROUTES = (
         bodiless=True,
         status=201,
         errors=_BODY,
+        answer=StoredSession,
     ),
     Route(
         "POST",
@@ -331,6 +349,8 @@ ROUTES = (
         scope="sessions",
         body=Said,
         errors=(*_BODY, 429, 502),
+        answer=SessionAnswer,
+        headers=("Idempotency-Key",),
     ),
     Route(
         "POST",
@@ -342,5 +362,6 @@ ROUTES = (
         body=Said,
         errors=(*_BODY, 429),
         streams=True,
+        media="text/event-stream",
     ),
 )

@@ -1,0 +1,83 @@
+"""What fields that are read by hand may hold: told in the OpenAPI document, checked elsewhere."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias
+
+from msgspec import Meta
+
+_URL = {"type": "string", "pattern": "^(https?://|data:image/)"}
+_TEXT = {
+    "type": "object",
+    "required": ["type", "text"],
+    "properties": {
+        "type": {"enum": ["text", "input_text", "output_text"]},
+        "text": {"type": "string"},
+    },
+}
+_IMAGE = {
+    "type": "object",
+    "required": ["type", "image_url"],
+    "properties": {
+        "type": {"enum": ["image_url", "input_image"]},
+        "image_url": {
+            "anyOf": [
+                _URL,
+                {"type": "object", "required": ["url"], "properties": {"url": _URL}},
+            ]
+        },
+    },
+}
+_CONTENT = {
+    "anyOf": [
+        {"type": "string"},
+        {"type": "array", "items": {"anyOf": [_TEXT, _IMAGE]}},
+        {"type": "null"},
+    ]
+}
+_SAID = {
+    "type": "object",
+    "required": ["role", "content"],
+    "properties": {
+        "role": {"enum": ["user", "assistant", "system", "developer"]},
+        "content": _CONTENT,
+    },
+}
+_BLOCKS = {
+    "anyOf": [
+        {"type": "string"},
+        {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["type"],
+                "properties": {
+                    "type": {"enum": ["text", "image", "tool_use", "tool_result", "thinking"]},
+                },
+            },
+        },
+    ]
+}
+Role: TypeAlias = Annotated[
+    str,
+    Meta(extra_json_schema={"enum": ["system", "developer", "user", "assistant", "tool"]}),
+]
+Content: TypeAlias = Annotated[Any, Meta(extra_json_schema=_CONTENT)]
+Blocks: TypeAlias = Annotated[Any, Meta(extra_json_schema=_BLOCKS)]
+Turns: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": ["user", "assistant"]})]
+Input: TypeAlias = Annotated[
+    Any,
+    Meta(
+        extra_json_schema={
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "array", "minItems": 1, "items": _SAID},
+            ]
+        }
+    ),
+]
+Items: TypeAlias = Annotated[list[Any], Meta(extra_json_schema={"items": _SAID})]
+Execution: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": ["server", "client"]})]
+Flag: TypeAlias = Annotated[
+    bool | str, Meta(extra_json_schema={"enum": [True, False, "true", "false"]})
+]
