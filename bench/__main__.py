@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import peers, serving
+from bench import peers, serving, terminal
 from bench.measure import median, process
 
 GROUPS = (
@@ -96,6 +96,8 @@ ROWS = (
     Row("server", "serve_health", "  /health meanwhile, p99", at_most=100),
     Row("server", "serve_listen", "start to listening", faster=6),
     Row("repl", "repl_start", "terminal: start to a key shown (floor: pi)", faster=6, of_floor=1),
+    Row("repl", "repl_editor", "  until the whole editor is there"),
+    Row("repl", "repl_start_cpu", "  CPU until then"),
     Row("repl", "repl_memory", "terminal: memory at the prompt", "MB", faster=2),
     Row("repl", "repl_idle", "terminal: CPU of 10 s at rest", at_most=10),
     Row("repl", "repl_echo", "terminal: key to echo, 200 deltas/s, p99", at_most=30),
@@ -311,8 +313,6 @@ class Bench:
     def probe(self, peer: str, group: str) -> None:
         python = str(self.homes[peer].bin / "python")
         module = (peer == "ours" and ALONE.get(group)) or f"bench.{peer}"
-        if group == "repl":
-            module, group = "bench.terminal", peer
         done = self.run(peer, [python, "-m", module, self.url, group], PYTHONPATH=str(peers.ROOT))
         for line in done.stdout.splitlines():
             if line.startswith('{"metric"'):
@@ -328,6 +328,9 @@ class Bench:
                 continue
             if group == "server":
                 serving.measure(self.homes, self.url, self.results.add, self.attempt)
+                continue
+            if group == "repl":
+                terminal.measure(self.homes, self.results.add, self.attempt, self.options.rounds)
                 continue
             # The floor runs inside our process, interleaved with ours.
             for peer in ("original", "ours"):

@@ -1,7 +1,8 @@
-"""Programs at a terminal: python -m bench.terminal URL PEER
+"""Programs at a terminal, as their users meet them.
 
-A program is started on a pseudo-terminal of its own. It takes keys when it has turned the line's
-own echo off and shows what is typed itself; what is typed is printed by nothing else.
+A program is started on a pseudo-terminal of its own. Its editor takes keys when it has turned the
+line's own echo off and shows what is typed itself; what is typed is printed by nothing else. Ours
+shows a prompt before that, and keeps what is typed there: that is checked.
 """
 
 import fcntl
@@ -15,13 +16,15 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from bench.measure import emit
-from bench.peers import SCRATCH
+from bench.peers import SCRATCH, Home
 
 SIZE = struct.pack("HHHH", 40, 120, 0, 0)
-STARTS = 7
+ECHO = "import os, tty; tty.setraw(0)\nwhile True: os.write(1, os.read(0, 1024))"
+Add = Callable[..., None]
+Attempt = Callable[[str, Callable[[], None]], None]
 FIRST = 0x4E00
 TICK = os.sysconf("SC_CLK_TCK")
 PATIENCE = 60.0
@@ -32,14 +35,14 @@ PI_PACKAGE = "@mariozechner/pi-coding-agent@0.73.1"
 class Terminal:
     """One program, and everything it has shown."""
 
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, command: list[str], home: Home) -> None:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, SIZE)
-        env = dict(os.environ) | {"TERM": "xterm-256color"}
-        env.pop("PYTHONPATH", None)
+        env = home.env | {"TERM": "xterm-256color"}
         self.began = time.perf_counter()
         self.child = subprocess.Popen(
-            command, stdin=slave, stdout=slave, stderr=slave, env=env, start_new_session=True,
+            command, stdin=slave, stdout=slave, stderr=slave, env=env, cwd=home.cwd,
+            start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )  # fmt: skip
         os.close(slave)
@@ -60,6 +63,17 @@ class Terminal:
                 raise RuntimeError(f"{text!r} never came: {bytes(self.shown[-500:])!r}")
             self.read(0.01)
         return time.perf_counter()
+
+    def keeps_keys(self, prompt: bytes) -> float:
+        """Milliseconds until what is typed at its prompt is shown; and it must still be there
+        when the program has drawn its own editor."""
+        self.until(prompt)
+        char = chr(FIRST + self.typed).encode()
+        shown = self.key()[1]
+        since = len(self.shown)
+        self.takes_keys()
+        self.until(char, since)
+        return (shown - self.began) * 1e3
 
     def takes_keys(self) -> float:
         """Milliseconds from its start until what is typed is shown by it."""
@@ -113,52 +127,66 @@ class Terminal:
         os.close(self.master)
 
 
-def start(command: list[str], metric: str, rounds: int = STARTS) -> None:
+def starts(commands: dict[str, tuple[list[str], Home]], add: Add, rounds: int) -> None:
+    """In turn, so that other work on the machine hits all alike."""
     for number in range(-1, rounds):
-        terminal = Terminal(command)
-        try:
-            took = terminal.takes_keys()
-        finally:
-            terminal.close()
-        if number >= 0:  # the first one fills the page cache
-            emit(metric, took)
+        for peer, (command, home) in commands.items():
+            terminal = Terminal(command, home)
+            try:
+                if peer == "ours":
+                    took = terminal.keeps_keys("❯".encode())
+                    editor = (time.perf_counter() - terminal.began) * 1e3
+                else:
+                    took = editor = terminal.takes_keys()
+                spent = terminal.cpu_ms()
+            finally:
+                terminal.close()
+            if number >= 0:  # the first one fills the page cache
+                add(peer, "repl_start", took)
+                add(peer, "repl_editor", editor)
+                add(peer, "repl_start_cpu", spent)
 
 
-def at_rest(command: list[str]) -> None:
+def at_rest(peer: str, command: list[str], home: Home, add: Add) -> None:
     """Memory when everything is there, and CPU while nothing happens."""
-    terminal = Terminal(command)
+    terminal = Terminal(command, home)
     try:
         terminal.takes_keys()
         terminal.settle(5)
-        emit("repl_memory", terminal.memory_mb())
+        add(peer, "repl_memory", terminal.memory_mb())
         before = terminal.cpu_ms()
         terminal.settle(10)
-        emit("repl_idle", terminal.cpu_ms() - before)
+        add(peer, "repl_idle", terminal.cpu_ms() - before)
     finally:
         terminal.close()
 
 
-def streaming(command: list[str]) -> None:
-    """Keys while 200 deltas a second arrive; then long answers."""
-    terminal = Terminal(command)
+def streaming(command: list[str], home: Home, add: Add) -> None:
+    """Keys while 200 deltas a second arrive, in turn with a program that does nothing but show
+    them; then long answers."""
+    terminal, bare = Terminal(command, home), Terminal([sys.executable, "-c", ECHO], home)
     try:
         terminal.takes_keys()
+        bare.takes_keys()
         terminal.settle(2)
-        terminal.say("paced-2000-5")
+        terminal.say("paced-2400-5")
         terminal.until(b"wxyz")
-        waits = []
+        waits: dict[str, list[float]] = {"ours": [], "floor": []}
         for _ in range(150):
-            typed, shown = terminal.key()
-            waits.append((shown - typed) * 1e3)
-            terminal.settle(0.05)
-        emit("repl_echo", sorted(waits)[int(len(waits) * 0.99)])
-        emit("repl_echo_median", sorted(waits)[len(waits) // 2])
+            for peer, one in (("ours", terminal), ("floor", bare)):
+                typed, shown = one.key()
+                waits[peer].append((shown - typed) * 1e3)
+                terminal.settle(0.03)
+        for peer, found in waits.items():
+            add(peer, "repl_echo", sorted(found)[int(len(found) * 0.99)])
+            add(peer, "repl_echo_median", sorted(found)[len(found) // 2])
         terminal.settle(3)
         per_line = {count: line_cost(terminal, count) for count in (2000, 20_000)}
-        emit("repl_line", per_line[20_000])
-        emit("repl_line_growth", per_line[20_000] / per_line[2000])
+        add("ours", "repl_line", per_line[20_000])
+        add("ours", "repl_line_growth", per_line[20_000] / per_line[2000])
     finally:
         terminal.close()
+        bare.close()
 
 
 def line_cost(terminal: Terminal, count: int) -> float:
@@ -181,20 +209,17 @@ def pi() -> list[str] | None:
     return [str(PI)] if PI.exists() else None
 
 
-def main() -> None:
-    peer = sys.argv[2]
-    command = [str(Path(sys.executable).parent / "hermes")]
-    if peer == "original":
-        start(command, "repl_start", 3)
-        at_rest(command)
-        return
-    asked = [*command, "--model", "asked"]
-    start(asked, "repl_start")
-    at_rest(asked)
-    streaming(asked)
+def measure(homes: dict[str, Home], add: Add, attempt: Attempt, rounds: int) -> None:
+    ours = [str(homes["ours"].bin / "hermes"), "--model", "asked"]
+    commands = {"ours": (ours, homes["ours"])}
+    if "original" in homes:
+        theirs = [str(homes["original"].bin / "hermes")]
+        commands = {"original": (theirs, homes["original"]), **commands}
     if (node := pi()) is not None:
-        start(node, "floor:repl_start", 3)
-
-
-if __name__ == "__main__":
-    main()
+        commands["floor"] = (node, homes["floor"])
+    attempt("terminal starts", lambda: starts(commands, add, rounds))
+    for peer in ("original", "ours"):
+        if peer in commands:
+            command, home = commands[peer]
+            attempt(f"{peer} terminal", lambda p=peer, c=command, h=home: at_rest(p, c, h, add))
+    attempt("ours terminal", lambda: streaming(ours, homes["ours"], add))

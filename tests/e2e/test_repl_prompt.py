@@ -304,3 +304,15 @@ async def test_a_broken_configuration_is_said(tmp_path: Path) -> None:
         async with terminal(home, ready="") as t:
             assert await t.leave() == 2
             await t.see("config.yaml")
+
+
+async def test_keys_before_the_real_prompt_count(tmp_path: Path) -> None:
+    """A message typed and sent at once, while the program is still being imported."""
+    async with Provider([say("quick answer")]) as p:
+        home = Home.of(tmp_path, p)
+        async with terminal(home, ready="") as t:
+            await t.until(lambda: "❯".encode() in t.raw, "the first prompt")
+            t.type("fast fingers" + ENTER)
+            await t.see("quick answer", "Enter sends")
+            assert [line for line in t.scrollback if "fast" in line] == ["❯ fast fingers"]
+        assert p.last.json["messages"][-1]["content"] == "fast fingers"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
+from hermes.cli.repl.early import Early
 from hermes.config import env
 from hermes.config.paths import find_home
 
@@ -22,15 +22,24 @@ def run(args: Namespace) -> int:
         from hermes.cli.repl.plain import run as plainly
 
         return plainly(args)
-    code = asyncio.run(_run(args, term))
+    early = Early()
+    early.show()
+    try:
+        import asyncio
+
+        code = asyncio.run(_run(args, term, early))
+    finally:
+        early.hand_over()
     if code is None:
         args.plain = True
         return run(args)
     return code
 
 
-async def _run(args: Namespace, term: str) -> int | None:
+async def _run(args: Namespace, term: str, early: Early) -> int | None:
     """The exit status; None when the configuration wants it line by line."""
+    import asyncio
+
     from hermes.cli.repl.repl import Repl
 
     home = find_home(env.environment(), args.profile)
@@ -38,6 +47,7 @@ async def _run(args: Namespace, term: str) -> int | None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, repl.quit, 128 + number)
+    early.hand_over()
     serving = loop.create_task(_serve(repl, args))
     try:
         await repl.screen.app.run_async(set_exception_handler=False)
