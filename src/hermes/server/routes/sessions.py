@@ -25,6 +25,8 @@ from hermes.server.route import Call, Route
 from hermes.server.shapes import Content
 
 _MOST = 200
+_LOOKED_AT = 1000
+"""Hits of everybody's that are looked through for those of one."""
 
 
 class NewSession(Struct):
@@ -61,7 +63,7 @@ async def search(call: Call) -> web.StreamResponse:
     if not query:
         raise bad("q is required.", "q")
     limit = _number(call, "limit", 20, _MOST)
-    hits = await call.server.runtime.store.search(query[:1000], limit=_MOST)
+    hits = await call.server.runtime.store.search(query[:1000], limit=_LOOKED_AT)
     data = [
         {"session": shown(hit.session), "seq": hit.seq, "role": hit.role, "snippet": hit.snippet}
         for hit in hits
