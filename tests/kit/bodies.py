@@ -13,6 +13,8 @@ from tests.kit.server import Received
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """What OpenAI, Anthropic and Bedrock accept as the name of a function."""
+_ODD = re.compile(rb"\0|\\u(0000|[dD][89a-fA-F])")
+"""Only a body with one of these can hold a NUL or half a pair."""
 WRAPPED = re.compile(
     r"<(?P<mark>data-[0-9a-f]{6})>\n(?P<inside>.*)\n</(?P=mark)>(?P<behind>\n\nUser guidance: .*)?",
     re.S,
@@ -155,7 +157,7 @@ def check_legal(request: Received) -> list[Seen]:
     assert not open_calls, f"calls without a result: {open_calls}"
     assert len(ids) == len(set(ids)), f"call ids are not unique: {ids}"
     request.body.decode("utf-8")
-    for text in _strings(request.json):
+    for text in _strings(request.json) if _ODD.search(request.body) else ():
         assert "\0" not in text, f"a NUL went out: {text!r}"
         text.encode()
     return seen

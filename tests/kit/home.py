@@ -19,6 +19,7 @@ from tests.kit.server import Provider
 KEY = "sk-kit-9f8e7d6c5b4a39281706f5e4d3c2b1a0"
 SPARE_KEY = "sk-spare-1122334455667788990011223344"
 MODEL = "kit-model"
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 LIMITS = {
     "ttfb_timeout_seconds": 8,
     "stale_timeout_seconds": 8,
@@ -66,7 +67,8 @@ class Home:
     def configure(self, **sections: Any) -> None:
         """Merge into config.yaml, section by section."""
         self.config = _merged(self.config, sections)
-        (self.path / "config.yaml").write_text(yaml.safe_dump(self.config), encoding="utf-8")
+        text = yaml.dump(self.config, Dumper=_DUMPER)
+        (self.path / "config.yaml").write_text(text, encoding="utf-8")
 
     def fall_back(
         self, provider: Provider, name: str = "spare", model: str = "spare-model"
