@@ -266,6 +266,14 @@ async def test_sessions_are_nobodys_without_a_key(keyless: Api, path: str, heade
     assert answer.status == 403 and header in answer.error["message"]
 
 
+@pytest.mark.parametrize(
+    ("path", "status"), [("/nothing", 404), ("/", 404), ("/v1/nothing", 401), ("/api/x", 401)]
+)
+async def test_unknown_paths_without_a_key(shared: Api, path: str, status: int) -> None:
+    assert (await shared.get(path, key="")).status == status
+    assert (await shared.get(path)).status == 404
+
+
 # -- CORS ------------------------------------------------------------------------------------
 
 

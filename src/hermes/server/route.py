@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -22,6 +22,7 @@ DEEPEST = 64
 _MOST_NESTED = 200_000
 _MOST_VALUES = 1_000_000
 _SMALL = 256 * 1024
+_PLAIN = frozenset({str, bool, float, type(None)})
 Method: TypeAlias = Literal["GET", "POST", "PATCH", "DELETE"]
 Handler: TypeAlias = "Callable[[Call], Awaitable[web.StreamResponse]]"
 _DUPLICATES_UP_TO = 64 * 1024
@@ -119,22 +120,26 @@ def _refuse_bombs(raw: bytes) -> None:
 
 def _check(value: Struct) -> None:
     """What was decoded can be encoded again: neither too deep nor with endless numbers."""
-    level: list[Any] = [getattr(value, name) for name in value.__struct_fields__]
+    level: list[Any] = [value]
     for _ in range(DEEPEST):
-        below: list[Any] = []
-        for each in level:
-            if isinstance(each, dict):
-                below += each.values()
-            elif isinstance(each, list):
-                below += each
-            elif isinstance(each, Struct):
-                below += [getattr(each, name) for name in each.__struct_fields__]
-            elif isinstance(each, int) and each.bit_length() > 63:
-                raise bad("Invalid JSON: a number is too large.")
-        if not below:
+        level = [x for each in level for x in _inside(each) if type(x) not in _PLAIN]
+        if not level:
             return
-        level = below
     raise bad("Invalid JSON: nested too deeply.")
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    match value:
+        case list():
+            return value
+        case dict():
+            return value.values()
+        case Struct():
+            return msgspec.structs.astuple(value)
+        case int() if value.bit_length() > 63:
+            raise bad("Invalid JSON: a number is too large.")
+        case _:
+            return ()
 
 
 def _refuse_duplicates(raw: bytes) -> None:
