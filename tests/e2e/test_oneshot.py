@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from hermes.store.sqlite import SqliteStore
 from tests.kit import (
     WIRES,
     Gate,
@@ -25,16 +26,14 @@ from tests.kit import (
     finish,
     run_hermes,
     say,
-    stall,
     start_hermes,
-    status,
     think,
 )
-from tests.kit.home import program
+from tests.kit.bodies import check_legal, messages
+from tests.kit.home import KEY, program
 
 pytestmark = pytest.mark.e2e
 
-PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 32
 RESULT_KEYS = [
     "session_id",
     "completed",
@@ -73,8 +72,9 @@ def private(home: Home) -> None:
 @pytest.mark.parametrize("wire", WIRES)
 async def test_every_wire_in_every_form_with_a_tool_call_between(wire: str, tmp_path: Path) -> None:
     def script() -> list[Any]:
-        ask = think("hm") + call(("c1", "read_file", {"path": "note.txt"}))
-        return [ask, say("the note says ", "swordfish")]
+        ask = think("pondering") + call(("c1", "read_file", {"path": "note.txt"}))
+        answer = say("the note says ", "swordfish")
+        return [ask.usage(Tokens(100, 10)), answer.usage(Tokens(150, 20, cached=60))]
 
     async with Provider(script() * 3, wire=wire) as provider:
         home = Home.of(tmp_path, provider)
@@ -83,7 +83,11 @@ async def test_every_wire_in_every_form_with_a_tool_call_between(wire: str, tmp_
         whole = await chat(home, "-q", "read it", "--output", "json")
         lines = await chat(home, "-q", "read it", "--output", "stream-json")
     assert (text.rc, text.stdout) == (0, "the note says swordfish\n")
-    assert "read_file: note.txt" in text.stderr
+    assert "read_file: note.txt" in text.stderr and "pondering" not in text.stderr
+    assert KEY in str(provider.requests[0].headers)
+    seen = check_legal(provider.requests[1])
+    assert seen[0].text == "read it"
+    assert "swordfish" in next(text for m in seen for _, text in m.results)
     result = whole.json
     assert list(result) == RESULT_KEYS
     assert whole.rc == 0 and whole.stdout.count("\n") == 1
@@ -93,13 +97,23 @@ async def test_every_wire_in_every_form_with_a_tool_call_between(wire: str, tmp_
     (made,) = result["tool_calls"]
     assert made["name"] == "read_file" and made["arguments"] == {"path": "note.txt"}
     assert "swordfish" in made["result"] and made["error"] is False
-    assert result["usage"]["input_tokens"] > 0 and result["usage"]["output_tokens"] > 0
+    assert made["id"] and result["session_id"] and result["provider"] == "custom"
+    assert result["reasoning"] == "pondering"
+    assert result["usage"] == {
+        "input_tokens": 250,
+        "output_tokens": 30,
+        "cache_read_tokens": 60,
+        "cache_write_tokens": 0,
+        "reasoning_tokens": 0,
+    }
     assert lines.rc == 0
     kinds = [event["type"] for event in lines.events]
     assert kinds.index("tool.started") < kinds.index("tool.completed") < kinds.index("text.delta")
     assert kinds[-1] == "result" and kinds.count("result") == 1
     deltas = [e["text"] for e in lines.events if e["type"] == "text.delta"]
     assert "".join(deltas) == "the note says swordfish"
+    thoughts = [e["text"] for e in lines.events if e["type"] == "reasoning.delta"]
+    assert "".join(thoughts) == "pondering"
     (done,) = [e for e in lines.events if e["type"] == "tool.completed"]
     assert set(done) == {"type", "id", "name", "result", "error", "duration_ms"}
     assert isinstance(done["duration_ms"], int)
@@ -117,6 +131,7 @@ async def test_every_wire_in_every_form_with_a_tool_call_between(wire: str, tmp_
     }
     private(home)
     assert home.leaks() == []
+    assert all(KEY not in out for ran in (text, whole, lines) for out in (ran.stdout, ran.stderr))
 
 
 async def test_the_answer_is_written_as_it_arrives(tmp_path: Path) -> None:
@@ -145,17 +160,6 @@ async def test_events_are_written_as_they_happen(tmp_path: Path) -> None:
     assert rest.events[-1]["text"] == "first second"
 
 
-async def test_reasoning_is_its_own_channel(tmp_path: Path) -> None:
-    async with Provider([think("deep") + say("shallow")] * 3) as provider:
-        home = Home.of(tmp_path, provider)
-        text = await chat(home, "-q", "x")
-        whole = await chat(home, "-q", "x", "--output", "json")
-        lines = await chat(home, "-q", "x", "--output", "stream-json")
-    assert text.stdout == "shallow\n" and "deep" not in text.stderr
-    assert whole.json["reasoning"] == "deep" and whole.json["text"] == "shallow"
-    assert {"type": "reasoning.delta", "text": "deep"} in lines.events
-
-
 async def test_usage_is_the_providers_own(tmp_path: Path) -> None:
     tokens = Tokens(input=100, output=20, cached=60, reasoning=5)
     async with Provider([say("x").usage(tokens)]) as provider:
@@ -173,140 +177,12 @@ async def test_usage_is_the_providers_own(tmp_path: Path) -> None:
 # -- how it ends --------------------------------------------------------------------------------
 
 
-async def test_a_failure_is_one_sentence_and_exit_1(tmp_path: Path) -> None:
-    async with Provider([status(401, "bad key")] * 9) as provider:
-        home = Home.of(tmp_path, provider)
-        text = await chat(home, "-q", "x")
-        whole = await chat(home, "-q", "x", "--output", "json")
-    assert (text.rc, text.stdout) == (1, "")
-    sentence = text.stderr.splitlines()[-1]
-    assert sentence.startswith("hermes: ") and "KIT_KEY" in sentence and len(sentence) <= 308
-    assert whole.rc == 1 and whole.json["error"]["code"] == "auth"
-    assert not whole.json["completed"]
-
-
-async def test_a_truncated_answer_is_partial_and_exit_3(tmp_path: Path) -> None:
-    async with Provider([say("more ").stop("length")] * 9) as provider:
-        ran = await chat(Home.of(tmp_path, provider), "-q", "x", "--output", "json")
-    assert ran.rc == 3
-    assert ran.json["partial"] and ran.json["error"]["code"] == "output_truncated"
-
-
-async def test_max_turns_bounds_the_steps(tmp_path: Path) -> None:
-    step = call(("c", "read_file", {"path": "a"}))
-    async with Provider([step, step, say("that is all")]) as provider:
-        ran = await chat(
-            Home.of(tmp_path, provider), "-q", "x", "--max-turns", "2", "--output", "json"
-        )
-    assert ran.rc == 3
-    assert ran.json["error"]["code"] == "max_turns" and ran.json["text"] == "that is all"
-
-
 async def test_without_a_model_it_says_what_to_do(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.env |= {"PIP_NO_INDEX": "1", "HTTPS_PROXY": "http://127.0.0.1:9"}
     ran = await chat(home, "-q", "x")
     assert ran.rc != 0 and ran.stdout == ""
     assert "hermes model" in ran.stderr or "OPENROUTER_API_KEY" in ran.stderr
-
-
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
-)
-@pytest.mark.parametrize("form", ["text", "json"])
-async def test_a_signal_stops_the_turn_and_keeps_what_was_said(
-    tmp_path: Path, number: int, code: int, form: str
-) -> None:
-    gate = Gate()
-    script = [say("so far ", "never").hold(gate, after="text", n=1), say("went on")]
-    async with Provider(script) as provider:
-        home = Home.of(tmp_path, provider)
-        process = await start_hermes(["chat", "-q", "x", "--output", form], home)
-        await gate.reached()
-        if form == "text":
-            assert process.stdout is not None
-            assert await process.stdout.read(7) == b"so far "
-        process.send_signal(number)
-        ran = await finish(process, timeout=5)
-        assert ran.rc == code
-        if form == "json":
-            assert ran.json["interrupted"] and ran.json["text"] == "so far "
-            assert ran.json["error"]["code"] == "interrupted"
-        listed = await run_hermes(["sessions", "list", "--json"], home)
-        assert [row["state"] for row in listed.json] == ["interrupted"]
-        again = await chat(home, "-q", "go on", "--continue")
-    assert (again.rc, again.stdout) == (0, "went on\n")
-    assert "previous turn was interrupted" in again.stderr
-
-
-async def test_a_signal_kills_what_a_tool_started(tmp_path: Path) -> None:
-    command = "sleep 300 & echo $! > pid; sleep 300"
-    step = call(("c", "terminal", {"command": command}))
-    async with Provider([step]) as provider:
-        home = Home.of(tmp_path, provider)
-        process = await start_hermes(["chat", "-q", "x", "--yolo", "--output", "json"], home)
-        child = await appearing(home.work / "pid")
-        process.send_signal(signal.SIGINT)
-        ran = await finish(process, timeout=8)
-    assert ran.rc == 130 and ran.json["interrupted"]
-    assert not Path(f"/proc/{child}").exists()
-
-
-async def test_a_second_signal_ends_it_at_once_and_leaves_nobody(tmp_path: Path) -> None:
-    command = "trap '' TERM INT; sleep 300 & echo $! > pid; wait; sleep 300"
-    step = call(("c", "terminal", {"command": command}))
-    async with Provider([step]) as provider:
-        home = Home.of(tmp_path, provider)
-        process = await start_hermes(["chat", "-q", "x", "--yolo"], home)
-        child = await appearing(home.work / "pid")
-        process.send_signal(signal.SIGINT)
-        await asyncio.sleep(0.1)
-        process.send_signal(signal.SIGINT)
-        ran = await finish(process, timeout=5)
-    assert ran.rc == 130
-    async with asyncio.timeout(3):
-        while Path(f"/proc/{child}").exists():
-            await asyncio.sleep(0.02)
-
-
-async def appearing(file: Path) -> int:
-    async with asyncio.timeout(15):
-        while not file.exists() or not file.read_text().strip():
-            await asyncio.sleep(0.02)
-    return int(file.read_text())
-
-
-async def test_after_kill_9_the_turn_reads_as_interrupted(tmp_path: Path) -> None:
-    async with Provider([stall(), say("went on")]) as provider:
-        home = Home.of(tmp_path, provider)
-        process = await start_hermes(["chat", "-q", "remember me"], home)
-        async with asyncio.timeout(15):
-            while not provider.requests:
-                await asyncio.sleep(0.02)
-        process.kill()
-        await process.wait()
-        listed = await run_hermes(["sessions", "list"], home)
-        assert "interrupted" in listed.stdout and "remember me" in listed.stdout
-        again = await chat(home, "-q", "go on", "--continue")
-        assert again.rc == 0 and "previous turn was interrupted" in again.stderr
-        sent = json.dumps(provider.requests[-1].json)
-    assert "remember me" in sent and "go on" in sent
-
-
-async def test_a_reader_that_goes_away_stops_the_turn(tmp_path: Path) -> None:
-    gate = Gate()
-    script = [say("one ", "two ", "three").hold(gate, after="text", n=1)]
-    async with Provider(script) as provider:
-        process = await start_hermes(["chat", "-q", "x"], Home.of(tmp_path, provider))
-        await gate.reached()
-        assert process.stdout is not None
-        assert await process.stdout.read(4) == b"one "
-        process.stdout._transport.close()  # type: ignore[attr-defined]
-        gate.open()
-        async with asyncio.timeout(10):
-            assert await process.wait() == 141
-        assert process.stderr is not None
-        assert b"Traceback" not in await process.stderr.read()
 
 
 async def test_a_reader_that_does_not_read_cannot_hold_back_a_signal(tmp_path: Path) -> None:
@@ -347,6 +223,7 @@ async def test_the_prompt_from_everywhere(tmp_path: Path) -> None:
         assert await sent("-q", "review", stdin="diff\n") == "review\n\ndiff"
         assert await sent("-q", "only this", stdin="  \n") == "only this"
         assert await sent("-q", "bytes", stdin=b"a\xffb\0") == "bytes\n\na\ufffdb\ufffd"
+        assert (await chat(home, stdin="")).rc == 2
 
 
 async def test_a_slow_command_in_the_pipe_is_waited_for(tmp_path: Path) -> None:
@@ -368,17 +245,6 @@ async def test_a_pipe_nobody_writes_to_does_not_hold_it_up(tmp_path: Path) -> No
         async with asyncio.timeout(10):
             assert await process.wait() == 0
         assert prompt_of(provider) == "x"
-
-
-async def test_images_go_along(tmp_path: Path) -> None:
-    async with Provider([say("a dot")]) as provider:
-        home = Home.of(tmp_path, provider)
-        home.file("dot.dat", PNG)
-        ran = await chat(home, "-q", "what?", "--image", "dot.dat", "--image", "dot.dat")
-        content = provider.requests[0].json["messages"][-1]["content"]
-    assert ran.rc == 0
-    images = [part for part in content if part["type"] == "image_url"]
-    assert len(images) == 2 and images[0]["image_url"]["url"].startswith("data:image/png;base64,")
 
 
 async def test_flags_choose_endpoint_model_and_key(tmp_path: Path) -> None:
@@ -421,25 +287,32 @@ async def test_tools_see_no_key_and_know_whose_child_they_are(tmp_path: Path) ->
 # -- going on -----------------------------------------------------------------------------------
 
 
-async def test_continue_takes_the_latest_session_of_this_folder(tmp_path: Path) -> None:
-    async with Provider([say("one"), say("two"), say("three")]) as provider:
+async def test_continue_and_resume_go_on_with_the_history(tmp_path: Path) -> None:
+    script = [say("one"), say("two"), say("there"), say("three"), say("four")]
+    async with Provider(script) as provider:
         home = Home.of(tmp_path, provider)
+
+        async def session(*args: str) -> str:
+            ran = await chat(home, *args, "--output", "json")
+            assert ran.rc == 0 and "interrupted" not in ran.stderr, ran
+            return str(ran.json["session_id"])
+
         nothing_yet = await chat(home, "-q", "x", "--continue")
         assert nothing_yet.rc == 2 and "--continue" in nothing_yet.stderr
-        first = await chat(home, "-q", "first", "--output", "json")
-        second = await chat(home, "-q", "second", "--continue", "--output", "json")
-        assert second.json["session_id"] == first.json["session_id"]
-        assert "interrupted" not in second.stderr
-        assert len(provider.requests[1].json["messages"]) > len(
-            provider.requests[0].json["messages"]
-        )
-        elsewhere = tmp_path / "elsewhere"
+        first = await session("-q", "first")
+        assert await session("-q", "second", "--continue") == first
+        assert [m.text for m in messages(provider.requests[1])] == ["first", "one", "second"]
+        elsewhere, here = tmp_path / "elsewhere", home.work
         elsewhere.mkdir()
         home.work = elsewhere
         assert (await chat(home, "-q", "x", "--continue")).rc == 2
-        prefix = first.json["session_id"][:-2]
-        third = await chat(home, "-q", "third", "--resume", prefix, "--output", "json")
-        assert third.json["session_id"] == first.json["session_id"]
+        assert await session("-q", "apart") != first
+        home.work = here
+        assert await session("-q", "third", "--continue") == first, "the latest of this folder"
+        home.work = elsewhere
+        assert await session("-q", "fourth", "--resume", first[:-2]) == first
+        said = [m.text for m in check_legal(provider.requests[4])]
+        assert said == ["first", "one", "second", "two", "third", "three", "fourth"]
         unknown = await chat(home, "-q", "x", "--resume", "nope")
         assert unknown.rc == 2 and "no session 'nope'" in unknown.stderr
 
@@ -511,10 +384,13 @@ async def test_closed_standard_files_do_no_harm(tmp_path: Path, closed: str) -> 
         )  # fmt: skip
         assert done.returncode == 0
         assert b"Traceback" not in done.stderr
-        rows = (await run_hermes(["sessions", "list", "--json"], home)).json
-        assert [row["state"] for row in rows] == ["idle"]
-        checked = await run_hermes(["sessions", "show", rows[0]["id"]], home)
-        assert "answer" in checked.stdout
+        store = SqliteStore(next(home.path.glob("*.db")))
+        try:
+            (session,) = await store.sessions()
+            stored = await store.load(session.id)
+        finally:
+            await store.close()
+        assert session.state == "idle" and stored[-1].text == "answer"
 
 
 async def test_the_terminal_is_not_driven_by_the_answer(tmp_path: Path) -> None:
