@@ -26,7 +26,7 @@ async def test_a_turn_with_a_call(tmp_path: Path) -> None:
         assert "tools" not in first and first["temperature"] == 0
         assert first["response_format"]["type"] == "json_schema"
         said = [m["content"] for m in second["messages"][-2:]]
-        assert json.loads(said[0]) == {"tool": "read_file", "path": "a.txt"}
+        assert json.loads(said[0])["tool"] == "read_file"
         assert said[1].startswith("Result of read_file:") and "hello" in said[1]
         assert second["messages"][: len(first["messages"])] == first["messages"]
 

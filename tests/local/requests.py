@@ -1,27 +1,27 @@
-"""Twenty small requests the examples in the prompt were not made for, and what counts as right."""
+"""Twenty small requests the prompt was not tuned on, and what counts as a right first step."""
 
 from __future__ import annotations
 
 UNSEEN: tuple[tuple[str, str, str], ...] = (
-    ("Show all hidden files in this directory", "terminal", r"ls\b.*-\w*[aA]|ls -d"),
-    ("How many CPU cores does this machine have?", "terminal", r"nproc|lscpu|cpuinfo"),
-    ("Open package.json and show it to me", "read_file|terminal", r"package\.json"),
-    ("Write the text 'remember the milk' to reminder.txt", "write_file|terminal", r"reminder\.txt"),
-    ("Who wrote Romeo and Juliet?", "answer", r"Shakespeare"),
-    ("Which version of git is installed?", "terminal", r"git.*version"),
-    ("How many words are in essay.txt?", "terminal", r"wc.*essay\.txt"),
-    ("Good morning!", "answer", r"."),
-    ("Find all files larger than 10 MB here", "terminal", r"find.*-size|du\b"),
-    ("What is the chemical symbol of gold?", "answer", r"\bAu\b"),
-    ("How much memory is free?", "terminal", r"free|meminfo|vmstat"),
-    ("Show the last three git commits", "terminal", r"git log"),
-    ("Rename draft.md to final.md", "terminal", r"mv.*draft\.md.*final\.md"),
-    ("What is the opposite of hot?", "answer", r"(?i)cold"),
-    ("Show me the first lines of server.log", "terminal|read_file", r"server\.log"),
-    ("Search for the word password in settings.ini", "terminal", r"grep.*password.*settings\.ini"),
-    ("What is the current working directory?", "terminal", r"pwd"),
-    ("Create a shell script run.sh that prints done", "write_file|terminal", r"run\.sh"),
-    ("How many days are in a leap year?", "answer", r"366"),
-    ("Copy a.txt to b.txt", "terminal", r"cp.*a\.txt.*b\.txt"),
+    ("Which directories are in here?", "terminal", r"ls|find"),
+    ("How big is the file data.csv?", "terminal", r"(ls|du|stat|wc).*data\.csv"),
+    ("Show me what is in Dockerfile", "terminal", r"Dockerfile"),
+    ("Put the line 'hello team' into greeting.txt", "write_file|terminal", r"greeting\.txt"),
+    ("Who painted the Mona Lisa?", "answer", r"Vinci|Leonardo"),
+    ("Is docker installed on this machine?", "terminal", r"docker"),
+    ("Count the number of lines in access.log", "terminal", r"wc.*access\.log|grep -c"),
+    ("Hey, how are you?", "answer", r"."),
+    ("Find every JSON file in this project", "terminal", r"find.*json|ls.*json"),
+    ("What is the boiling point of water in Celsius?", "answer", r"100"),
+    ("What is my IP address?", "terminal", r"ip |ifconfig|hostname|curl|dig"),
+    ("Show the git status", "terminal", r"git status"),
+    ("Delete the directory old_build", "terminal", r"rm.*old_build"),
+    ("What does CPU stand for?", "answer", r"(?i)central processing"),
+    ("Show the last 20 lines of error.log", "terminal", r"(tail|cat).*error\.log"),
+    ("Search for the function main in app.py", "terminal", r"grep.*main.*app\.py"),
+    ("What is today's date?", "terminal", r"date"),
+    ("Write a Python file square.py that prints 5 squared", "write_file", r"square\.py"),
+    ("Translate 'good night' to Spanish", "answer", r"(?i)buenas noches"),
+    ("Show the environment variables", "terminal", r"env|printenv|export|set"),
 )
 """Request, who may answer it (`answer` or a tool), and a pattern its first step must match."""

@@ -70,7 +70,8 @@ def cuts(text: str, at: list[int]) -> list[str]:
 def test_an_answer_is_what_the_string_says_however_it_is_cut(
     text: str, at: list[int], ascii_only: bool
 ) -> None:
-    said = json.dumps({"answer": text}, ensure_ascii=ascii_only)
+    step = {"about": "result", "answer": text} if len(at) % 2 else {"answer": text}
+    said = json.dumps(step, ensure_ascii=ascii_only)
     message = heard(cuts(said, at), "schema")
     if "<" not in text:  # reasoning tags are somebody else's test
         assert message.text == clean(text)
@@ -91,7 +92,8 @@ def test_an_answer_streams_before_it_is_complete() -> None:
 @given(st.lists(st.integers(0, 80), max_size=8))
 @settings(max_examples=60, deadline=None)
 def test_a_step_with_a_tool_is_a_call(at: list[int]) -> None:
-    said = '{"tool": "terminal", "command": "echo \\"hi\\"\\n"}'
+    about = '"about": "computer", ' if len(at) % 2 else ""
+    said = "{" + about + '"tool": "terminal", "command": "echo \\"hi\\"\\n"}'
     message = heard(cuts(said, at), "schema")
     assert parts(message) == ("", [("terminal", {"command": 'echo "hi"\n'})])
     assert message.stop == "tool_use"
@@ -116,7 +118,8 @@ def test_what_an_endpoint_did_not_force_is_text(said: str, text: str) -> None:
 
 
 def test_a_call_cut_off_is_told_as_cut_and_an_answer_keeps_what_came() -> None:
-    cut = heard(['{"tool": "terminal", "comm'], "schema", finish="length")
+    begun = '{"about": "computer", "tool": "terminal", "comm'
+    cut = heard([begun], "schema", finish="length")
     assert cut.stop == "length"
     assert [p.name for p in cut.parts if isinstance(p, ToolCall)] == ["terminal"]
     short = heard(['{"answer": "so far'], "schema", finish="length")
@@ -141,7 +144,10 @@ def test_the_request_forces_an_answer_or_one_of_few_tools() -> None:
     assert "tools" not in sent
     assert sent["temperature"] == 0
     steps = sent["response_format"]["json_schema"]["schema"]["anyOf"]
-    assert [list(s["properties"]) for s in steps] == [["answer"], ["tool", "command"]]
+    assert [list(s["properties"]) for s in steps] == [
+        ["about", "answer"],
+        ["about", "tool", "command"],
+    ]
     assert all(s["additionalProperties"] is False for s in steps)
     assert sent["messages"][-1] == {"role": "user", "content": "hi"}
     assert "todo" not in sent["messages"][0]["content"]
@@ -150,7 +156,7 @@ def test_the_request_forces_an_answer_or_one_of_few_tools() -> None:
 def test_without_tools_only_an_answer_is_possible() -> None:
     for sent in (body([user("hi")], ()), body([user("hi")], tool_choice="none")):
         schema = sent["response_format"]["json_schema"]["schema"]
-        assert list(schema["properties"]) == ["answer"]
+        assert list(schema["properties"]) == ["about", "answer"]
 
 
 def test_examples_show_only_tools_that_are_there() -> None:
@@ -165,9 +171,13 @@ def test_history_reads_like_the_examples_and_keeps_its_prefix() -> None:
     first = [user("files?")]
     later = [*first, Message("assistant", (call,)), Message("user", (done,))]
     sent = body(later)["messages"]
-    assert sent[-2] == {"role": "assistant", "content": '{"tool": "terminal", "command": "ls"}'}
+    step = '{"about": "computer", "tool": "terminal", "command": "ls"}'
+    assert sent[-2] == {"role": "assistant", "content": step}
     assert sent[-1] == {"role": "user", "content": "Result of terminal:\na.txt"}
     assert sent[: len(body(first)["messages"])] == body(first)["messages"]
+    answered = body([*later, Message("assistant", (Text("It is a.txt."),)), user("thanks")])
+    said = json.loads(answered["messages"][-2]["content"])
+    assert said == {"about": "result", "answer": "It is a.txt."}
 
 
 def test_what_a_session_adds_stands_behind_what_all_share() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from hermes.core.message import Media, Message, Part, Target, Text, Thinking, ToolCall, ToolReturn
@@ -26,9 +27,11 @@ class Encoder:
         self._quirks = quirks
         self.tail = Tail(marks=quirks.cache == "envelope")
         self._head = Head()
+        self._before = Message("user", ())
 
     def push(self, group: Message) -> None:
-        self.tail.push(self._encode(group))
+        self.tail.push(self._encode(group, self._before))
+        self._before = group
 
     def body(
         self,
@@ -43,7 +46,11 @@ class Encoder:
             (system, tuple(tools), settings, stream),
             lambda: self._fields(system, tools, settings, stream),
         )
-        fresh = (item for group in pending for item in self._encode(group))
+        fresh = (
+            item
+            for before, group in pairwise((self._before, *pending))
+            for item in self._encode(group, before)
+        )
         return self.tail.joined(head, fresh)
 
     def _fields(
@@ -88,12 +95,12 @@ class Encoder:
 
     # -- messages ----------------------------------------------------------------------------
 
-    def _encode(self, group: Message) -> Iterable[Forms]:
+    def _encode(self, group: Message, before: Message) -> Iterable[Forms]:
         messages: Iterable[dict[str, Any]]
         if self._quirks.calling == "schema" and self._quirks.tools:
             from hermes.llm.wire.chat_steps import told
 
-            messages = told(group)
+            messages = told(group, before)
         elif group.role == "assistant":
             messages = [_assistant(group.parts, self._quirks)]
         else:

@@ -7,10 +7,11 @@ import re
 
 from hermes.llm import jsonic
 from hermes.llm.assemble import Answer
-from hermes.llm.wire.chat_steps import ANSWER, TOOL
+from hermes.llm.wire.chat_steps import ABOUT, ANSWER, TOOL
 
-_ANSWERING = re.compile(r'\s*\{\s*"' + ANSWER + r'"\s*:\s*"')
-_CALLING = re.compile(r'\s*\{\s*"' + TOOL + r'"\s*:\s*"([^"\\]+)"')
+_BEGIN = rf'\s*\{{\s*(?:"{ABOUT}"\s*:\s*"[a-z]*"\s*,\s*)?'
+_ANSWERING = re.compile(rf'{_BEGIN}"{ANSWER}"\s*:\s*"')
+_CALLING = re.compile(rf'{_BEGIN}"{TOOL}"\s*:\s*"([^"\\]+)"')
 _RUN = re.compile(r'(?:[^"\\]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*')
 _HIGH = re.compile(r"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})$")
 _ENOUGH = 64
@@ -98,6 +99,7 @@ class Steps:
         except ValueError:
             value = None
         if isinstance(value, dict):
+            value.pop(ABOUT, None)
             name = value.pop(TOOL, None)
             if isinstance(name, str) and name:
                 self._call(name, jsonic.dumps(value).decode())

@@ -3,38 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hermes.core.message import Media, Message, Part, Text, ToolCall, ToolReturn
 from hermes.core.provider import ToolSpec
 from hermes.llm.wire.pieces import arguments, described, record
 
+ABOUT = "about"
 ANSWER = "answer"
 TOOL = "tool"
+KNOWLEDGE, RESULT, COMPUTER = "knowledge", "result", "computer"
+"""What a step is about is said first: a small model that has said "computer" goes on to look
+instead of inventing."""
 FEW = 5
 """Tools a small model can tell apart; used where the endpoint names no favourites."""
 _LONGEST_HINT = 80
 _HEAD = """\
 You are Hermes, an assistant on the user's computer. Reply with one JSON object.
-Greetings and general knowledge: {"answer": TEXT}"""
+Greetings and general knowledge: {"about": "knowledge", "answer": TEXT}"""
 _WITH_TOOLS = """\
 Anything about this computer, its folders, files, users, programs or time needs a tool:"""
-_AFTER = "After a tool result, answer with what it says. Never invent files or output."
+_AFTER = """\
+After a tool result: {"about": "result", "answer": TEXT} with what it says. \
+Never invent files or output."""
 _HINTS = {
     "terminal": "run a shell command: list folders, find, count, look up anything",
     "read_file": "show the text of one file",
     "write_file": "create or replace one file",
 }
 """Shorter than what the tools say of themselves, which is written for models that read it all."""
-_LISTED = """\
-total 8
--rw-r--r-- 1 sam sam 120 Mar 3 10:40 main.py
--rw-r--r-- 1 sam sam 80 Mar 3 10:41 util.py"""
 _SHOTS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
     ("", "hello", "Hello! What can I do for you?", {}),
-    ("read_file", "print the file todo.md", "", {"path": "todo.md"}),
-    ("read_file", "- buy milk", "todo.md says: buy milk.", {}),
+    ("terminal", "print the file todo.md", "", {"command": "cat todo.md"}),
+    ("terminal", "- buy milk", "todo.md says: buy milk.", {}),
     (
         "write_file",
         "save a program a.py that adds 1 and 2",
@@ -48,8 +50,8 @@ _SHOTS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
     ("terminal", "sam", "You are sam.", {}),
     ("terminal", "remove the folder tmp", "", {"command": "rm -r tmp"}),
     ("terminal", "(no output)", "Done: the folder tmp is removed.", {}),
-    ("terminal", "which files are here?", "", {"command": "ls -l"}),
-    ("terminal", _LISTED, "The folder contains main.py and util.py.", {}),
+    ("terminal", "which files are here?", "", {"command": "ls"}),
+    ("terminal", "main.py\nutil.py", "The folder contains main.py and util.py.", {}),
     ("", "what is the largest planet?", "Jupiter is the largest planet.", {}),
 )
 """Tool, what is said to the model, its answer or its call. Their order was measured: what comes
@@ -58,18 +60,19 @@ last weighs most, and an answer without a tool must be among it (docs/local-mode
 
 def offered(tools: Sequence[ToolSpec], favourites: Sequence[str]) -> list[ToolSpec]:
     """The few a small model gets to see: the favourites that are there, else the first ones."""
-    usable = [t for t in tools if not {TOOL, ANSWER} & set(_required(t))]
+    usable = [t for t in tools if not {ABOUT, TOOL, ANSWER} & set(_required(t))]
     return [t for t in usable if t.name in favourites] or usable[:FEW]
 
 
 def form(tools: Sequence[ToolSpec]) -> dict[str, Any]:
     """What the endpoint must force the answer into: an answer, or a call of one of the tools.
     Optional arguments are left out: a small model fills them with anything."""
-    steps = [_object({ANSWER: {"type": "string"}})]
+    subjects = [KNOWLEDGE, RESULT] if tools else [KNOWLEDGE]
+    steps = [_object({ABOUT: {"enum": subjects}, ANSWER: {"type": "string"}})]
     for tool in tools:
         properties = record(tool.parameters.get("properties"))
         given = {name: properties.get(name, {}) for name in _required(tool)}
-        steps.append(_object({TOOL: {"const": tool.name}, **given}))
+        steps.append(_object({ABOUT: {"const": COMPUTER}, TOOL: {"const": tool.name}, **given}))
     schema = {"anyOf": steps} if tools else steps[0]
     wrapped = {"name": "step", "strict": True, "schema": schema}
     return {"type": "json_schema", "json_schema": wrapped}
@@ -90,17 +93,18 @@ def opening(tools: Sequence[ToolSpec], system: str) -> list[dict[str, Any]]:
     for tool, said, answer, args in _SHOTS:
         if tool and tool not in names:
             continue
-        step = {ANSWER: answer} if answer else {TOOL: tool, **args}
+        step = _answer(answer, result=bool(tool)) if answer else _call(tool, args)
         heard = result(tool, said) if tool and answer else said
         messages.append({"role": "user", "content": heard})
         messages.append({"role": "assistant", "content": _written(step)})
     return messages
 
 
-def told(group: Message) -> Iterable[dict[str, Any]]:
+def told(group: Message, before: Message) -> Iterable[dict[str, Any]]:
     """A group of the conversation in the form of the examples."""
     if group.role == "assistant":
-        yield {"role": "assistant", "content": "\n".join(_steps(group.parts))}
+        after = any(isinstance(part, ToolReturn) for part in before.parts)
+        yield {"role": "assistant", "content": "\n".join(_steps(group.parts, after))}
         return
     words: list[str] = []
     for part in group.parts:
@@ -118,13 +122,21 @@ def result(tool: str, text: str) -> str:
     return f"Result of {tool}:\n{text.strip() or '(no output)'}"
 
 
-def _steps(parts: Sequence[Part]) -> Iterable[str]:
+def _answer(text: str, *, result: bool) -> dict[str, Any]:
+    return {ABOUT: RESULT if result else KNOWLEDGE, ANSWER: text}
+
+
+def _call(tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    return {ABOUT: COMPUTER, TOOL: tool, **args}
+
+
+def _steps(parts: Sequence[Part], result: bool) -> Iterable[str]:
     for part in parts:
         match part:
             case Text(text=text) if text.strip():
-                yield _written({ANSWER: text})
+                yield _written(_answer(text, result=result))
             case ToolCall(name=name, args=args):
-                yield _written({TOOL: name, **arguments(args)})
+                yield _written(_call(name, arguments(args)))
             case _:
                 pass
 
@@ -135,7 +147,8 @@ def _words(parts: Iterable[Text | Media]) -> list[str]:
 
 def _line(tool: ToolSpec) -> str:
     hint = _HINTS.get(tool.name) or tool.description.partition(". ")[0][:_LONGEST_HINT]
-    return f"{_written({TOOL: tool.name, **{n: n.upper() for n in _required(tool)}})} - {hint}"
+    example = _call(tool.name, {name: name.upper() for name in _required(tool)})
+    return f"{_written(example)} - {hint}"
 
 
 def _required(tool: ToolSpec) -> list[str]:
