@@ -420,8 +420,17 @@ async def test_who_is_asked_before_what(site: Site, tmp_path: Path) -> None:
 async def test_a_stuck_page_a_crash_and_idleness_are_said(
     site: Site, tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_browser, "_STUCK", 3.0)
     hang = "<button onclick='setTimeout(() => { while (true) {} })'>Hang</button>"
+
+    patience = _browser._STUCK
+
+    def impatient(request: Received) -> Reply:
+        monkeypatch.setattr(_browser, "_STUCK", 0.5)
+        return on(1, "click", 'button "Hang"')(request)
+
+    def patient(request: Received) -> Reply:
+        monkeypatch.setattr(_browser, "_STUCK", patience)
+        return use(2, "navigate", url=site.base + "/a")
 
     def kill(request: Received) -> Reply:
         for pid in processes(scratch):
@@ -431,14 +440,15 @@ async def test_a_stuck_page_a_crash_and_idleness_are_said(
 
     steps = [
         use(0, "navigate", url=site.put("/hang", hang)),
-        on(1, "click", 'button "Hang"'),
-        use(2, "navigate", url=site.put("/a", "<p>another")),
+        impatient,
+        patient,
         kill,
         use(4, "navigate", url=site.base + "/a"),
         say("done"),
         use(5, "snapshot"),
         say("done"),
     ]
+    site.put("/a", "<p>another")
     config = {**site.config, "browser": {"idle_timeout": 1}}
     async with rig(tmp_path, steps, config=config) as r:
         assert (await r.turn(timeout=40)).completed
