@@ -258,7 +258,9 @@ async def test_nothing_of_it_is_there_without_a_grant(tmp_path: Path, tier: Tier
         assert "3128" not in text and "egress" not in text
 
 
-@pytest.mark.parametrize("entry", ["http://example.org", "a b", "*.", "", "example.org/x", "a:0", "*x"])
+@pytest.mark.parametrize(
+    "entry", ["http://example.org", "a b", "*.", "", "example.org/x", "a:0", "*x"]
+)
 def test_a_domain_that_is_none_is_refused_with_its_line(tmp_path: Path, entry: str) -> None:
     home = Home(tmp_path, sandbox={"network": {"allow": ["example.org", "*.a.b:8080", entry]}})
     with pytest.raises(ConfigError, match=r"line \d+: sandbox\.network\.allow takes name"):

@@ -11,7 +11,8 @@ from hermes.core.message import Message, ToolCall
 class History:
     """Messages are only ever added. `views` holds what encoders derived from them so far, keyed
     by target and quirks, so that each message is made legal and serialised once per target.
-    `sent` holds what was last sent to each target. `mark` names the wrapper that tool results are shown in; empty: none."""
+    `sent` holds what was last sent to each target. `mark` names the wrapper that tool results are
+    shown in; empty: none."""
 
     __slots__ = ("_call_ids", "mark", "messages", "sent", "views")
 
