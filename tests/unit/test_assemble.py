@@ -127,7 +127,7 @@ TEXT = st.lists(
 
 
 @given(TEXT, st.lists(st.integers(0, 60), max_size=8), st.lists(st.booleans(), min_size=9))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_what_was_shown_is_what_is_stored(text: str, marks: list[int], reads: list[bool]) -> None:
     points = sorted({min(m, len(text)) for m in marks})
     answer = Answer()

@@ -287,7 +287,7 @@ _new_values = st.one_of(
 
 
 @settings(
-    max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 @given(
     blocks(),

@@ -81,7 +81,7 @@ async def test_a_proxy_of_the_environment_changes_no_verdict() -> None:
 _HOSTLIKE = st.text(alphabet="0123456789abcdefxX.:[]%@/\\ -１①。٣é\u200b\x00?#", max_size=40)
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.one_of(st.text(max_size=60), _HOSTLIKE.map(lambda t: f"http://{t}")))
 def test_fuzz_only_public_literals_and_only_one_error(url: str) -> None:
     try:
@@ -110,7 +110,7 @@ def _read_by(parser: Callable[[str], str | None], url: str) -> str | None:
     return host.lower().rstrip(".") if host else None
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=300, deadline=None)
 @example("http://ßa.com80")
 @given(
     st.lists(
@@ -133,7 +133,7 @@ def test_fuzz_where_parsers_disagree_nothing_passes(url: str) -> None:
         assert {found.host, parse(f"http://{hosts.pop()}/").host} == {found.host}
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6), st.sampled_from(["::1", "::"])))
 def test_fuzz_literals_agree_with_the_tables(address: object) -> None:
     found = ip_address(str(address))
@@ -152,7 +152,7 @@ def test_fuzz_literals_agree_with_the_tables(address: object) -> None:
         )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.ip_addresses(v=4), st.sampled_from(["mapped", "nat64", "6to4", "isatap"]))
 def test_fuzz_embedded_addresses_decide(inner: IPv4Address, form: str) -> None:
     number = int(inner)
@@ -166,7 +166,7 @@ def test_fuzz_embedded_addresses_decide(inner: IPv4Address, form: str) -> None:
     assert public(IPv6Address(outer)) is public(inner)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(st.text(alphabet="/\\.:@?#%[]0127abh tp\t\r\n\x00s", max_size=30))
 def test_fuzz_redirect_targets(reference: str) -> None:
     try:

@@ -183,7 +183,7 @@ _ANY = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=2000, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, deadline=2000, suppress_health_check=[HealthCheck.too_slow])
 @given(_ANY)
 def test_it_never_raises(command: str):
     found = verdict(command)
@@ -207,7 +207,7 @@ def test_no_letter_crashes_the_parser():
 _PARTS = st.sampled_from([*corpus.SEEDS, *corpus.HARD, *corpus.SCRIPTS, *corpus.ORDINARY])
 
 
-@settings(max_examples=400, deadline=2000)
+@settings(max_examples=200, deadline=2000)
 @given(_PARTS, _PARTS, st.sampled_from([";", "&&", "||", "|", "&", "\n"]))
 def test_two_commands_are_judged_at_least_as_strictly_as_each(
     first: str, second: str, operator: str
@@ -224,7 +224,7 @@ def test_two_commands_are_judged_at_least_as_strictly_as_each(
         assert alone.read_only or not together.read_only
 
 
-@settings(max_examples=300, deadline=2000)
+@settings(max_examples=150, deadline=2000)
 @given(_PARTS, st.sampled_from(list(corpus.RESOLVABLE)))
 def test_no_disguise_makes_a_command_more_welcome(command: str, name: str):
     if "\n" in command or command.rstrip().endswith("&") or "=" in command.split()[0]:
@@ -319,7 +319,7 @@ def bash(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.skipif(not Path("/bin/bash").exists(), reason="compares with bash")
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(_REAL)
 def test_bash_runs_exactly_what_the_gate_saw(bash: Any, command: str):
     """Only what is allowed is compared: there the reading must have been complete."""

@@ -62,7 +62,7 @@ ANY = st.recursive(
 
 
 @given(ANY)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_everything_written_is_legal_and_stays_as_it_is(value: Any) -> None:
     out = dumps(value)
     again = json.loads(out.decode("utf-8", "strict"), parse_constant=pytest.fail)

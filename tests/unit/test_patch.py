@@ -491,7 +491,7 @@ def test_patches_and_their_reverse(capsys: pytest.CaptureFixture[str]) -> None:
     assert done == 2_500
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.text(st.sampled_from("ab \t\n\r\\é"), max_size=30))
 def test_lines_join_to_what_they_were_cut_from(text: str) -> None:
     lines = Lines.of(text)
@@ -499,7 +499,7 @@ def test_lines_join_to_what_they_were_cut_from(text: str) -> None:
     assert lines.plain.count("\n") == len(lines.ends)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.lists(
         st.sampled_from(["a", "  a", "b ", "\tc", "", "a b", "a  b", "x = f(y)"]), max_size=12
@@ -828,7 +828,7 @@ async def test_a_patch_in_a_fence_with_its_own_line_ends(ctx: ToolContext) -> No
     assert (ctx.cwd / "f").read_bytes() == b"a\r\nb\r\n"
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(
     st.lists(
         st.sampled_from(

@@ -420,7 +420,7 @@ def test_globs(glob: str, yes: list[str], no: list[str]) -> None:
     assert [p for p in no if fits(p)] == []
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.text("ab*?", min_size=1, max_size=10), st.text("ab", max_size=12))
 def test_a_name_fits_as_fnmatch_says(glob: str, name: str) -> None:
     import fnmatch
@@ -430,7 +430,7 @@ def test_a_name_fits_as_fnmatch_says(glob: str, name: str) -> None:
     assert matcher(glob)(name or "x") == fnmatch.fnmatchcase(name or "x", glob)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.text("ab*?[]{},!/\\^-.", max_size=14), st.text("ab/.", max_size=12))
 def test_any_glob_is_understood_or_refused(glob: str, path: str) -> None:
     Ignore(f"{glob}\n").verdict(path, folder=False)

@@ -134,7 +134,7 @@ def through(path: Path) -> Iterator[Through]:
 
 
 SHARED = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
@@ -657,7 +657,7 @@ async def test_no_query_is_an_error(store: SqliteStore, query: str) -> None:
         assert hit.session.id == "a"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.text(alphabet='fox"*^():{}-+ANDORTE\0 \ud800é最', max_size=30), max_size=20))
 def test_no_query_is_an_error_fuzzed(queries: list[str]) -> None:
     db = apsw.Connection(":memory:")

@@ -66,7 +66,7 @@ def cuts(text: str, at: list[int]) -> list[str]:
 
 
 @given(st.text(max_size=60), st.lists(st.integers(0, 200), max_size=12), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_an_answer_is_what_the_string_says_however_it_is_cut(
     text: str, at: list[int], ascii_only: bool
 ) -> None:
@@ -252,7 +252,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES, max_size=12).map("".join), st.lists(st.integers(0, 300), max_size=10))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_cutting_changes_nothing_and_without_tools_text_stays_text(
     said: str, at: list[int]
 ) -> None:

@@ -173,7 +173,7 @@ def streams(draw: st.DrawFn) -> tuple[str, bytes, list[int]]:
     return wire, body, draw(st.lists(st.integers(1, 60), max_size=20))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(streams())
 def test_any_stream(given_: tuple[str, bytes, list[int]]) -> None:
     wire, body, sizes = given_
@@ -189,7 +189,7 @@ def test_any_stream(given_: tuple[str, bytes, list[int]]) -> None:
         resent(wire, whole)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.sampled_from(sorted(KEYS)).flatmap(lambda w: st.tuples(st.just(w), values(w))))
 def test_any_body(given_: tuple[str, Any]) -> None:
     wire, value = given_
@@ -245,7 +245,7 @@ def resent(wire: str, message: Message) -> None:
 # -- any history, sent to any of them ------------------------------------------------------------
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(sorted(KEYS)), histories, quirks, st.sampled_from([None, "low", "none"]))
 def test_any_history_makes_a_legal_request(
     wire: str, history: list[Message], q: Quirks, effort: Any

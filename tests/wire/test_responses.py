@@ -543,7 +543,7 @@ JSON = st.recursive(
 
 
 @given(st.lists(JSON, max_size=4))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_no_json_can_crash_the_decoder(values: list[Any]) -> None:
     body = b"".join(b"data: " + json.dumps(v).encode() + b"\n\n" for v in values)
     for data, is_whole in ((body, False), (json.dumps(values[:1]).encode()[1:-1], True)):

@@ -84,7 +84,7 @@ def streams(draw: st.DrawFn) -> bytes:
 
 
 @given(streams(), st.lists(st.integers(0, 400), max_size=30))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_every_cutting_gives_the_events_of_the_oracle(data: bytes, marks: list[int]) -> None:
     expected = oracle(data)
     assert named(parse(data)) == expected
@@ -93,7 +93,7 @@ def test_every_cutting_gives_the_events_of_the_oracle(data: bytes, marks: list[i
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=12))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_bytes_are_parsed_alike_however_they_are_cut(data: bytes, marks: list[int]) -> None:
     assert parse(*cut(data, marks)) == parse(data)
 
