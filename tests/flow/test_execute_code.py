@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import Struct
 
@@ -346,6 +346,7 @@ schemas = st.dictionaries(
 )
 
 
+@example("call", "", {"ªb": {"type": "string"}, "ab": {"type": "string"}})
 @given(words | st.just("mcp__s__t"), words | st.just('"""\nimport os\n"""'), schemas)
 def test_no_words_of_a_schema_become_code(name: str, text: str, fields: dict[str, Any]) -> None:
     spec = ToolSpec(name, text, {"properties": fields, "required": list(fields)[:1]})

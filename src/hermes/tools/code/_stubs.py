@@ -45,7 +45,14 @@ def _function(spec: ToolSpec) -> str:
 
 
 def _name(text: str) -> bool:
-    return text.isidentifier() and not iskeyword(text) and not text.startswith("_")
+    """Whether it can stand in the source, and means itself there: Python reads º as o."""
+    if not text.isidentifier() or iskeyword(text) or text.startswith("_"):
+        return False
+    if text.isascii():
+        return True
+    from unicodedata import is_normalized
+
+    return is_normalized("NFKC", text)
 
 
 def _type(schema: Any) -> str:
