@@ -28,7 +28,7 @@ test: $(VENV)/.dev ## run the tests
 
 test-local: $(VENV)/.dev ## the tests with a real embedded model; downloads it once
 	$(BIN)/hermes model pull
-	$(BIN)/python -m pytest -m local tests/local $(ARGS)
+	HERMES_TEST_MEASURE=1 $(BIN)/python -m pytest -m local tests/local $(ARGS)
 
 # Separate targets, so that `make -k check` reports everything that is wrong.
 check: check-format check-lint check-types check-layers check-shape ## format, lint, types, layers, shape

@@ -20,7 +20,7 @@ from hermes.llm.local.finding import installed
 from tests.kit import Home, run_hermes
 from tests.local.requests import UNSEEN
 
-LEAST = 12
+LEAST = 15
 """Of twenty; measured: see docs/local-model.md."""
 
 
@@ -82,6 +82,9 @@ async def test_the_prompt_is_read_once(runtime: Runtime, home: Home) -> None:
         assert (result.usage.cache_read > 400) is expected
 
 
+@pytest.mark.skipif(
+    not os.environ.get("HERMES_TEST_MEASURE"), reason="a measurement: make test-local"
+)
 async def test_how_often_it_is_right(runtime: Runtime, home: Home) -> None:
     """Its first step on requests nobody tuned it for; no command is run: nobody confirms any."""
     wrong = []
