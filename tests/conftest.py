@@ -1,4 +1,4 @@
-"""For every test: nobody but SQLite opens a database file, and nothing is skipped in silence."""
+"""For every test: who runs it and when, who may open a database file, and no skip in silence."""
 
 from __future__ import annotations
 
@@ -76,6 +76,51 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     terminalreporter.section(f"{reasons.total()} cases skipped")
     for why, count in reasons.most_common():
         terminalreporter.write_line(f"{count:5}  {why}")
+
+
+_LONGEST = (
+    "e2e/test_kill",
+    "server/test_fuzz",
+    "flow/test_browser",
+    "e2e/test_store_kill",
+    "e2e/test_escapes",
+    "flow/test_backend_docker",
+    "e2e/test_oneshot",
+    "e2e/test_wires",
+    "flow/test_backend_ssh",
+    "flow/test_processes",
+    "flow/test_containment",
+    "unit/test_gate",
+)
+"""They begin first: none of them is to be what everybody waits for at the end."""
+_PARTS = {"e2e/test_escapes.py": r"tier\d", "server/test_fuzz.py": r"\[\d+\]"}
+"""Files that several workers share, and what a case's name says about its share."""
+
+
+def _rank(item: pytest.Item) -> int:
+    return next((n for n, name in enumerate(_LONGEST) if name in item.nodeid), len(_LONGEST))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=_rank)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file goes to one worker, so that what is set up for all of it is set up once."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file, _, case = nodeid.partition("::")
+            parts = next((p for name, p in _PARTS.items() if file.endswith(name)), "$")
+            found = re.search(parts, case)
+            return file + (found[0] if found else "")
+
+    if config.getvalue("dist") != "load":
+        return None
+    config.option.loadscopereorder = False
+    return ByFile(config, log)
 
 
 @pytest.fixture(autouse=True)
