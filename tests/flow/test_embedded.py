@@ -152,7 +152,7 @@ engine.find_spec = lambda _: object()
 async def main():
     e = engine.Engine(Place({str(tmp_path / "m.gguf")!r}, 4096))
     await e._ready()
-    print(e._child.pid, flush=True)
+    print(e._child.pid, e._folder, flush=True)
     os._exit(9)
 asyncio.run(main())
 """
@@ -161,11 +161,13 @@ asyncio.run(main())
     )
     assert ran.returncode == 9, ran.stderr
     try:
-        handle = os.pidfd_open(int(ran.stdout))
+        handle = os.pidfd_open(int(ran.stdout.split()[0]))
     except ProcessLookupError:
-        return
-    assert select.select([handle], [], [], 20)[0], "it is still there"
-    os.close(handle)
+        pass
+    else:
+        assert select.select([handle], [], [], 20)[0], "it is still there"
+        os.close(handle)
+    assert not Path(ran.stdout.split()[1]).exists(), "nothing is left behind"
 
 
 def test_nothing_of_it_is_imported_or_asked_when_it_is_not_used(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socketserver
 import sys
@@ -63,4 +64,5 @@ if __name__ == "__main__":
     os.write(1, b"ready\n")
     while os.read(0, 100):
         pass
+    shutil.rmtree(Path(SOCKET).parent, ignore_errors=True)
     os._exit(0)
