@@ -200,6 +200,16 @@ async def test_a_chain_can_branch(tmp_path: Path) -> None:
         assert sent(a) == [("user", "root"), ("assistant", "Yes."), ("user", "right")]
 
 
+async def test_a_response_in_a_named_session_is_gone_on_from_with_all_of_it(tmp_path: Path) -> None:
+    async with api(tmp_path, then=say("Yes.")) as a:
+        headers = {"X-Hermes-Session-Id": "mine"}
+        await a.chat("alpha", headers=headers)
+        made = await a.ask("beta", headers=headers)
+        assert made.headers["X-Hermes-Session-Id"] == "mine"
+        await a.ask("gamma", previous_response_id=made.json["id"])
+        assert [c for _, c in sent(a)] == ["alpha", "Yes.", "beta", "Yes.", "gamma"]
+
+
 async def test_unknown_responses(tmp_path: Path) -> None:
     async with api(tmp_path) as a:
         for body in ({"stream": False}, {"stream": True}):

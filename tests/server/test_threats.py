@@ -463,14 +463,44 @@ class TestText:
         assert (await shared.get("/api/sessions/search?q=hi")).status == 200
 
 
+EVIL = "../../escaped"
+"""From where large outputs are kept to the folder of the test."""
+
+
 async def test_A15_large_output_of_a_session_with_an_evil_name(tmp_path: Path) -> None:
     """What does not fit is saved to a file, which an id must not place."""
     work = call(("c1", "terminal", {"command": "seq 1 60000"}))
     async with api(tmp_path, [work, say("Done.")]) as a:
-        evil = f"..{tmp_path}/escaped"
-        await a.chat(headers={"X-Hermes-Session-Id": evil})
+        await a.chat(headers={"X-Hermes-Session-Id": EVIL})
         assert not list(tmp_path.glob("escaped*"))
-        assert b"full output" in a.provider.last.body or b"saved" in a.provider.last.body
+        assert len(list((a.home.path / "outputs").glob("*escaped*"))) == 1
+
+
+def test_A15_a_long_result_of_a_session_with_an_evil_name(tmp_path: Path) -> None:
+    from hermes.agent.bounds import bounded
+    from hermes.core.message import ToolCall
+    from hermes.core.tool import ToolContext
+
+    spill = tmp_path / "home" / "outputs"
+    context = ToolContext(
+        session_id=EVIL,
+        cwd=tmp_path,
+        call=ToolCall("../../c1", "x"),
+        approve=None,
+        progress=print,
+        child_env={},
+        spill=spill,
+        home=tmp_path,
+    )
+    assert str(spill) in bounded("x" * 1000, context, 100)
+    assert len(list(spill.iterdir())) == 1 and not list(tmp_path.glob("escaped*"))
+    for identity in ("", "a" * 5000, "\0", "a/b", "..", "ü"):
+        stem = type(context)(**{**_fields(context), "session_id": identity}).stem
+        assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", stem)
+
+
+def _fields(value: object) -> dict[str, object]:
+    return {name: getattr(value, name) for name in value.__struct_fields__}  # type: ignore[attr-defined]
 
 
 # -- A17 to A20: what belongs to whom --------------------------------------------------------
