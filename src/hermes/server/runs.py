@@ -83,6 +83,8 @@ class Run:
 
     def __init__(self, server: Server, principal: Principal, ask: Ask, state: State) -> None:
         self.state = state
+        self.shown = structs.replace(state)
+        """As it was stored last: what is not on disk is not told."""
         self.owner = principal.name
         self._server = server
         self._principal = principal
@@ -239,13 +241,14 @@ class Run:
         """On disk, then to whoever reads."""
         first = self._count - len(frames) + 1
         objects = self._server.runtime.store.objects
-        await objects.log(self.state.run_id, first, frames)
-        await self._save()
+        await asyncio.gather(objects.log(self.state.run_id, first, frames), self._save())
         self._tell()
 
     async def _save(self) -> None:
         self.state.updated_at = time.time()
-        await save(self._server, self.owner, self.state)
+        stored = structs.replace(self.state)
+        await save(self._server, self.owner, stored)
+        self.shown = stored
 
     def _tell(self) -> None:
         news, self.news = self.news, asyncio.Event()
@@ -257,15 +260,15 @@ def frame(number: int, name: str, run: str, data: dict[str, Any]) -> bytes:
     return event(name, orjson.dumps(body), str(number))
 
 
-async def save(server: Server, owner: str, state: State) -> None:
+async def save(server: Server, owner: str, state: State, most: int | None = None) -> None:
     body = msgspec.msgpack.encode(state)
-    await server.runtime.store.objects.put(KIND, state.run_id, body, owner=owner, most=MOST)
+    await server.runtime.store.objects.put(KIND, state.run_id, body, owner=owner, most=most)
 
 
 async def find(server: Server, owner: str, run_id: str) -> State | None:
     going = server.runs.get(run_id)
     if going is not None:
-        return going.state if going.owner == owner else None
+        return going.shown if going.owner == owner else None
     found = await server.runtime.store.objects.get(KIND, run_id, owner=owner)
     return msgspec.msgpack.decode(found.body, type=State) if found else None
 

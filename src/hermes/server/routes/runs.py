@@ -82,7 +82,7 @@ async def _start(call: Call) -> web.Response:
     run = Run(call.server, call.principal, ask, state)
     async with AsyncExitStack() as held:
         held.enter_context(call.server.running(call.principal))
-        await runs.save(call.server, run.owner, state)
+        await runs.save(call.server, run.owner, state, runs.MOST)
         call.server.runs[state.run_id] = run
         call.server.runtime.spawn(run.work(held.pop_all()), f"run {state.run_id}")
     return call.answer({"run_id": state.run_id, "status": "started"}, 202)
@@ -120,6 +120,7 @@ async def stop(call: Call) -> web.StreamResponse:
     run = call.server.runs.get(state.run_id)
     if run is not None:
         await run.stop()
+        state = run.shown
     return call.answer({"run_id": state.run_id, "status": state.status})
 
 
