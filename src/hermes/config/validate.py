@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Literal, get_args, get_origin
 
 import msgspec
@@ -143,12 +144,17 @@ def _old_fallbacks(parsed: Parsed, data: dict[str, Any], notes: list[Problem]) -
                 notes.append(Problem(_line(parsed, ("fallback_providers", index)), text))
 
 
+@cache
+def _types(kind: Any) -> dict[str, Any]:
+    return {field.name: field.type for field in msgspec.structs.fields(kind)}
+
+
 def _without_nulls(value: Any, kind: Any) -> Any:
     """A key with nothing after it is a key left unset; free-form sections stay as they are."""
     if not isinstance(value, dict):
         return list(value) if isinstance(value, list) else value
     if _is_struct(kind):
-        types = {field.name: field.type for field in msgspec.structs.fields(kind)}
+        types = _types(kind)
         return {k: _without_nulls(v, types.get(k)) for k, v in value.items() if v is not None}
     if get_origin(kind) is dict:
         inner = get_args(kind)[1]
@@ -160,7 +166,7 @@ def _problems(
     kind: Any, value: Any, path: Path, root: dict[str, Any]
 ) -> Iterator[tuple[Path, str]]:
     if _is_struct(kind) and isinstance(value, dict):
-        types = {field.name: field.type for field in msgspec.structs.fields(kind)}
+        types = _types(kind)
         for key, item in value.items():
             here = (*path, key)
             if key in types:

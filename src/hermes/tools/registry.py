@@ -126,13 +126,16 @@ def load(name: str) -> Tool[Any]:
 def unavailable(name: str, toolset: str) -> str:
     """What is missing on this machine; empty when nothing is."""
     module, extra = _NEEDS.get(name) or _NEEDS.get(toolset) or ("", "")
-    if not module:
-        return ""
-    from importlib.util import find_spec
-
-    if find_spec(module):
+    if not module or _installed(module):
         return ""
     return f"the extra `{extra}` is not installed"
+
+
+@cache
+def _installed(module: str) -> bool:
+    from importlib.util import find_spec
+
+    return find_spec(module) is not None
 
 
 def unknown(word: str) -> str:
