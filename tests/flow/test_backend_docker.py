@@ -119,11 +119,11 @@ async def test_protected_names_cannot_be_changed_or_made(tmp_path: Path, docker:
 
 async def test_out_of_time_nothing_lives_in_it(tmp_path: Path, docker: Engine, mark: str) -> None:
     tree = f"trap '' TERM; echo began; (env -i /bin/setsid sleep {mark} &); {TREE.format(mark)}"
-    steps = [call(command(tree, timeout=1)), call(command("echo next")), say("ok")]
+    steps = [call(command(tree, timeout=2)), call(command("echo next")), say("ok")]
     async with boxed(tmp_path, steps, docker, Options(yolo=True)) as r:
         await r.turn()
         first, second = await texts(r)
-        assert first == "began\n[timed out after 1 s (killed)]"
+        assert first == "began\n[timed out after 2 s (killed)]"
         assert second == "next"
         assert not living(mark)
 
