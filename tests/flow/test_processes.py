@@ -74,6 +74,14 @@ async def last(r: Rig, text: str = "go on") -> ToolReturn:
     return [p for p in parts if isinstance(p, ToolReturn)][-1]
 
 
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For programs that answer: as slowly as they like."""
+    monkeypatch.setattr("hermes.tools._background._MOMENT", 15.0)
+    monkeypatch.setattr("hermes.tools._background._QUIET", 0.4)
+
+
+@pytest.mark.usefixtures("patience")
 @pytest.mark.parametrize("options", [CONFINED, YOLO], ids=["confined", "yolo"])
 async def test_a_conversation_with_a_repl(tmp_path: Path, options: Options) -> None:
     steps = [
@@ -94,6 +102,7 @@ async def test_a_conversation_with_a_repl(tmp_path: Path, options: Options) -> N
         assert not r.session.background
 
 
+@pytest.mark.usefixtures("patience")
 async def test_programs_get_a_terminal(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "ask.py").write_text(
