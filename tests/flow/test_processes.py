@@ -17,10 +17,11 @@ import pytest
 from hermes.app.runtime import Options
 from hermes.core.events import Approval
 from hermes.core.message import ToolReturn
+from tests.kit.bodies import messages
 from tests.kit.home import KEY, Home, finish, run_hermes, start_hermes
-from tests.kit.replies import call, say
+from tests.kit.replies import Reply, call, say
 from tests.kit.rig import Rig, rig
-from tests.kit.server import Provider
+from tests.kit.server import Provider, Received
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
@@ -74,23 +75,22 @@ async def last(r: Rig, text: str = "go on") -> ToolReturn:
     return [p for p in parts if isinstance(p, ToolReturn)][-1]
 
 
-@pytest.fixture
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For programs that answer: as slowly as they like."""
-    monkeypatch.setattr("hermes.tools._background._MOMENT", 15.0)
-    monkeypatch.setattr("hermes.tools._background._QUIET", 0.4)
-
-
-@pytest.mark.usefixtures("patience")
 @pytest.mark.parametrize("options", [CONFINED, YOLO], ids=["confined", "yolo"])
 async def test_a_conversation_with_a_repl(tmp_path: Path, options: Options) -> None:
     steps = [
         call(start("python3 -i -q")),
         call(process("write", data="n = 6 * 7")),
         call(process("write", "c3", data="print('n is', n)")),
-        say("42"),
     ]
-    async with rig(tmp_path, steps, options=options, check=False) as r:
+
+    def look(request: Received) -> Reply:
+        """It may take its time to start."""
+        seen = [text for m in messages(request) for _, text in m.results]
+        if "n is 42" in seen[-1] or len(seen) > 15:
+            return say("42")
+        return call(process("wait", f"w{len(seen)}", timeout=0.5 + len(seen) / 100))
+
+    async with rig(tmp_path, steps, then=look, options=options, check=False) as r:
         answer = await last(r)
         assert "n is 42" in answer.text and "[p1 running for" in answer.text
         assert not answer.error
@@ -102,8 +102,9 @@ async def test_a_conversation_with_a_repl(tmp_path: Path, options: Options) -> N
         assert not r.session.background
 
 
-@pytest.mark.usefixtures("patience")
-async def test_programs_get_a_terminal(tmp_path: Path) -> None:
+async def test_programs_get_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hermes.tools._background._MOMENT", 10.0)
+    monkeypatch.setattr("hermes.tools._background._QUIET", 0.4)
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "ask.py").write_text(
         "import os, sys\nprint(sys.stdin.isatty(), os.get_terminal_size())\n"

@@ -28,12 +28,13 @@ def opened(ctx: ToolContext) -> tuple[Processes, Owner]:
     return processes, owner
 
 
-async def settled(processes: Processes, state: State) -> State:
-    """What follows within a moment: until it has ended, or has said something and is quiet."""
+async def settled(processes: Processes, state: State, before: int) -> State:
+    """What follows within a moment: until it has ended, or has said something (beyond these bytes)
+    and is quiet."""
     from hermes.exec.records import written
 
     began = heard = time.monotonic()
-    before = size = written(state.folder)
+    size = written(state.folder)
     while state.running and time.monotonic() - began < _MOMENT:
         state = await processes.wait(state, _BREATH)
         now = written(state.folder)

@@ -150,6 +150,8 @@ def _page(state: State, offset: int | None, limit: int) -> str:
 
 
 async def _write(p: Params, ctx: ToolContext, state: State) -> ToolResult:
+    from hermes.exec.records import written
+
     text = p.data or ""
     keys = bool(re.fullmatch(_KEYS, text))
     if text and p.enter and not keys and not text.endswith(("\n", "\r")):
@@ -164,8 +166,9 @@ async def _write(p: Params, ctx: ToolContext, state: State) -> ToolResult:
         if state.record.pty:
             text = text.replace("\r\n", "\r").replace("\n", "\r")
     processes, _ = opened(ctx)
+    before = written(state.folder)
     pending = await processes.write(state, text, close=bool(p.close))
-    result = _told(await settled(processes, state))
+    result = _told(await settled(processes, state, before))
     if not pending:
         return result
     note = f"\n[{pending} bytes of it have not been read yet]"

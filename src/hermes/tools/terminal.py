@@ -74,7 +74,7 @@ async def _leave_running(command: Command, p: Params, ctx: ToolContext) -> ToolR
         tier = await probe(cache_folder(ctx.home))
         confined = command.policy is not None and tier.level < 3
         state = await processes.start(command, owner, confined=confined)
-    state = await settled(processes, state)
+    state = await settled(processes, state, 0)
     if state.end and state.end.why == "sandbox":
         raise ToolError(f"The sandbox cannot be used. Nothing was run. {report(state)}")
     name = state.record.id
