@@ -9,7 +9,8 @@ BIN := $(VENV)/bin
 PYTHON ?= python3
 export PYTHON
 ARGS ?=
-WORKERS ?= 2
+# One more than cores: some tests wait for a grace period, a disk or another process.
+WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-local check check-format check-lint check-types check-layers check-shape bench format lock model-data clean
