@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import socket
 import sys
@@ -76,11 +77,20 @@ def fetch(port: int, host: str = HOST) -> str:
     return f"python3 fetch.py http://{host}:{port}/"
 
 
+SYSTEM = "/usr/local/bin:/usr/bin:/bin"
+
+
+@pytest.fixture(autouse=True)
+def outside_of_homes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A python3 in somebody else's home is no command of ours to run."""
+    monkeypatch.setenv("PATH", f"{SYSTEM}:{os.environ['PATH']}")
+
+
 @asynccontextmanager
 async def session(
     root: Path, steps: list[Any], config: dict[str, Any], **files: str
 ) -> AsyncIterator[Rig]:
-    if not shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin"):
+    if not shutil.which("python3", path=SYSTEM):
         pytest.skip("there is no python3 outside of homes")
     async with rig(root, steps, options=Options(), config=config) as r:
         (r.home.work / "sub").mkdir()

@@ -342,7 +342,9 @@ async def test_an_approval_nobody_answers_is_a_no(
     async with api(tmp_path, [WRITE, say("Fine.").hold(gate, n=0)]) as a:
         run = await begin(a)
         await gate.reached()
-        assert (await state(a, run))["status"] == "running"
+        async with asyncio.timeout(20):
+            while (await state(a, run))["status"] != "running":
+                await asyncio.sleep(0)  # what is told is what is on disk
         assert (await a.post(f"{RUNS}/{run}/approval", {"choice": "once"})).status == 409
         gate.open()
         assert (await follow(a, run)).events[-1][0] == "run.completed"

@@ -171,6 +171,8 @@ class Run:
                 self.state.status = "running"
             if frames:
                 await self._record(frames)
+            elif self.state.status != self.shown.status:
+                await self._save()
             if self.state.status in ENDED:
                 break
 
