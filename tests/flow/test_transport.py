@@ -315,9 +315,9 @@ async def test_f09_a_trickle_ends_at_the_total_cap(transport: Transport) -> None
 
 async def test_events_feed_the_stale_limit_whatever_they_are(transport: Transport) -> None:
     event = b'data: {"choices":[]}\n\n'
-    reply = say("one ", "two").drip(event, 0.02, after="text", times=12)
+    reply = say("one ", "two").drip(event, 0.04, after="text", times=20)
     async with Provider([reply]) as p:
-        heard = await ask(client(transport, p, timeouts=Timeouts(5, 0.1, 5)))
+        heard = await ask(client(transport, p, timeouts=Timeouts(5, 0.6, 5)))
         assert heard.text == "one two" and heard.failure is None
 
 
