@@ -13,6 +13,10 @@ openssh-server sshd /usr/sbin/sshd
 chromium chromium chromium-browser google-chrome google-chrome-stable
 '
 
+# A daemon is much to install for a test run: only where nothing may be left out.
+[ -z "${HERMES_TEST_COMPLETE:-}" ] || packages="$packages
+docker.io dockerd /usr/sbin/dockerd"
+
 missing_packages() {
     echo "$packages" | while read -r package commands; do
         [ -n "$package" ] || continue
