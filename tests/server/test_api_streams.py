@@ -175,11 +175,10 @@ async def test_leaving_while_a_tool_is_silent_kills_its_process_tree(
         body = {**ASK, "input": "x", "max_tokens": 9}
         async with a.open_stream("POST", path, body):
             child = a.home.work / "child"
-            async with asyncio.timeout(20):
-                while not (child.exists() and child.read_text().strip()):
-                    await asyncio.sleep(0.02)
             marker = f"{a.home.work}".encode()
-            assert _sleepers(marker)
+            async with asyncio.timeout(20):
+                while not (child.exists() and child.read_text().strip() and _sleepers(marker)):
+                    await asyncio.sleep(0.02)
         left = time.monotonic()
         await idle(a, 3)
         while _sleepers(marker):
