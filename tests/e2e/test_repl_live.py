@@ -10,18 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.kit import Gate, Home, Provider, call, say, think
+from tests.kit.processes import alive
 from tests.kit.screen import CTRL_C, CTRL_T, ENTER, ESCAPE, TAB, UP, Terminal, terminal
 
 pytestmark = pytest.mark.e2e
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0]
-    return state != "Z"
 
 
 async def until_dead(pid: int, seconds: float) -> bool:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,33 +33,11 @@ from tests.kit import (
 )
 from tests.kit.bodies import check_legal, messages
 from tests.kit.home import KEY
+from tests.kit.processes import alive, appears, until
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 )
-
-
-def alive(pid: int) -> bool:
-    """Running, and not just waiting to be reaped."""
-    stat = Path(f"/proc/{pid}/stat")
-    if Path("/proc/self").exists():
-        return stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-async def until(test: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not test():
-            await asyncio.sleep(0.01)
-
-
-async def appears(path: Path) -> str:
-    await until(lambda: path.exists() and bool(path.read_text().strip()))
-    return path.read_text().strip()
 
 
 def leak_free(home: Home, *outputs: str) -> None:

@@ -17,9 +17,10 @@ import pytest
 
 from hermes.app.runtime import Options
 from hermes.exec.backends.docker import _machine, _owner
-from tests.flow.test_terminal_tool import TREE, command, living, mark, results, until
+from tests.flow.test_terminal_tool import TREE, command, mark, results
 from tests.kit.engine import Engine, engine
 from tests.kit.home import KEY, Home, finish, run_hermes, start_hermes
+from tests.kit.processes import living, until
 from tests.kit.replies import call, say
 from tests.kit.rig import Rig, rig
 from tests.kit.server import Provider

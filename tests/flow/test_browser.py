@@ -24,6 +24,7 @@ from hermes.exec.chromium import find
 from hermes.tools.browser import _browser
 from tests.kit import Home, Provider, Received, Reply, call, say, start_hermes, status
 from tests.kit.bodies import messages, quoted
+from tests.kit.processes import until
 from tests.kit.rig import rig
 
 
@@ -122,12 +123,6 @@ def processes(folder: Path) -> list[int]:
                 if str(folder).encode() in (entry / "cmdline").read_bytes():
                     found.append(int(entry.name))
     return found
-
-
-async def until(test: Callable[[], bool], seconds: float = 15) -> None:
-    async with asyncio.timeout(seconds):
-        while not test():
-            await asyncio.sleep(0.02)
 
 
 def go_on(request: Received) -> Reply:

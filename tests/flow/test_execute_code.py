@@ -23,6 +23,7 @@ from hermes.exec.checkpoints import list_
 from hermes.exec.sandbox import Tier, probing
 from hermes.tools.code import _stubs
 from tests.kit.home import KEY, Home, run_hermes
+from tests.kit.processes import naming
 from tests.kit.replies import call, say
 from tests.kit.rig import Rig, rig
 from tests.kit.server import Provider
@@ -268,19 +269,6 @@ async def test_the_clock_stands_still_while_a_tool_works(tmp_path: Path) -> None
         assert found.error
 
 
-def living(mark: str) -> list[str]:
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                words = (folder / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if mark.encode() in words:
-                found.append(folder.name)
-    return found
-
-
 async def test_an_interrupt_ends_the_script_and_what_it_called(tmp_path: Path, tier: Tier) -> None:
     mark = f"{300_000 + os.getpid()}.{tier.level}"
     code = f"""
@@ -292,11 +280,11 @@ terminal("sleep {mark}")
     async with rig(tmp_path, [call(script(code))]) as r:
         turn = r.begin()
         async with asyncio.timeout(15):
-            while len(living(mark)) < 2:
+            while len(naming(mark)) < 2:
                 await asyncio.sleep(0.02)
         r.session.interrupt()
         assert (await turn).interrupted
-        assert living(mark) == []
+        assert naming(mark) == []
 
 
 async def test_a_flood_is_cut_in_the_middle_and_kept_in_a_file(tmp_path: Path) -> None:

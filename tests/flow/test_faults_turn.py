@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from hermes.core.message import user
 from hermes.core.tool import Tool
 from tests.kit import WIRES, Gate, Received, Reply, call, say, stall
 from tests.kit.bodies import check_legal, messages, quoted
+from tests.kit.processes import alive
 from tests.kit.rig import rig
 
 
@@ -88,7 +88,7 @@ async def test_F58_stop_while_a_command_runs_leaves_no_orphan(tmp_path: Path) ->
         r.session.interrupt()
         result = await asyncio.wait_for(turn, 5)
         assert time.monotonic() - begin < 3 and result.interrupted
-        assert not [pid for pid in pids if _alive(pid)]
+        assert not [pid for pid in pids if alive(pid)]
         assert not (r.home.work / "b.txt").exists()
         texts = [p.text for m in await r.stored() if m.role == "tool" for p in m.parts]  # type: ignore[union-attr]
         assert len(texts) == 2 and "skipped: interrupted by the user" in texts[1]
@@ -100,18 +100,6 @@ async def _pid(file: Path) -> int:
             return int(file.read_text())
         await asyncio.sleep(0.01)
     raise AssertionError(f"{file} did not appear")
-
-
-def _alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return False
-        return not Path("/proc").exists()
-    return state not in ("Z", "X")
 
 
 async def test_F58_stop_while_waiting_to_go_on_keeps_the_text(tmp_path: Path) -> None:

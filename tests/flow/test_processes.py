@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from hermes.core.events import Approval
 from hermes.core.message import ToolReturn
 from tests.kit.bodies import messages
 from tests.kit.home import KEY, Home, finish, run_hermes, start_hermes
+from tests.kit.processes import living, until
 from tests.kit.replies import Reply, call, say
 from tests.kit.rig import Rig, rig
 from tests.kit.server import Provider, Received
@@ -39,25 +40,6 @@ def mark(request: pytest.FixtureRequest) -> Iterator[str]:
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left
-
-
-def living(mark: str) -> list[int]:
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                words = (folder / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if words[:2] == [b"sleep", mark.encode()]:
-                found.append(int(folder.name))
-    return found
-
-
-async def until(condition: Callable[[], object], seconds: float = 10) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def start(text: str, id: str = "c1", **more: object) -> tuple[str, str, dict[str, Any]]:

@@ -1,18 +1,18 @@
 """Commands and files through whole turns, and what is left of commands when a turn or the program
 ends: nothing."""
 
-import asyncio
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hermes.core.message import ToolReturn
 from tests.kit.home import KEY, Home, finish, run_hermes, start_hermes
+from tests.kit.processes import living, until
 from tests.kit.replies import call, say
 from tests.kit.rig import Rig, rig
 from tests.kit.server import Provider
@@ -32,25 +32,6 @@ def mark(request: pytest.FixtureRequest) -> Iterator[str]:
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left
-
-
-def living(mark: str) -> list[int]:
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                words = (folder / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if words[:2] == [b"sleep", mark.encode()]:
-                found.append(int(folder.name))
-    return found
-
-
-async def until(condition: Callable[[], object], seconds: float = 10) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def results(r: Rig) -> list[ToolReturn]:

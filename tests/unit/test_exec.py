@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ from hermes.exec.capture import Capture
 from hermes.exec.keeper import GRACE
 from hermes.exec.local import Command, Outcome, run, stop_all
 from hermes.exec.plain import plain
+from tests.kit.processes import living, parent_of, until
 
 LINUX = sys.platform == "linux"
 needs_proc = pytest.mark.skipif(not LINUX, reason="needs /proc and a subreaper")
@@ -39,26 +40,6 @@ def mark() -> Iterator[str]:
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left
-
-
-def living(mark: str) -> list[int]:
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                words = (folder / "cmdline").read_bytes().split(b"\0")
-                state = (folder / "stat").read_text().rpartition(") ")[2][0]
-            except OSError:
-                continue
-            if state != "Z" and words[:2] == [b"sleep", mark.encode()]:
-                found.append(int(folder.name))
-    return found
-
-
-async def until(condition: Callable[[], object], seconds: float = 5) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 class Shell:
@@ -262,10 +243,10 @@ async def test_a_killed_launcher_is_replaced_and_running_commands_go_on(
 ) -> None:
     running = asyncio.create_task(sh(f"sleep {mark}; true"))
     await until(lambda: living(mark))
-    keeper = int(Path(f"/proc/{living(mark)[0]}/stat").read_text().rpartition(") ")[2].split()[1])
+    keeper = parent_of(living(mark)[0])
     while "launcher" not in Path(f"/proc/{keeper}/cmdline").read_text():
-        keeper = int(Path(f"/proc/{keeper}/stat").read_text().rpartition(") ")[2].split()[1])
-    launcher = int(Path(f"/proc/{keeper}/stat").read_text().rpartition(") ")[2].split()[1])
+        keeper = parent_of(keeper)
+    launcher = parent_of(keeper)
     os.killpg(launcher, signal.SIGKILL)
     await until(lambda: os.waitid(os.P_PID, launcher, os.WEXITED | os.WNOWAIT | os.WNOHANG))
     outcome, out = await sh("echo again")

@@ -12,7 +12,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,7 @@ from hermes.exec.desk import LOCK, OPERATION, SEGMENT_SIZE, SOCKET, TOKEN, WRITE
 from hermes.exec.local import Command, Outcome, run
 from hermes.exec.records import State
 from hermes.exec.spills import tidy
+from tests.kit.processes import living, parent_of, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
@@ -45,30 +46,11 @@ def mark() -> Iterator[str]:
     assert not left
 
 
-def living(mark: str) -> list[int]:
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                words = (folder / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if words[:2] == [b"sleep", mark.encode()]:
-                found.append(int(folder.name))
-    return found
-
-
-async def until(condition: Callable[[], object], seconds: float = 10) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 def launchers_above(pid: int) -> list[int]:
     """The keeper of a process, and the launcher of that."""
     found = []
     while pid > 1:
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
+        pid = parent_of(pid)
         if pid and b"hermes.exec.launcher" in Path(f"/proc/{pid}/cmdline").read_bytes():
             found.append(pid)
     return found

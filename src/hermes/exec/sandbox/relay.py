@@ -15,6 +15,8 @@ import sys
 
 def main(proxy: str, port: int, command: list[str]) -> int:
     listener = socket.create_server(("127.0.0.1", port), backlog=64)
+    # Its connections inherit it: a small answer does not wait for an acknowledgement.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if os.fork() == 0:
         if os.fork() == 0:  # nobody's child: the command must not find one it did not start
             serve(listener, proxy)
