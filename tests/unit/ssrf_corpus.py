@@ -30,6 +30,7 @@ febf::1 fec0::1 fc00::1 fd00::1 fd00:ec2::254 fd20:ce::254 fdff:ffff::1 ff00::1 
 64:ff9b::192.168.0.1 64:ff9b::100.64.0.1 64:ff9b::168.63.129.16 64:ff9b:1::1
 64:ff9b:1::10.0.0.1 64:ff9b:1::808:808 64:ff9b:1:ffff::7f00:1 64:ff9b:2::1
 2002:7f00:1:: 2002:7f00:1::1 2002:a00:1:: 2002:c0a8:101:: 2002:a9fe:a9fe:: 2002:a83f:8110::
+64:ff9b::8.8.8.8 ::ffff:8.8.8.8 2002:808:808::1 2606:4700::5efe:808:808 3ffe::1
 2002:c000:c0:: 2002:6440:1:: 2002:ac10:1::1 2002:e000:1:: 2002::1
 2606:4700::5efe:10.0.0.1 2606:4700::5efe:7f00:1 2606:4700::200:5efe:192.168.1.1
 2a00:1450::5efe:a9fe:a9fe fe80::5efe:192.168.0.1 2607:f8b0::200:5efe:169.254.169.254
@@ -39,7 +40,8 @@ INSIDE = """
 localhost LOCALHOST localhost. LocalHost.localdomain foo.localhost a.b.localhost.
 localhost.localdomain ip6-localhost ip6-loopback metadata metadata.google.internal
 METADATA.GOOGLE.INTERNAL metadata.google.internal. instance-data kubernetes
-kubernetes.default.svc.cluster.local router.lan
+kubernetes.default.svc.cluster.local router.lan kubernetes.default.svc consul.service.consul
+localhost6.localdomain6 metadata.goog metadata.tencentyun.com
 printer.local nas.home gateway.home.arpa wiki.corp jenkins.intranet db.internal redis postgres
 host.docker.internal gateway.docker.internal consul vault.private expyuzz4wqqyqhjn.onion
 intranet wpad
@@ -143,6 +145,10 @@ CONFUSED = [
     "http://①⑥⑨.②⑤④.①⑥⑨.②⑤④/",
     "http://0ⅹ7f000001/",
     "http://²¹³⁰⁷⁰⁶⁴³³/",
+    "http://١٢٧.٠.٠.١/",
+    "http://१२७.0.0.१/",
+    "http://local\ufe0fhost/",
+    "http://127.0.0\ufe0f.1/",
     "http://example。com/",
     "http://exam\u2024ple.com/",
     "http://127\u20240\u20240\u20241/",
@@ -191,7 +197,6 @@ CONFUSED = [
     "http://" + "a." * 130 + "com/",
     "http://example.com/" + "a" * 9000,
     "http://xn--a\u00fc.com/",
-    "http://example.com:/",
     "http://example.com:0/",
     "http://example.com:00080/",
     "http://example.com:65536/",
@@ -421,9 +426,10 @@ GOOD = list(
             "https://[2620:fe::fe]:8443/",
             "https://[2a00:1450:4001:81b::200e]/",
             "https://[2001:4860:4860:0:0:0:0:8844]/",
-            "https://[64:ff9b::8.8.8.8]/",
-            "https://[::ffff:8.8.8.8]/",
-            "https://[2002:808:808::1]/",
+            "https://example.com:/",
+            "https://[2606:4700:4700::1111]:/",
+            "https://i❤.ws/",
+            "http://✪df.ws/123",
             "https://a.b-c.d--e.example.com/",
             "https://_dmarc.example.com/",
             "https://" + "a" * 63 + ".example.com/",

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hermes.net.address import embedded, public
+from hermes.net.address import disguised, embedded, public
 from hermes.net.egress import Door, EgressError
 from hermes.net.location import join, parse
 from hermes.net.route import Gate
@@ -143,7 +143,7 @@ def test_fuzz_literals_agree_with_the_tables(address: object) -> None:
         passed = True
     except EgressError:
         passed = False
-    assert passed is public(found)
+    assert passed is (public(found) and not disguised(found))
     if passed and isinstance(found, IPv4Address):
         assert found.is_global
     if passed and isinstance(found, IPv6Address):
@@ -163,7 +163,9 @@ def test_fuzz_embedded_addresses_decide(inner: IPv4Address, form: str) -> None:
         "isatap": 0x26064700 << 96 | 0x5EFE << 32 | number,
     }[form]
     assert embedded(IPv6Address(outer)) == inner
-    assert public(IPv6Address(outer)) is public(inner)
+    assert public(IPv6Address(outer)) is (public(inner) and form != "6to4")
+    with pytest.raises(EgressError):
+        run(door().check(f"http://[{IPv6Address(outer)}]/"))
 
 
 @settings(max_examples=250, deadline=None)

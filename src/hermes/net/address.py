@@ -35,6 +35,8 @@ _CLOSED6 = tuple(
     for text in (
         "2001::/23",  # protocol assignments: Teredo, ORCHID, benchmarks
         "2001:db8::/32",
+        "2002::/16",  # 6to4: gone from the internet, and a way to an IPv4 address
+        "3ffe::/16",  # given back
         "3fff::/20",  # documentation
     )
 )
@@ -71,6 +73,12 @@ def embedded(address: IPv6Address) -> IPv4Address | None:
     if number >> 32 & 0xFFFFFFFF in _ISATAP:
         return IPv4Address(number & 0xFFFFFFFF)
     return None
+
+
+def disguised(address: IPAddress) -> bool:
+    """An IPv4 address written as an IPv6 one. Nobody does that in good faith; a resolver of a
+    network without IPv4 answers so (NAT64), which is why `public` takes them."""
+    return isinstance(address, IPv6Address) and embedded(address) is not None
 
 
 def metadata(address: IPAddress) -> bool:

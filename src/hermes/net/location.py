@@ -16,15 +16,18 @@ LONGEST = 8192
 _DEFAULT = {"http": 80, "https": 443}
 _SHAPE = re.compile(r"(https?)://([^/?#]+)([/?#].*)?", re.I | re.S)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_V6 = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::([1-9][0-9]{0,4}))?")
-_NAMED = re.compile(r"([^:\[\]@%]+)(?::([1-9][0-9]{0,4}))?")
+_V6 = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::([1-9][0-9]{0,4})?)?")
+_NAMED = re.compile(r"([^:\[\]@%]+)(?::([1-9][0-9]{0,4})?)?")
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _QUAD = re.compile(r"(?:0|[1-9][0-9]{0,2})(?:\.(?:0|[1-9][0-9]{0,2})){3}")
 _SAFE = "%/:?#[]@!$&'()*+,;=-._~|"
 _INSIDE = frozenset(
-    "localhost localdomain local internal intranet lan corp home private onion".split()
+    "localhost localdomain localdomain6 local internal intranet lan corp home private onion "
+    "svc cluster consul".split()
 )
+# Names under public suffixes that clouds answer themselves, to their machines.
+_METADATA = frozenset({"metadata.goog", "metadata.tencentyun.com"})
 # What browsers refuse: a request to another protocol's port could be taken for one of its own.
 _PORTS = frozenset(
     int(word)
@@ -69,7 +72,8 @@ class Location(Struct, frozen=True):
         if self.literal is not None:
             return False
         labels = self.host.split(".")
-        return len(labels) == 1 or labels[-1] in _INSIDE or labels[-2:] == ["home", "arpa"]
+        closed = labels[-1] in _INSIDE or labels[-2:] == ["home", "arpa"]
+        return len(labels) == 1 or closed or self.host in _METADATA
 
     @property
     def odd_port(self) -> bool:
@@ -173,13 +177,20 @@ def _ascii(host: str) -> str:
         return host.lower()
     from idna import IDNAError, encode
 
+    if host.replace(".", "").isnumeric():
+        raise EgressError("An IPv4 address must be written as four plain decimal numbers.")
     for char in host:
         folded = unicodedata.normalize("NFKC", char)
         if not char.isascii() and (char in "。｡．․" or any(c.isascii() for c in folded)):
             raise EgressError("The URL's host imitates ASCII characters; write it plainly.")
+    plain = unicodedata.normalize("NFC", host)
     try:
-        return encode(unicodedata.normalize("NFC", host), uts46=True).decode("ascii").lower()
-    except (IDNAError, UnicodeError):
+        return encode(plain, uts46=True).decode("ascii").lower()
+    except IDNAError:
+        pass  # such as a heart: the older rules know it, and browsers go by them
+    try:
+        return plain.encode("idna").decode("ascii").lower()
+    except UnicodeError:
         raise EgressError("The URL's host name is not a valid international name.") from None
 
 

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct
 
 from hermes.config.env import proxy_for
-from hermes.net.address import IPAddress, metadata, reachable
+from hermes.net.address import IPAddress, disguised, metadata, reachable
 from hermes.net.errors import EgressError
 from hermes.net.location import Location, split_port
 
@@ -64,7 +64,7 @@ class Gate:
                 raise EgressError(_private(location.host))
         proxy = self._proxy(location.url) or ""
         if location.literal is not None:
-            if not allowed and not self._public(location.literal):
+            if not allowed and (disguised(location.literal) or not self._public(location.literal)):
                 raise EgressError(_private(location.host))
             return Route(location, (str(location.literal),), proxy)
         found = await self._addresses(location, optional=bool(allowed and proxy))
