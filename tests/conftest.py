@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+import signal
 import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from tests.kit.processes import living
 
 settings.register_profile("whatever the load", deadline=None)
 settings.load_profile("whatever the load")
@@ -130,6 +134,21 @@ def only_sqlite_opens_databases() -> Iterator[None]:
     _opened.clear()
     yield
     assert not _opened, "a database file was opened by Python:\n" + "\n".join(_opened)
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    """How long this test's `sleep`s last: nobody else's do. None of them may live on."""
+    name = f"{100_000 + os.getpid()}.{next(_marks)}"
+    yield name
+    left = living(name)
+    for pid in left:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert not left
+
+
+_marks = itertools.count(1)
 
 
 @pytest.fixture

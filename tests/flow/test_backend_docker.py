@@ -17,7 +17,7 @@ import pytest
 
 from hermes.app.runtime import Options
 from hermes.exec.backends.docker import _machine, _owner
-from tests.flow.test_terminal_tool import TREE, command, mark, results
+from tests.flow.test_terminal_tool import TREE, command, results
 from tests.kit.engine import Engine, engine
 from tests.kit.home import KEY, Home, finish, run_hermes, start_hermes
 from tests.kit.processes import living, until
@@ -25,7 +25,6 @@ from tests.kit.replies import call, say
 from tests.kit.rig import Rig, rig
 from tests.kit.server import Provider
 
-__all__ = ["mark"]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
 

@@ -21,15 +21,13 @@ from hermes.app.runtime import Options
 from hermes.core.errors import ConfigError
 from hermes.exec.backends.ssh import _script
 from hermes.exec.checkpoints import list_
-from tests.flow.test_terminal_tool import TREE, command, mark, results
+from tests.flow.test_terminal_tool import TREE, command, results
 from tests.kit.home import KEY, Home, finish, run_hermes, start_hermes
 from tests.kit.processes import living, until
 from tests.kit.replies import call, say
 from tests.kit.rig import Rig, rig
 from tests.kit.server import Provider
 from tests.kit.sshd import Sshd, missing, sshd
-
-__all__ = ["mark"]
 
 
 @pytest.fixture(scope="module")

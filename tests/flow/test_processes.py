@@ -4,11 +4,8 @@ program that was not meant to."""
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +26,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for proce
 TREE = "setsid sleep {0} & (setsid sh -c 'sleep {0} & wait' &) ; sleep {0}; true"
 CONFINED = Options()
 YOLO = Options(yolo=True)
-
-
-@pytest.fixture
-def mark(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The duration of this test's sleeps. None may live on."""
-    name = f"{400_000 + os.getpid()}.{abs(hash(request.node.nodeid)) % 10**6 + 1}"
-    yield name
-    left = living(name)
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
-    assert not left
 
 
 def start(text: str, id: str = "c1", **more: object) -> tuple[str, str, dict[str, Any]]:

@@ -1,11 +1,9 @@
 """Commands and files through whole turns, and what is left of commands when a turn or the program
 ends: nothing."""
 
-import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,17 +19,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for proce
 
 TREE = "setsid sleep {0} & (setsid sh -c 'sleep {0} & wait' &) ; sleep {0}; true"
 """Three sleeps: one in a session of its own, one orphaned on purpose, one plain."""
-
-
-@pytest.fixture
-def mark(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The duration of this test's sleeps. None may live on."""
-    name = f"{200_000 + os.getpid()}.{abs(hash(request.node.nodeid)) % 10**6 + 1}"
-    yield name
-    left = living(name)
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
-    assert not left
 
 
 async def results(r: Rig) -> list[ToolReturn]:

@@ -2,7 +2,6 @@
 nobody else uses, and asks /proc who still has it."""
 
 import asyncio
-import itertools
 import os
 import resource
 import signal
@@ -10,7 +9,6 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,18 +26,6 @@ from tests.kit.processes import living, parent_of, until
 LINUX = sys.platform == "linux"
 needs_proc = pytest.mark.skipif(not LINUX, reason="needs /proc and a subreaper")
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
-_marks = itertools.count(1)
-
-
-@pytest.fixture
-def mark() -> Iterator[str]:
-    """The duration of this test's sleeps. None may live on."""
-    name = f"{100_000 + os.getpid()}.{next(_marks)}"
-    yield name
-    left = living(name)
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
-    assert not left
 
 
 class Shell:

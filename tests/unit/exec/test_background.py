@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import resource
 import signal
@@ -12,7 +11,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -32,18 +31,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for proce
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 ME = Owner("session-1")
 TREE = "setsid sleep {0} & (setsid sh -c 'trap \"\" TERM; sleep {0} & wait' &) ; sleep {0}; true"
-_marks = itertools.count(1)
-
-
-@pytest.fixture
-def mark() -> Iterator[str]:
-    """The duration of this test's sleeps. None may live on."""
-    name = f"{300_000 + os.getpid()}.{next(_marks)}"
-    yield name
-    left = living(name)
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
-    assert not left
 
 
 def launchers_above(pid: int) -> list[int]:
