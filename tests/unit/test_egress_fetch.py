@@ -314,6 +314,12 @@ async def test_encodings_that_were_not_offered(net: Net) -> None:
     assert "br" not in net.seen[0].headers["Accept-Encoding"]
 
 
+async def test_a_body_that_breaks_off_is_no_page(net: Net) -> None:
+    net.text("/half", gzip.compress(b"hello " * 1000)[:-20], Content_Encoding="gzip")
+    with pytest.raises(EgressError, match="broke off"):
+        await get(net.door(), net.url("/half"))
+
+
 async def test_a_slow_server_is_left(net: Net) -> None:
     async def never(request: web.Request) -> web.Response:
         await asyncio.Event().wait()

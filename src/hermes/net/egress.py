@@ -200,6 +200,7 @@ async def _body(response: aiohttp.ClientResponse, location: Location, limit: int
     while length is None or length <= limit:
         data = await response.content.readany()
         if not data:
+            inflate.end()
             return b"".join(pieces)
         packed += len(data)
         for piece in inflate.feed(data):

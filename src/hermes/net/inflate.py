@@ -46,6 +46,11 @@ class Inflate:
                 self._ended = bool(self._deflate or (data and data[0] != 0x1F))
                 self._decoder, full = None, False
 
+    def end(self) -> None:
+        """The body is over. EgressError: its compressed form was not."""
+        if self._decoder is not None:
+            raise EgressError("The answer broke off in the middle.")
+
     def _window(self, data: bytes) -> int:
         if not self._deflate:
             return 31
