@@ -279,6 +279,35 @@ def test_content_as_a_list_of_thinking_and_text() -> None:
     assert read.message.parts == (Thinking("Okay, so", {"field": "content"}), Text("The answer"))
 
 
+def test_of_several_choices_one_is_heard() -> None:
+    def of(index: int, delta: Json, finish: str | None = None) -> Json:
+        return {"choices": [{"index": index, "delta": delta, "finish_reason": finish}]}
+
+    both = {"choices": [*of(1, {"content": "y"})["choices"], *of(0, {"content": "b"})["choices"]]}
+    frames = [
+        of(0, {"role": "assistant", "content": "a"}),
+        of(1, {"role": "assistant", "content": "x"}),
+        both,
+        of(1, {}, "length"),
+        of(0, {}, "stop"),
+    ]
+    for size in (1, len(events(*frames))):
+        read = Read(events(*frames), size=size)
+        assert (read.message.text, read.stop) == ("ab", "end")
+    only = Read(events(of(1, {"content": "x"}), of(1, {"content": "y"}), of(1, {}, "length")))
+    assert (only.message.text, only.stop) == ("xy", "length")
+
+
+def test_text_in_unusual_places_is_not_lost() -> None:
+    read = stream(
+        chunk({"content": ["a", {"text": "b"}]}),
+        chunk({"content": None, "audio": {"id": "1", "transcript": "c"}}),
+        chunk({"audio": {"transcript": "d"}}, "stop"),
+    )
+    assert read.message.text == "abcd"
+    assert whole({"content": None, "audio": {"transcript": "said"}}).message.text == "said"
+
+
 def test_tags_in_the_content_are_reasoning() -> None:
     read = stream(
         chunk({"content": "<thi"}), chunk({"content": "nk>a</think>b"}), chunk({}, "stop")
@@ -559,6 +588,11 @@ def test_an_error_inside_the_choice() -> None:
         frame = {"choices": [{**choice, where: {"content": "a"}}]}
         assert failure(events(frame)).kind is Kind.RATE_LIMITED
         assert failure(json.dumps(frame).encode(), is_whole=True).kind is Kind.RATE_LIMITED
+
+
+def test_an_error_beside_the_usage() -> None:
+    stopped = {**chunk({}), "x_groq": {"id": "1", "error": OVERFLOW}}
+    assert failure(events(chunk({"content": "a"}), stopped)).kind is Kind.CONTEXT_OVERFLOW
 
 
 def test_nothing_is_nested_too_deeply() -> None:

@@ -60,9 +60,11 @@ class Delta(Struct, gc=False):
     tool_calls: Any = None
     function_call: Any = None
     refusal: Any = None
+    audio: Any = None
 
 
 class Choice(Struct, gc=False):
+    index: Any = None
     delta: Delta | None = None
     message: Delta | None = None
     finish_reason: Any = None
@@ -85,6 +87,7 @@ class Decoder(Reader):
 
     def __init__(self, answer: Answer, quirks: Quirks) -> None:
         super().__init__(answer)
+        self._choice: Any = None
         self._finish = ""
         self._field = ""
         self._refusal: list[str] = []
@@ -122,6 +125,7 @@ class Decoder(Reader):
                 delta = choices[0].delta
                 if (
                     delta is not None
+                    and not (choices[0].index or self._choice)
                     and delta.content.__class__ is str
                     and not (
                         delta.tool_calls
@@ -148,16 +152,26 @@ class Decoder(Reader):
         self._count(chunk)
         if chunk.error or name == "error":
             fail(jsonic.loads(raw))
+        if words := string(record(chunk.x_groq).get("error")):
+            fail({"error": words})
         if not chunk.choices:
             if chunk.choices is None and any(error(body := jsonic.loads(raw), {})):
                 fail(body)
             return
-        choice = chunk.choices[0]
+        choice = self._ours(chunk.choices)
+        if choice is None:
+            return
         if choice.delta is not None:
             self._delta(choice.delta)
         elif choice.message is not None and self._answer.empty:
             self._message(choice.message)
         self._ending(choice)
+
+    def _ours(self, choices: list[Choice]) -> Choice | None:
+        """Of several answers to one request the first to speak is heard, to its end."""
+        if self._choice is None:
+            self._choice = (choices[0].index or 0) if self._answer.empty else 0
+        return next((c for c in choices if (c.index or 0) == self._choice), None)
 
     def _ending(self, choice: Choice) -> None:
         if choice.finish_reason:
@@ -198,7 +212,9 @@ class Decoder(Reader):
         if isinstance(delta.content, str):
             self._say(delta.content)
         elif delta.content:
-            self._listed(records(delta.content))
+            self._listed(delta.content)
+        elif words := string(record(delta.audio).get("transcript")):
+            self._say(words)
         if isinstance(delta.refusal, str) and delta.refusal:
             self._refusal.append(delta.refusal)
         for fragment in records(delta.tool_calls):
@@ -208,9 +224,10 @@ class Decoder(Reader):
             if function.get("name") or function.get("arguments"):
                 self._calls.add({"index": -1, "function": function})
 
-    def _listed(self, items: list[dict[str, Any]]) -> None:
+    def _listed(self, content: Any) -> None:
         """Content as a list: reasoning and text side by side."""
-        for item in items:
+        items = content if isinstance(content, list) else [content]
+        for item in records([{"text": i} if isinstance(i, str) else i for i in items]):
             match item.get("type"):
                 case "thinking":
                     inner = item.get("thinking")
@@ -324,6 +341,7 @@ def _convert(value: Any) -> Chunk:
         delta, message = choice.get("delta"), choice.get("message")
         choices.append(
             Choice(
+                choice.get("index"),
                 msgspec.convert(delta, Delta) if isinstance(delta, dict) else None,
                 msgspec.convert(message, Delta) if isinstance(message, dict) else None,
                 choice.get("finish_reason"),
