@@ -97,7 +97,7 @@ def test_a_whole_stream(seed: int, end: bytes) -> None:
         delta(3, "input_json_delta", partial_json='{"path": "é'),
         delta(3, "input_json_delta", partial_json='"}'),
         stop(3),
-        start(4, type="tool_use", id="t2", name="list", input={}),
+        start(4, type="tool_use", id="t2", name="list", input={}, toolset_name="files"),
         delta(4, "input_json_delta", partial_json=""),
         stop(4),
         *ends("tool_use", output_tokens=33),
@@ -109,8 +109,15 @@ def test_a_whole_stream(seed: int, end: bytes) -> None:
         Thinking("", {"redacted": "secret"}),
         Text("Ça va"),
         ToolCall("t1", "read", '{"path": "é"}', {"caller": {"type": "direct"}}),
-        ToolCall("t2", "list", "{}"),
+        ToolCall("t2", "list", "{}", {"toolset_name": "files"}),
     )
+    assert Talk(WIRE).body(user("?"), message)["messages"][1]["content"][-1] == {
+        "type": "tool_use",
+        "id": "t2",
+        "name": "list",
+        "input": {},
+        "toolset_name": "files",
+    }
     assert message.stop == "tool_use"
     usage = answer.usage
     assert (usage.input, usage.output, usage.cache_read, usage.cache_write) == (17, 33, 5, 2)
@@ -179,18 +186,30 @@ def test_what_the_provider_ran_is_kept_in_place_and_is_no_call(seed: int) -> Non
         stop(4),
         start(5, type="brand_new", data="d"),
         delta(5, "brand_new_delta", more="m"),
+        delta(5, "brand_new_delta", more="ore"),
+        delta(5, "signature_delta", signature="sig"),
         stop(5),
+        start(6, type="compaction", content="", encrypted_content=None),
+        delta(6, "compaction_delta", content="In short.", encrypted_content="e"),
+        stop(6),
+        start(7, type="mcp_tool_listing", mcp_server_name="m", tools=[]),
+        stop(7),
         *ends(),
     )
     message, _ = streamed(WIRE, body, seed=seed)
     use = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "q"}}
+    new = {"type": "brand_new", "data": "d", "more": "more", "signature": "sig"}
+    compacted = {"type": "compaction", "content": "In short.", "encrypted_content": "e"}
+    listed = {"type": "mcp_tool_listing", "mcp_server_name": "m", "tools": []}
     assert message.parts == (
         Text("Looking. "),
         Native(use),
         Native(found),
         Text("It is so", {"citations": [cited, {**quoted, "file_id": None}]}),
         Text(", they say."),
-        Native({"type": "brand_new", "data": "d", "more": "m"}),
+        Native(new),
+        Native(compacted),
+        Native(listed),
     )
     assert message.text == "Looking. It is so, they say."
     assert (message.stop, message.calls) == ("end", ())
@@ -202,7 +221,9 @@ def test_what_the_provider_ran_is_kept_in_place_and_is_no_call(seed: int) -> Non
         found,
         {"type": "text", "text": "It is so", "citations": [cited, quoted]},
         {"type": "text", "text": ", they say."},
-        {"type": "brand_new", "data": "d", "more": "m"},
+        new,
+        compacted,
+        listed,
     ]
 
 

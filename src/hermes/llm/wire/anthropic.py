@@ -17,6 +17,7 @@ __all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
 
 STREAM_TYPE = "text/event-stream"
 _KNOWN = ("text", "thinking", "redacted_thinking", "tool_use")
+_CALL_KEYS = ("type", "id", "name", "input", "cache_control")
 _STOPS: dict[str, Stop] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
@@ -119,8 +120,9 @@ class Decoder(Reader):
                 answer.extra(index, "thinking", redacted=start.get("data"))
             case "tool_use":
                 answer.call(index, id=string(start.get("id")), name=string(start.get("name")))
-                if start.get("caller") is not None:
-                    answer.extra(index, "call", caller=start["caller"])
+                kept = {k: v for k, v in start.items() if k not in _CALL_KEYS and v is not None}
+                if kept:
+                    answer.extra(index, "call", **kept)
             case kind if kind and "input" not in start:
                 answer.native(index, start)
 
@@ -138,7 +140,10 @@ class Decoder(Reader):
                     if block.kind == "tool_use":
                         self._answer.call(index, args=piece)
             case "signature_delta":
-                self._block(index, "thinking").signature = string(delta.get("signature"))
+                block = self._block(index, "thinking")
+                block.signature = string(delta.get("signature"))
+                if block.kind not in _KNOWN:
+                    block.start["signature"] = block.signature
             case "citations_delta":
                 self._cite(index, self._block(index, "text"), delta.get("citation"))
             case _:
@@ -153,10 +158,16 @@ class Decoder(Reader):
         block.citations.append(citation)
 
     def _grow(self, index: int, delta: dict[str, Any]) -> None:
-        """A delta of a kind we have not heard of: its keys are those of the unknown block."""
+        """A delta of a kind we have not heard of: its keys are those of the unknown block, and
+        words add up, unless the block is known to send all of them at once."""
         block = self._open.get(index)
-        if block is not None and block.kind not in _KNOWN:
-            block.start.update({k: v for k, v in delta.items() if k != "type"})
+        if block is None or block.kind in _KNOWN:
+            return
+        for key, value in delta.items():
+            had = block.start.get(key)
+            adds = isinstance(value, str) and isinstance(had, str) and block.kind != "compaction"
+            if key != "type" and value is not None:
+                block.start[key] = had + value if adds else value
 
     def _stop(self, index: int) -> None:
         block = self._open.pop(index, None)

@@ -186,9 +186,7 @@ class _State:
                     out.append({"type": "thinking", **signed})
                 case ToolCall(id=id, name=name, args=args, extra=extra):
                     call = {"id": id, "name": name, "input": arguments(args)}
-                    if extra and "caller" in extra:
-                        call["caller"] = extra["caller"]
-                    out.append({"type": "tool_use", **call})
+                    out.append({"type": "tool_use", **call, **(extra or {})})
                 case Native(data=data) if _pair(data) in pairs:
                     out.append(data)
         thinks = any(b.get("type") in _THOUGHTS for b in out)
