@@ -47,7 +47,7 @@ async def test_search_read_patch_and_read_again(tmp_path: Path) -> None:
             ("c2", "search_files", {"pattern": "*.txt", "kind": "names"}),
         ),
         call(("c3", "patch", {"patch": EDIT})),
-        call(("c4", "read_file", {"path": "src/app.py", "offset": -1})),
+        call(("c4", "read_file", {"path": "src/app.py", "offset": -1, "end_line": 2})),
         say("done"),
     ]
     async with rig(tmp_path, steps) as r:
@@ -56,7 +56,9 @@ async def test_search_read_patch_and_read_again(tmp_path: Path) -> None:
         assert said["c1"] == ("src/app.py:1: def greet():", False)
         assert said["c2"] == ("b.txt\nold.txt", False)
         assert "Patched src/app.py (+1 -1)" in said["c3"][0] and "Deleted old.txt" in said["c3"][0]
-        assert said["c4"][0].startswith('2|    return "hi"')
+        assert (
+            said["c4"][0].startswith('2|    return "hi"') and "[ignored: end_line;" in said["c4"][0]
+        )
         shown = [text for m in messages(r.requests[2]) for _, text in m.results]
         assert '+    return "hi"' in shown[-1], "the model sees the diff"
     assert (folder / "src/app.py").read_bytes() == b'def greet():\r\n    return "hi"\r\n'

@@ -36,6 +36,8 @@ class _Plan(Struct, frozen=True):
     tool: Tool[Any]
     params: Any
     keys: tuple[str, ...]
+    note: str = ""
+    """What the model should know about its arguments."""
 
 
 class Batch:
@@ -101,12 +103,14 @@ class Batch:
             self._bad = True
             raise
         params = tool.parse(args)
+        note = tool.ignored(args)
         inner = call
         if tool.forward and (target := tool.forward(params)):
             tool, params, inner = self._forwarded(call, *target)
+            note = tool.ignored(target[1])
         self._guard.refuse(call)
         keys = self._keys(tool, params, inner)
-        return _Plan(call, inner, tool.for_call(params), params, keys)
+        return _Plan(call, inner, tool.for_call(params), params, keys, note)
 
     def _keys(self, tool: Tool[Any], params: Any, call: ToolCall) -> tuple[str, ...]:
         keys = tool.key(params, self._turn.context(call).cwd) if tool.key else None
@@ -195,9 +199,9 @@ class Batch:
                 context = structs.replace(context, egress=None)
             if verdict.commits:
                 context = structs.replace(context, commits=True)
-            result = _noted(await self._run(plan, context), verdict.reason)
+            result = _noted(_noted(await self._run(plan, context), verdict.reason), plan.note)
         except ToolError as error:
-            result = ToolResult(str(error), error=True)
+            result = _noted(ToolResult(str(error), error=True), plan.note)
         except TimeoutError:
             result = ToolResult(f"Timed out after {tool.timeout:g} s and was stopped.", error=True)
         except Exception as error:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
+from hermes.core.given import convert, unknown
 from hermes.core.message import Media, Message, Text, ToolCall
 from hermes.core.provider import ToolSpec
 from hermes.core.taint import BOTH, Source
@@ -180,11 +181,18 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
 
     def parse(self, args: dict[str, Any]) -> P:
         """Typed parameters, or a ToolError that says what to change."""
-        given = {k: v for k, v in args.items() if v is not None}
         try:
-            return msgspec.convert(given, self.params, strict=False)
-        except msgspec.ValidationError as error:
+            return convert(args, self.params)
+        except ToolError as error:
             raise ToolError(f"Invalid arguments for {self.name}: {error}") from None
+
+    def ignored(self, args: dict[str, Any]) -> str:
+        """A word about arguments that mean nothing to it; empty when all do."""
+        left = unknown(args, self.params)
+        if not left:
+            return ""
+        takes = ", ".join(schema_of(self.params)["properties"]) or "no arguments"
+        return f"ignored: {', '.join(left)[:200]}; {self.name} takes {takes}"
 
 
 def schema_of(params: type[Struct]) -> dict[str, Any]:

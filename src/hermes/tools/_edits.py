@@ -12,6 +12,7 @@ from msgspec import Struct
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult
 from hermes.tools._diff import bounded, diff
+from hermes.tools._naming import written
 from hermes.tools._patching import Edited, replace
 from hermes.tools._paths import check, resolve
 from hermes.tools._syntax import problem
@@ -119,7 +120,7 @@ class Workspace:
         return self._files[path]
 
     def _no_link(self, raw: str, path: Path) -> None:
-        if (self._ctx.cwd / Path(raw).expanduser()).is_symlink():
+        if written(raw, self._ctx.cwd).is_symlink():
             raise ToolError(f"{raw} is a link to {path}; nothing was changed.")
 
     # -- writing ---------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from sys import platform
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext
+from hermes.tools._naming import written
 
 _PLATFORM: str = platform
 SECRET = (
@@ -67,7 +68,7 @@ def resolve(raw: str, cwd: Path) -> Path:
     if not raw.strip():
         raise ToolError("The path is empty.")
     try:
-        return Path(os.path.realpath(cwd / Path(raw).expanduser()))
+        return Path(os.path.realpath(written(raw, cwd)))
     except (ValueError, RuntimeError, OSError) as error:
         raise ToolError(f"Not a usable path: {raw[:200]!r} ({error}).") from None
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext
+from hermes.tools._naming import written
 from hermes.tools._paths import check, is_regular, name_of
 
 _MARK = re.compile(rb"\[redacted(?::[^\]\n]{1,60})?\]")
@@ -20,9 +21,9 @@ _MARK = re.compile(rb"\[redacted(?::[^\]\n]{1,60})?\]")
 def no_surprise(raw: str, path: Path, cwd: Path) -> None:
     """A link inside the working folder must not lead a write out of it unsaid."""
     root = os.path.realpath(cwd)
-    written = Path(os.path.normpath(root / Path(raw).expanduser()))
-    if written.is_relative_to(root) and not path.is_relative_to(root):
-        raise ToolError(f"{written} leads through a link to {path}; if you mean that, write there.")
+    said = Path(os.path.normpath(written(raw, Path(root))))
+    if said.is_relative_to(root) and not path.is_relative_to(root):
+        raise ToolError(f"{said} leads through a link to {path}; if you mean that, write there.")
 
 
 def no_marks(path: Path, new: bytes, old: Callable[[], bytes | None]) -> None:

@@ -54,7 +54,7 @@ def recall(messages: Sequence[Message]) -> list[Todo]:
                 failed.add(part.call_id)
             elif isinstance(part, ToolCall) and part.name == todo.name and part.id not in failed:
                 try:
-                    said = msgspec.json.decode(part.args, type=Params).todos
+                    said = todo.parse(msgspec.json.decode(part.args, type=dict)).todos
                     if said is not None:
                         return _accepted(said)
                 except (msgspec.MsgspecError, ToolError):
