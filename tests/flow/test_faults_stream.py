@@ -78,6 +78,11 @@ def _bom(events: list[Event]) -> list[Event]:
     return [Event("bom", b"\xef\xbb\xbf" + events[0].data), *events[1:]]
 
 
+def _cut_bom(events: list[Event]) -> list[Event]:
+    whole = _bom(events)
+    return [Event("bom", whole[0].data[:2]), Event("bom", whole[0].data[2:]), *whole[1:]]
+
+
 def _no_last_blank_line(events: list[Event]) -> list[Event]:
     return [*events[:-1], Event(events[-1].kind, events[-1].data.rstrip(b"\r\n"))]
 
@@ -100,6 +105,7 @@ FORMS: dict[str, Callable[[Reply], Reply]] = {
     "one chunk": lambda r: r.edit(_one_chunk),
     "byte order mark": lambda r: r.edit(_bom),
     "byte order mark, byte by byte": lambda r: r.edit(_bom).bytes_each(1),
+    "byte order mark, cut in two": lambda r: r.edit(_cut_bom),
     "no space": lambda r: r.each(lambda b: b.replace(b"data: ", b"data:")),
     "several data lines": lambda r: r.each(_many_lines),
     "comments": lambda r: r.insert(b": hello\n\n", before="text").insert(b":\n", after="text"),

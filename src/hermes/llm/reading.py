@@ -75,8 +75,12 @@ class Reading:
                     self._watchdog.hurry(_AFTER_THE_END)
 
     def _hold(self, data: bytes) -> None:
-        if not self._held and not data.lstrip(_BLANK):
-            return  # blank lines keep a connection alive while a request waits its turn
+        if not self._held:
+            # Blank lines keep a connection alive while a request waits its turn. A byte order
+            # mark may be cut anywhere: what is left of one would spoil the first line.
+            data = data.lstrip(_BLANK)
+            if not data:
+                return
         self._held.append(data)
         self._size += len(data)
         if self._mode == "whole":
