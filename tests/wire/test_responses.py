@@ -643,6 +643,23 @@ def test_reasoning_effort(quirks: Quirks, effort: Any, fields: Json) -> None:
     assert {k: v for k, v in out.items() if k in ("include", "reasoning")} == fields
 
 
+@pytest.mark.parametrize(
+    "kind", ["custom_tool_call", "computer_call", "apply_patch_call", "shell_call", "program"]
+)
+def test_what_waits_for_another_client_is_not_sent_back_alone(kind: str) -> None:
+    """It is refused without its output, and nobody here runs it."""
+    item = {"type": kind, "id": "i", "call_id": "c", "created_by": "somebody"}
+    read = whole(reasoning(encrypted_content="e"), item)
+    assert (read.stop, body(HI, assistant(*read.parts), HI)["input"][1:]) == (
+        "end",
+        [{"role": "user", "content": "hi"}],
+    )
+    output = {"type": f"{kind}_output", "id": "o", "call_id": "c", "output": []}
+    ran = body(HI, assistant(*whole(item, output, message("ok")).parts))["input"]
+    sent = {k: v for k, v in item.items() if k != "created_by"}
+    assert ran[1:] == [sent, output, {"role": "assistant", "content": "ok"}]
+
+
 def test_replayed_items_carry_what_they_must_and_no_ids() -> None:
     searched = {"type": "web_search_call", "id": "ws", "status": "completed"}
     listed = {"type": "mcp_list_tools", "id": "l", "tools": []}

@@ -27,6 +27,8 @@ from hermes.llm.wire.pieces import described, inline, string
 ENCRYPTED = "reasoning.encrypted_content"
 _NAMELESS = frozenset({"web_search_call", "tool_search_call", "tool_search_output", "compaction"})
 """Items of the provider's own that are taken without their id. Others must name theirs."""
+_DROPPED = frozenset({"created_by"})
+"""Keys of answers that requests may not have."""
 
 
 class Encoder:
@@ -97,14 +99,26 @@ def _tool(tool: ToolSpec, quirks: Quirks) -> dict[str, Any]:
 def _items(group: Message) -> list[dict[str, Any]]:
     if group.role != "assistant":
         return list(_user(group.parts))
-    items = [item for part in group.parts if (item := _assistant(part)) is not None]
+    whole = _answered(group.parts)
+    items = [item for part in group.parts if (item := _assistant(part, whole)) is not None]
     # Reasoning is refused when the item it led to is not there.
     while items and items[-1].get("type") == "reasoning":
         items.pop()
     return items
 
 
-def _assistant(part: Part) -> dict[str, Any] | None:
+def _answered(parts: Sequence[Part]) -> set[str]:
+    """Ids of the provider's own calls that have their output in the same answer. A call without
+    one waits for a client that can run it, which we never are, and is refused without it."""
+    ids: tuple[set[str], set[str]] = set(), set()
+    for part in parts:
+        if isinstance(part, Native):
+            output = string(part.data.get("type")).endswith("_output")
+            ids[output].add(string(part.data.get("call_id")))
+    return (ids[0] & ids[1]) | {""}
+
+
+def _assistant(part: Part, answered: set[str]) -> dict[str, Any] | None:
     match part:
         case Text(text=text, extra=extra) if text:
             return {"role": "assistant", "content": text, **(extra or {})}
@@ -115,10 +129,9 @@ def _assistant(part: Part) -> dict[str, Any] | None:
         case ToolCall(id=id, name=name, args=args, extra=extra):
             call = {"call_id": id, "name": name, "arguments": legal(args)}
             return {"type": "function_call", **call, **(extra or {})}
-        case Native(data=data):
-            if string(data.get("type")) in _NAMELESS:
-                return {k: v for k, v in data.items() if k != "id"}
-            return data
+        case Native(data=data) if string(data.get("call_id")) in answered:
+            dropped = _DROPPED | {"id"} if string(data.get("type")) in _NAMELESS else _DROPPED
+            return {k: v for k, v in data.items() if k not in dropped}
         case _:
             return None
 
