@@ -153,6 +153,12 @@ async def test_lines_history_and_commands(tmp_path: Path) -> None:
         async with terminal(home) as t:
             t.type("\x1b[A")
             await t.see("❯ /titel")
+            t.type("\x15draft\x12ONE")
+            await t.see("❯ one\n  two\n  find ONE", "Enter takes it")
+            t.type(CTRL_C)
+            await t.see("❯ draft", "Enter sends")
+            t.type("\x12two" + ENTER)
+            await t.see("❯ one\n  two", "Enter sends")
 
 
 async def test_resume_picker(tmp_path: Path) -> None:

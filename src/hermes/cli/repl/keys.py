@@ -54,10 +54,10 @@ def bindings(state: State, actions: Actions) -> KeyBindings:
     )
     _sending(keys, actions, ~picking & ~is_searching)
     _stopping(keys, state, actions, picking)
-    _editing(keys, state, actions, ~picking)
+    _editing(keys, state, actions, ~picking & ~is_searching)
     _picking(keys, state, actions, picking)
 
-    @keys.add(Keys.Any, filter=asking & ~picking)
+    @keys.add(Keys.Any, filter=asking & ~picking & ~is_searching)
     def _(event: KeyPressEvent) -> None:
         key = event.data.lower()
         if state.asking is not None and key in state.asking.keys:
@@ -136,15 +136,15 @@ def _stopping(keys: KeyBindings, state: State, actions: Actions, picking: Filter
         else:
             actions.interrupt()
 
-    @keys.add("c-c")
-    @keys.add("<sigint>")
+    @keys.add("c-c", filter=~is_searching)
+    @keys.add("<sigint>", filter=~is_searching)
     def _(event: KeyPressEvent) -> None:
         if state.picking is not None:
             actions.pick(False)
         else:
             actions.control_c()
 
-    @keys.add("c-d", filter=~picking)
+    @keys.add("c-d", filter=~picking & ~is_searching)
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if buffer.text:

@@ -22,8 +22,10 @@ from prompt_toolkit.layout import (
     FormattedTextControl,
     HSplit,
     Layout,
+    SearchBufferControl,
     Window,
 )
+from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
@@ -41,6 +43,7 @@ _BURST = 64 << 10
 """Characters that are written before keys are looked at again."""
 _MENU = 8
 _SPIN, _COUNT = 1 / 8, 1.0
+_SEARCHING = "type what you look for · Ctrl-R older · Enter takes it · Ctrl-C leaves"
 _STYLE = {
     "prompt": "ansicyan bold",
     "status": "ansibrightblack",
@@ -245,7 +248,11 @@ class Screen:
         open_ = Condition(lambda: not self.closing)
         picking = Condition(lambda: state.picking is not None)
         live = FormattedTextControl(self._above)
-        prompt = BufferControl(self.buffer)
+        searching = Condition(lambda: self.app.layout.is_searching)
+        find = SearchBufferControl(
+            Buffer(multiline=False), input_processors=[BeforeInput("  find ")], ignore_case=True
+        )
+        prompt = BufferControl(self.buffer, search_buffer_control=find, preview_search=True)
         search = BufferControl(self.search)
         rows = HSplit(
             [
@@ -267,6 +274,7 @@ class Screen:
                 ConditionalContainer(
                     Window(search, get_line_prefix=self._prefix, height=1), picking
                 ),
+                ConditionalContainer(Window(find, height=1, style="class:prompt"), searching),
                 ConditionalContainer(
                     Window(FormattedTextControl(self._menu), dont_extend_height=True),
                     Condition(lambda: self.buffer.complete_state is not None),
@@ -293,6 +301,8 @@ class Screen:
         return [("class:prompt", "/ " if self.state.picking is not None else mark)]
 
     def _status(self) -> StyleAndTextTuples:
+        if self.app.layout.is_searching:
+            return [("", fit(_SEARCHING, self.columns - 1))]
         return [("", status(self.state, self.columns))]
 
     def _menu(self) -> StyleAndTextTuples:
