@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit import Home, Provider, call, run_hermes, say
-from tests.kit.screen import ALT_ENTER, CTRL_D, DOWN, ENTER, ESCAPE, TAB, terminal
+from tests.kit.screen import ALT_ENTER, CTRL_C, CTRL_D, DOWN, ENTER, ESCAPE, TAB, terminal
 
 pytestmark = pytest.mark.e2e
 PNG = base64.b64decode(
