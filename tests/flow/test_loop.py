@@ -381,7 +381,7 @@ async def test_24_an_interrupt_reaches_tools_on_worker_threads(tmp_path: Path) -
         begin = time.monotonic()
         r.session.interrupt()
         result = await turn
-        assert result.interrupted and time.monotonic() - begin < 1
+        assert result.interrupted and time.monotonic() - begin < 5
         release.set()
 
 

@@ -200,9 +200,9 @@ def test_the_table_is_small_and_quick_to_read() -> None:
     assert models._FILE.stat().st_size < 300_000
     models._data.cache_clear()
     models._globs.cache_clear()
-    begin = time.perf_counter()
+    begin = time.process_time()
     assert facts(*SONNET).context
-    assert time.perf_counter() - begin < 0.1
+    assert time.process_time() - begin < 0.1
 
 
 def test_every_line_can_be_read() -> None:
