@@ -97,6 +97,32 @@ def test_a_whole_stream(seed: int, end: bytes) -> None:
     assert (usage.input, usage.output, usage.cache_read, usage.reasoning) == (90, 42, 50, 30)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_arguments_that_come_value_by_value(seed: int) -> None:
+    def more(*pieces: Any, **call: Any) -> dict[str, Any]:
+        given = [{"jsonPath": path, **value} for path, value in pieces]
+        return {"functionCall": {**({"partialArgs": given} if given else {}), **call}}
+
+    goes_on = {"willContinue": True}
+    body = sse(
+        chunk({**more(name="edit", id="g1", **goes_on), "thoughtSignature": "s"}),
+        chunk(more(("$.text", {"stringValue": "Ça ", **goes_on}), **goes_on)),
+        chunk(more(("$.text", {"stringValue": "va"}), ("$.at[1]['x']", {"numberValue": 2}))),
+        chunk(more(("$.all", {"boolValue": False}), name="list", **goes_on)),
+        chunk(more(("$.none", {"nullValue": "NULL_VALUE"}), **goes_on)),
+        chunk({"functionCall": {}}),
+        chunk(call()),
+        chunk(reason="STOP"),
+    )
+    message, _ = streamed(WIRE, body, seed=seed)
+    assert [(c.name, orjson.loads(c.args)) for c in message.calls] == [
+        ("edit", {"text": "Ça va", "at": [None, {"x": 2}]}),
+        ("list", {"all": False, "none": None}),
+        ("read", {"path": "é"}),
+    ]
+    assert message.calls[0].extra == {"id": "g1", "thoughtSignature": "s"}
+
+
 def test_a_count_once_given_is_not_taken_back() -> None:
     body = sse(
         chunk({"text": "a"}, usage={"promptTokenCount": 55, "thoughtsTokenCount": 9}),

@@ -13,6 +13,7 @@ from hermes.llm.assemble import Answer
 from hermes.llm.classify import classify
 from hermes.llm.jsonic import dumps, loads
 from hermes.llm.profile import Quirks
+from hermes.llm.wire.gemini_calls import Partial
 from hermes.llm.wire.gemini_request import Encoder
 from hermes.llm.wire.pieces import parsed, record, records, string, total
 from hermes.llm.wire.reading import Reader
@@ -73,6 +74,7 @@ class Decoder(Reader):
         self._slot = 0
         self._joins = ""
         """Which kind of text the next piece may be joined to: text, thinking, or none."""
+        self._partial: Partial | None = None
         self._usage: dict[str, Any] = {}
         self._reason = ""
         self._blocked = ""
@@ -161,6 +163,25 @@ class Decoder(Reader):
             self._answer.extra(slot, kind, thoughtSignature=signature)
 
     def _call(self, call: dict[str, Any], signature: Any) -> None:
+        if self._partial is None or call.get("name"):
+            self._settle()
+            slot = self._begin(call, signature)
+            if call.get("willContinue") or call.get("partialArgs"):
+                self._partial = Partial(slot, call.get("args"))
+        elif signature:
+            self._answer.extra(self._partial.slot, "call", thoughtSignature=signature)
+        if self._partial is not None:
+            self._partial.add(call.get("partialArgs"))
+            if not call.get("willContinue"):
+                self._settle()
+
+    def _settle(self) -> None:
+        """Nothing more of the arguments that came piece by piece."""
+        if self._partial is not None:
+            self._answer.set_args(self._partial.slot, dumps(self._partial.args).decode())
+            self._partial = None
+
+    def _begin(self, call: dict[str, Any], signature: Any) -> int:
         slot = self._next("")
         id = string(call.get("id"))
         extra = {"id": id} if id else {}
@@ -170,6 +191,7 @@ class Decoder(Reader):
         self._answer.call(slot, id=id or f"call_{urandom(12).hex()}", name=name, args=args)
         if extra:
             self._answer.extra(slot, "call", **extra)
+        return slot
 
     def _next(self, joins: str) -> int:
         self._slot += 1
@@ -196,6 +218,7 @@ class Decoder(Reader):
         if not (complete or self._reason or self._blocked):
             answer.stop = "died"
             return
+        self._settle()
         reason = self._reason or self._blocked
         answer.stop = _STOPS.get(reason) or ("tool_use" if answer.begun_calls else "end")
         if self._blocked and not self._reason:
