@@ -7,7 +7,8 @@ import binascii
 from typing import Any
 
 from hermes.core.message import Media, Message, Text
-from hermes.net.address import reachable
+from hermes.core.pictures import MOST_PIXELS, oversized
+from hermes.net.address import disguised, reachable
 from hermes.net.errors import EgressError
 from hermes.net.location import parse
 from hermes.server.errors import ApiError, bad
@@ -64,7 +65,8 @@ def image(url: str, where: str) -> Media:
         place = parse(url)
     except EgressError as error:
         raise bad(f"{where}: {error}", where) from None
-    if place.inside or (place.literal is not None and not reachable(place.literal)):
+    literal = place.literal
+    if place.inside or (literal is not None and (disguised(literal) or not reachable(literal))):
         raise bad(f"{where}: this address is not public.", where)
     return Media("image/*", url=url)
 
@@ -80,6 +82,8 @@ def _inline(rest: str, where: str) -> Media:
         raw = base64.b64decode(data.rstrip("=") + "=" * (-len(data.rstrip("=")) % 4), validate=True)
     except (binascii.Error, ValueError):
         raise bad(f"{where}: the image is not valid base64.", where) from None
+    if oversized(raw):
+        raise bad(f"{where}: the image has more than {MOST_PIXELS // 1_000_000} megapixels.", where)
     return Media("image/jpeg" if mime == "image/jpg" else mime, raw)
 
 

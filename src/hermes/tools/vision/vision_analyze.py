@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.message import Media, user
+from hermes.core.pictures import oversized
 from hermes.core.taint import BOTH, Source
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.net.web import web_of
@@ -56,6 +57,8 @@ async def vision_analyze(p: Params, ctx: ToolContext) -> ToolResult:
     mime = image_type(data)
     if not mime:
         raise ToolError(f"{place} is not a PNG, JPEG, GIF or WebP image; nothing was asked.")
+    if oversized(data):
+        raise ToolError(f"{place} has too many pixels to be looked at; make it smaller first.")
     picture = Media(mime, data, name=_name(place))
     told = await ctx.consult("vision", user(question, picture), system=_SYSTEM, max_output=_ANSWER)
     return ToolResult(told or "The model said nothing.", data={"mime": mime, "bytes": len(data)})
