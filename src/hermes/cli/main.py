@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 GROUPS = {
     "talk": {
-        "chat": "answer one prompt and exit",
+        "chat": "the same; with -q TEXT one answer, and exit",
         "demo": "a short conversation by itself, with the embedded model",
         "serve": "serve the agent over HTTP, OpenAI-compatible",
     },
@@ -47,9 +47,10 @@ COMMANDS = {name: line for group in GROUPS.values() for name, line in group.item
 _MODULES = {"import": "import_"}
 
 _HELP = """\
-usage: hermes [-p NAME] COMMAND ...
+usage: hermes [-p NAME] [COMMAND ...]
 
-An AI agent you run yourself, with any model.
+An AI agent you run yourself, with any model. Without a command: a conversation
+in this terminal.
 
 {commands}options:
   -p, --profile NAME  use another profile: a home of its own below HERMES_HOME
@@ -57,6 +58,7 @@ An AI agent you run yourself, with any model.
   --version           print the version
 
 examples:
+  hermes                                a conversation in this folder
   hermes chat -q "why is the build red?"
   git diff | hermes chat -q "review this"
   hermes chat -q "go on" --continue

@@ -128,7 +128,8 @@ def _print_error(sentence: str, code: str, form: str) -> None:
 
 
 def _arguments(argv: list[str], profile: str) -> Namespace:
-    parser = Parser("hermes chat", "Answer one prompt and exit.", _EPILOG)
+    about = "Answer one prompt and exit; without -q, a conversation in this terminal."
+    parser = Parser("hermes chat", about, _EPILOG)
     add = parser.add_argument
     add("-q", "--query", metavar="TEXT", help="the prompt; - reads it from standard input")
     add("-m", "--model", metavar="M", default="", help="model, or provider:model")
