@@ -70,6 +70,27 @@ def test_blocks() -> None:
     ]  # fmt: skip
 
 
+WIDE = "| Name | What it is good for | Price |\n|---|:-:|--:|\n| a | b<br>long words | 1 |\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "width", "shown"),
+    [
+        ("a | b\n--|--\n1 | 2\n\nx | y\nz\n", 40,
+         ["a │ b", "──┼──", "1 │ 2", "", "x | y", "z"]),
+        ("one | two\na | b\n--|--\n", 40, ["one | two", "a │ b", "──┼──"]),
+        ("- a:\n  ```sh\n  ls\n  ```\n- b | c\n", 40,
+         ["• a:", "  ```sh", "  ls", "  ```", "• b | c"]),
+        ("Title\n=====\ntext", 40, ["Title", "─" * 40, "text"]),
+        (WIDE, 40, ["Name │ What it is good for │ Price", "─────┼─────────────────────┼──────",
+                    "a    │          b          │     1", "     │     long words      │"]),
+        (WIDE, 20, ["Name: a", "What it i…: b long", "  words", "Price: 1", "─" * 10]),
+    ],
+)  # fmt: skip
+def test_tables_and_fences(source: str, width: int, shown: list[str]) -> None:
+    assert plain(rendered(source, width=width)) == shown
+
+
 def test_a_string_over_lines_keeps_its_colour() -> None:
     colours = Highlighter("python")
     colours.line("x = '''over")
@@ -138,6 +159,10 @@ def test_a_line_without_end_is_shown_by_its_end() -> None:
         ("<https://a.b/c>", "https://a.b/c"),
         ("**open", "**open"),
         ("**a *b* c**", "a b c"),
+        ("***both*** and **a**", "both and a"),
+        ("[w](https://x.org/a_(b)_c) end", "w (https://x.org/a_(b)_c) end"),
+        ("a &lt;b&gt; &amp;&#27;[2J &nosuch; AT&T", "a <b> &[2J &nosuch; AT&T"),
+        ("`&lt;` one<br>two", "&lt; one two"),
     ],
 )
 def test_inline(text: str, shown: str) -> None:

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
+from hermes.cli.display import printable
 from hermes.cli.repl.ink import BOLD, CODE, DIM, ITALIC, LINK, STRUCK, Piece, join
 
 _LONGEST = 20_000
 """Beyond it a line is no prose, and is shown as it is."""
 _DEPTH = 3
-_SPECIAL = re.compile(r"[`*_~\[\\<]")
+_SPECIAL = re.compile(r"[`*_~\[\\<&]")
 _INLINE = re.compile(
     r"""(?x)
     (?P<ticks>`{1,8})(?P<code>[^`](?:.{0,2000}?[^`])??)(?P=ticks)(?!`)
   | \\(?P<escaped>[!-/:-@\[-`{-~])
+  | \*\*\*(?=[^\s*])(?P<both>.{1,2000}?)(?<=[^\s*])\*\*\*(?!\*)
   | \*\*(?=\S)(?P<bold>.{1,2000}?)(?<=\S)\*\*
   | (?<!\w)__(?=\S)(?P<bold2>.{1,2000}?)(?<=\S)__(?!\w)
   | ~~(?=\S)(?P<struck>.{1,2000}?)(?<=\S)~~
   | \*(?=[^\s*])(?P<italic>[^*]{0,1000}?[^\s*])\*(?!\*)
   | (?<!\w)_(?=[^\s_])(?P<italic2>[^_]{0,1000}?[^\s_])_(?!\w)
-  | !?\[(?P<label>[^\]\n]{0,500})\]\((?P<target>[^()\s]{1,2000})(?:\s+"[^"]{0,500}")?\)
-  | <(?P<address>https?://[^>\s]{1,2000})>"""
+  | !?\[(?P<label>[^\]\n]{0,500})\]\((?P<target>(?:[^()\s]|\([^()\s]{0,200}\)){1,2000})
+    (?:\s+"[^"]{0,500}")?\)
+  | <(?P<address>https?://[^>\s]{1,2000})>
+  | (?P<break><br[ ]?/?>)
+  | (?P<entity>&(?:[a-zA-Z][a-zA-Z0-9]{1,30}|\#[0-9]{1,7}|\#[xX][0-9a-fA-F]{1,6});)"""
 )
 
 
@@ -45,7 +51,12 @@ def _styled(match: re.Match[str], style: str, depth: int) -> list[Piece]:
         return [(join(style, CODE), code.strip() or code)]
     if (escaped := given["escaped"]) is not None:
         return [(style, escaped)]
+    if (entity := given["entity"]) is not None:
+        return [(style, printable(unescape(entity)))]
+    if given["break"] is not None:
+        return [(style, " ")]
     for names, more in (
+        (("both",), join(BOLD, ITALIC)),
         (("bold", "bold2"), BOLD),
         (("italic", "italic2"), ITALIC),
         (("struck",), STRUCK),

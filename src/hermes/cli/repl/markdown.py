@@ -14,7 +14,7 @@ from hermes.cli.repl.inline import pieces
 
 _FENCE = re.compile(r"^ {0,8}(`{3,}|~{3,})[ \t]*([^`\s]*)[^`]*$")
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*$")
-_RULE = re.compile(r"^ {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}$")
+_RULE = re.compile(r"^ {0,3}(?:([-*_])[ \t]*(?:\1[ \t]*){2,}|={3,})$")
 _ITEM = re.compile(r"^([ \t]*)([-*+]|\d{1,9}[.)])[ \t]+(.*)$")
 _TASK = re.compile(r"^\[([ xX])\][ \t]+(.*)$")
 _QUOTE = re.compile(r"^ {0,3}((?:>[ \t]?)+)(.*)$")
@@ -64,7 +64,10 @@ class Markdown:
         text = "".join(self._open)
         if len(self._open) > 1:
             self._open = [text]
-        out = [self._paint([("", printable(row))]) for row in self._rows[-5:]]
+        if len(self._rows) == 1 and not self._rows[0].lstrip().startswith("|"):
+            out = [self._paint(line) for line in self._block(self._rows[0])]
+        else:
+            out = [self._paint([("", row.strip())]) for row in self._rows[-5:]]
         if not text:
             return out
         text = printable(text[-_SHOWN:])
@@ -81,12 +84,15 @@ class Markdown:
         if self._fence:
             self._in_fence(text, out)
             return
-        if text.lstrip().startswith("|"):
-            self._rows.append(text.strip())
+        row = self._tabular(text)
+        if not row:
+            self._end_table(out)
+            row = self._tabular(text)
+        if row:
+            self._rows.append(text)
             if len(self._rows) >= _TABLE_ROWS:
                 self._flush_rows(out)
             return
-        self._end_table(out)
         if not text:
             if not self._blank:
                 out.append("")
@@ -96,7 +102,7 @@ class Markdown:
         if found := _FENCE.match(text):
             self._fence = found[1]
             self._code = Highlighter(found[2] if self._colour else "")
-            out.append(self._paint([(DIM, text.strip())]))
+            out.append(self._paint([(DIM, text.expandtabs(4))]))
             return
         out += [self._paint(line) for line in self._block(text)]
 
@@ -105,7 +111,7 @@ class Markdown:
         if bare.startswith(self._fence) and not bare.strip(self._fence[0]):
             self._fence = ""
             self._blank = False
-            out.append(self._paint([(DIM, bare)]))
+            out.append(self._paint([(DIM, text.expandtabs(4))]))
             return
         # Not wrapped: what is copied from the terminal is what was written.
         out.append(self._paint(self._code.line(text.expandtabs(4))))
@@ -140,6 +146,19 @@ class Markdown:
         return wrap(pieces(text), width, head, " " * (depth + len(mark) + 1))
 
     # -- tables ----------------------------------------------------------------------------
+
+    def _tabular(self, text: str) -> bool:
+        """A row, or a line that the next one may make the head of a table."""
+        bare = text.lstrip()
+        if bare.startswith("|"):
+            return True
+        if "|" not in bare:
+            return False
+        if self._table is not None or len(self._rows) > 1:
+            return self._table is not None or table.separator(self._rows[1])
+        if self._rows:
+            return table.separator(bare)
+        return not any(kind.match(text) for kind in (_HEADING, _ITEM, _QUOTE, _FENCE))
 
     def _flush_rows(self, out: list[str]) -> None:
         if self._table is None and len(self._rows) > 1 and table.separator(self._rows[1]):

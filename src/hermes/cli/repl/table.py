@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hermes.cli.repl.ink import BOLD, DIM, Piece, cells, wrap
+from hermes.cli.repl.ink import BOLD, DIM, Piece, cells, fit, wrap
 from hermes.cli.repl.inline import pieces
 
 _CELL = re.compile(r"(?<!\\)\|")
 _SEPARATOR = re.compile(r"^\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?$")
+_BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
 _MEASURED = 200
 _LEAST = 4
+_READABLE = 8
+"""Columns narrower than this hold no words: then each cell gets a line of its own."""
 
 
 def separator(row: str) -> bool:
-    return bool(_SEPARATOR.match(row))
+    return bool(_SEPARATOR.match(row.strip()))
 
 
 def split(row: str) -> list[str]:
@@ -30,27 +33,38 @@ class Table:
 
     def __init__(self, rows: Sequence[str], width: int) -> None:
         self._titles = split(rows[0])
-        self._right = [cell.endswith(":") and not cell.startswith(":") for cell in split(rows[1])]
+        self._aligned = [(cell.startswith(":"), cell.endswith(":")) for cell in split(rows[1])]
         measured = [self._titles, *map(split, rows[2:_MEASURED])]
         count = len(self._titles)
         natural = [
             max((_natural(row[i]) for row in measured if i < len(row)), default=1)
             for i in range(count)
         ]
-        self._widths = shared(natural, width - 3 * (count - 1))
+        self._width, room = width, width - 3 * (count - 1)
+        self._widths = shared(natural, room)
+        self._apart = sum(natural) > room and room < _READABLE * count
 
     def head(self) -> list[list[Piece]]:
+        if self._apart:
+            return []
         rule = "─┼─".join("─" * width for width in self._widths)
         return [*self._lines(self._titles, BOLD), [(DIM, rule)]]
 
     def row(self, row: str) -> list[list[Piece]]:
-        return self._lines(split(row), "")
+        return self._record(split(row)) if self._apart else self._lines(split(row), "")
+
+    def _record(self, texts: list[str]) -> list[list[Piece]]:
+        lines: list[list[Piece]] = []
+        for title, text in zip(self._titles, texts, strict=False):
+            head = fit("".join(t for _, t in pieces(title)), self._width // 2)
+            lines += wrap(pieces(text), self._width, [(BOLD, f"{head}: ")], "  ")
+        return [*lines, [(DIM, "─" * min(self._width, 10))]]
 
     def _lines(self, given: list[str], style: str) -> list[list[Piece]]:
         count = len(self._widths)
         texts = [*given[:count], *[""] * (count - len(given))]
         columns = [
-            wrap(pieces(text, style), width)
+            [line for part in _BREAK.split(text) for line in wrap(pieces(part, style), width)]
             for text, width in zip(texts, self._widths, strict=True)
         ]
         height = max((len(column) for column in columns), default=0)
@@ -60,16 +74,17 @@ class Table:
         line: list[Piece] = []
         for i, (column, width) in enumerate(zip(columns, self._widths, strict=True)):
             inside = column[number] if number < len(column) else []
-            pad = " " * max(0, width - sum(cells(text) for _, text in inside))
-            right = i < len(self._right) and self._right[i]
-            line += [("", pad), *inside] if right else [*inside, ("", pad)]
+            free = max(0, width - sum(cells(text) for _, text in inside))
+            left, right = self._aligned[i] if i < len(self._aligned) else (True, False)
+            before = (free // 2 if left else free) if right else 0
+            line += [("", " " * before), *inside, ("", " " * (free - before))]
             if i + 1 < len(self._widths):
                 line.append((DIM, " │ "))
         return line
 
 
 def _natural(text: str) -> int:
-    return max(1, sum(cells(t) for _, t in pieces(text)))
+    return max(1, *(sum(cells(t) for _, t in pieces(part)) for part in _BREAK.split(text)))
 
 
 def shared(natural: list[int], width: int) -> list[int]:
