@@ -174,6 +174,9 @@ A, OA, R, G = (
         # a bare name goes to its maker, whoever else lists it
         ({"model": "gpt-5-mini"}, {}, R | A | OA, ("openai", "gpt-5-mini", "responses", "OPENAI_API_KEY")),
         ({"model": "claude-x"}, {}, R | OA | A, ("anthropic", "claude-x", "anthropic", "ANTHROPIC_API_KEY")),
+        # one that no maker is known for goes to whom has it, before an aggregator
+        ({"model": "llama-3.3-70b-versatile"}, {}, R | A | G, ("groq", "llama-3.3-70b-versatile", "chat", "GROQ_API_KEY")),
+        ({"model": "gpt-next"}, {}, R | A | OA | G, ("openai", "gpt-next", "responses", "OPENAI_API_KEY")),
         # OPENAI_BASE_URL is a server of one's own
         ({"model": "m"}, {}, {"OPENAI_BASE_URL": "http://x:1/v1/"}, ("custom", "m", "chat", "")),
         ({"model": "m"}, {}, OA | A | {"OPENAI_BASE_URL": "http://x:1/v1"}, ("custom", "m", "chat", "OPENAI_API_KEY")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from msgspec import Struct, structs
 
@@ -166,12 +167,13 @@ class Chooser:
             key = wanted.key_env or ("OPENAI_API_KEY" if self._has("OPENAI_API_KEY") else "")
             return structs.replace(wanted, provider=CUSTOM, base_url=base_url, key_env=key)
         name = wanted.model.lower()
-        for start, maker in _FAMILIES:
-            if name.startswith(start) and self._callable(maker):
-                return structs.replace(wanted, provider=maker)
-        for variable, provider in KEYS.items():
-            if self._has(variable) and self._callable(provider, wanted.model):
-                return structs.replace(wanted, provider=provider)
+        usable = self._usable(wanted.model)
+        if (first := next(usable, "")) and name and facts(first, name) == UNKNOWN:
+            # Not because an aggregator has it: those have everybody's.
+            direct = (p for p in usable if (row := find(p)) and not row.aggregator)
+            first = next((p for p in direct if facts(p, name) != UNKNOWN), first)
+        if first:
+            return structs.replace(wanted, provider=first)
         for provider in (*LOGINS, *self._config.providers):
             logged_in = self._secrets.login(provider) is not None and reaches(find(provider), name)
             if logged_in and self._callable(provider, wanted.model):
@@ -184,6 +186,15 @@ class Chooser:
         if not wanted.model and (last := self._last_resort()):
             return last
         raise ConfigError(NOTHING)
+
+    def _usable(self, model: str) -> Iterator[str]:
+        """Who could be called by their key for a model of this name: its maker first."""
+        for start, maker in _FAMILIES:
+            if model.lower().startswith(start) and self._callable(maker):
+                yield maker
+        for variable, provider in KEYS.items():
+            if self._has(variable) and self._callable(provider, model):
+                yield provider
 
     def _last_resort(self) -> Wanted | None:
         """The embedded model, where it can run."""
