@@ -19,7 +19,7 @@ def pixels(data: bytes) -> int:
 
 
 def _size(data: bytes) -> tuple[int, int]:
-    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+    if data.startswith(b"\x89PNG\r\n\x1a\n") and data[12:16] == b"IHDR":
         return _big(data[16:20]), _big(data[20:24])
     if data.startswith(b"GIF8"):
         return _little(data[6:8]), _little(data[8:10])
