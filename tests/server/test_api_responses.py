@@ -538,6 +538,23 @@ async def test_leaving_again_and_again_loses_nothing(tmp_path: Path) -> None:
             assert stored["status"] in ("incomplete", "completed"), n
 
 
+async def test_what_is_deleted_while_it_is_told_stays_deleted(tmp_path: Path) -> None:
+    gate = Gate()
+    steps = [say("Hello ", "there").hold(gate, "text"), say("Yes.")]
+    async with api(tmp_path, steps) as a:
+        body = {"input": "x", "stream": True, "conversation": "c"}
+        async with a.open_stream("POST", PATH, body) as reading:
+            got = await reading.until(b"Hello ")
+            identity = json.loads(got.split(b"data: ")[1].split(b"\n")[0])["response"]["id"]
+            assert (await a.call("DELETE", f"{PATH}/{identity}")).status == 200
+            gate.open()
+            assert b"event: response.completed" in await reading.rest()
+        assert (await a.get(f"{PATH}/{identity}")).status == 404
+        await a.ask("again", conversation="c")
+        assert sent(a) == [("user", "again")]
+        assert not a.server.unfinished
+
+
 # -- idempotency -----------------------------------------------------------------------------
 
 

@@ -224,8 +224,11 @@ async def test_stopping_ends_tools_and_tells_the_client(home: Home, provider: Pr
 async def test_a_killed_server_leaves_a_run_failed_with_a_reason(
     home: Home, provider: Provider
 ) -> None:
+    (home.work / "a.txt").write_text("inside")
+    read = call(("c1", "read_file", {"path": "a.txt"}))
+    provider.add(read, say("Read", " it").hold(Gate(), after="text"))
     provider.then = say("Half", " of it").hold(Gate(), after="text")
-    async with served(home) as s:
+    async with served(home) as s, _told(s, b"Read") as response:
         _, started = await s.call("POST", "/v1/runs", {"input": "x"})
         run = started["run_id"]
         async with asyncio.timeout(20):
@@ -250,6 +253,32 @@ async def test_a_killed_server_leaves_a_run_failed_with_a_reason(
         await s.read(f"/v1/runs/{more['run_id']}/events")
         assert b"go on" in provider.last.body
         assert provider.last.json["messages"][-1]["content"].startswith("x")
+        _, left = await s.call("GET", f"/v1/responses/{response}")
+        assert left["status"] == "incomplete" and left["incomplete_details"] == {"reason": "error"}
+        kinds = [item["type"] for item in left["output"]]
+        assert kinds[:2] == ["function_call", "function_call_output"]
+        assert (await s.call("GET", f"/v1/responses/{response}"))[1] == left
+        await s.call("POST", "/v1/responses", {"input": "on", "previous_response_id": response})
+        assert [m["role"] for m in provider.last.json["messages"]][1:4] == [
+            "user",
+            "assistant",
+            "tool",
+        ]
+
+
+@asynccontextmanager
+async def _told(s: Served, mark: bytes) -> AsyncIterator[str]:
+    """The id of a response that is being streamed, once that was said in it."""
+    headers = {"Authorization": f"Bearer {SECRET}"}
+    body = {"input": "read it", "stream": True}
+    got = b""
+    async with (
+        aiohttp.ClientSession() as http,
+        http.post(f"{s.url}/v1/responses", json=body, headers=headers) as answer,
+    ):
+        while mark not in got:
+            got += await answer.content.readany()
+        yield str(json.loads(got.split(b"data: ")[1].split(b"\n")[0])["response"]["id"])
 
 
 async def test_idempotency_survives_a_kill(home: Home, provider: Provider) -> None:

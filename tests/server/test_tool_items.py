@@ -77,10 +77,39 @@ async def test_the_operator_can_choose_and_a_client_otherwise(tmp_path: Path) ->
         assert wrong.status == 400 and "mcp_call" in wrong.error["message"]
 
 
-async def test_who_has_tools_of_its_own_is_given_no_calls_of_ours(tmp_path: Path) -> None:
+OWN = [{"type": "function", "name": "shell", "parameters": {"type": "object"}}]
+SAME = [*OWN, {"type": "function", "name": "read_file", "parameters": {"type": "object"}}]
+CODEX = {"User-Agent": "codex_exec/0.166.0 (Debian)", "originator": "codex_exec"}
+CALLS = ["function_call", "function_call"] + ["function_call_output"] * 2
+SEEN = {
+    "tools of another name": (OWN, {}, CALLS),
+    "tools of the same name": (SAME, {}, ["mcp_call", "mcp_call"]),
+    "asked for": (SAME, {"X-Hermes-Tool-Items": "function_call"}, CALLS),
+    "a client that runs every call": (OWN, CODEX, ["mcp_call", "mcp_call"]),
+    "the same, by its user agent": (None, {"User-Agent": "Agents/Python 0.24"}, ["mcp_call"] * 2),
+    "its own wish": (OWN, {**CODEX, "X-Hermes-Tool-Items": "function_call"}, CALLS),
+    "tools of no shape": ([1, {"function": 2}, {"name": 3}], {}, CALLS),
+}
+
+
+async def test_who_would_run_a_call_again_is_not_shown_one(tmp_path: Path) -> None:
     """It would answer that it has no such tool, and the turn would begin again, for ever."""
-    own = [{"type": "function", "name": "shell", "parameters": {"type": "object"}}]
-    async with api(tmp_path, [READ, say("1")]) as a:
-        answer = await a.post("/v1/responses", {"input": "x", "tools": own})
-        kinds = [item["type"] for item in answer.json["output"]]
-        assert kinds == ["mcp_call", "mcp_call", "message"]
+    steps = [step for _ in SEEN for step in (READ, say("1"))]
+    async with api(tmp_path, steps) as a:
+        for case, (tools, headers, kinds) in SEEN.items():
+            body = {"input": "x", "tools": tools}
+            answer = await a.post("/v1/responses", body, headers=headers)
+            got = [item["type"] for item in answer.json["output"]]
+            assert got == [*kinds, "message"], case
+
+
+async def test_progress_has_its_own_fields_and_no_others(tmp_path: Path) -> None:
+    async with api(tmp_path, [READ, say("Read.")]) as a:
+        told = await a.chat(stream=True)
+        progress = [data for name, data in told.events if name == "hermes.tool.progress"]
+        for identity, path in (("c1", "a.txt"), ("c2", "gone.txt")):
+            one = {"tool": "read_file", "label": path, "toolCallId": identity}
+            assert [p for p in progress if p["toolCallId"] == identity] == [
+                {**one, "status": "running"},
+                {**one, "status": "completed"},
+            ]

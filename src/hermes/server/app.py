@@ -71,6 +71,8 @@ class Server:
         """Those with a turn."""
         self.replays: dict[str, asyncio.Future[Answered]] = {}
         """Requests under an idempotency key that are being answered."""
+        self.unfinished: set[str] = set()
+        """Stored responses that are being told; one that is deleted is not stored again."""
         self.turns: dict[str, tuple[asyncio.Lock, int]] = {}
         """Stored conversations with a turn: its lock, and how many hold or await it."""
         self._static: dict[tuple[str, str], Route] = {

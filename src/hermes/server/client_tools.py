@@ -55,6 +55,17 @@ def _spec(tool: Any, where: str) -> ToolSpec:
     return ToolSpec(name, str(given.get("description") or ""), schema)
 
 
+def names_of(tools: Any) -> frozenset[str]:
+    """What the functions are called that a request declares, whoever runs them."""
+    found: set[str] = set()
+    for tool in tools if isinstance(tools, list) else ():
+        given = tool.get("function", tool) if isinstance(tool, dict) else None
+        name = given.get("name") if isinstance(given, dict) else None
+        if isinstance(name, str):
+            found.add(name)
+    return frozenset(found)
+
+
 def _choice(choice: Any, names: set[str]) -> dict[str, Any]:
     if choice is None or choice == "auto" or choice == {"type": "auto"}:
         return {}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
 
 import orjson
 
@@ -13,11 +13,17 @@ from hermes.core.message import Message, Text, ToolCall, ToolReturn, Usage
 from hermes.server.stream import event
 
 Item = dict[str, Any]
+Hosted: TypeAlias = Callable[[str], bool]
+"""Of which tools, by name, call and output are one item of the kind that every client knows to
+have been run already."""
 
 
-def items_of(messages: Iterable[Message], *, hosted: bool = False) -> list[Item]:
-    """What the agent added, in order; the user's own words are not output. `hosted`: a tool is
-    one item, of the kind that a client knows to have been run already."""
+def none_hosted(_: str) -> bool:
+    return False
+
+
+def items_of(messages: Iterable[Message], hosted: Hosted = none_hosted) -> list[Item]:
+    """What the agent added, in order; the user's own words are not output."""
     items: list[Item] = []
     made: dict[str, Item] = {}
     for message in messages:
@@ -26,11 +32,12 @@ def items_of(messages: Iterable[Message], *, hosted: bool = False) -> list[Item]
                 case Text(text) if text:
                     items.append(_message(text))
                 case ToolCall(id, name, args) if not name.startswith("_"):
-                    items.append(_hosted(name, args) if hosted else _call(id, name, args))
-                    made[id] = items[-1]
-                case ToolReturn(call_id, name) if hosted and call_id in made:
-                    _finish(made[call_id], part)
-                case ToolReturn(call_id, name) if not (hosted or name.startswith("_")):
+                    items.append(_hosted(name, args) if hosted(name) else _call(id, name, args))
+                    if hosted(name):
+                        made[id] = items[-1]
+                case ToolReturn(call_id, name) if call_id in made:
+                    _finish(made.pop(call_id), part)
+                case ToolReturn(call_id, name) if not name.startswith("_"):
                     items.append(_output(call_id, part.text))
                 case _:
                     continue
@@ -70,7 +77,7 @@ def fail(response: dict[str, Any], result: TurnResult) -> None:
 class Narrator:
     """Turn events in, frames out. It remembers the one item that is open and all that are done."""
 
-    def __init__(self, *, hosted: bool = False) -> None:
+    def __init__(self, hosted: Hosted = none_hosted) -> None:
         self.items: list[Item] = []
         self._hosted = hosted
         self._run: dict[str, int] = {}
@@ -93,7 +100,8 @@ class Narrator:
             case ToolStarted(call) if not call.name.startswith("_"):
                 yield from self.close()
                 self._called.add(call.id)
-                yield from self._begin_hosted(call) if self._hosted else self.call(call)
+                hosted = self._hosted(call.name)
+                yield from self._begin_hosted(call) if hosted else self.call(call)
             case ToolDone(result) if result.call_id in self._run:
                 yield from self._end_hosted(result)
             case ToolDone(result) if result.call_id in self._called:

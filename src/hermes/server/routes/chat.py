@@ -22,6 +22,7 @@ from hermes.core.message import Usage
 from hermes.core.provider import Effort
 from hermes.server.answers import Completion
 from hermes.server.client_tools import open_calls, wanted
+from hermes.server.clients import reads_chunks_only
 from hermes.server.conversations import Ask, session_headers, wanted_settings
 from hermes.server.ending import ending, incomplete, incomplete_headers, turn_headers
 from hermes.server.following import follow, to_the_end
@@ -36,7 +37,7 @@ TokenLimit = Annotated[int, Meta(ge=1)]
 
 
 class StreamOptions(Struct):
-    include_usage: bool = False
+    include_usage: bool | None = None
 
 
 class ChatRequest(Struct):
@@ -155,7 +156,9 @@ class _Chunks:
         self._metrics = call.server.metrics
         self._reasoning = call.server.settings.reasoning
         self._usage = bool(body.stream_options and body.stream_options.include_usage)
-        self._names: dict[str, str] = {}
+        self._running: dict[str, tuple[str, str]] = {}
+        """Tools at work: name and label, by call."""
+        self._chunks_only = reads_chunks_only(call.request.headers)
         self.headers = turn_headers(session, ask)
 
     async def begin(self) -> bytes:
@@ -168,10 +171,10 @@ class _Chunks:
             case ThinkingDelta(text) if self._reasoning:
                 return self._text(b"reasoning_content", text)
             case ToolStarted(call) if not call.name.startswith("_"):
-                self._names[call.id] = call.name
-                return self._progress(call.name, call.id, "running", label(call))
-            case ToolDone(done) if name := self._names.pop(done.call_id, ""):
-                return self._progress(name, done.call_id, "completed", name)
+                named = self._running[call.id] = (call.name, label(call))
+                return self._progress(named, call.id, "running")
+            case ToolDone(done) if begun := self._running.pop(done.call_id, None):
+                return self._progress(begun, done.call_id, "completed")
             case _:
                 return b""
 
@@ -192,12 +195,15 @@ class _Chunks:
     def _text(self, field: bytes, text: str) -> bytes:
         return b"".join((self._delta, field, b'":', orjson.dumps(text), self._rest))
 
-    def _progress(self, tool: str, identity: str, status: str, shown: str) -> bytes:
-        """A chunk that says nothing as well: many clients read every event as one."""
-        data = {"tool": tool, "label": shown, "toolCallId": identity, "status": status}
-        choice = {"index": 0, "delta": {}, "finish_reason": None}
-        rest = orjson.dumps({"choices": [choice], **data})[1:]
-        return event("hermes.tool.progress", self._head[len(b"data: ") :] + rest)
+    def _progress(self, named: tuple[str, str], identity: str, status: str) -> bytes:
+        """For those who can read nothing else, it is a chunk as well that says nothing."""
+        tool, shown = named
+        told = {"tool": tool, "label": shown, "toolCallId": identity, "status": status}
+        data = orjson.dumps(told)
+        if self._chunks_only:
+            head = self._head.removeprefix(b"data: {")
+            data = data[:-1] + b"," + head + b'"choices":[{"index":0,"delta":{}' + self._rest[1:-2]
+        return event("hermes.tool.progress", data)
 
 
 ROUTES = (

@@ -13,17 +13,19 @@ from msgspec import Meta, Struct
 
 from hermes.app.session import Session
 from hermes.config.api_server import ToolItems
+from hermes.core.errors import StoreError
 from hermes.core.events import TurnEvent, TurnResult
 from hermes.core.message import Message
 from hermes.core.provider import Effort
 from hermes.server.answers import Deleted, Response
-from hermes.server.client_tools import ClientTools, open_calls, wanted
+from hermes.server.client_tools import ClientTools, names_of, open_calls, wanted
+from hermes.server.clients import runs_every_call
 from hermes.server.conversations import Ask, alone, session_headers, wanted_settings
 from hermes.server.ending import incomplete, incomplete_headers, turn_headers
 from hermes.server.errors import bad, missing
 from hermes.server.following import follow, to_the_end, whatever_comes
 from hermes.server.input import read_input
-from hermes.server.items import Narrator, fail, items_of, settle
+from hermes.server.items import Hosted, Narrator, fail, items_of, none_hosted, settle
 from hermes.server.replay import once
 from hermes.server.route import Call, Route, flag
 from hermes.server.routes.chat import TokenLimit
@@ -81,8 +83,7 @@ class _Work(Struct):
     store: bool
     name: str
     response: dict[str, Any]
-    hosted: bool
-    """How tools we ran are shown: see items_of."""
+    hosted: Hosted
     session: str = ""
 
     def opened(self, session: Session) -> None:
@@ -145,17 +146,20 @@ async def _prepare(call: Call, body: ResponsesRequest, held: AsyncExitStack) -> 
         settings=_settings(call, body),
     )
     response = _new(call, body, instructions, tools)
-    hosted = tools is None and _tool_items(call, body) == "mcp_call"
+    hosted = _hosted(call, body) if tools is None else none_hosted
     return _Work(call, body, ask, past, instructions, store, name, response, hosted)
 
 
-def _tool_items(call: Call, body: ResponsesRequest) -> str:
-    """Who has tools of its own runs every function call it sees, again and again: it gets none."""
-    usual = "mcp_call" if body.tools else call.server.settings.tool_items
-    wanted = call.request.headers.get(TOOL_ITEMS) or usual
-    if wanted not in get_args(ToolItems):
+def _hosted(call: Call, body: ResponsesRequest) -> Hosted:
+    """A call that the client would run as well must not look like one."""
+    wanted = call.request.headers.get(TOOL_ITEMS)
+    if wanted and wanted not in get_args(ToolItems):
         raise bad(f"{TOOL_ITEMS} is one of {', '.join(get_args(ToolItems))}.")
-    return wanted
+    if not wanted and runs_every_call(call.request.headers):
+        wanted = "mcp_call"
+    if (wanted or call.server.settings.tool_items) == "mcp_call":
+        return lambda _: True
+    return none_hosted if wanted else names_of(body.tools).__contains__
 
 
 def _settings(call: Call, body: ResponsesRequest) -> dict[str, Any]:
@@ -186,7 +190,33 @@ async def _previous(call: Call, body: ResponsesRequest, name: str) -> Kept | Non
 async def load_kept(call: Call, identity: str) -> Kept | None:
     objects = call.server.runtime.store.objects
     found = await objects.get(KIND, identity, owner=call.principal.name, touch=True)
-    return msgspec.msgpack.decode(found.body, type=Kept) if found else None
+    if found is None:
+        return None
+    kept = msgspec.msgpack.decode(found.body, type=Kept)
+    if kept.response["status"] == "in_progress" and identity not in call.server.unfinished:
+        await _end_lost(call, kept)
+    return kept
+
+
+async def _end_lost(call: Call, kept: Kept) -> None:
+    """Its server died while it was told; what was done until then is in the session."""
+    store = call.server.runtime.store
+    try:
+        messages = await store.load(kept.session)
+    except StoreError:
+        messages = []
+    last = max((n for n, m in enumerate(messages) if m.role == "user"), default=-1)
+    done: tuple[Message, ...] = ()
+    if last >= 0 and messages[last].text == kept.transcript[-1].text:
+        done = tuple(messages[last + 1 :])
+    kept.transcript += done
+    kept.response |= {
+        "status": "incomplete",
+        "incomplete_details": {"reason": "error"},
+        "output": items_of(done),
+    }
+    body = msgspec.msgpack.encode(kept)
+    await store.objects.put(KIND, kept.response["id"], body, owner=call.principal.name)
 
 
 def _named(owner: str, name: str) -> str:
@@ -250,7 +280,7 @@ async def _whole(call: Call, body: ResponsesRequest) -> web.Response:
         nothing = not result.completed and not result.text.strip()
         if nothing:
             fail(response, result)
-        response["output"] = items_of(result.messages[1:], hosted=work.hosted)
+        response["output"] = items_of(result.messages[1:], work.hosted)
         await _keep(work, result.messages or (work.ask.prompt,))
     headers = turn_headers(session.id, work.ask) | incomplete_headers(result)
     if nothing:
@@ -265,11 +295,14 @@ class _Telling:
         work.opened(session)
         self.headers = turn_headers(session.id, work.ask)
         self._work = work
-        self._narrator = Narrator(hosted=work.hosted)
+        self._narrator = Narrator(work.hosted)
 
     async def begin(self) -> bytes:
-        await _keep(self._work, (self._work.ask.prompt,))
-        response = self._work.response
+        work = self._work
+        response = work.response
+        await _keep(work, (work.ask.prompt,))
+        if work.store:
+            work.call.server.unfinished.add(response["id"])
         return self._narrator.frame("response.created", response=response) + self._narrator.frame(
             "response.in_progress", response=response
         )
@@ -291,7 +324,10 @@ class _Telling:
         work.call.server.metrics.turn(result)
         settle(work.response, result)
         work.response["output"] = self._narrator.items
-        await _keep(work, result.messages or (work.ask.prompt,))
+        unfinished = work.call.server.unfinished
+        if work.response["id"] in unfinished:
+            await _keep(work, result.messages or (work.ask.prompt,))
+            unfinished.discard(work.response["id"])
 
 
 # -- afterwards ------------------------------------------------------------------------------
@@ -309,6 +345,7 @@ async def delete(call: Call) -> web.StreamResponse:
     objects = call.server.runtime.store.objects
     if not await objects.remove(KIND, identity, owner=owner):
         raise missing("response", identity)
+    call.server.unfinished.discard(identity)
     for name in await objects.every(NAMES, owner=owner):
         if name.body == identity.encode():
             await objects.remove(NAMES, name.id, owner=owner)
