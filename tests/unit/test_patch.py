@@ -237,6 +237,62 @@ DEEP = "    def f(self):\n        if x:\n            y()\n        return 2\n"
             "    return -total\n",
             id="a line nobody mentioned",
         ),
+        pytest.param(
+            DEEP,
+            "2|        if x:\n3|            y()",
+            "2|        if x:\n3|            z()\n4|            y()",
+            DEEP.replace("y()", "z()\n            y()"),
+            id="line numbers of read_file",
+        ),
+        pytest.param(
+            f"{DEEP}{DEEP}",
+            "     7\t            y()\n",
+            "            z()\n",
+            f"{DEEP}{DEEP.replace('y()', 'z()')}",
+            id="line numbers that say which",
+        ),
+        pytest.param(
+            DEEP,
+            " \t    def f(self):\n-        if x:\n".replace(" \t", " "),
+            "     def f(self):\n+        if z:\n",
+            DEEP.replace("if x", "if z"),
+            id="signs of a diff",
+        ),
+        pytest.param(
+            'say("hi")\nsay("you")\n',
+            "say(“hi”)\nsay(“you”)",
+            "say(“ho”)\nsay(“me”)\nsay(“all”)",
+            'say("ho")\nsay("me")\nsay("all")\n',
+            id="quotes that only the edit has",
+        ),
+        pytest.param(
+            "say(“hi” – now)\nb\n",
+            'say("hi" - now)',
+            'say("hi" - soon)',
+            "say(“hi” – soon)\nb\n",
+            id="quotes of a line that changes",
+        ),
+        pytest.param(
+            'call(one, two)["key"] = compute(first)\n',
+            'call(one, two)[\\"key\\"] = compute(first)',
+            'call(one, six)[\\"key\\"] = compute(first)',
+            'call(one, six)["key"] = compute(first)\n',
+            id="quotes that were escaped",
+        ),
+        pytest.param(
+            "result = compute(alphabet, beta, gamma)\nb\n",
+            "result = compute(alphabt, beta, gamma)",
+            "result = compute(alphabt, beta, delta)",
+            "result = compute(alphabet, beta, delta)\nb\n",
+            id="a typing error in a line that changes",
+        ),
+        pytest.param(
+            "cafe\u0301 = 1\n",
+            "caf\u00e9 = 1\n",
+            "caf\u00e9 = 2\n",
+            "cafe\u0301 = 2\n",
+            id="accents composed otherwise",
+        ),
     ],
 )
 def test_nearly(text: str, old: str, new: str, result: str) -> None:
@@ -280,11 +336,27 @@ def test_a_last_line_without_an_end(end: str) -> None:
             id="lines nobody mentioned where lines would come",
         ),
         pytest.param("alpha\nbeta\ngamma\n", "something\nquite\ndifferent\n", id="nothing like it"),
+        pytest.param("a = 1\na = 1\n", "7|a = 1", id="a line number that says nothing"),
     ],
 )
 def test_not_near_enough(text: str, old: str) -> None:
     with pytest.raises(ToolError):
         replace(text, old, "new\n")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("one = 1\\ntwo = 2", "x", "real line breaks"),
+        ("```\none = 1\n```", "x", "fenced"),
+        ("one = &quot;1&quot;", "x", "HTML entities"),
+        ("one = 1\n...\nsix = 6", "x", "leaves lines out"),
+        ('two = call(\\"2\\", "of")', 'two = call(\\"3\\", "of")\nlog(\\"\\")', "do not escape"),
+    ],
+)
+def test_what_was_copied_wrongly_is_said(old: str, new: str, words: str) -> None:
+    with pytest.raises(ToolError, match=words):
+        replace('one = 1\ntwo = call("2", "of")\nthree = 3\n', old, new)
 
 
 def test_places_that_overlap_are_two() -> None:
@@ -750,12 +822,42 @@ async def test_patches_that_cannot_be_applied(
     ("text", "words"),
     [
         ("*** Begin Patch\n*** Update File: f\n-a\n+b", "End Patch"),
-        ("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b", "no \\*\\*\\* Begin Patch"),
+        ("-a\n+b", "no \\*\\*\\* Begin Patch"),
+        ("--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-a", "Delete File"),
+        ("--- a/f\n+++ b/g\n@@ -1 +1 @@\n-a\n+b", "Move to: g"),
     ],
 )
 def test_what_is_no_patch(text: str, words: str) -> None:
     with pytest.raises(ToolError, match=words):
         parse(text)
+
+
+_F = "*** Update File: f\n a\n-b\n+B"
+_B = "@@ -1,9 +1,9 @@\n a\n-b\n+B"
+_NAMES = "--- a/f\t1970\n+++ b/f\t1970\n"
+_NEW = "--- /dev/null\n+++ b/n/g\n@@ -0,0 +1 @@\n+x\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(f"```\n{v4a(_F)}\n```\n", id="fenced"),
+        pytest.param(f"{_F}\n*** End Patch", id="not begun"),
+        pytest.param(v4a(_F.replace("Update File:", "update file")), id="small letters"),
+        pytest.param(f"{_F}\n*** End Patch".replace("\n", "\r\n"), id="CRLF"),
+        pytest.param("  " + v4a(_F).replace("\n", "\n  "), id="indented"),
+        pytest.param(f"{v4a(_F[:-3])}\n\n{v4a(_F[:-5] + _F[-2:])}", id="two in one"),
+        pytest.param(v4a(f"*** Update File: `f`\n{_NAMES}{_B}"), id="names of a unified diff"),
+        pytest.param(f"diff --git a/f b/f\nindex 1..2 100644\n{_NAMES}{_B}", id="of git"),
+        pytest.param(f"--- f\n+++ f\n{_B}\n{_NEW}", id="unified"),
+    ],
+)
+async def test_a_patch_in_another_dress(ctx: ToolContext, text: str) -> None:
+    (ctx.cwd / "f").write_text("a\nb\nc\n")
+    await run(ctx, patch=text)
+    assert (ctx.cwd / "f").read_text() == "a\nB\nc\n"
+    if "/dev/null" in text:
+        assert (ctx.cwd / "n/g").read_text() == "x\n"
 
 
 TWICE = "def f():\n    x = 1\n    return x\n\ndef g():\n    x = 1\n    return x\n"

@@ -6,6 +6,7 @@ import heapq
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from unicodedata import normalize
 
 from msgspec import Struct
 
@@ -20,7 +21,9 @@ _SECONDS = 1.0
 _LONG = 1000
 """Characters of a line beyond which only equal lines are alike."""
 _CANDIDATES = 24
-_TYPOGRAPHY = str.maketrans(
+ALIKE = 0.5
+"""How alike lines are that stand for one another."""
+STYLE: dict[int, str] = str.maketrans(
     {
         **dict.fromkeys("‘’‚‛′`´", "'"),
         **dict.fromkeys("“”„‟″«»", '"'),
@@ -46,7 +49,8 @@ def collapsed(row: str) -> str:
 
 
 def _typographic(row: str) -> str:
-    return collapsed(row.translate(_TYPOGRAPHY))
+    plain = row if row.isascii() else normalize("NFC", row)
+    return collapsed(plain.translate(STYLE))
 
 
 LEVELS: tuple[tuple[str, Callable[[str], str]], ...] = (
@@ -140,7 +144,7 @@ def _alike(rows: list[str], wanted: str, deadline: float) -> list[tuple[float, i
 def _similarities(rows: list[str], wanted: str, deadline: float) -> Iterator[tuple[float, int]]:
     alike = _Likeness(wanted)
     for at, row in enumerate(rows):
-        if row and (score := alike(row, least=0.5)):
+        if row and (score := alike(row, least=ALIKE)):
             yield score, at
         if at % 256 == 0 and time.monotonic() > deadline:
             return
@@ -181,7 +185,7 @@ class _Likenesses:
             likeness = self._one.get(one)
             if likeness is None:
                 likeness = self._one[one] = _Likeness(one)
-            known = self._known[one, other] = likeness(other, least=0.5)
+            known = self._known[one, other] = likeness(other, least=ALIKE)
         return known
 
 

@@ -5,19 +5,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import TypeAlias
 
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.tools._indent import Reindent
-from hermes.tools._locating import CHANGED, Found, collapsed, likeness, locate, nearest, surely
+from hermes.tools._copying import Copied, advice, bare
+from hermes.tools._following import Item, Script, follow
+from hermes.tools._locating import Found, locate, nearest, surely
 from hermes.tools._textfile import Lines
 
-Script: TypeAlias = list[tuple[str, str]]
-"""A block line by line: " " stays, "-" goes, "+" comes."""
-Item: TypeAlias = int | str
-"""A line of a result: one of the old lines, by its number, or a fresh one."""
 _SHOWN = 12
 _PLACES = 8
 _COUNTED = 1000
@@ -143,6 +139,11 @@ def _tolerant(lines: Lines, old: str, new: str, *, every: bool) -> Edited:
         fresh = new.split("\n")
     wanted = old.split("\n")
     how, found = locate(lines.rows, wanted)
+    if not found and (copied := bare(wanted, fresh)):
+        wanted, fresh = copied.old, copied.new
+        if wanted == fresh:
+            raise ToolError(_SAME)
+        how, found = numbered(lines.rows, copied)
     if found:
         _one_place([f.start for f in found], every=every)
     else:
@@ -152,12 +153,23 @@ def _tolerant(lines: Lines, old: str, new: str, *, every: bool) -> Edited:
     return Edited(apply(lines, edits), len(edits), how)
 
 
+def numbered(rows: Sequence[str], copied: Copied) -> tuple[str, list[Found]]:
+    """Where a block with line numbers or signs is; of several places, the one it names."""
+    how, found = locate(rows, copied.old)
+    if said := [f for f in found if f.start == copied.line - 1]:
+        found = said
+    what = "without its line numbers" if copied.line else "without its signs"
+    return f"{what}, {how}" if how else what, found
+
+
 def guess(rows: Sequence[str], wanted: Sequence[str], name: str) -> tuple[str, list[Found]]:
     """The one place that is clearly meant though no line says so exactly, or an error."""
     near = nearest(rows, wanted)
     sure = surely(near, len(wanted))
     if sure is None:
-        raise ToolError(f"{name} was not found{_show(rows, near)} Nothing was changed.")
+        raise ToolError(
+            f"{name} was not found{_show(rows, near)}{advice(wanted)} Nothing was changed."
+        )
     return f"approximately ({sure.score:.0%})", [sure]
 
 
@@ -182,49 +194,6 @@ def _script(old: list[str], new: list[str]) -> Script:
             script += [("-", row) for row in old[i1:i2]]
             script += [("+", row) for row in new[j1:j2]]
     return script
-
-
-def follow(rows: Sequence[str], found: Found, script: Script) -> list[Item]:
-    """The lines the block becomes: those that stay are the file's own."""
-    block = [row for sign, row in script if sign != "+"]
-    known = [(row, rows[j]) for row, j in zip(block, found.pairs, strict=True) if j is not None]
-    sure = [(a, b) for a, b in known if collapsed(a) == collapsed(b)]
-    move = Reindent(sure, known)
-    items: list[Item] = []
-    at = found.start
-    pairs = iter(found.pairs)
-    changing = False
-    for sign, row in script:
-        if sign == "+":
-            items.append(move(row))
-            changing = True
-            continue
-        there = next(pairs)
-        if there is None:
-            if sign == "-":
-                raise ToolError(_unsure(row))
-            continue
-        # Lines nobody mentioned may stand between lines that stay, not amid a change.
-        if (changing and there > at) or (sign == "-" and not _safely_lost(rows[there], row)):
-            raise ToolError(_unsure(rows[at]))
-        items += range(at, there if sign == "-" else there + 1)
-        at, changing = there + 1, sign == "-"
-    if changing and at < found.stop:
-        raise ToolError(_unsure(rows[at]))
-    return [*items, *range(at, found.stop)]
-
-
-def _safely_lost(there: str, known: str) -> bool:
-    """Whether a line may go that was known only nearly: not when there is more in it."""
-    one, other = collapsed(there), collapsed(known)
-    return one == other or (other not in one and likeness(there, known) >= CHANGED)
-
-
-def _unsure(row: str) -> str:
-    return (
-        f"Lines that are to be replaced are not quite those of the file (at {row.strip()[:120]!r})."
-        " Read them again and give them exactly. Nothing was changed."
-    )
 
 
 def apply(

@@ -10,21 +10,18 @@ from itertools import pairwise
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
+from hermes.tools._copying import Copied, bare
+from hermes.tools._following import Script, follow
+from hermes.tools._framing import FORM, HEADER, framed
 from hermes.tools._locating import Found, collapsed, locate
-from hermes.tools._patching import Edit, Edited, Script, apply, follow, guess
+from hermes.tools._patching import Edit, Edited, apply, guess, numbered
 from hermes.tools._textfile import Lines
 
-_HEADER = re.compile(r"\*\*\* (Update|Add|Delete|Move) File: *(.+?) *$")
 _MOVE = re.compile(r"\*\*\* Move to: *(.+?) *$")
 _COUNTED = re.compile(r"@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@ ?(.*)$")
 _UNFINISHED = "\\ No newline at end of file"
 _BARE = ("", "")
 """A line without even its sign: a blank line of the file, or one before the next header."""
-_FORM = (
-    "A patch is: *** Begin Patch, then for each file *** Update File: PATH (with @@ and lines that "
-    "begin with a space, - or +), *** Add File: PATH (lines with +) or *** Delete File: PATH, then "
-    "*** End Patch. Nothing was changed."
-)
 
 
 class Hunk(Struct):
@@ -40,6 +37,10 @@ class Hunk(Struct):
     @property
     def old(self) -> list[str]:
         return [row for sign, row in self.script if sign != "+"]
+
+    @property
+    def new(self) -> list[str]:
+        return [row for sign, row in self.script if sign == "+"]
 
 
 class Change(Struct):
@@ -62,16 +63,14 @@ class Change(Struct):
 
 def parse(patch: str) -> list[Change]:
     """Every change of a patch, or a ToolError that names the line that is wrong."""
-    rows = patch.strip("\n\r ").split("\n")
+    rows = patch.strip("\r\n").split("\n")
     end = "\n"
     if len(rows) > 1 and all(row.endswith("\r") for row in rows[:-1]):
         end = "\r\n"
         rows = [row.removesuffix("\r") for row in rows]
-    first, last = _bounds(rows)
     changes: list[Change] = []
-    for number in range(first, last):
-        row = rows[number]
-        if header := _HEADER.match(row):
+    for number, row in framed(rows):
+        if header := HEADER.match(row):
             changes.append(_begun(header[1], header[2], end))
         elif not changes:
             if row.strip():
@@ -79,28 +78,18 @@ def parse(patch: str) -> list[Change]:
         elif problem := _take(changes[-1], row):
             raise _wrong(number, row, problem)
     if not changes:
-        raise ToolError(f"The patch names no file. {_FORM}")
+        raise ToolError(f"The patch names no file. {FORM}")
     for change in changes:
         _complete(change)
     return changes
 
 
-def _bounds(rows: list[str]) -> tuple[int, int]:
-    stripped = [row.strip() for row in rows]
-    if "*** Begin Patch" not in stripped:
-        raise ToolError(f"There is no *** Begin Patch. {_FORM}")
-    first = stripped.index("*** Begin Patch")
-    for number in range(len(rows) - 1, first, -1):
-        if rows[number].rstrip() == "*** End Patch":
-            return first + 1, number
-    raise ToolError("The patch has no *** End Patch: it may have been cut. Nothing was changed.")
-
-
 def _wrong(number: int, row: str, problem: str) -> ToolError:
-    return ToolError(f"Line {number + 1} of the patch ({row[:80]!r}): {problem}. {_FORM}")
+    return ToolError(f"Line {number} of the patch ({row[:80]!r}): {problem}. {FORM}")
 
 
 def _begun(kind: str, path: str, end: str) -> Change:
+    kind = "Add" if kind.lower() == "create" else kind.capitalize()
     source, arrow, target = path.partition(" -> ") if kind == "Move" else (path, "", "")
     if kind == "Move" and not arrow:
         raise ToolError(f"*** Move File: {path} must say `OLD -> NEW`. Nothing was changed.")
@@ -178,9 +167,9 @@ def _complete(change: Change) -> None:
         hunk.script = [(sign or " ", row) for sign, row in hunk.script]
     change.hunks = [hunk for hunk in change.hunks if hunk.script or change.kind == "Add"]
     if change.kind == "Update" and not change.to and not change.hunks:
-        raise ToolError(f"*** Update File: {change.path} changes nothing. {_FORM}")
+        raise ToolError(f"*** Update File: {change.path} changes nothing. {FORM}")
     if not change.path:
-        raise ToolError(f"A file header has no path. {_FORM}")
+        raise ToolError(f"A file header has no path. {FORM}")
 
 
 def update(text: str, change: Change) -> Edited:
@@ -212,6 +201,9 @@ def _place(lines: Lines, hunk: Hunk, after: int) -> tuple[str, Found]:
     if not old:
         return "", _insertion(lines.rows, hunk, after)
     how, found = locate(lines.rows, old)
+    if not found and (copied := bare(old, hunk.new)):
+        hunk.script, old = _as_copied(hunk.script, copied), copied.old
+        how, found = numbered(lines.rows, copied)
     if not found:
         how, found = guess(lines.rows, old, "this block")
     if len(found) > 1:
@@ -223,6 +215,11 @@ def _place(lines: Lines, hunk: Hunk, after: int) -> tuple[str, Found]:
             "@@ line that comes before it. Nothing was changed."
         )
     return how, found[0]
+
+
+def _as_copied(script: Script, copied: Copied) -> Script:
+    old, new = iter(copied.old), iter(copied.new)
+    return [(sign, next(new if sign == "+" else old)) for sign, _ in script]
 
 
 def _narrowed(rows: Sequence[str], hunk: Hunk, found: list[Found], after: int) -> list[Found]:
