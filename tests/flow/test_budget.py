@@ -242,6 +242,21 @@ async def test_an_unknown_price_is_said_once_and_stops_nothing(tmp_path: Path) -
         assert "daily_tokens" in text and "price" in text
 
 
+async def test_a_cost_told_afterwards_counts_to_the_cap(tmp_path: Path) -> None:
+    """Nobody knows the price of the model, but the endpoint says what each call cost."""
+    told = answer().each(
+        lambda e: e.replace(b'"completion_tokens"', b'"cost":0.3,"completion_tokens"')
+    )
+    async with Provider([], then=told) as p:
+        url = p.base_url.replace("127.0.0.1", "0.0.0.0")  # not an address of one's own
+        config = {"model": {"base_url": url}, "budget": {"daily_usd": 0.5}}
+        async with rig(tmp_path, p, config=config, check=False) as r:
+            assert (await r.turn()).completed and (await r.turn()).completed
+            result = await r.turn()
+            assert result.error_code == "budget" and "$0.60 spent" in result.error
+            assert "max_tokens" not in r.requests[0].json and len(r.requests) == 2
+
+
 async def test_little_room_shortens_the_answer_instead_of_refusing_it(tmp_path: Path) -> None:
     """The longest answer would cost more than is left: it is asked to be shorter."""
     config = priced({"session_usd": 1.0})

@@ -60,7 +60,8 @@ def refusal(level: Level, now: float) -> str:
 def uncountable(model: str, *, tokens: bool) -> str:
     rest = "Its tokens count." if tokens else "Set a cap in tokens (budget.daily_tokens)"
     return (
-        f"The price of {model} is not known: it does not count to the budget in dollars. {rest}"
+        f"The price of {model} is not known: to the budget in dollars counts only what the "
+        f"endpoint itself says a call cost. {rest}"
         + ("" if tokens else ", or its price (providers.NAME.models.MODEL.price).")
     )
 

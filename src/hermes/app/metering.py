@@ -20,6 +20,7 @@ from hermes.core.ledger import Account, Cap, Entry, Level, OverBudget, Warned
 from hermes.core.message import Usage
 from hermes.core.provider import Request
 from hermes.core.store import Store
+from hermes.llm.likeness import own
 from hermes.llm.models import Prices
 
 MARGIN = 1.25
@@ -91,13 +92,19 @@ class Meter:
             input=prompt,
             estimated=True,
         )
-        caps = self._countable(caps_of(self._budget, blank), endpoint)
-        if not caps:
+        caps = caps_of(self._budget, blank)
+        if not self._countable(caps, endpoint):
             output = min(request.settings.max_output or USUAL_OUTPUT, USUAL_OUTPUT)
+            if caps and not own(endpoint.base_url):
+                # Some say afterwards what a call cost: past a cap nobody is asked again.
+                offer = _Offer(blank, prices, cached, output, free=False)
+                return Ticket(request, await self._admitted(caps, offer), caps, prices, began)
             entry = _worst(blank, prices, output)
             self._ledger.begin(entry)
-            return Ticket(request, entry, caps, prices, began)
-        offer = _Offer(blank, prices, cached, _ceiling(endpoint, request), _free(endpoint, request))
+            return Ticket(request, entry, (), prices, began)
+        offer = _Offer(
+            blank, prices, cached, _ceiling(endpoint, request), free=_free(endpoint, request)
+        )
         entry = await self._admitted(caps, offer)
         return Ticket(_limited(request, endpoint, entry.output), entry, caps, prices, began)
 
@@ -125,7 +132,7 @@ class Meter:
     # -- inside ----------------------------------------------------------------------------
 
     def _countable(self, caps: tuple[Cap, ...], endpoint: Endpoint) -> tuple[Cap, ...]:
-        """Without a price money cannot be counted; said once, and tokens still are."""
+        """Without a price money cannot be counted beforehand; said once, and tokens still are."""
         if endpoint.facts.prices is not None:
             return caps
         counted = tuple(c for c in caps if c.unit == "tokens")
@@ -185,6 +192,8 @@ class _Offer(Struct, frozen=True):
         return _worst(self.blank, self.prices, output)
 
     def fits(self, unit: str, room: float, output: int) -> bool:
+        if unit == "usd" and self.prices is None:
+            return room > 0
         return self._likely(unit, output) <= room
 
     def _all(self, levels: Sequence[Level], output: int, share: int) -> bool:
