@@ -103,9 +103,14 @@ class Runtime:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, setup: Setup, *, sleep: Sleep = asyncio.sleep) -> AsyncIterator[Runtime]:
-        store = SqliteStore(paths.database(setup.home))
-        store.open()  # on its own thread, while the rest is built and the HTTP stack imported
+    async def open(
+        cls, setup: Setup, *, store: Store | None = None, sleep: Sleep = asyncio.sleep
+    ) -> AsyncIterator[Runtime]:
+        """`store`: one that is open already, and closed by who opened it."""
+        own = None
+        if store is None:
+            store = own = SqliteStore(paths.database(setup.home))
+            own.open()  # on its own thread, while the rest is built and the HTTP stack imported
         transport = Transport(Cooling(paths.cache_folder(setup.home) / "cooling.json"))
         runtime = cls(setup, store, transport, sleep)
         try:
@@ -113,7 +118,8 @@ class Runtime:
         finally:
             await runtime._stop()
             await transport.close()
-            await store.close()
+            if own is not None:
+                await own.close()
 
     async def session(
         self,

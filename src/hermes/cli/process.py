@@ -71,16 +71,20 @@ def harden() -> None:
         return
 
 
-def settle_in() -> None:
-    """For a process that stays and serves many: as many open files as the system allows, since a
-    stream takes two; and what exists by now is left out of garbage collections, which then come
-    seldom enough that thousands of live objects make nobody wait."""
-    import gc
+def many_files() -> None:
+    """As many open files as the system allows: a stream takes two."""
     import resource
 
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def settle_in() -> None:
+    """For a process that stays and serves many: what exists by now is left out of garbage
+    collections, which then come seldom enough that thousands of live objects make nobody wait."""
+    import gc
+
     gc.freeze()
     gc.set_threshold(2000, 10, 50)
     gc.enable()

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from hermes.config.api_server import ApiServer, check_exposure
-from hermes.core.errors import ConfigError
+from hermes.config.api_server import ApiServer
 from hermes.core.redact import Redactor
 from hermes.core.tool import Tool
-from hermes.server import routes
+from hermes.server import port, routes
 from hermes.server.connection import Acceptor
 from hermes.server.conversations import SOURCE
 from hermes.server.errors import ApiError
-from hermes.server.guard import respond
+from hermes.server.guard import note, respond
+from hermes.server.lobby import Lobby, opened
 from hermes.server.metrics import Metrics
-from hermes.server.principals import Principal, Principals, keys_of
+from hermes.server.principals import Principal, Principals, checked_keys
 from hermes.server.route import Route
 from hermes.server.runs import end_lost
 from hermes.tools.registry import select
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from hermes.server.replay import Answered
     from hermes.server.runs import Run
 
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 BUSY_RETRY = "5"
 LAST_SECONDS = 5.0
 """For what was interrupted to say so."""
@@ -55,8 +53,7 @@ class Server:
     """Serves one Runtime. Constructing it opens nothing."""
 
     def __init__(self, runtime: Runtime, settings: ApiServer) -> None:
-        keys = keys_of(settings, runtime.setup.secrets)
-        check_exposure(settings, {name or "API_SERVER_KEY": key for name, key in keys.items()})
+        keys = checked_keys(settings, runtime.setup.secrets)
         self.runtime = runtime
         self.settings = settings
         self.principals = Principals(settings, keys)
@@ -81,7 +78,6 @@ class Server:
         self._patterns = [(_pattern(r.path), r) for r in self.routes if "{" in r.path]
         self._running: Counter[str] = Counter()
         self._hosts: frozenset[str] = frozenset()
-        self._port = settings.port
         self._acceptor: Acceptor | None = None
         self._empty: asyncio.Future[None] | None = None
         """Done when nothing runs any more; there while somebody waits for that."""
@@ -104,8 +100,7 @@ class Server:
         return frozenset(there)
 
     def known_host(self, host: str) -> bool:
-        name, port = _split_host(host)
-        return name in self._hosts and (not port or port.isdigit())
+        return port.goes_by(self._hosts, host)
 
     # -- what runs -----------------------------------------------------------------------------
 
@@ -152,31 +147,31 @@ class Server:
     # -- life ----------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def listening(self) -> AsyncIterator[str]:
-        """Open the port; the address while it is open. On leaving, what runs is drained."""
-        await end_lost(self)
-        sock = _listen(self.settings.host, self.settings.port)
-        self._port = sock.getsockname()[1]
-        self._hosts = frozenset(_names(self.settings))
-        self._acceptor = Acceptor(
-            self._handle,
-            most=self.settings.max_connections,
-            most_each=self.settings.max_connections_per_address,
-        )
-        listener = await asyncio.get_running_loop().create_server(
-            self._acceptor, sock=sock, backlog=1024
-        )
-        host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
-        try:
-            yield f"http://{host}:{self._port}"
-        finally:
-            self.stopping.set()
-            listener.close()
-            self._acceptor.dismiss_idle()
-            await self._drain()
-            self._acceptor.dismiss_idle()
-            await self._acceptor.shutdown(1.0)
-            await listener.wait_closed()
+    async def listening(self, lobby: Lobby | None = None) -> AsyncIterator[str]:
+        """Serve at the port that is open already, or open it; its address meanwhile. On leaving,
+        what runs is drained."""
+        async with AsyncExitStack() as stack:
+            if lobby is None:
+                lobby = await stack.enter_async_context(opened(self.settings))
+            await end_lost(self)
+            self._hosts = lobby.names
+            self._acceptor = Acceptor(
+                self._handle,
+                most=self.settings.max_connections,
+                most_each=self.settings.max_connections_per_address,
+            )
+            lobby.hand_over(self._acceptor)
+            for answered in lobby.answered:
+                note(self, answered)
+            try:
+                yield lobby.address
+            finally:
+                self.stopping.set()
+                lobby.close()
+                self._acceptor.dismiss_idle()
+                await self._drain()
+                self._acceptor.dismiss_idle()
+                await self._acceptor.shutdown(1.0)
 
     async def _drain(self) -> None:
         """Those that run may end by themselves for a while; then they are interrupted, and their
@@ -207,42 +202,3 @@ def _name_of(profile: str) -> str:
 def _pattern(path: str) -> re.Pattern[str]:
     """`{id}` takes what our ids are made of, and nothing that could mean something elsewhere."""
     return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[A-Za-z0-9._:-]{1,256})", path))
-
-
-def _split_host(host: str) -> tuple[str, str]:
-    if host.startswith("["):
-        name, _, port = host[1:].partition("]")
-        return name.lower(), port.removeprefix(":")
-    name, _, port = host.partition(":")
-    return name.lower().rstrip("."), port
-
-
-def _names(settings: ApiServer) -> Sequence[str]:
-    bound = [settings.host.lower()] if settings.host not in ("0.0.0.0", "::", "") else []
-    if not bound:
-        bound = [socket.gethostname().lower(), *_addresses()]
-    return [*_LOOPBACK, *bound, *(_split_host(name)[0] for name in settings.allowed_hosts)]
-
-
-def _addresses() -> list[str]:
-    """This machine's own, where it listens on all of them."""
-    try:
-        found = socket.getaddrinfo(socket.gethostname(), None)
-    except OSError:
-        return []
-    return [str(info[4][0]) for info in found]
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((host.strip("[]"), port))
-    except OSError as error:
-        sock.close()
-        raise ConfigError(
-            f"The API server cannot listen on {host}:{port}: {error.strerror}. Choose another "
-            "with --port, or stop what uses it."
-        ) from None
-    return sock

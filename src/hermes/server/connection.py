@@ -12,7 +12,7 @@ from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_server import Server
 
 from hermes.server.errors import ApiError
-from hermes.server.guard import HEADERS
+from hermes.server.lobby import HEADERS
 
 HEADER_SECONDS = 10.0
 IDLE_SECONDS = 75.0

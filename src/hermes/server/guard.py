@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from aiohttp import HttpVersion11, web
@@ -13,6 +14,7 @@ from aiohttp.web_protocol import RequestPayloadError
 
 from hermes.core.errors import ConfigError, HermesError
 from hermes.server.errors import ApiError
+from hermes.server.lobby import HEADERS, Answered
 from hermes.server.principals import Principal
 from hermes.server.route import Call, Route, wrong_route
 
@@ -22,16 +24,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("hermes.server")
 access = logging.getLogger("hermes.server.access")
 
-HEADERS = {
-    "Server": "hermes",
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
-    "Strict-Transport-Security": "max-age=31536000; includeSubDomains",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "X-XSS-Protection": "0",
-    "Referrer-Policy": "no-referrer",
-}
 CORS_METHODS = "GET, POST, PATCH, DELETE, OPTIONS"
 CORS_HEADERS = (
     "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Hermes-Session-Id, "
@@ -76,21 +68,30 @@ async def respond(server: Server, request: web.BaseRequest) -> web.StreamRespons
     took = time.monotonic() - began
     server.metrics.request(route.name if route else "", response.status, took)
     if access.isEnabledFor(logging.INFO):
-        _log(request, response.status, took, names)
+        fields = {"from": request.remote, "key": request.get(WHO, "")}
+        _log(request.method, request.path[:500], response.status, took, fields)
     return response
 
 
-def _log(request: web.BaseRequest, status: int, took: float, names: dict[str, str]) -> None:
+def note(server: Server, answered: Answered) -> None:
+    """A request that was answered before the server was there to count it."""
+    route, _ = server.find("GET", answered.path)
+    server.metrics.request(route.name if route else "", 200, answered.seconds)
+    if access.isEnabledFor(logging.INFO):
+        fields = {"from": answered.remote, "key": ""}
+        _log("GET", answered.path, 200, answered.seconds, fields)
+
+
+def _log(method: str, path: str, status: int, took: float, rest: Mapping[str, str | None]) -> None:
     """One record per request: never its query, its headers or its body."""
     fields = {
-        "method": request.method,
-        "path": request.path[:500],
+        "method": method,
+        "path": path,
         "status": status,
         "ms": round(took * 1000, 1),
-        "from": request.remote,
-        "key": request.get(WHO, ""),
+        **rest,
     }
-    access.info("%s %s %d", request.method, request.path[:500], status, extra={"fields": fields})
+    access.info("%s %s %d", method, path, status, extra={"fields": fields})
 
 
 async def _answered(

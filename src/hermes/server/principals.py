@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from hermes.config.api_server import SCOPES, ApiServer, Scope
+from hermes.config.api_server import SCOPES, ApiServer, Scope, check_exposure
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
 from hermes.server.errors import ApiError
@@ -83,6 +83,13 @@ class Principals:
                 headers={"Retry-After": wait},
             )
         self._tokens[principal.name] = (left - 1.0, now)
+
+
+def checked_keys(settings: ApiServer, secrets: Secrets) -> dict[str, str]:
+    """Name -> key, good enough for where it listens; ConfigError when they are not."""
+    keys = keys_of(settings, secrets)
+    check_exposure(settings, {name or "API_SERVER_KEY": key for name, key in keys.items()})
+    return keys
 
 
 def keys_of(settings: ApiServer, secrets: Secrets) -> dict[str, str]:

@@ -9,6 +9,15 @@ from hermes.cli.arguments import Parser, profile_option
 from hermes.cli.main import EXIT_USAGE, fail
 from hermes.core.errors import ConfigError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import asyncio
+
+    from hermes.config.api_server import ApiServer
+    from hermes.config.load import Setup
+    from hermes.core.store import Store
+    from hermes.server.lobby import Lobby
+
 _EPILOG = """\
 Speaks the protocols of OpenAI (chat completions, responses) and Anthropic (messages) at
 http://HOST:PORT/v1. Settings: platforms.api_server in config.yaml, API_SERVER_KEY,
@@ -30,6 +39,9 @@ def run(argv: list[str], profile: str) -> int:
     args, unknown = parser.parse_known_args(argv)
     if unknown:
         parser.complain(unknown)
+    import gc
+
+    gc.disable()  # until all is imported: none of it is garbage
     try:
         import asyncio
 
@@ -47,23 +59,45 @@ def _port(text: str) -> int:
 
 
 async def _serve(args: Namespace) -> int:
+    """The port is open as early as can be, and only when nothing is left that could go wrong:
+    most of a start is importing, and who asks meanwhile is answered or waits."""
     import asyncio
-    import gc
 
-    gc.disable()  # until all is imported: none of it is garbage
+    from hermes.cli.process import Signals, harden, many_files
+    from hermes.config import paths
+    from hermes.store.sqlite import SqliteStore
+
+    setup, settings = _settings(args)
+    harden()
+    many_files()
+    stop = asyncio.Event()
+    Signals().attach(stop.set)
+    store = SqliteStore(paths.database(setup.home))
+    store.open()  # on its own thread
+    from hermes.config.presence import announced
+    from hermes.server.lobby import opened
+    from hermes.server.principals import checked_keys
+
+    try:
+        checked_keys(settings, setup.secrets)
+        await store.ready()
+        async with opened(settings) as lobby:
+            with announced(setup.home, "serve", lobby.address):
+                print(f"listening on {lobby.address}", file=sys.stderr, flush=True)
+                await asyncio.to_thread(_rest)
+                await _until(stop, setup, settings, store=store, lobby=lobby)
+    finally:
+        await store.close()
+    return 0
+
+
+def _settings(args: Namespace) -> tuple[Setup, ApiServer]:
     from msgspec import structs
 
-    from hermes.llm import http
-
-    http.load()  # before anybody imports aiohttp, which takes twice as long by itself
-    from hermes.app.runtime import Runtime
     from hermes.cli import logs
-    from hermes.cli.process import Signals, harden, settle_in
     from hermes.config import api_server, paths
     from hermes.config.load import load
-    from hermes.config.presence import announced
     from hermes.core.redact import Redactor
-    from hermes.server.app import Server
 
     setup = load(args.profile)
     variables = {name: setup.secrets.get(name) or "" for name in api_server.VARIABLES}
@@ -78,14 +112,29 @@ async def _serve(args: Namespace) -> int:
         settings = structs.replace(settings, host=args.host)
     if args.port is not None:
         settings = structs.replace(settings, port=args.port)
-    harden()
-    stop = asyncio.Event()
-    Signals().attach(stop.set)
-    async with Runtime.open(setup) as runtime:
+    return setup, settings
+
+
+def _rest() -> None:
+    """What is imported while the port is open already, on a thread of its own."""
+    from importlib import import_module
+
+    from hermes.llm import http
+
+    http.load()  # before anybody imports aiohttp, which takes twice as long by itself
+    import_module("hermes.app.runtime")
+    import_module("hermes.server.app").all_routes()
+
+
+async def _until(
+    stop: asyncio.Event, setup: Setup, settings: ApiServer, *, store: Store, lobby: Lobby
+) -> None:
+    from hermes.app.runtime import Runtime
+    from hermes.cli.process import settle_in
+    from hermes.server.app import Server
+
+    async with Runtime.open(setup, store=store) as runtime:
         server = Server(runtime, settings)
         settle_in()
-        async with server.listening() as address:
-            with announced(setup.home, "serve", address):
-                print(f"listening on {address}", file=sys.stderr, flush=True)
-                await stop.wait()
-    return 0
+        async with server.listening(lobby):
+            await stop.wait()

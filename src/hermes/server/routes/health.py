@@ -9,21 +9,20 @@ from typing import Any
 from aiohttp import web
 
 from hermes.server.answers import Capabilities, DetailedHealth, Health, Models
+from hermes.server.lobby import ALIVE
 from hermes.server.route import Call, Route
 
-PLATFORM = "hermes-agent"
 _STARTED = int(time.time())
 
 
 async def health(call: Call) -> web.StreamResponse:
-    return call.answer({"status": "ok", "platform": PLATFORM})
+    return call.answer(ALIVE)
 
 
 async def detailed(call: Call) -> web.StreamResponse:
     return call.answer(
         {
-            "status": "ok",
-            "platform": PLATFORM,
+            **ALIVE,
             "gateway_state": None,
             "platforms": {},
             "active_agents": call.server.active,
@@ -59,7 +58,7 @@ async def capabilities(call: Call) -> web.StreamResponse:
     return call.answer(
         {
             "object": "hermes.api_server.capabilities",
-            "platform": PLATFORM,
+            "platform": ALIVE["platform"],
             "model": server.model,
             "auth": {"type": "bearer", "required": not server.principals.open},
             "runtime": {
