@@ -233,6 +233,18 @@ def test_reasoning_under_two_names_at_once_counts_once() -> None:
     assert whole({**both, "content": "4"}).message.thinking == "hm"
 
 
+def test_details_that_follow_the_same_words_count_once() -> None:
+    detail = {"type": "reasoning.text", "text": "I see.", "signature": "s", "index": 0}
+    read = stream(
+        chunk({"reasoning": "I "}),
+        chunk({"reasoning": "see."}),
+        chunk({"content": "ok", "reasoning_details": [detail]}, "stop"),
+    )
+    (thought, _) = read.message.parts
+    assert isinstance(thought, Thinking) and thought.text == "I see."
+    assert thought.extra == {"field": "reasoning", "reasoning_details": [detail]}
+
+
 def test_details_alone_are_shown_and_encrypted_ones_kept() -> None:
     details = [
         {"type": "reasoning.summary", "summary": "Sum", "index": 0},

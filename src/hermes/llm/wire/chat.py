@@ -239,13 +239,13 @@ class Decoder(Reader):
                     self._refusal.append(string(item.get("refusal")))
 
     def _reason(self, delta: Delta) -> None:
-        """The same words may stand in two fields of one delta: they count once."""
+        """The same words may stand in two fields, of one delta or of two: they count once."""
         details = records(delta.reasoning_details)
         if words := string(delta.reasoning_content):
             self._think(words, "reasoning_content")
         elif words := string(delta.reasoning):
             self._think(words, "reasoning")
-        elif details:
+        elif details and self._field in ("", "reasoning_details"):
             self._think("".join([_words(d) for d in details]), "reasoning_details")
         for detail in details:
             self._detail(detail)
