@@ -244,6 +244,8 @@ class TestContent:
         given = part["image_url"]
         url = given["url"] if isinstance(given, dict) else given
         assert content[1]["image_url"]["url"].rstrip("=") == url.rstrip("=")
+        detail = given.get("detail") if isinstance(given, dict) else None
+        assert content[1]["image_url"].get("detail") == detail
 
     async def test_an_image_alone_is_a_turn(self, shared: Api) -> None:
         assert (await shared.post(PATH, {"messages": [user([image(DATA)])]})).status == 200
@@ -324,7 +326,8 @@ class TestSessions:
 
     @pytest.mark.parametrize("header", ["X-Hermes-Session-Id", "X-Hermes-Session-Key"])
     @pytest.mark.parametrize(
-        ("value", "status"), [("a" * 256, 200), ("a" * 257, 400), ("a\tb", 400)]
+        ("value", "status"),
+        [("a" * 256, 200), ("a" * 257, 400), ("a\tb", 400), ("Büro 👩\u200d💻", 200)],
     )
     async def test_limits(self, shared: Api, header: str, value: str, status: int) -> None:
         answer = await shared.chat(headers={header: value})
@@ -376,8 +379,11 @@ async def test_sampling_settings_reach_the_provider_within_limits(tmp_path: Path
         await a.chat(max_completion_tokens=9000)
         request = a.provider.last.json
         assert 500 in (request.get("max_tokens"), request.get("max_completion_tokens"))
-        for wrong in ({"max_tokens": 0}, {"temperature": 9}, {"reasoning_effort": "extreme"}):
+        for wrong in ({"temperature": 9}, {"reasoning_effort": "extreme"}):
             assert (await a.chat(**wrong)).status == 400
+        for none in (0, -1):
+            assert (await a.chat(max_tokens=none)).status == 200
+            assert a.provider.last.json.get("max_tokens", 500) == 500
 
 
 # -- how it ends -----------------------------------------------------------------------------

@@ -93,7 +93,9 @@ class TestRequests:
             {"type": "input_image", "image_url": DATA, "detail": "high"},
         ]
         await shared.ask([{"role": "user", "content": parts}])
-        assert [p["type"] for p in sent(shared)[-1][1]] == ["text", "image_url"]
+        content = sent(shared)[-1][1]
+        assert [p["type"] for p in content] == ["text", "image_url"]
+        assert content[1]["image_url"] == {"url": DATA, "detail": "high"}
 
     async def test_the_answer(self, shared: Api) -> None:
         answer = await shared.ask(model="m")

@@ -104,6 +104,12 @@ class TestRequests:
             await follow(shared, run)
             assert (await state(shared, run))["session_id"] == "runs-session"
         assert [c for _, c in sent(shared)] == ["one", "Yes.", "two"]
+        told = [{"role": "user", "content": "past"}, {"role": "assistant", "content": "so"}]
+        for session in ("runs-session", "runs-other"):  # a past that is told is the one that counts
+            run = await begin(shared, "three", session_id=session, conversation_history=told)
+            await follow(shared, run)
+            assert (await state(shared, run))["session_id"] == session
+            assert [c for _, c in sent(shared)] == ["past", "so", "three"]
 
     async def test_a_response_is_gone_on_from(self, shared: Api) -> None:
         made = await shared.ask("alpha", instructions="Be kind.")

@@ -38,6 +38,8 @@ class Media(Struct, frozen=True, gc=False, tag="media", tag_field="t", omit_defa
     data: bytes = b""
     url: str = ""
     name: str = ""
+    detail: str = ""
+    """How closely an image is to be looked at, where somebody said so."""
 
 
 class ToolCall(Struct, frozen=True, gc=False, tag="call", tag_field="t", omit_defaults=True):

@@ -6,6 +6,8 @@ import base64
 import binascii
 from typing import Any
 
+from msgspec import structs
+
 from hermes.core.message import Media, Message, Text
 from hermes.core.pictures import MOST_PIXELS, oversized
 from hermes.net.address import disguised, reachable
@@ -17,6 +19,7 @@ MAX_IMAGE = 20 * 1024 * 1024
 _ACTIVE = frozenset({"image/svg+xml", "image/svg"})
 """Images that are programs."""
 _TEXT = frozenset({"text", "input_text", "output_text"})
+_DETAILS = frozenset({"auto", "low", "high"})
 
 
 def parts_of(content: Any, where: str) -> tuple[Text | Media, ...]:
@@ -47,10 +50,12 @@ def _part(part: Any, where: str) -> Text | Media:
         return Text(text)
     if kind in ("image_url", "input_image"):
         given = part.get("image_url")
-        url = given.get("url") if isinstance(given, dict) else given
+        told = given if isinstance(given, dict) else {"url": given, "detail": part.get("detail")}
+        url, detail = told.get("url"), told.get("detail")
         if not isinstance(url, str) or not url:
             raise _unsupported("an image needs image_url", where)
-        return image(url, where)
+        known = isinstance(detail, str) and detail in _DETAILS
+        return structs.replace(image(url, where), detail=detail if known else "")
     raise _unsupported(f"parts of type {str(kind)[:40]!r} are not supported", where)
 
 

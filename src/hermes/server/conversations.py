@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from unicodedata import category
 
 from msgspec import Struct, structs
 
@@ -66,9 +67,14 @@ def _name(call: Call, header: str) -> str:
         return ""
     if call.server.principals.open:
         raise ApiError(403, f"{header} needs a server with a key.", code="key_required")
-    if len(value) > LONGEST_NAME or not value.isprintable():
+    if len(value) > LONGEST_NAME or not speakable(value):
         raise bad(f"{header} has at most {LONGEST_NAME} characters, no control characters.")
     return value
+
+
+def speakable(name: str) -> bool:
+    """Neither control characters nor bytes that are no text; what joins emoji is neither."""
+    return not any(category(c) in ("Cc", "Cs", "Zl", "Zp") for c in name)
 
 
 def derived(principal: Principal, instructions: str, messages: Sequence[Message]) -> str:
@@ -177,8 +183,10 @@ def wanted_settings(
     effort: str | None,
     stop: str | Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """What a client asks of the provider, within the operator's limits."""
+    """What a client asks of the provider, within the operator's limits. Many say 0 or -1 tokens
+    when they want no limit."""
     most = server.settings.max_output_tokens
+    tokens = tokens if tokens and tokens > 0 else None
     changes = {
         "max_output": min(tokens or most, most) if most else tokens,
         "temperature": temperature,

@@ -229,7 +229,8 @@ def _media(media: Media) -> dict[str, Any]:
     mime = held[0] if held else media.mime
     address = f"data:{mime};base64,{held[1]}" if held else media.url
     if mime.startswith("image/"):
-        return {"type": "image_url", "image_url": {"url": address}}
+        detail = {"detail": media.detail} if media.detail else {}
+        return {"type": "image_url", "image_url": {"url": address, **detail}}
     if held and mime in _AUDIO:
         return {"type": "input_audio", "input_audio": {"data": held[1], "format": _AUDIO[mime]}}
     if held and mime == "application/pdf":

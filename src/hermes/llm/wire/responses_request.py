@@ -164,7 +164,7 @@ def _media(media: Media) -> dict[str, Any]:
     mime = held[0] if held else media.mime
     address = f"data:{mime};base64,{held[1]}" if held else media.url
     if mime.startswith("image/"):
-        return {"type": "input_image", "image_url": address, "detail": "auto"}
+        return {"type": "input_image", "image_url": address, "detail": media.detail or "auto"}
     if mime.startswith(("audio/", "video/")):
         return {"type": "input_text", "text": described(media)}
     if held:

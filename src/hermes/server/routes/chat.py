@@ -33,8 +33,6 @@ from hermes.server.shapes import Execution, Flag
 from hermes.server.stream import DONE, event
 from hermes.server.talk import ChatMessage, talk_of
 
-TokenLimit = Annotated[int, Meta(ge=1)]
-
 
 class StreamOptions(Struct):
     include_usage: bool | None = None
@@ -46,8 +44,8 @@ class ChatRequest(Struct):
     stream: Flag | None = None
     stream_options: StreamOptions | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    max_tokens: TokenLimit | None = None
-    max_completion_tokens: TokenLimit | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
     reasoning_effort: Effort | None = None
     stop: str | list[str] | None = None
     tools: Any = None

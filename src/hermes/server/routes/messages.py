@@ -21,7 +21,6 @@ from hermes.server.errors import bad
 from hermes.server.following import follow, to_the_end
 from hermes.server.replay import once
 from hermes.server.route import Call, Route, flag
-from hermes.server.routes.chat import TokenLimit
 from hermes.server.shapes import Blocks, Content, Execution, Flag, Turns
 from hermes.server.stream import event
 
@@ -40,7 +39,7 @@ class Thinking(Struct):
 
 class MessagesRequest(Struct):
     messages: list[Turned]
-    max_tokens: TokenLimit
+    max_tokens: Annotated[int, Meta(ge=1)]
     model: str | None = None
     system: Content = None
     stream: Flag | None = None

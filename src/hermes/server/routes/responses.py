@@ -20,7 +20,7 @@ from hermes.core.provider import Effort
 from hermes.server.answers import Deleted, Response
 from hermes.server.client_tools import ClientTools, names_of, open_calls, wanted
 from hermes.server.clients import runs_every_call
-from hermes.server.conversations import Ask, alone, session_headers, wanted_settings
+from hermes.server.conversations import Ask, alone, session_headers, speakable, wanted_settings
 from hermes.server.ending import incomplete, incomplete_headers, turn_headers
 from hermes.server.errors import bad, missing
 from hermes.server.following import follow, to_the_end, whatever_comes
@@ -28,7 +28,6 @@ from hermes.server.input import read_input
 from hermes.server.items import Hosted, Narrator, fail, items_of, none_hosted, settle
 from hermes.server.replay import once
 from hermes.server.route import Call, Route, flag
-from hermes.server.routes.chat import TokenLimit
 from hermes.server.shapes import Execution, Flag, Input
 
 KIND = "response"
@@ -53,7 +52,7 @@ class ResponsesRequest(Struct):
     stream: Flag | None = None
     truncation: str | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    max_output_tokens: TokenLimit | None = None
+    max_output_tokens: int | None = None
     reasoning: Reasoning | None = None
     metadata: dict[str, Any] | None = None
     tools: Any = None
@@ -110,7 +109,7 @@ def _conversation_name(body: ResponsesRequest) -> str:
     name = given.get("id") if isinstance(given, dict) else given
     if name is None:
         return ""
-    if not isinstance(name, str) or not 0 < len(name) <= 256 or not name.isprintable():
+    if not isinstance(name, str) or not 0 < len(name) <= 256 or not speakable(name):
         raise bad("conversation must be a name of at most 256 characters.", "conversation")
     if body.previous_response_id:
         raise bad("Cannot use both conversation and previous_response_id.", "conversation")

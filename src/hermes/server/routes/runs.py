@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from hermes.server import runs
 from hermes.server.answers import RunAnswered, RunStarted, RunState, RunTold
-from hermes.server.conversations import LONGEST_NAME, Ask, session_headers, stored
+from hermes.server.conversations import LONGEST_NAME, Ask, session_headers, speakable, stored
 from hermes.server.errors import ApiError, bad, missing
 from hermes.server.input import read_history, read_input
 from hermes.server.replay import once
@@ -63,6 +63,8 @@ async def _start(call: Call) -> web.Response:
         before = (*kept.transcript, *before)
         instructions = instructions or kept.instructions
         chain = kept.session or chain
+    if before and session:  # the past that is told is the one that counts
+        chain, session = session, ""
     ask = Ask(
         given.prompt,
         before,
@@ -89,8 +91,11 @@ async def _start(call: Call) -> web.Response:
 
 
 def _session(identity: str) -> str:
-    if len(identity) > LONGEST_NAME or (identity and not identity.isprintable()):
-        raise bad(f"session_id has at most {LONGEST_NAME} characters.", "session_id")
+    if len(identity) > LONGEST_NAME or not speakable(identity):
+        raise bad(
+            f"session_id has at most {LONGEST_NAME} characters, no control characters.",
+            "session_id",
+        )
     return identity
 
 
