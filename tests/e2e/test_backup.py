@@ -70,7 +70,7 @@ async def test_everything_comes_back_and_secrets_stay(tmp_path: Path) -> None:
         assert not found & {".env", "logins/x.json", "link", "cache/big"}
         assert not any(name.startswith(("run/", "logs/")) for name in found)
         assert SECRET.encode() not in gzip.decompress(file.read_bytes())
-        for said in (".env holds secrets", "logins holds secrets", "link is a link", "1 secret(s)"):
+        for said in (".env holds secrets", "logins holds secrets", "link is a link", "1 secret,"):
             assert said in ran.stderr
         assert (await hermes(home, "backup", str(file))).rc == 2, "never over another file"
 

@@ -116,6 +116,7 @@ def test_help_is_a_word_too(run: Run, command: str) -> None:
         (("zzz",), "unknown command zzz; see hermes --help"),
         (("gateway",), "unknown command gateway"),
         (("--verbose",), "unknown option --verbose"),
+        (("--plian",), "did you mean --plain?"),
         (("-p",), "-p needs the name of a profile"),
         (("-p", "../x", "config", "show"), "Profile name '../x' is not valid"),
         (("chat", "hello"), 'give the prompt with -q "..."'),

@@ -252,6 +252,7 @@ async def test_doctor_names_every_problem_with_its_line(tmp_path: Path) -> None:
     ran = await hermes(home, "doctor", "--json")
     assert ran.rc == 1
     details = by_name(ran)["configuration"]["details"]
+    assert by_name(ran)["sessions"]["text"] == "none yet" and "disk" in by_name(ran)
     assert ["line 2" in details[0], "line 3" in details[1]] == [True, True]
 
 
@@ -265,6 +266,9 @@ def test_a_profile_from_beginning_to_end(run: Run, tmp_path: Path) -> None:
     place = home.path / "profiles" / "work"
     assert stat.S_IMODE(place.stat().st_mode) == 0o700 and not (place / ".env").exists()
     assert run("-p", "work", "config", "get", "agent.max_turns").out == "7\n"
+    assert "The profile wrok is new" in run("-p", "wrok", "sessions", "list").err
+    assert run("-p", "wrok", "sessions", "list").err == "No sessions yet.\n"
+    assert run("profile", "delete", "wrok", "--yes").rc == 0
     assert run("profile", "create", "work").rc == 2
     assert run("profile", "use", "work").rc == 0
     assert run("config", "path").out == f"{place}/config.yaml\n"

@@ -195,6 +195,7 @@ def test_long_pastes_become_chips(tmp_path: Path) -> None:
     assert chips.paste("short\rtwo", tmp_path) == "short\ntwo"
     assert chips.paste(long, tmp_path) == "[pasted 11 lines]"
     assert chips.paste(long, tmp_path) == "[pasted 11 lines #2]"
+    assert chips.paste("row\n" * 12, tmp_path) == "[pasted 12 lines]"
     assert chips.paste("x" * 2001, tmp_path) == "[pasted 2,001 characters]"
     text, images = chips.expanded("a [pasted 11 lines] b")
     assert text == f"a {long.replace(chr(13), '')} b" and images == []
@@ -225,6 +226,8 @@ def test_references(tmp_path: Path) -> None:
     assert message.text.startswith(text) and "AAAAAAAAAA" in message.text
     assert "````\n```\nB\n````" in message.text
     assert len(problems) == 1 and "bin" in problems[0]
+    message, _ = compose("see @a.txt and pasted: @bin", [], tmp_path, typed="see [pasted]")
+    assert message.text == "see @a.txt and pasted: @bin"  # a stranger's text fetches no file
 
 
 def test_a_large_file_is_cut(tmp_path: Path) -> None:

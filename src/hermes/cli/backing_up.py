@@ -187,10 +187,12 @@ class _Writing:
             values = set(_plain_secrets(parse(source).data))
         except ConfigError:
             return source
+        from hermes.core.text import counted
+
         for value in sorted(values, key=len, reverse=True):
             source = source.replace(value.encode(), REDACTED.encode())
         if values:
-            self.left_out.append(f"{name} had {len(values)} secret(s), now {REDACTED}")
+            self.left_out.append(f"{name} had {counted(len(values), 'secret')}, now {REDACTED}")
         return source
 
 

@@ -9,6 +9,7 @@ from hermes.version import VERSION
 
 TYPE_CHECKING = False  # importing typing for it would cost a third of `hermes --version`
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import ModuleType
 
 GROUPS = {
@@ -73,6 +74,7 @@ _CONVERSING = frozenset(
     "-m --model --provider --plain -c --continue --resume --yolo --toolsets -q --query".split()
 )
 """Options of `hermes chat` that need no word before them."""
+_OPTIONS = [*sorted(o for o in _CONVERSING if o[:2] == "--"), "--profile", "--help", "--version"]
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -143,7 +145,7 @@ def _run(argv: list[str]) -> int:
         elif name in _CONVERSING:
             return _command("chat", [option, *rest], profile)
         else:
-            fail(f"unknown option {option}; see hermes --help")
+            fail(f"unknown option {option}; {_near(name, _OPTIONS)}")
             return EXIT_USAGE
     if not rest:
         return _command("chat", [], profile) if _asked() else _print_help()
@@ -167,7 +169,7 @@ def _command(name: str, rest: list[str], profile: str) -> int:
     if name == "help":
         return _command(rest[0], ["--help"], profile) if rest else _print_help()
     if name not in COMMANDS:
-        fail(f"unknown command {name}; {_near(name)}")
+        fail(f"unknown command {name}; {_near(name, COMMANDS)}")
         return EXIT_USAGE
     code: int = module_of(name).run(rest, profile)
     return code
@@ -179,10 +181,10 @@ def module_of(command: str) -> ModuleType:
     return import_module(f"hermes.cli.commands.{_MODULES.get(command, command)}")
 
 
-def _near(name: str) -> str:
+def _near(name: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
-    close = get_close_matches(name.lower(), COMMANDS, 1, 0.5)
+    close = get_close_matches(name.lower(), known, 1, 0.5)
     return f"did you mean {close[0]}?" if close else "see hermes --help"
 
 

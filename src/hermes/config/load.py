@@ -40,7 +40,10 @@ def load(
     `keys` are variables that hold a key although the configuration does not say so."""
     env = os.environ if environ is None else environ
     home = paths.find_home(env, profile)
+    new = profile not in ("", paths.DEFAULT_PROFILE) and not home.is_dir()
     warnings = paths.make_home(home)
+    if new:  # a slip of the fingers makes one, too
+        warnings.append(f"The profile {profile} is new, with a home of its own: {home}.")
     config = read_config(home)
     dotenv = _read_env_file(paths.env_file(home), warnings)
     named = {*key_variables(config), *keys}

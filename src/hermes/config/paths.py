@@ -181,7 +181,9 @@ def working_folder(configured: str) -> Path:
     try:
         folder = (Path.cwd() / Path(configured).expanduser()).resolve(strict=True)
     except (OSError, RuntimeError):
-        raise _error(f"The working folder ({configured}, terminal.cwd) is gone.") from None
+        if configured == ".":
+            raise _error("The folder you are in does not exist any more; cd to another.") from None
+        raise _error(f"The working folder {configured} (terminal.cwd) does not exist.") from None
     if not folder.is_dir():
         raise _error(f"{folder} (terminal.cwd) is not a folder.")
     _found[configured] = folder

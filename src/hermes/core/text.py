@@ -16,3 +16,8 @@ def clean(text: str) -> str:
     except UnicodeEncodeError:
         return _BAD.sub("\ufffd", text)
     return text.replace("\x00", "\ufffd") if "\x00" in text else text
+
+
+def counted(number: int, thing: str, things: str = "") -> str:
+    """`1 file`, `2 files`."""
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"

@@ -23,6 +23,7 @@ ONE_SHOT = "oneshot"
 Surfaces: TypeAlias = Literal["all", "live"]
 """`live`: only where a conversation goes on; for what counts only as long as it does."""
 _NAME = re.compile(r"/([A-Za-z][A-Za-z0-9_-]*)(?:\s+(.*))?\Z", re.DOTALL)
+_MEANT = " A message that begins with a slash needs two: //{}"
 _SURE = frozenset({"yes", "y", "confirm"})
 
 
@@ -101,24 +102,21 @@ def registry() -> tuple[Command, ...]:
     return tuple(map(_load, names()))
 
 
-def known(name: str) -> Command:
-    """ConfigError with the nearest name when there is none."""
+def known(name: str, more: str = "") -> Command:
+    """ConfigError with the nearest name, and `more`, when there is none."""
     command = find(name)
     if command is not None:
         return command
     from difflib import get_close_matches
 
     close = get_close_matches(name, [*names(), *aliases()], 1, 0.6)
-    hint = f"did you mean /{close[0]}?" if close else "/help lists them"
-    raise ConfigError(
-        f"There is no command /{name}; {hint} A message that begins with a slash needs two: "
-        f"//{name}"
-    )
+    hint = f"did you mean /{close[0]}?" if close else "/help lists them."
+    raise ConfigError(f"There is no command /{name}; {hint}{more}")
 
 
 async def run(ctx: CommandContext, name: str, args: str) -> Reply:
     """Run /name. Every refusal is a ConfigError with the sentence to show."""
-    command = known(name)
+    command = known(name, _MEANT.format(name))
     if command.admin and not ctx.admin:
         raise ConfigError(f"/{command.name} is for administrators.")
     if command.surfaces == "live" and ctx.surface == ONE_SHOT:

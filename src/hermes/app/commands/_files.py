@@ -7,12 +7,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hermes.core.text import counted
+
 if TYPE_CHECKING:
     from hermes.exec.checkpoints import Checkpoint, Restored
 
 _DIFF = 4000
 _NAMES = 40
 _FILE = re.compile(r'^diff --git "?a/(.+?)"? "?b/', re.MULTILINE)
+_INTERNAL = re.compile(r"^index [0-9a-f]+\.\.[0-9a-f]+.*\n", re.MULTILINE)
+"""Lines of git that tell a person nothing."""
 
 
 def when(checkpoint: Checkpoint) -> str:
@@ -28,8 +32,10 @@ async def preview(workspace: Path, home: Path, found: Checkpoint) -> str:
     if not files:
         return f"The files are as they were on {when(found)}."
     names = _listed(files)
+    text = _INTERNAL.sub("", text)
     shown = text if len(text) <= _DIFF else text[:_DIFF].rsplit("\n", 1)[0] + "\n[cut]"
-    head = f"Puts {len(files)} file(s) back to {when(found)}, whoever changed them since: {names}"
+    what = f"{counted(len(files), 'file')} back to {when(found)}"
+    head = f"Puts {what}, whoever changed them since: {names}"
     return f"{head}\n{shown.rstrip()}"
 
 

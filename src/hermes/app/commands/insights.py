@@ -7,6 +7,7 @@ import time
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.core.errors import ConfigError
 from hermes.core.ledger import Row
+from hermes.core.text import counted
 
 _DAYS = 30
 _MODELS = 8
@@ -34,7 +35,7 @@ async def run(ctx: CommandContext, args: str) -> Reply:
 
 def _line(row: Row, *, cost: bool) -> str:
     cached = f", {100 * row.cache_read / row.input:.0f}% from a cache" if row.cache_read else ""
-    text = f"{row.key or '-'}: {row.calls:,} calls, {row.input:,} tokens in{cached}"
+    text = f"{row.key or '-'}: {counted(row.calls, 'call')}, {row.input:,} tokens in{cached}"
     text += f", {row.output:,} out"
     if cost:
         text += f", ${row.cost:.4f}" + (f" ({row.unpriced} of unknown price)" * bool(row.unpriced))

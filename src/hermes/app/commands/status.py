@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hermes.app.commands import Command, CommandContext, Reply
+from hermes.core.text import counted
 
 
 async def run(ctx: CommandContext, args: str) -> Reply:
@@ -14,7 +15,7 @@ async def run(ctx: CommandContext, args: str) -> Reply:
     rows = [
         ("session", session.id),
         ("title", session.meta.title),
-        ("doing", doing + (f", waiting for {waiting} answer(s)" if waiting else "")),
+        ("doing", doing + (f", waiting for {counted(waiting, 'answer')}" if waiting else "")),
         ("messages", str(len(session.history))),
         ("model", f"{target.model} ({target.provider})"),
         ("folder", session.meta.cwd),

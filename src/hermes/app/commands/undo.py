@@ -8,6 +8,7 @@ from hermes.app.commands import Command, CommandContext, Reply, sure
 from hermes.app.commands._files import described, preview, trouble
 from hermes.app.turns import branch, checkpoint_since, starts
 from hermes.core.errors import ConfigError
+from hermes.core.text import counted
 
 
 async def run(ctx: CommandContext, args: str) -> Reply:
@@ -44,7 +45,7 @@ def _place(ctx: CommandContext, words: list[str]) -> int:
     if not places:
         raise ConfigError("There is nothing to undo in this session.")
     if count > len(places):
-        raise ConfigError(f"This session has only {len(places)} turn(s) to undo.")
+        raise ConfigError(f"This session has only {counted(len(places), 'turn')} to undo.")
     return places[-count]
 
 
@@ -52,7 +53,7 @@ def _messages(ctx: CommandContext, place: int) -> str:
     gone = ctx.session.history.messages[place:]
     first = " ".join(gone[0].text.split())
     first = first if len(first) <= 80 else first[:77] + "..."
-    return f"Takes back {len(gone)} message(s), from: {first}"
+    return f"Takes back {counted(len(gone), 'message')}, from: {first}"
 
 
 COMMAND = Command(

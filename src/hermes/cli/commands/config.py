@@ -105,6 +105,7 @@ def _check(args: Namespace) -> int:
     from hermes.config.parse import parse
     from hermes.config.schema import key_variables
     from hermes.config.validate import check
+    from hermes.core.text import counted
 
     home = paths.find_home(environment(), args.profile)
     source = read_source(home)
@@ -117,11 +118,11 @@ def _check(args: Namespace) -> int:
     for note in checked.notes:
         print(f"old: config.yaml {note}")
     if checked.config is None:
-        fail(f"{paths.config_file(home)} has {len(checked.problems)} error(s)")
+        fail(f"{paths.config_file(home)} has {counted(len(checked.problems), 'error')}")
         return EXIT_USAGE
     if wrong := _bad_rules(checked.config):
         print(f"error: config.yaml approvals.rules: {wrong}")
-        fail(f"{paths.config_file(home)} has 1 error(s)")
+        fail(f"{paths.config_file(home)} has 1 error")
         return EXIT_USAGE
     secrets = load(args.profile).secrets
     for name in sorted(key_variables(checked.config)):

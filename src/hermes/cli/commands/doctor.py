@@ -73,14 +73,17 @@ async def _all(args: Namespace) -> list[Check]:
     checks = [machine.version()]
     if args.fix:
         checks.append(_fixed(args))
+    setup = None
     try:
         setup = load(args.profile)
+        checks.append(home.configuration(setup))
     except ConfigError as error:
         checks.append(home.unreadable(place, error))
-        setup = None
+    if place.is_dir():  # looked at whatever its configuration is like
+        checks += [home.permissions(place, setup.warnings if setup else ())]
+        checks += [await home.sessions(place), home.disk(place), home.clock(place)]
+        checks += [home.remains(place)]
     if setup is not None:
-        checks += [home.configuration(setup), home.permissions(setup), await home.sessions(setup)]
-        checks += [home.disk(setup.home), home.clock(setup.home), home.remains(setup.home)]
         checks += [reach.model(setup), *await reach.providers(setup, online=args.online)]
         if setup.config.terminal.backend != "local":
             checks.append(await reach.backend(setup))
@@ -94,9 +97,10 @@ def _fixed(args: Namespace) -> Check:
     from hermes.config.env import environment, inside_agent
     from hermes.config.paths import find_home
     from hermes.core.errors import ConfigError
+    from hermes.core.text import counted
 
     if inside_agent():
         raise ConfigError("A tool of an agent may not mend its home; do it yourself.")
     done = mended_home(find_home(environment(), args.profile))
-    text = f"{len(done)} thing(s)" if done else "nothing had to be"
+    text = counted(len(done), "thing") if done else "nothing had to be"
     return Check("mended", "ok", text, tuple(done))

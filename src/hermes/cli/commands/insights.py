@@ -145,14 +145,16 @@ def _show(found: dict[By, list[Row]], args: Namespace) -> None:
 
 
 def _headline(row: Row, days: int) -> str:
+    from hermes.core.text import counted
+
     parts = [
-        f"{'Today' if days == 1 else f'Last {days} days'}: {row.calls:,} calls",
+        f"{'Today' if days == 1 else f'Last {days} days'}: {counted(row.calls, 'call')}",
         f"{compact(row.input)} tokens in ({percent(row.cache_read, row.input)} from cache)",
         f"{compact(row.output)} out",
         money(row.cost),
     ]
     if row.unpriced:
-        parts.append(f"{row.unpriced:,} calls of unknown price")
+        parts.append(f"{counted(row.unpriced, 'call')} of unknown price")
     if row.failed:
         parts.append(f"{row.failed:,} failed")
     return ", ".join(parts)

@@ -188,8 +188,9 @@ def _today(today: dict[str, Any]) -> list[str]:
     if not today:
         return []
     from hermes.cli.chart import compact, money
+    from hermes.core.text import counted
 
-    text = f"today: {today['calls']} calls, {compact(today['tokens'])} tokens"
+    text = f"today: {counted(today['calls'], 'call')}, {compact(today['tokens'])} tokens"
     text += f", {money(today['cost_usd'])}"
     if today["daily_usd"] is not None:
         text += f" of {money(today['daily_usd'])}"

@@ -50,18 +50,21 @@ def configuration(setup: Setup) -> Check:
     return Check("configuration", "note" if notes else "ok", f"{file} is valid", tuple(notes))
 
 
-def permissions(setup: Setup) -> Check:
-    found = [
-        *setup.warnings,
-        *(f"{path} is open to other users ({_mode(path):04o})" for path in exposed(setup.home)),
-        *(f"{path} belongs to somebody else" for path in _foreign(setup.home)),
-    ]
-    if not os.access(setup.home, os.W_OK):
-        return Check("home", "failed", f"{setup.home} is not writable", tuple(found))
+def permissions(home: Path, mended: tuple[str, ...]) -> Check:
+    """`mended` is what reading the configuration has closed already."""
+    try:
+        found = [
+            *(f"{path} is open to other users ({_mode(path):04o})" for path in exposed(home)),
+            *(f"{path} belongs to somebody else" for path in _foreign(home)),
+        ]
+    except OSError as error:
+        return Check("home", "failed", f"{home} cannot be read: {error.strerror}", mended)
+    if not os.access(home, os.W_OK):
+        return Check("home", "failed", f"{home} is not writable", (*mended, *found))
     if found:
-        text = f"{setup.home} was not private; hermes doctor --fix closes it"
-        return Check("home", "note", text, tuple(found[:_SHOWN]))
-    return Check("home", "ok", f"{setup.home} is yours alone")
+        text = f"{home} is not private; hermes doctor --fix closes it"
+        return Check("home", "note", text, (*mended, *found[:_SHOWN]))
+    return Check("home", "note" if mended else "ok", f"{home} is yours alone", mended)
 
 
 def _mode(path: Path) -> int:
@@ -85,8 +88,8 @@ def _private(home: Path) -> Iterator[Path]:
             yield from (p for p in inside if not p.is_symlink() and p.name != "models")
 
 
-async def sessions(setup: Setup) -> Check:
-    file = paths.database(setup.home)
+async def sessions(home: Path) -> Check:
+    file = paths.database(home)
     if not file.exists():
         return Check("sessions", "ok", "none yet")
     from hermes.store.sqlite import SqliteStore

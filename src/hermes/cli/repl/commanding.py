@@ -31,6 +31,7 @@ async def run(repl: Repl, name: str, args: str) -> None:
     assert repl.view is not None and repl.conversation is not None
     conversation = repl.conversation
     repl.view.said(f"/{name} {args}".rstrip())
+    args, _ = repl.pasted.expanded(args)
     if name in ("exit", "quit"):
         repl.leave()
         return
@@ -96,6 +97,7 @@ async def _export(repl: Repl, name: str) -> str:
     """The conversation as Markdown, in a new file that only its owner can read."""
     from hermes.cli.transcript import markdown
     from hermes.core.errors import ConfigError
+    from hermes.core.text import counted
 
     assert repl.conversation is not None
     session, runtime = repl.conversation.session, repl.conversation.runtime
@@ -111,7 +113,7 @@ async def _export(repl: Repl, name: str) -> str:
         raise ConfigError(f"{file} exists and is left as it is; give another name.") from None
     except OSError as error:
         raise ConfigError(f"{file} cannot be written: {error.strerror}.") from None
-    return f"{len(parts)} messages are in {file}."
+    return f"{counted(len(parts), 'message')} written to {file}."
 
 
 def _wanted(cwd: Path, name: str) -> Path:

@@ -35,7 +35,7 @@ class Chips:
         text = data.replace("\r\n", "\n").replace("\r", "\n")
         if (image := dropped(text, cwd)) is not None:
             return self._image(image)
-        lines = text.count("\n") + 1
+        lines = text.rstrip("\n").count("\n") + 1
         if lines <= PASTE_LINES and len(text) <= PASTE_CHARS:
             return text
         what = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
@@ -88,8 +88,11 @@ def dropped(text: str, cwd: Path) -> Path | None:
         return None
 
 
-def compose(text: str, images: list[Path], cwd: Path) -> tuple[Message, list[str]]:
-    """The message, and what could not be attached. Reads files: not for the event loop."""
+def compose(
+    text: str, images: list[Path], cwd: Path, *, typed: str | None = None
+) -> tuple[Message, list[str]]:
+    """The message, and what could not be attached. Reads files: not for the event loop. Only what
+    was `typed` refers to files: a pasted text by somebody else must not fetch any."""
     from hermes.cli.prompt import read_image
     from hermes.core.errors import ConfigError
     from hermes.core.message import user
@@ -103,7 +106,7 @@ def compose(text: str, images: list[Path], cwd: Path) -> tuple[Message, list[str
             media.append(read_image(path))
         except ConfigError as error:
             problems.append(str(error))
-    for name, path in references(text, cwd):
+    for name, path in references(text if typed is None else typed, cwd):
         try:
             if path.suffix.lower() in _IMAGES:
                 media.append(read_image(path))
@@ -150,10 +153,13 @@ def _file(name: str, path: Path, room: int) -> str:
 
 
 def _folder(name: str, path: Path) -> str:
+    from hermes.core.text import counted
+
     entries = sorted(path.iterdir(), key=lambda entry: entry.name)
     rows = [entry.name + "/" * entry.is_dir() for entry in entries[:_ENTRIES]]
     more = f"\n[and {len(entries) - _ENTRIES} more]" if len(entries) > _ENTRIES else ""
-    return f"[{name.rstrip('/')}/, {len(entries)} entries]\n{quoted(chr(10).join(rows))}{more}"
+    count = counted(len(entries), "entry", "entries")
+    return f"[{name.rstrip('/')}/, {count}]\n{quoted(chr(10).join(rows))}{more}"
 
 
 def quoted(text: str) -> str:

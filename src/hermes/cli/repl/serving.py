@@ -192,8 +192,9 @@ async def _entered(repl: Repl, text: str, *, queued: bool) -> None:
         return
     await commanding.fresh_if_suspended(repl)
     await fetched(repl)
-    told, images = repl.pasted.expanded(message_text(text))
-    message, problems = await asyncio.to_thread(compose, told, images, repl.cwd)
+    typed = message_text(text)
+    told, images = repl.pasted.expanded(typed)
+    message, problems = await asyncio.to_thread(compose, told, images, repl.cwd, typed=typed)
     for problem in problems:
         repl.view.trouble(problem)
     send = repl.conversation.enqueue if queued else repl.conversation.send
