@@ -588,7 +588,7 @@ INSIDE = [
     "http:///a.png",
     "http://",
 ]
-BOMBS = [  # 50,000 by 50,000 (WebP holds no more than 16,384 in this form)
+VAST_PICTURES = [  # 50,000 by 50,000 (WebP holds no more than 16,384 in this form)
     b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (b"\0\0\xc3\x50" * 2) + b"\x08\2\0\0\0",
     b"GIF89a" + b"\x50\xc3" * 2 + b"\0" * 3,
     b"\xff\xd8\xff\xe0\0\x04ab\xff\xff\xc2\0\x11\x08" + b"\xc3\x50" * 2 + b"\3" * 9,
@@ -606,7 +606,7 @@ NO_IMAGE = [
     "data:image/svg+xml;base64,PHN2Zz4=",
     "data:image/png,not-base64",
     "data:image/png;base64,!!!!",
-    *(f"data:image/x;base64,{base64.b64encode(head).decode()}" for head in BOMBS),
+    *(f"data:image/x;base64,{base64.b64encode(head).decode()}" for head in VAST_PICTURES),
     "/etc/passwd",
     "a.png",
 ]
