@@ -4,7 +4,7 @@ Only the standard library: the launcher runs without anything else. What to do w
 `hermes.exec.sandbox`; here it is merely done, and a step that fails keeps the command from running.
 """
 
-# ruff: noqa: PTH101, PTH102, PTH106, PTH110, PTH123, PTH208
+# ruff: noqa: PTH101, PTH102, PTH106, PTH108, PTH110, PTH115, PTH120, PTH123, PTH208, PTH211
 from __future__ import annotations
 
 import contextlib
@@ -23,9 +23,14 @@ FIRST_FILE_FD = 61
 PLACEHOLDER = 0o040501
 """Kind and mode of the empty folders that hold the places of protected names: nobody else makes
 such folders, so one that was left behind is known."""
+NOWHERE = "/nonexistent/held by hermes while a command runs"
+"""Target of the links that hold the places of protected names that somebody outside may read
+meanwhile: he finds no such file, as before."""
 _LOCK_WAIT = 1.0
 
 _NEWNS, _NEWUSER, _MS_PRIVATE = 0x00020000, 0x10000000, 0x44000
+_MS_READ_ONLY_BIND, _MS_RELATIME = 0x1021, 0x200000
+_SAME_FLAGS = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME
 _OPEN_TREE, _MOVE_MOUNT, _EMPTY_PATH = 428, 429, 4
 _COPY = 0o2000000 | 0x8000 | 1
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
@@ -65,6 +70,8 @@ class Box(TypedDict, total=False):
     """Bytes of memory and number of processes, where control groups can be had."""
     placeholders: list[bytes]
     """Protected names that do not exist: held by empty folders as long as the command lives."""
+    links: list[bytes]
+    """The same, held by links to NOWHERE; they are among `covers` too."""
     covers: list[bytes]
     """Protected symbolic links: covered by what they point to, so that nobody can replace them."""
     scratch: bytes
@@ -95,6 +102,7 @@ class Held:
         """Where the command's seccomp filter asks."""
         self._box = box
         self._places: list[tuple[bytes, int]] = []
+        self._folders: list[tuple[list[bytes], int]] = []
         self._groups = groups
         self._counted = False
         self._status = (-1, -1)
@@ -116,6 +124,10 @@ class Held:
             os.mkdir(scratch, 0o700)
         for path in self._box.get("placeholders", ()):
             self._places.append((path, _hold(path)))
+        links = self._box.get("links", ())
+        for folder in sorted({os.path.dirname(path) for path in links}):
+            paths = [path for path in links if os.path.dirname(path) == folder]
+            self._folders.append((paths, _hold_links(folder, paths)))
         if limits := self._box.get("cgroup"):
             self._counted = cgroup.limit(self._groups, *limits)
         if self.wrapped:
@@ -176,6 +188,8 @@ class Held:
     def release(self) -> None:
         for path, lock in self._places:
             _let_go(path, lock)
+        for paths, lock in self._folders:
+            _let_go_links(paths, lock)
         if scratch := self._box.get("scratch"):
             with contextlib.suppress(OSError, RecursionError):
                 _remove(scratch)
@@ -220,6 +234,38 @@ def _let_go(path: bytes, lock: int) -> None:
     os.close(lock)
 
 
+def _hold_links(folder: bytes, paths: list[bytes]) -> int:
+    """A shared lock on the folder, which keeps the links in it from being removed."""
+    import fcntl
+
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    until = time.monotonic() + _LOCK_WAIT
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:  # the last of others is just removing them
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.001)
+    for path in paths:
+        with contextlib.suppress(FileExistsError):
+            os.symlink(NOWHERE, path)
+    return lock
+
+
+def _let_go_links(paths: list[bytes], lock: int) -> None:
+    import fcntl
+
+    with contextlib.suppress(OSError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for path in paths:
+            with contextlib.suppress(OSError):
+                if os.readlink(path) == NOWHERE.encode():
+                    os.unlink(path)
+    os.close(lock)
+
+
 def _cover(links: list[bytes]) -> None:
     """In a mount namespace of our own, a mount on each link. Bubblewrap's begins with a copy."""
     uid, gid = os.getuid(), os.getgid()
@@ -237,6 +283,14 @@ def _cover(links: list[bytes]) -> None:
         tree = _call(_OPEN_TREE, _AT_FDCWD, source, _COPY)
         _call(_MOVE_MOUNT, tree, b"", _AT_FDCWD, link, _EMPTY_PATH)
         os.close(tree)
+        _remount_read_only(link)
+
+
+def _remount_read_only(path: bytes) -> None:
+    """With the flags it has: a namespace of ours may not take any of them away."""
+    has = os.statvfs(path).f_flag
+    flags = has & _SAME_FLAGS | (_MS_RELATIME if has & os.ST_RELATIME else 0)
+    _check(_libc().mount(None, path, None, flags | _MS_READ_ONLY_BIND, None))
 
 
 def _in_memory(content: bytes) -> int:

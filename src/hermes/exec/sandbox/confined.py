@@ -34,7 +34,7 @@ def launch(
     workspace = os.path.realpath(policy.workspace)
     if workspace == "/":
         raise ToolError("/ cannot be the workspace of a sandbox; nothing was run.")
-    kept = guards(policy.workspace, policy.protected)
+    kept = guards(policy.workspace, policy.protected, policy.unmade)
     closed = {*kept.keep, *kept.make, *kept.cover}
     hidden = {os.path.realpath(path) for path in policy.hidden}
     scratch = f"/tmp/hermes-{os.urandom(8).hex()}"

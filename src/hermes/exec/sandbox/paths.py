@@ -1,15 +1,17 @@
 """Where protection has to be put, given what the file system looks like now."""
 
-# ruff: noqa: PTH115, PTH118, PTH123
+# ruff: noqa: PTH112, PTH115, PTH118, PTH120, PTH123, PTH208
 from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
 
-from hermes.exec.confine import PLACEHOLDER
+from hermes.exec.confine import NOWHERE, PLACEHOLDER
 
 _LINKS = 40
 
@@ -25,20 +27,43 @@ class Guards(Struct, frozen=True):
     """Symbolic links, to be kept from being replaced."""
     pin: tuple[str, ...]
     """Folders above those, which must not be renamed away."""
+    link: tuple[str, ...] = ()
+    """Missing names, to be held by links to nowhere, or held already; they are covered too."""
 
 
-def guards(workspace: Path, protected: tuple[Path, ...]) -> Guards:
+def guards(workspace: Path, protected: tuple[Path, ...], unmade: tuple[Path, ...] = ()) -> Guards:
     """Every link on the way is followed as far as it stays inside the workspace."""
     root = os.path.realpath(workspace)
     found: dict[str, set[str]] = {"keep": set(), "make": set(), "cover": set(), "pin": set()}
-    for path in protected:
-        full = os.path.normpath(os.path.join(root, path))
-        if full.startswith(root + "/"):
+    links = {full for path in unmade if (full := _full(root, path)) and _is_free(full)}
+    for path in (*protected, *unmade):
+        full = _full(root, path)
+        if full and full not in links:
             _walk(root, full[len(root) + 1 :].split("/"), found, _LINKS)
+    found["cover"] |= links
     pin = found["pin"] - found["keep"] - found["make"]
     return Guards(
-        *(tuple(sorted(part)) for part in (found["keep"], found["make"], found["cover"], pin))
+        *(
+            tuple(sorted(part))
+            for part in (found["keep"], found["make"], found["cover"], pin, links)
+        )
     )
+
+
+def _full(root: str, path: Path) -> str:
+    """Empty when it is not inside."""
+    full = os.path.normpath(os.path.join(root, path))
+    return full if full.startswith(root + "/") else ""
+
+
+def _is_free(path: str) -> bool:
+    """Whether nothing is there but what holds its place, in a folder that is."""
+    try:
+        return os.readlink(path) == NOWHERE
+    except FileNotFoundError:
+        return os.path.isdir(os.path.dirname(path))
+    except OSError:
+        return False
 
 
 def _walk(root: str, names: list[str], found: dict[str, set[str]], links: int) -> None:
@@ -73,5 +98,23 @@ def bound_sockets() -> list[str]:
             lines = file.read().splitlines()[1:]
     except OSError:
         return []
-    named = {line.partition(" /")[2] for line in lines}
-    return sorted(f"/{path}" for path in named if path)
+    named = {f"/{path}" for line in lines if (path := line.partition(" /")[2])}
+    for line in lines:
+        _, _, name = line.partition(" 01 ")  # listening
+        inode, _, path = name.strip().partition(" ")
+        if path and path[0] not in "/@":
+            named.update(_from_where(inode, path))
+    return sorted(named)
+
+
+@lru_cache(maxsize=64)
+def _from_where(inode: str, path: str) -> tuple[str, ...]:
+    """A socket bound to a relative name is where its process was then, and probably still is."""
+    found = set()
+    with os.scandir("/proc") as entries:
+        for process in (entry.path for entry in entries if entry.name.isdigit()):
+            with suppress(OSError):
+                mine = (os.readlink(f"{process}/fd/{fd}") for fd in os.listdir(f"{process}/fd"))
+                if f"socket:[{inode}]" in mine:
+                    found.add(os.path.join(os.readlink(f"{process}/cwd"), path))
+    return tuple(found)

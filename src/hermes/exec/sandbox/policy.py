@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -12,19 +11,12 @@ from msgspec import Struct
 
 from hermes.core.errors import ConfigError
 from hermes.exec.confine import Box
+from hermes.exec.sandbox.trusted import trusted
 
 Mode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
 Level: TypeAlias = Literal[1, 2, 3]
 
 _GB = 1024**3
-_ALWAYS = (".git", ".hermes", "AGENTS.md", "CLAUDE.md", ".cursorrules")
-"""Names at the top of a workspace that somebody outside the sandbox will trust. They can neither
-be changed nor, where they are missing, be made."""
-_WHEN_PRESENT = """
-    .claude .cursor .mcp.json .vscode .idea .envrc .gitmodules .gitconfig .bashrc .bash_profile
-    .bash_login .bash_logout .profile .zshrc .zprofile .zshenv .zlogin .config/fish
-""".split()
-_MOST_SUBMODULES = 200
 _HOMES = (Path("/root"), Path("/home"))
 _KEYS_IN_HOME = """
     .ssh .gnupg .aws .azure .config/gcloud .config/gh .config/hub .config/op .kube .docker .netrc
@@ -68,6 +60,8 @@ class Policy(Struct, frozen=True):
     """Neither readable nor writable, except for the workspace and `visible` inside them."""
     protected: tuple[Path, ...] = ()
     """Read-only inside the workspace; what does not exist cannot be made."""
+    unmade: tuple[Path, ...] = ()
+    """The same for names that somebody outside reads meanwhile, and shall find missing."""
     network: str = ""
     """Where an egress proxy listens: the path of its unix socket (tier 1), or its address on the
     machine's loopback, with what it asks for (tier 2). Empty: no network."""
@@ -111,13 +105,7 @@ def standard(
     *,
     network: str = "",
 ) -> Policy:
-    """The policy for a workspace.
-
-    All of .git is protected: besides hooks and settings it has other files that lead git to
-    programs, and some that cannot be held by placeholders without breaking it. A command that is
-    to change the repository gets a stand-in (see exec.commits). So is the .git of every submodule:
-    git looks into those whenever it looks at the whole.
-    """
+    """The policy for a workspace: what is hidden from commands, and what they may not change."""
     workspace, user_home = _real(workspace), _real(user_home)
     if workspace == Path("/"):
         raise ConfigError("The root folder cannot be a workspace; choose a folder below it.")
@@ -132,20 +120,16 @@ def standard(
     if os.geteuid() == 0:
         hidden += _existing(Path("/"), _KEYS_OF_ROOT)
         hidden += sorted(Path("/etc/ssh").glob("ssh_host_*_key"))
-    names = [*_ALWAYS, *(n for n in _WHEN_PRESENT if os.path.lexists(workspace / n))]
-    names += _submodules(workspace)
-    protected = [workspace / name for name in names]
-    seen = tuple(_existing(user_home, _TOOLS_IN_HOME))
-    return Policy(mode, workspace, tuple(dict.fromkeys(hidden)), tuple(protected), network, seen)
-
-
-def _submodules(workspace: Path) -> list[str]:
-    try:
-        text = (workspace / ".gitmodules").read_text("utf-8", "replace")
-    except OSError:
-        return []
-    paths = re.findall(r"^\s*path\s*=\s*\"?([^\"\n]+?)\"?\s*$", text, re.MULTILINE)
-    return [f"{path}/.git" for path in paths[:_MOST_SUBMODULES]]
+    own = trusted(workspace, user_home, _TOOLS_IN_HOME)
+    return Policy(
+        mode,
+        workspace,
+        tuple(dict.fromkeys(hidden)),
+        own.kept,
+        own.unmade,
+        network,
+        tuple(_existing(user_home, _TOOLS_IN_HOME)),
+    )
 
 
 def _real(path: Path) -> Path:

@@ -1,0 +1,230 @@
+"""Workspaces of every shape: a command leaves nothing in them that others will run."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from hermes.exec.capture import Capture
+from hermes.exec.local import Command, run
+from hermes.exec.sandbox import Tier, standard, trusted
+from hermes.exec.sandbox.probing import attempt as try_tier
+from hermes.exec.sandbox.probing import candidates
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes need Linux")
+
+PATH = "/usr/local/bin:/usr/bin:/bin"
+RC = """
+    .bash_profile .profile .zshenv .bash_aliases .gitconfig .ssh/authorized_keys .config/git/config
+    .config/systemd/user/x.service .config/autostart/x.desktop .local/bin/ls .pam_environment bin/ls
+""".split()
+
+_usable: dict[int, str] = {}
+
+
+class Shape(NamedTuple):
+    name: str
+    made: str
+    """By the user, in the workspace."""
+    planted: tuple[str, ...]
+    """Files that the command tries to write "evil" to, whatever is there or on the way."""
+    first: str = ""
+    """What it tries before that."""
+
+
+SHAPES = [
+    Shape("notes for agents", "true", ("AGENTS.md", "CLAUDE.md", ".cursorrules", ".hermes.md")),
+    Shape(
+        "a repository beside its .git",
+        "mkdir meta && git init -q --separate-git-dir=meta/repo .",
+        (".git", "meta/repo/config", "meta/repo/hooks/post-commit"),
+        "mv meta/repo meta/old; mkdir -p meta/repo/hooks",
+    ),
+    Shape(
+        "a worktree inside",
+        "git init -q . && git -c user.name=n -c user.email=e commit -q --allow-empty -m m && "
+        "git worktree add -q tree",
+        ("tree/.git",),
+        "rm -f tree/.git; mv tree old; mkdir tree",
+    ),
+    Shape(
+        "repositories further down",
+        "mkdir -p a/lib && git init -q a/lib && git init -q b",
+        ("a/lib/.git/config", "a/lib/.git/hooks/post-commit", "b/.git/config"),
+        "mv a/lib/.git a/lib/x; mv a y; mv b z; mkdir -p a/lib/.git/hooks b/.git",
+    ),
+    Shape(
+        "hooks, settings and filters in the work tree",
+        "git init -q . && mkdir hooks tools && touch more tools/clean && git config core.hooksPath "
+        "hooks && git config include.path ../more && git config filter.f.clean './tools/clean %f' "
+        "&& printf '[include] path = \"../missing\" # x\\n' >> .git/config",
+        ("hooks/pre-commit", "more", "missing", "tools/clean"),
+        "mv hooks old; mkdir hooks; mv tools gone; mkdir tools",
+    ),
+    Shape(
+        "a bare repository",
+        "git init -q --bare .",
+        ("config", "hooks/post-receive"),
+    ),
+    Shape(
+        "a folder that is made a bare repository",
+        "mkdir sub",
+        ("HEAD",),
+        "git init -q --bare sub/x && mv sub/x/* .; git init -q --bare .",
+    ),
+]
+
+
+@pytest.fixture(
+    params=candidates() if sys.platform == "linux" else [], ids=lambda t: f"tier{t.level}"
+)
+async def tier(request: pytest.FixtureRequest) -> Tier:
+    found: Tier = request.param
+    if found.level not in _usable:
+        _usable[found.level] = (await try_tier(found))[1]
+    if _usable[found.level]:
+        pytest.skip(f"tier {found.level} is not to be had here: {_usable[found.level]}")
+    return found
+
+
+async def sh(text: str, workspace: Path, home: Path, tier: Tier) -> str:
+    policy = standard("workspace-write", workspace, home.parent / "agent", home)
+    out = Capture(20_000, home.parent / "spill")
+    env = {"PATH": PATH, "HOME": str(home)}
+    await run(Command(text, workspace, env, 30, policy, tier), out)
+    out.close()
+    return out.text()
+
+
+def planting(names: tuple[str, ...] | list[str], first: str = "") -> str:
+    """Writes to each, and in each way replaces it."""
+    tries = (
+        "mkdir -p $(dirname $f); echo evil >> $f; echo evil > s && mv -f s $f; rm -rf $f; "
+        "ln -f s $f; ln -sf $PWD/s $f; echo evil > $f"
+    )
+    return f"exec 2>/dev/null; {first or 'true'}; for f in {' '.join(names)}; do {tries}; done"
+
+
+def evil(workspace: Path, names: tuple[str, ...] | list[str]) -> list[str]:
+    found = []
+    for name in names:
+        with contextlib.suppress(OSError):
+            if "evil" in (workspace / name).read_text():
+                found.append(name)
+    return found
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    for name in ("home", "agent"):
+        (tmp_path / name).mkdir()
+    return tmp_path / "home"
+
+
+def made(shape: Shape, workspace: Path, home: Path) -> Path:
+    workspace.mkdir()
+    env = {"PATH": PATH, "HOME": str(home), "GIT_CONFIG_NOSYSTEM": "1"}
+    subprocess.run(["sh", "-c", shape.made], cwd=workspace, check=True, env=env)
+    return workspace
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+async def test_nothing_is_planted(tmp_path: Path, home: Path, tier: Tier, shape: Shape) -> None:
+    workspace = made(shape, tmp_path / "work", home)
+    await sh(planting(shape.planted, shape.first), workspace, home, tier)
+    assert evil(workspace, shape.planted) == []
+    if shape.planted == ("HEAD",):
+        env = {"PATH": PATH, "GIT_CEILING_DIRECTORIES": str(tmp_path)}
+        asked = subprocess.run(
+            ["git", "rev-parse", "--git-dir"], cwd=workspace, env=env, capture_output=True
+        )
+        assert asked.returncode, asked.stdout
+
+
+@pytest.mark.parametrize(
+    "shape", [s for s in SHAPES if s.planted != ("HEAD",)], ids=lambda s: s.name
+)
+def test_it_could_be_planted_without_a_sandbox(tmp_path: Path, home: Path, shape: Shape) -> None:
+    workspace = made(shape, tmp_path / "work", home)
+    text = planting(shape.planted, shape.first)
+    subprocess.run(["sh", "-c", text], cwd=workspace, check=False, env={"PATH": PATH})
+    assert evil(workspace, shape.planted) == list(shape.planted)
+
+
+@pytest.mark.parametrize("inside", [".", "u"])
+async def test_a_home_as_the_workspace(tmp_path: Path, home: Path, tier: Tier, inside: str) -> None:
+    """Also one in it. What programs read there stays missing, and is missing for them meanwhile."""
+    user = home / inside
+    (user / "project").mkdir(parents=True)
+    (user / ".bashrc").write_text("mine\n")
+    before = sorted(os.listdir(user))
+    names = [*RC, ".bashrc"]
+    text = planting([os.path.join(inside, n) for n in names], f"cat {inside}/.profile; ls -A >&2")
+    policy = standard("workspace-write", home, tmp_path / "agent", user)
+    out = Capture(20_000, tmp_path / "spill")
+    command = Command(
+        f"{text}; echo fine > {inside}/project/f", home, {"PATH": PATH}, 30, policy, tier
+    )
+    await run(command, out)
+    out.close()
+    assert evil(user, names) == []
+    assert (user / "project" / "f").read_text() == "fine\n"
+    left = [n for n in sorted(os.listdir(user)) if n != "s"]
+    assert left == before
+
+
+async def test_two_commands_hold_the_same_names(tmp_path: Path, home: Path, tier: Tier) -> None:
+    import asyncio
+
+    (home / "sub").mkdir()
+    os.mkfifo(home / "sub" / "gate")
+    waiting = asyncio.create_task(
+        sh("read x < sub/gate; echo evil > .profile; echo $x", home, home, tier)
+    )
+    await sh("echo evil > .profile", home, home, tier)
+    await asyncio.to_thread((home / "sub" / "gate").write_text, "go\n")
+    assert (await waiting).endswith("go\n")
+    assert sorted(os.listdir(home)) == ["sub"]
+
+
+async def test_what_commands_make_is_theirs(tmp_path: Path, home: Path, tier: Tier) -> None:
+    """A repository further down that was not there before is ordinary work."""
+    (tmp_path / "work" / "sub").mkdir(parents=True)
+    first = await sh("git init -q sub/r && echo made", tmp_path / "work", home, tier)
+    text = "cd sub/r && git config user.name n && git config user.email e && git commit -q "
+    text += "--allow-empty -m m && git log --oneline | wc -l && cd .. && rm -r r && echo gone"
+    again = await sh(text, tmp_path / "work", home, tier)
+    assert (first, again.split()) == ("made\n", ["1", "gone"])
+
+
+async def test_a_repository_that_went_is_not_made_again(
+    tmp_path: Path, home: Path, tier: Tier
+) -> None:
+    work = tmp_path / "work"
+    (work / "sub" / "r" / ".git" / "hooks").mkdir(parents=True)
+    await sh("true", work, home, tier)
+    assert str(work / "sub/r/.git/hooks") in trusted._nested(str(work))
+    (work / "sub" / "r" / ".git" / "hooks").rmdir()
+    (work / "sub" / "r" / ".git").rmdir()
+    (work / "sub" / "r").rmdir()
+    assert await sh("mkdir sub/r && echo fine", work, home, tier) == "fine\n"
+
+
+async def test_a_socket_bound_to_a_relative_name(
+    tmp_path: Path, home: Path, tier: Tier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("agent.sock")
+        listener.listen()
+        listener.setblocking(False)
+        code = "import socket; socket.socket(socket.AF_UNIX).connect('agent.sock')"
+        await sh(f'/usr/bin/env python3 -c "{code}"', tmp_path / "work", home, tier)
+        with pytest.raises(BlockingIOError):
+            listener.accept()
