@@ -11,12 +11,10 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
-from aiohttp import web
-
 from hermes.config.api_server import ApiServer
 from hermes.core.redact import Redactor
 from hermes.core.tool import Tool
-from hermes.server import port, routes
+from hermes.server import port, routes, web
 from hermes.server.connection import Acceptor
 from hermes.server.conversations import SOURCE
 from hermes.server.errors import ApiError

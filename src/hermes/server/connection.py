@@ -7,10 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
-from aiohttp.web_server import Server
-
+from hermes.server import web
 from hermes.server.errors import ApiError
 from hermes.server.lobby import HEADERS
 
@@ -19,7 +16,7 @@ IDLE_SECONDS = 75.0
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
-class Acceptor(Server):
+class Acceptor(web.Server):
     """Counts connections, in all and by address; one too many is closed at once."""
 
     def __init__(self, handler: Handler, *, most: int, most_each: int) -> None:
@@ -71,7 +68,7 @@ class Acceptor(Server):
             del self._open[address]
 
 
-class Connection(RequestHandler):
+class Connection(web.RequestHandler):
     __slots__ = ("_acceptor", "_address", "_patience")
 
     def __init__(self, acceptor: Acceptor, **rest: Any) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Protocol
 
-from aiohttp import web
 from msgspec import structs
 
 from hermes.app.session import Session
 from hermes.core.channel import Channel
 from hermes.core.events import TurnEnd, TurnEvent, TurnResult
+from hermes.server import web
 from hermes.server.conversations import Ask, opened
 from hermes.server.route import Call
 from hermes.server.stream import ClientGone, Stream

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import PayloadEncodingError
-from aiohttp.web_protocol import RequestPayloadError
 
 from hermes.core.errors import ConfigError, HermesError
+from hermes.server import web
 from hermes.server.errors import ApiError
 from hermes.server.lobby import HEADERS, Answered
 from hermes.server.principals import Principal
@@ -29,6 +29,8 @@ CORS_HEADERS = (
     "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Hermes-Session-Id, "
     "X-Hermes-Session-Key, X-Hermes-Tool-Items"
 )
+_HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
+_MOST_ASKED = 40
 CORS_EXPOSED = "X-Hermes-Session-Id, X-Hermes-Session-Key, X-Hermes-Completed, X-Hermes-Partial"
 BODY_SECONDS = 60.0
 WHO = web.RequestKey("principal", str)
@@ -138,7 +140,7 @@ def _check_host(server: Server, request: web.BaseRequest) -> None:
 
 
 def _check_protocol(request: web.BaseRequest) -> None:
-    if request.version != HttpVersion11:
+    if request.version != web.HttpVersion11:
         raise _refused("HTTP/1.1 is needed (nginx: proxy_http_version 1.1;).")
     if request.method in _UNSAID:
         raise _refused(f"{request.method} is not possible here.")
@@ -184,7 +186,7 @@ async def _body(server: Server, request: web.BaseRequest) -> bytes:
             code="timeout",
             headers={"Connection": "close"},
         ) from None
-    except (PayloadEncodingError, RequestPayloadError):
+    except (PayloadEncodingError, web.RequestPayloadError):
         raise _refused("The body could not be understood.") from None
     return b"".join(pieces)
 
@@ -224,3 +226,16 @@ def dress(server: Server, request: web.BaseRequest, response: web.StreamResponse
     headers["Vary"] = "Origin"
     if request.method == "OPTIONS":
         headers["Access-Control-Max-Age"] = "600"
+        headers["Access-Control-Allow-Headers"] = _allowed(request)
+
+
+def _allowed(request: web.BaseRequest) -> str:
+    """SDKs in a page send headers of their own; a page that is let in may send any of them."""
+    known = CORS_HEADERS.split(", ")
+    seen = {name.lower() for name in known}
+    asked = request.headers.get("Access-Control-Request-Headers", "").split(",", _MOST_ASKED)
+    for name in (name.strip() for name in asked[:_MOST_ASKED]):
+        if _HEADER_NAME.fullmatch(name) and name.lower() not in seen:
+            seen.add(name.lower())
+            known.append(name)
+    return ", ".join(known)

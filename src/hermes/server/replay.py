@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import msgspec
-from aiohttp import web
 from msgspec import Struct
 
+from hermes.server import web
 from hermes.server.errors import ApiError, bad
 from hermes.server.route import Call
 

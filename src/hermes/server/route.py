@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 import orjson
-from aiohttp import web
 from msgspec import Struct
 
 from hermes.config.api_server import Scope
+from hermes.server import web
 from hermes.server.errors import ApiError, bad
 from hermes.server.principals import Principal
 

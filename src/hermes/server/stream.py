@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from aiohttp import web
-
+from hermes.server import web
 from hermes.server.guard import STARTED, dress
 from hermes.server.route import Call
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from aiohttp import web
-
+from hermes.server import web
 from hermes.server.answers import Listed
 from hermes.server.metrics import CONTENT_TYPE
 from hermes.server.openapi import document

@@ -7,7 +7,6 @@ import time
 from typing import Annotated, Any
 
 import orjson
-from aiohttp import web
 from msgspec import Meta, Struct
 
 from hermes.core.events import (
@@ -20,6 +19,7 @@ from hermes.core.events import (
 )
 from hermes.core.message import Usage
 from hermes.core.provider import Effort
+from hermes.server import web
 from hermes.server.answers import Completion
 from hermes.server.client_tools import open_calls, wanted
 from hermes.server.clients import reads_chunks_only

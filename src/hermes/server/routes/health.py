@@ -6,8 +6,7 @@ import os
 import time
 from typing import Any
 
-from aiohttp import web
-
+from hermes.server import web
 from hermes.server.answers import Capabilities, DetailedHealth, Health, Models
 from hermes.server.lobby import ALIVE
 from hermes.server.route import Call, Route

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import orjson
-from aiohttp import web
 from msgspec import Meta, Struct
 
 from hermes.core.events import TextDelta, ThinkingDelta, TurnEvent, TurnResult
 from hermes.core.message import Media, Message, Text, ToolCall, Usage
+from hermes.server import web
 from hermes.server.answers import AnthropicMessage
 from hermes.server.client_tools import open_calls, returned, wanted
 from hermes.server.content import image, parts_of, visible

@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 from typing import Annotated, Any, get_args
 
 import msgspec
-from aiohttp import web
 from msgspec import Meta, Struct
 
 from hermes.app.session import Session
@@ -17,6 +16,7 @@ from hermes.core.errors import StoreError
 from hermes.core.events import TurnEvent, TurnResult
 from hermes.core.message import Message
 from hermes.core.provider import Effort
+from hermes.server import web
 from hermes.server.answers import Deleted, Response
 from hermes.server.client_tools import ClientTools, names_of, open_calls, wanted
 from hermes.server.clients import runs_every_call

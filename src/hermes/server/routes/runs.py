@@ -7,10 +7,9 @@ import time
 from contextlib import AsyncExitStack
 from typing import Annotated
 
-from aiohttp import web
 from msgspec import Meta, Struct
 
-from hermes.server import runs
+from hermes.server import runs, web
 from hermes.server.answers import RunAnswered, RunStarted, RunState, RunTold
 from hermes.server.conversations import LONGEST_NAME, Ask, session_headers, speakable, stored
 from hermes.server.errors import ApiError, bad, missing

@@ -6,12 +6,12 @@ import secrets
 import time
 from typing import Annotated, Any
 
-from aiohttp import web
 from msgspec import Meta, Struct, structs
 
 from hermes.core.events import TurnEnd, TurnEvent, TurnResult
 from hermes.core.message import Media, Message, Text, Thinking, ToolCall, ToolReturn
 from hermes.core.store import SessionMeta
+from hermes.server import web
 from hermes.server.answers import Deleted, Listed, Page, SessionAnswer, Sessions, StoredSession
 from hermes.server.content import parts_of, visible
 from hermes.server.conversations import SOURCE, Ask, key_of, owned
