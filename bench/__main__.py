@@ -95,6 +95,7 @@ ROWS = (
     Row("server", "serve_memory", "  memory meanwhile", "MB", at_most=150),
     Row("server", "serve_health", "  /health meanwhile, p99", at_most=100),
     Row("server", "serve_listen", "start to listening", faster=6),
+    Row("server", "serve_ready", "  until a request with a key is answered"),
     Row("repl", "repl_start", "terminal: start to a key shown (floor: pi)", faster=6, of_floor=1),
     Row("repl", "repl_editor", "  until the whole editor is there"),
     Row("repl", "repl_start_cpu", "  CPU until then"),

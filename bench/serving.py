@@ -57,13 +57,15 @@ class Running:
                 command, env=env, cwd=home.cwd, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         while True:
-            if _healthy(port):
+            if _asked(port, "GET /health HTTP/1.1\r\n"):
                 break
             if self.child.poll() is not None or time.perf_counter() > begin + 60:
                 self.stop()
                 raise RuntimeError(f"{' '.join(command)}: {self.log.read_text()[-2000:]}")
             time.sleep(0.002)
         self.listening_ms = (time.perf_counter() - begin) * 1e3
+        answer = _asked(port, f"GET /v1/models HTTP/1.1\r\nAuthorization: Bearer {KEY}\r\n")
+        self.ready_ms = (time.perf_counter() - begin) * 1e3 if answer else None
 
     def cpu_ms(self) -> float:
         """User and system time of all its threads, and of children it waited for."""
@@ -84,14 +86,14 @@ class Running:
                 self.child.wait()
 
 
-def _healthy(port: int) -> bool:
-    """Whether it answers; that a port can be connected to may mean less."""
+def _asked(port: int, head: str) -> bool:
+    """Whether it answers that, with 200; that a port can be connected to may mean less."""
     with socket.socket() as probe:
         probe.settimeout(5)
         if probe.connect_ex(("127.0.0.1", port)):
             return False
         try:
-            probe.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            probe.sendall(f"{head}Host: 127.0.0.1\r\n\r\n".encode())
             return probe.recv(64).startswith(b"HTTP/1.1 200")
         except OSError:
             return False
@@ -269,4 +271,6 @@ def _up(peer: str, home: peers.Home, url: str, servers: dict[str, Running], add:
         servers[peer] = start(peer, home, url)
         if number >= 0:  # the first one writes byte code and fills the page cache
             add(peer, "serve_listen", servers[peer].listening_ms)
+            if (ready := servers[peer].ready_ms) is not None:
+                add(peer, "serve_ready", ready)
     asked(servers[peer].url, 4, 16 if peer == "original" else 200, "text", "stream")
