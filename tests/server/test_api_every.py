@@ -314,6 +314,15 @@ async def test_preflight(shared: Api, path: str) -> None:
     assert "Access-Control-Allow-Credentials" not in headers
 
 
+async def test_a_page_may_send_what_its_sdk_does(shared: Api) -> None:
+    asked = "authorization, x-stainless-lang, anthropic-version,x-api-key , b@d, " + "x" * 65
+    headers = {"Origin": UI, "Access-Control-Request-Headers": asked}
+    answer = await shared.call("OPTIONS", CHAT, headers=headers, key="")
+    allowed = answer.headers["Access-Control-Allow-Headers"].split(", ")
+    assert allowed[0] == "Authorization"
+    assert allowed[-3:] == ["x-stainless-lang", "anthropic-version", "x-api-key"]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("path", [CHAT, "/v1/responses"])
 async def test_answers_for_a_listed_origin(shared: Api, path: str, stream: bool) -> None:
