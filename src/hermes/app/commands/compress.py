@@ -16,7 +16,9 @@ async def run(ctx: CommandContext, args: str) -> Reply:
     if not await session.compress():
         return Reply("There is nothing to gain by compressing this conversation.")
     goes = f"; /resume {old} goes back" if session.id != old else ""
-    return Reply(f"Compressed: {before} messages became {len(session.history)}{goes}.")
+    after = len(session.history)
+    what = f"{before} messages became {after}" if after != before else "earlier results are shorter"
+    return Reply(f"Compressed: {what}{goes}.")
 
 
 COMMAND = Command(

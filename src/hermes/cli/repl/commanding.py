@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 SURFACE = "terminal"
 _LISTED = 200
 _LAST = 4
+_SLOW = 0.2
+"""Seconds until a command is shown as running."""
 
 
 async def run(repl: Repl, name: str, args: str) -> None:
@@ -47,7 +50,9 @@ async def run(repl: Repl, name: str, args: str) -> None:
         if chosen is None:
             return
         args = chosen.id
-    reply = await command(context, name, args)
+    reply = await _stoppable(repl, name, command(context, name, args))
+    if reply is None:
+        return
     if name in ("help", "commands") and not args:
         rows = "\n".join(f"/{name.ljust(9)}  {text}" for name, text in LOCAL.items())
         reply = structs.replace(reply, text=f"{reply.text}\n\nhere only:\n{rows}")
@@ -56,8 +61,32 @@ async def run(repl: Repl, name: str, args: str) -> None:
         if not await _confirmed(repl, reply.confirm):
             repl.view.note("Nothing was changed.")
             return
+        # Not to be stopped half way: files and messages go back together.
         reply = await command(structs.replace(context, confirmed=True), name, args)
     await _follow(repl, reply, replayed=name == "resume")
+
+
+async def _stoppable(repl: Repl, name: str, work: Awaitable[Reply]) -> Reply | None:
+    """What came of it; None when the user did not wait for it."""
+    assert repl.view is not None
+    loop, state = asyncio.get_running_loop(), repl.state
+
+    def show() -> None:
+        state.command, state.command_since = f"/{name}", loop.time()
+        repl.screen.refresh()
+
+    shown = loop.call_later(_SLOW, show)
+    try:
+        async with asyncio.timeout(None) as repl.patience:
+            return await work
+    except TimeoutError:
+        if repl.patience is None or not repl.patience.expired():
+            raise
+        repl.view.note(f"/{name} was stopped.")
+        return None
+    finally:
+        shown.cancel()
+        repl.patience, state.command = None, ""
 
 
 async def _follow(repl: Repl, reply: Reply, *, replayed: bool) -> None:

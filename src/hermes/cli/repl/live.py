@@ -40,7 +40,11 @@ def above(state: State, columns: int, rows: int, *, colour: bool) -> list[str]:
         if state.thought:
             text += f" · {state.thought}"
         lines.append(_line((MARK, frame), fit(text, columns - 3), colour=colour, style=DIM))
-    for number, text in enumerate(state.queue):
+    if state.command:
+        took = int(now - state.command_since)
+        text = state.command + (f" · {took} s" if took else "")
+        lines.append(_line((MARK, frame), fit(text, columns - 3), colour=colour, style=DIM))
+    for number, text in enumerate([*state.entered, *state.queue]):
         held = "next" if not number else "then"
         lines.append(_line((DIM, held), fit(text, columns - 7), colour=colour, style=DIM))
     if state.asking is not None:
@@ -75,6 +79,8 @@ def hints(state: State) -> str:
         return "type to search · ↑↓ choose · Enter opens · Esc leaves"
     if state.asking is not None:
         return "Esc: no"
+    if state.command and not state.running:
+        return "Esc stops it · what you send waits for it"
     if state.running:
         taken = " · ↑ takes back" if state.queue else ""
         return _SENDS[state.busy] + taken

@@ -63,6 +63,8 @@ class Repl:
         self.suspended = False
         """The next message starts a session of its own."""
         self._stash: str | None = None
+        self.patience: asyncio.Timeout | None = None
+        """With the command that runs: its end ends the command."""
 
     def _commands(self) -> tuple[Command, ...]:
         from hermes.app.commands import registry
@@ -109,7 +111,17 @@ class Repl:
         if text.strip().lower() in _LEAVING:
             self.leave()
             return
+        self._put(text, queued=queued)
+
+    def _put(self, text: str, *, queued: bool) -> None:
+        self.state.entered.append(text)
         self.inbox.put_nowait((text, queued))
+
+    async def taken(self) -> tuple[str, bool]:
+        """What was entered next."""
+        text, queued = await self.inbox.get()
+        self.state.entered.pop(0)
+        return text, queued
 
     def _remember(self, text: str) -> None:
         """With what was pasted: a chip means nothing to a later program."""
@@ -120,6 +132,10 @@ class Repl:
             history.append_string(whole)
 
     def interrupt(self) -> bool:
+        if self.patience is not None:
+            if not self.patience.expired():
+                self.patience.reschedule(0)
+            return True
         return self.conversation is not None and self.conversation.interrupt()
 
     def control_c(self) -> None:
@@ -186,8 +202,8 @@ class Repl:
     def accept_offer(self) -> bool:
         if not self.offered:
             return False
-        self.inbox.put_nowait((f"/resume {self.offered}", False))
-        self.inbox.put_nowait(("Go on from where you were interrupted.", False))
+        self._put(f"/resume {self.offered}", queued=False)
+        self._put("Go on from where you were interrupted.", queued=False)
         self.state.offer = self.offered = ""
         return True
 

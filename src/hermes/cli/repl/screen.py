@@ -224,14 +224,14 @@ class Screen:
     def _tick(self) -> None:
         """The next redraw that time alone asks for."""
         state = self.state
-        if self._ticking is not None or not state.running or self.closing:
+        if self._ticking is not None or self.closing or not (state.running or state.command):
             return
         wait = _SPIN if state.spinning else _COUNT
         self._ticking = asyncio.get_running_loop().call_later(wait, self._ticked)
 
     def _ticked(self) -> None:
         self._ticking = None
-        if self.state.running:
+        if self.state.running or self.state.command:
             self.refresh()
 
     def flush(self) -> None:

@@ -170,7 +170,7 @@ async def _work(repl: Repl) -> None:
 
     assert repl.view is not None
     while True:
-        text, queued = await repl.inbox.get()
+        text, queued = await repl.taken()
         try:
             await _entered(repl, text, queued=queued)
         except HermesError as error:

@@ -39,6 +39,11 @@ class State:
     tools: dict[str, RunningTool] = field(default_factory=dict)
     tail: Callable[[], list[str]] = list
     """The unfinished end of the answer."""
+    command: str = ""
+    """The slash command that takes its time."""
+    command_since: float = 0.0
+    entered: list[str] = field(default_factory=list)
+    """What was sent while nothing takes it: at the start, and during a command."""
     queue: list[str] = field(default_factory=list)
     """What waits to be sent, as it is shown."""
     asking: Asking | None = None
@@ -51,7 +56,9 @@ class State:
 
     @property
     def spinning(self) -> bool:
-        return self.running and bool(self.doing or self.tools) and self.asking is None
+        if self.asking is not None:
+            return False
+        return bool(self.command) or (self.running and bool(self.doing or self.tools))
 
     def do(self, what: str) -> None:
         if what != self.doing:
