@@ -104,18 +104,18 @@ async def test_a_key_interrupts_a_tool(tmp_path: Path, key: str) -> None:
 
 async def test_a_command_that_takes_its_time_is_stopped(tmp_path: Path) -> None:
     answers = [say(f"answer {n} " + "word " * 3000, size=4000) for n in range(4)]
-    async with Provider([*answers, stall(), say("still here")]) as p:
-        async with terminal(Home.of(tmp_path, p)) as t:
-            for n in range(4):
-                t.type(f"question {n}" + ENTER)
-                await t.until(lambda n=n: f"answer {n}" in "\n".join(t.scrollback), "it")
-                await t.see("Enter sends")
-            t.type("/compress" + ENTER)
-            await t.see("Esc stops it · what you send waits")
-            t.type("meanwhile" + ENTER)
-            await t.see("next meanwhile")
-            t.type(ESCAPE)
-            await t.see("/compress was stopped.", "❯ meanwhile", "still here")
+    steps = [*answers, stall(), say("still here")]
+    async with Provider(steps) as p, terminal(Home.of(tmp_path, p)) as t:
+        for n in range(4):
+            t.type(f"question {n}" + ENTER)
+            await t.until(lambda n=n: f"answer {n}" in "\n".join(t.scrollback), "it")
+            await t.see("Enter sends")
+        t.type("/compress" + ENTER)
+        await t.see("Esc stops it · what you send waits")
+        t.type("meanwhile" + ENTER)
+        await t.see("next meanwhile")
+        t.type(ESCAPE)
+        await t.see("/compress was stopped.", "❯ meanwhile", "still here")
 
 
 async def test_control_c_twice_leaves(tmp_path: Path) -> None:
