@@ -192,6 +192,22 @@ async def test_two_commands_hold_the_same_names(tmp_path: Path, home: Path, tier
     assert sorted(os.listdir(home)) == ["sub"]
 
 
+async def test_work_in_a_folder_of_a_hidden_home(tmp_path: Path, home: Path, tier: Tier) -> None:
+    """Modes and times can be changed; programs that are hidden do not stand before others."""
+    work = home / "work"
+    for folder in (work / "sub", home / "own"):
+        folder.mkdir(parents=True)
+    (home / "own" / "stat").write_text("#!/bin/sh\necho hidden\n")
+    (home / "own" / "stat").chmod(0o755)
+    policy = standard("workspace-write", work, tmp_path / "agent", home)
+    text = "cd sub; touch f && chmod 640 f && touch -d @981158400 f && stat -c '%a %Y' f"
+    env = {"PATH": f"{home}/own:{PATH}", "HOME": str(home)}
+    out = Capture(20_000, tmp_path / "spill")
+    await run(Command(text, work, env, 30, policy, tier), out)
+    out.close()
+    assert out.text() == "640 981158400\n"
+
+
 async def test_what_commands_make_is_theirs(tmp_path: Path, home: Path, tier: Tier) -> None:
     """A repository further down that was not there before is ordinary work."""
     (tmp_path / "work" / "sub").mkdir(parents=True)

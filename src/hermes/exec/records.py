@@ -88,9 +88,9 @@ def _how(end: End) -> str:
     if end.why == "sandbox":
         return "never ran: the sandbox could not be set up"
     if end.status < 0:
-        from signal import Signals
+        from hermes.exec.signals import signal_name
 
-        how = f"killed by {Signals(-end.status).name}"
+        how = f"killed by {signal_name(-end.status)}"
     else:
         how = f"exited with status {end.status}"
     about = {"killed": "ended on request", "agent": "ended when the agent stopped"}.get(end.why)

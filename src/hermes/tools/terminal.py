@@ -132,9 +132,9 @@ def _folder(workdir: str | None, cwd: Path) -> Path:
 def _ending(status: int) -> str:
     if status > 0:
         return f"[exit status {status}]"
-    from signal import Signals
+    from hermes.exec.signals import signal_name
 
-    return f"[killed by {Signals(-status).name}]"
+    return f"[killed by {signal_name(-status)}]"
 
 
 def _watcher(progress: Callable[[str], None]) -> Callable[[bytes], None]:

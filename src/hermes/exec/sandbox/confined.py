@@ -37,15 +37,18 @@ def launch(
     kept = guards(policy.workspace, policy.protected, policy.unmade)
     closed = {*kept.keep, *kept.make, *kept.cover}
     hidden = {os.path.realpath(path) for path in policy.hidden}
+    within = {path for path in hidden if path.startswith(workspace + "/")}
     scratch = f"/tmp/hermes-{os.urandom(8).hex()}"
     writable = [scratch]
     if policy.mode == "workspace-write":
-        writable += _spread(workspace, closed | (hidden - {workspace}))
+        writable += _spread(workspace, closed | within)
     handled = _handled(landlock)
     rules = _readable(policy, workspace, hidden)
     rules |= dict.fromkeys(writable, handled[0] & ~_IOCTL_DEV)
     rules |= {f"/dev/{name}": _READ_FILE | _WRITE_FILE | _IOCTL_DEV for name in _DEVICES}
     inside = {**env, "TMPDIR": scratch, "HOME": scratch}
+    if "PATH" in env:
+        inside["PATH"] = _reachable(env["PATH"], hidden, rules)
     box: Box = {
         **box_of(policy.limits),
         "scratch": os.fsencode(scratch),
@@ -53,7 +56,7 @@ def launch(
         "landlock": (handled, [_rule(path, access, handled[0]) for path, access in rules.items()]),
         "seccomp": (number, _filter(table, policy, landlock)),
         "writable": [os.fsencode(path) for path in writable],
-        "readonly": [os.fsencode(path) for path in closed | (hidden - {workspace})],
+        "readonly": [os.fsencode(path) for path in closed | within],
     }
     if policy.network:
         box["way"] = by_address(policy.network)
@@ -72,6 +75,19 @@ def _readable(policy: Policy, workspace: str, hidden: set[str]) -> dict[str, int
         rules |= dict.fromkeys(_spread(seen, hidden - {seen}), _READ)
     rules["/dev"] = _READ_DIR
     return rules
+
+
+def _reachable(path: str, hidden: Collection[str], rules: Collection[str]) -> str:
+    """Without folders that cannot be read: a shell would find a program there, and give up."""
+
+    def fine(folder: str) -> bool:
+        if not folder.startswith("/"):
+            return True
+        real = os.path.realpath(folder) + "/"
+        seen = max((len(p) for p in rules if real.startswith(p.rstrip("/") + "/")), default=0)
+        return seen > max((len(p) for p in hidden if real.startswith(p + "/")), default=0)
+
+    return os.pathsep.join(folder for folder in path.split(os.pathsep) if fine(folder))
 
 
 def _spread(root: str, closed: Collection[str]) -> Iterator[str]:

@@ -132,9 +132,9 @@ def _notes(outcome: Outcome, seconds: float, desk: _Desk) -> Iterator[str]:
     elif outcome.status > 0:
         yield f"[exit status {outcome.status}]"
     elif outcome.status:
-        from signal import Signals
+        from hermes.exec.signals import signal_name
 
-        yield f"[killed by {Signals(-outcome.status).name}]"
+        yield f"[killed by {signal_name(-outcome.status)}]"
     if outcome.left:
         yield f"[{outcome.left} background process(es) still running until this agent ends]"
     if desk.counts:

@@ -1,0 +1,13 @@
+"""Names of the signals that end commands."""
+
+from __future__ import annotations
+
+from signal import SIGRTMIN, Signals
+
+
+def signal_name(number: int) -> str:
+    """Python knows no names for most real-time signals."""
+    try:
+        return Signals(number).name
+    except ValueError:
+        return f"SIGRTMIN+{number - SIGRTMIN}" if number > SIGRTMIN else f"signal {number}"
