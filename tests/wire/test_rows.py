@@ -414,6 +414,25 @@ async def test_kimi_behind_an_address_of_ones_own(transport: Transport, base_url
     assert settings_of(request) == {**KIMI, **ON, "reasoning_effort": "low"}
 
 
+@pytest.mark.parametrize(
+    "base_url", ["https://api.moonshot.ai/anthropic", "https://api.moonshot.cn/anthropic"]
+)
+@pytest.mark.parametrize("provider", ["custom", "kimi"])
+async def test_kimi_over_another_protocol(
+    transport: Transport, base_url: str, provider: str
+) -> None:
+    choice = Choice("kimi-k2.5", provider, base_url, api_key_env="MINE")
+    request, _ = await sent(transport, endpoint(choice, {"MINE": KEY}), temperature=1.0)
+    assert settings_of(request) == {"max_tokens": 32000, "stream": True}
+    assert "cache_control" not in str(request.json)
+
+
+async def test_kimi_behind_a_host_nobody_knows(transport: Transport) -> None:
+    choice = Choice(model="kimi-k2.5", base_url="https://models.example/v1", api_key_env="MINE")
+    request, _ = await sent(transport, endpoint(choice, {"MINE": KEY}), temperature=1.0)
+    assert settings_of(request) == {**KIMI, **ON}
+
+
 async def test_kimi_with_a_limit_of_ones_own(transport: Transport) -> None:
     request, _ = await sent(transport, endpoint_of("kimi"), max_output=500)
     assert request.json["max_tokens"] == 500

@@ -238,10 +238,11 @@ class Chooser:
         if settings.price != Price() and None in (settings.price.input, settings.price.output):
             return f"providers.{name}.models.{model}.price needs both input and output."
         known = _facts(spec, base_url, model, settings.price)
+        quirks = _calling(quirks_of(kin, spec, base_url, model), row, settings)
         return Endpoint(
             Target(name, model, wire),
             base_url,
-            quirks=_within(_calling(quirks_of(kin, base_url, model), row, settings), wire, known),
+            quirks=_within(quirks, wire, known),
             keys=keys,
             pool=row.pool,
             login=flow_of(spec, row) if keys and keys[0].login else None,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
 from hermes.llm.catalog import find
-from hermes.llm.profile import ProviderSpec, Quirks, WireName
+from hermes.llm.profile import ProviderSpec, Quirks, WireName, overlay
 
 HOSTS: Mapping[str, str] = {
     "ai-gateway.vercel.sh": "ai-gateway",
@@ -31,7 +32,10 @@ HOSTS: Mapping[str, str] = {
     "api.xiaomimimo.com": "xiaomi",
     "api.z.ai": "zai",
     "chatgpt.com": "openai-codex",
+    "coding-intl.dashscope.aliyuncs.com": "alibaba",
+    "coding.dashscope.aliyuncs.com": "alibaba",
     "dashscope-intl.aliyuncs.com": "alibaba",
+    "dashscope-us.aliyuncs.com": "alibaba",
     "dashscope.aliyuncs.com": "alibaba",
     "generativelanguage.googleapis.com": "gemini",
     "inference-api.nousresearch.com": "nous",
@@ -44,6 +48,8 @@ HOSTS: Mapping[str, str] = {
 compares it with the rows."""
 _PROTOCOLS = {"anthropic": "anthropic", "gemini": "gemini", "bedrock": "bedrock"}
 """Whose headers and quirks an unknown endpoint of that protocol gets."""
+_KEPT = {"kimi": "kimi-*"}
+"""Makers whose models want to be asked alike also where nobody knows the host, and their names."""
 
 
 _OWN = re.compile(
@@ -60,16 +66,29 @@ def own(url: str) -> bool:
 
 def like(spec: ProviderSpec | None, base_url: str, wire: WireName) -> ProviderSpec | None:
     """None: nobody we know."""
-    row = spec or find(HOSTS.get((urlsplit(base_url).hostname or "").lower(), ""))
+    row = spec or _host(base_url)
     if row is not None and _family(row.wire) == _family(wire):
         return row
     return find(_PROTOCOLS.get(wire, ""))
 
 
-def quirks_of(row: ProviderSpec | None, base_url: str, model: str) -> Quirks:
-    if row is not None:
-        return row.for_model(model)
-    return Quirks(effort="think" if own(base_url) else "effort")
+def quirks_of(
+    row: ProviderSpec | None, spec: ProviderSpec | None, base_url: str, model: str
+) -> Quirks:
+    """`row`: whose the endpoint goes by. What its provider, or the maker of the model, demands of
+    every request holds beside it, also where it speaks another protocol than in its row."""
+    if row is None:
+        quirks = Quirks(effort="think" if own(base_url) else "effort")
+        maker = next((n for n, glob in _KEPT.items() if fnmatchcase(model.lower(), glob)), "")
+        found = find(maker)
+        return overlay(quirks, found.models[_KEPT[maker]]) if found is not None else quirks
+    quirks = row.for_model(model)
+    owner = spec or _host(base_url)
+    if owner is None or owner is row:
+        return quirks
+    theirs = owner.for_model(model)
+    limit = theirs.max_tokens_default or quirks.max_tokens_default
+    return overlay(quirks, {"drop": theirs.drop, "max_tokens_default": limit})
 
 
 def without_version(base_url: str, wire: WireName) -> str:
@@ -81,6 +100,10 @@ def without_version(base_url: str, wire: WireName) -> str:
         f"The address {base_url} has no path; servers of this kind want /v1 at its end. If calls "
         f"fail, set it to {base_url}/v1."
     )
+
+
+def _host(base_url: str) -> ProviderSpec | None:
+    return find(HOSTS.get((urlsplit(base_url).hostname or "").lower(), ""))
 
 
 def _family(wire: str) -> str:
