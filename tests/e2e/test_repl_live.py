@@ -103,13 +103,12 @@ async def test_a_key_interrupts_a_tool(tmp_path: Path, key: str) -> None:
 
 
 async def test_a_command_that_takes_its_time_is_stopped(tmp_path: Path) -> None:
-    answers = [say(f"answer {n} " + "word " * 3000, size=4000) for n in range(4)]
+    answers = [say("word " * 3000 + f"end {n}", size=4000) for n in range(4)]
     steps = [*answers, stall(), say("still here")]
     async with Provider(steps) as p, terminal(Home.of(tmp_path, p)) as t:
         for n in range(4):
             t.type(f"question {n}" + ENTER)
-            await t.until(lambda n=n: f"answer {n}" in "\n".join(t.scrollback), "it")
-            await t.see("Enter sends")
+            await t.see(f"end {n}", "Enter sends")
         t.type("/compress" + ENTER)
         await t.see("Esc stops it · what you send waits")
         t.type("meanwhile" + ENTER)
