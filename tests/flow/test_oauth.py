@@ -338,8 +338,11 @@ async def test_a_refused_token_is_renewed_once_and_the_call_repeated(tmp_path: P
 
 
 async def test_a_token_refused_again_ends_in_a_sentence_without_it(tmp_path: Path) -> None:
-    refuse = lambda r: status(401, f"no: {r.headers['authorization']}")  # noqa: E731
-    async with Authority() as server, Provider(then=refuse) as provider:
+    async with Authority() as server, Provider() as provider:
+        heard = provider.requests  # it quotes the token of the call before as well
+        provider.then = lambda _: status(
+            401, f"no: {[r.headers['authorization'].split()[1] for r in heard]}"
+        )
         place = Place(tmp_path, server, provider, left=3600)
         result, _ = await _turn(place.home)
         assert result.error_code == "auth" and server.refreshes == 1

@@ -68,7 +68,8 @@ class Client:
         self._transport = transport
         self._sleep = sleep
         self._pool = Pool(endpoint.base_url, endpoint.keys, transport.cooling, endpoint.pool)
-        self._redactor = Redactor(part for k in endpoint.keys for part in (k.value, k.id, k.token))
+        self._secrets = dict.fromkeys(p for k in endpoint.keys for p in (k.value, k.id, k.token))
+        self._redactor = Redactor(self._secrets)
         self._profiles: dict[bytes, _Profile] = {}
         self._told: set[str] = set()
         self._used: weakref.WeakKeyDictionary[asyncio.Task[Any], Credential]
@@ -367,7 +368,9 @@ class Client:
             self._used[task] = key
         if key.login:
             key = await self._logins.ready(key)
-            self._redactor = Redactor((key.value, key.token))
+            if key.value not in self._secrets:  # what was before stays: a refusal may quote it
+                self._secrets.update(dict.fromkeys((key.value, key.token)))
+                self._redactor = Redactor(self._secrets)
             if task is not None:
                 self._used[task] = key
         return key
