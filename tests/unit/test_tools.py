@@ -598,7 +598,7 @@ OWN = ["~/.hermes/config.yaml", "~/.hermes/.env", "~/.hermes/hermes.db", "~/.her
 OWN += ["~/.hermes/skills/x.md", "~/.hermes/anything", "~/.hermes/profiles/work/.env"]
 RUN = ["~/.bashrc", "~/.profile", "~/.zshenv", "~/.config/systemd/user/x.service", "~/.gitconfig"]
 RUN += [".git/hooks/pre-commit", ".git/config", "sub/.git/modules/m/hooks/x", "/etc/cron.d/x"]
-RUN += ["/usr/bin/x", "/var/spool/cron/x", "/proc/sys/x"]
+RUN += ["/usr/bin/x", "/var/spool/cron/x", "/proc/sys/x", ".git", ".git/commondir", "sub/.GIT"]
 
 
 @pytest.mark.parametrize("path", SECRETS + OWN)

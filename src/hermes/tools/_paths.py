@@ -52,7 +52,8 @@ _RUNS_LATER = (
 """What is written there is run later by somebody else."""
 _RUNS_AT_LOGIN = frozenset(
     ".bashrc .bash_profile .bash_login .bash_logout .profile .zshrc .zshenv .zprofile .zlogin "
-    ".kshrc .cshrc .tcshrc .xprofile .xsessionrc .xinitrc .pam_environment .gitconfig".split()
+    ".bash_aliases .zlogout .kshrc .cshrc .tcshrc .xprofile .xsession .xsessionrc .xinitrc "
+    ".pam_environment .gitconfig".split()
 )
 _SYSTEM = frozenset("etc boot proc sys dev bin sbin lib lib32 lib64 system library".split())
 _SYSTEM_USR = frozenset("bin sbin lib lib32 lib64 libexec".split())
@@ -177,10 +178,8 @@ def _later(path: Path, parts: tuple[str, ...]) -> str:
         return "others run what is written there"
     if parts[-1:] and parts[-1] in _RUNS_AT_LOGIN and _is_home(path.parent):
         return "it is run at every login"
-    if ".git" in parts:
-        inside = parts[parts.index(".git") :]
-        if "hooks" in inside or inside[-1] in ("config", "config.worktree"):
-            return "git runs what is written there"
+    if ".git" in parts and parts[parts.index(".git") + 1 :] != ("info", "exclude"):
+        return "it belongs to git, which runs programs that are named there"
     return ""
 
 
