@@ -29,6 +29,7 @@ async def test_made_named_listed_and_deleted(tmp_path: Path) -> None:
         listed = (await a.get(ALL)).json
         assert listed["data"][0]["id"] == one and listed["data"][0]["title"] == "first"
         assert not listed["has_more"] and len(listed["data"]) == 3
+        assert len((await a.get(f"{ALL}?limit=-1")).json["data"]) == 1
         page = (await a.get(f"{ALL}?limit=1&offset=1")).json
         assert len(page["data"]) == 1 and page["has_more"]
         renamed = await a.call("PATCH", f"{ALL}/{two}", {"title": "other"})
@@ -73,7 +74,7 @@ async def test_talked_in_and_read(tmp_path: Path) -> None:
         assert first.json["session_id"] == identity == first.headers["X-Hermes-Session-Id"]
         assert first.json["message"] == {"role": "assistant", "content": "One."}
         assert first.json["usage"]["total_tokens"] > 0 and "hermes" not in first.json
-        await a.post(f"{ALL}/{identity}/chat", {"message": "beta"})
+        await a.post(f"{ALL}/{identity}/chat", {"input": "beta"})
         assert b"Be brief." not in a.provider.last.body
         assert [r for r, _ in sent(a)] == ["user", "assistant", "tool", "assistant", "user"]
         told = (await a.get(f"{ALL}/{identity}/messages")).json

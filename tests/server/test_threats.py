@@ -711,7 +711,7 @@ async def test_A26_a_refusal_is_not_written_anywhere(tmp_path: Path) -> None:
 
 
 async def test_A28_errors_give_nothing_away(tmp_path: Path) -> None:
-    leaky = status(400, f"key {KEY} and {API_KEY} at /root/.ssh/id_rsa")
+    leaky = status(400, f"key {KEY} and {API_KEY} at {tmp_path}/home/hermes.db")
     async with api(tmp_path, then=leaky) as a:
         run = (await a.post("/v1/runs", {"input": "x"})).json["run_id"]
         for answer in (

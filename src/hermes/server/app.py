@@ -58,7 +58,7 @@ class Server:
         self.metrics = Metrics()
         self.model = settings.model_name or _name_of(runtime.setup.profile)
         self.routes = all_routes()
-        self.redact = Redactor({*runtime.setup.secrets.known(), *keys.values()}).clean
+        self._clean = Redactor({*runtime.setup.secrets.known(), *keys.values()}).clean
         self.stopping = asyncio.Event()
         self.runs: dict[str, Run] = {}
         """Those that are going on."""
@@ -99,6 +99,10 @@ class Server:
 
     def known_host(self, host: str) -> bool:
         return port.goes_by(self._hosts, host)
+
+    def redact(self, error: str) -> str:
+        """Fit for clients: no secret in it, and not where this machine keeps our files."""
+        return self._clean(error).replace(str(self.runtime.setup.home), "HERMES_HOME")
 
     # -- what runs -----------------------------------------------------------------------------
 

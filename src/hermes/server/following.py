@@ -113,4 +113,6 @@ async def to_the_end(
 def _explained(server: Server, result: TurnResult) -> TurnResult:
     if result.interrupted and server.stopping.is_set():
         return structs.replace(result, error=STOPPED, error_code="server_stopping")
+    if result.error:
+        return structs.replace(result, error=server.redact(result.error))
     return result

@@ -225,8 +225,8 @@ class Run:
             state.status = "cancelled"
             return self._frame("run.cancelled")
         state.status = "failed"
-        state.error = result.error
-        return self._frame("run.failed", error=result.error, error_code=result.error_code)
+        state.error = self._server.redact(result.error)
+        return self._frame("run.failed", error=state.error, error_code=result.error_code)
 
     async def _fail(self, why: str) -> None:
         if self.state.status not in ENDED:

@@ -44,14 +44,16 @@ class Fork(Struct):
 
 
 class Said(Struct):
-    message: Content
+    message: Content = None
     """A string, or parts."""
+    input: Content = None
+    """The same, as responses and runs call it."""
     instructions: str = ""
 
 
 async def listed(call: Call) -> web.StreamResponse:
     limit = _number(call, "limit", 50, _MOST)
-    offset = _number(call, "offset", 0, 1_000_000)
+    offset = _number(call, "offset", 0, 1_000_000, least=0)
     store = call.server.runtime.store
     found = await store.owned(call.principal.name, limit=limit + 1, offset=offset)
     data = [shown(meta) for meta in found[:limit]]
@@ -183,9 +185,12 @@ class _Telling:
 async def _ask(call: Call) -> Ask:
     body = call.json(Said)
     meta = await _found(call)
-    prompt = Message("user", parts_of(body.message, "message"))
+    said, name = (body.message, "message") if body.input is None else (body.input, "input")
+    if said is None:
+        raise bad("message is required.", "message")
+    prompt = Message("user", parts_of(said, name))
     if not visible(prompt):
-        raise bad("message has no visible content.", "message")
+        raise bad(f"{name} has no visible content.", name)
     return Ask(prompt, instructions=body.instructions, session=meta.id)
 
 
@@ -197,7 +202,7 @@ async def _found(call: Call) -> SessionMeta:
     return meta
 
 
-def _number(call: Call, name: str, default: int, most: int, least: int = 0) -> int:
+def _number(call: Call, name: str, default: int, most: int, least: int = 1) -> int:
     text = call.request.query.get(name)
     if text is None:
         return default
