@@ -507,6 +507,32 @@ def test_complete_messages_number_calls_by_place() -> None:
             {
                 "prompt_tokens": 9,
                 "completion_tokens": 1,
+                "prompt_tokens_details": {"cached_tokens": 0, "cache_creation_input_tokens": 6},
+            },
+            Usage(9, 1, 0, 6),
+        ),
+        (
+            {
+                "prompt_tokens": 9,
+                "completion_tokens": 1,
+                "cache_read_input_tokens": 5,
+                "cache_creation_input_tokens": 2,
+            },
+            Usage(9, 1, 5, 2),
+        ),
+        (
+            {
+                "input_tokens": 9,
+                "output_tokens": 3,
+                "input_tokens_details": {"cached_tokens": 5},
+                "output_tokens_details": {"reasoning_tokens": 2},
+            },
+            Usage(9, 3, 5, 0, 2),
+        ),
+        (
+            {
+                "prompt_tokens": 9,
+                "completion_tokens": 1,
                 "prompt_tokens_details": None,
                 "completion_tokens_details": None,
             },
@@ -532,6 +558,8 @@ def test_usage_under_all_its_names(usage: Json, expected: Usage) -> None:
         ).message.usage
         == expected
     )
+    inside = {"index": 0, "delta": {"content": "x"}, "finish_reason": "stop", "usage": usage}
+    assert stream({"choices": [inside]}).message.usage == expected
 
 
 def test_usage_may_come_early_and_null_takes_nothing_back() -> None:

@@ -69,6 +69,7 @@ class Choice(Struct, gc=False):
     message: Delta | None = None
     finish_reason: Any = None
     error: Any = None
+    usage: Any = None
 
 
 class Chunk(Struct, gc=False):
@@ -288,6 +289,8 @@ class Decoder(Reader):
 
     def _count(self, chunk: Chunk) -> None:
         usage = chunk.usage or (chunk.x_groq and record(chunk.x_groq).get("usage"))
+        if not usage and chunk.choices:
+            usage = chunk.choices[0].usage
         if isinstance(usage, dict):
             self._answer.count(**counted(usage))
 
@@ -346,6 +349,7 @@ def _convert(value: Any) -> Chunk:
                 msgspec.convert(message, Delta) if isinstance(message, dict) else None,
                 choice.get("finish_reason"),
                 choice.get("error"),
+                choice.get("usage"),
             )
         )
     return Chunk(choices, value.get("usage"), value.get("error"), value.get("x_groq"))
@@ -357,9 +361,11 @@ def _words(detail: dict[str, Any]) -> str:
 
 def counted(usage: dict[str, Any]) -> dict[str, Any]:
     """Our counts from a usage object, under all the names servers use."""
-    prompt = record(usage.get("prompt_tokens_details"))
+    prompt = record(usage.get("prompt_tokens_details")) or record(usage.get("input_tokens_details"))
     completion = record(usage.get("completion_tokens_details"))
-    sent, output = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    completion = completion or record(usage.get("output_tokens_details"))
+    sent = usage.get("prompt_tokens", usage.get("input_tokens"))
+    output = usage.get("completion_tokens", usage.get("output_tokens"))
     reasoning = _largest(completion.get("reasoning_tokens"), usage.get("reasoning_tokens"))
     if reasoning and total(sent, output, reasoning) == usage.get("total_tokens"):
         output = total(output, reasoning)  # here reasoning is on top of the completion
@@ -371,8 +377,14 @@ def counted(usage: dict[str, Any]) -> dict[str, Any]:
             usage.get("prompt_cache_hit_tokens"),
             usage.get("num_cached_tokens"),
             usage.get("cached_tokens"),
+            usage.get("cache_read_input_tokens"),
         ),
-        "cache_write": prompt.get("cache_write_tokens"),
+        "cache_write": _largest(
+            prompt.get("cache_write_tokens"),
+            prompt.get("cache_creation_input_tokens"),
+            prompt.get("cache_creation_tokens"),
+            usage.get("cache_creation_input_tokens"),
+        ),
         "reasoning": reasoning,
         "cost": usage.get("cost"),
     }
