@@ -332,6 +332,12 @@ def test_bodies_that_are_no_answer() -> None:
         assert caught.value.failure.kind is kind
 
 
+def test_content_that_is_no_list() -> None:
+    for content, parts in (("hi", (Text("hi"),)), (None, ()), ("", ())):
+        message, _ = whole(WIRE, {"type": "message", "content": content, "stop_reason": "end_turn"})
+        assert message.parts == parts
+
+
 def test_content_types_lie() -> None:
     plain = {"content": [{"type": "text", "text": "hi"}], "stop_reason": "end_turn"}
     assert streamed(WIRE, orjson.dumps(plain), seed=1)[0].text == "hi"

@@ -78,7 +78,10 @@ class Decoder(Reader):
             if error(value, {}) != ("", "", ""):
                 fail(value)
             raise ProviderError(Failure(Kind.NOT_API, "the answer is not a Messages answer"))
-        for index, block in enumerate(records(value["content"])):
+        content = value["content"]
+        if isinstance(content, str):
+            content = [{"type": "text", "text": content}]
+        for index, block in enumerate(records(content)):
             self._start(index, block)
             self._stop(index)
         self._count(value.get("usage"))
