@@ -143,7 +143,9 @@ MAKERS: dict[str, Callable[[Dice], Sample]] = {
             ]
         )
     ),
-    "gitlab": lambda d: _alone(f"gl{d.choice(['pat', 'rt', 'dt', 'cbt'])}-{d.of(WORD, 20)}"),
+    "gitlab": lambda d: _alone(
+        d.choice(["glpat-", "glrt-", "gldt-", "glcbt-", "glwt-", "GR1348941"]) + d.of(WORD, 20)
+    ),
     "npm": lambda d: _alone(f"npm_{d.of(ALNUM, 36)}"),
     "pypi": lambda d: _alone(f"pypi-AgEIcHlwaS5vcmc{d.of(WORD, 120)}"),
     "rubygems": lambda d: _alone(f"rubygems_{d.of(HEX, 48)}"),
@@ -208,12 +210,85 @@ MAKERS: dict[str, Callable[[Dice], Sample]] = {
     ),
     "header": lambda d: _in("x-api-key: ", d.of(ALNUM, 32)),
     "variable": lambda d: _in("export SOME_SERVICE_TOKEN=", d.of(ALNUM, 40)),
+    "assignment": lambda d: _in(
+        d.choice(
+            [
+                '{"password": "',
+                "  api_key: '",
+                'client_secret = "',
+                '"accessToken":"',
+                ":password => '",
+                "jdbc:mysql://h/db?user=root&password=",
+                "const apiKey = `",
+                "SharedKey;Password=",
+                "PrivateKey = ",
+                "//registry.example.com/:_authToken=",
+            ]
+        ),
+        d.of(ALNUM, 20),
+    ),
+    "cookie": lambda d: d.choice(
+        [
+            _in("Cookie: theme=dark; sessionid=", d.of(LOWER + DIGITS, 32)),
+            _in("Set-Cookie: sid=", d.of(WORD, 43), "; HttpOnly; Path=/"),
+        ]
+    ),
+    "signature": lambda d: _in("https://b.example.com/k?X-Amz-Signature=", d.of(HEX, 64)),
+    "digest": lambda d: _in('Authorization: Digest username="u", response="', d.of(HEX, 32), '"'),
+    "query": lambda d: _in("https://api.example.com/v1?key=", d.of(ALNUM, 39)),
+    "option": lambda d: d.choice(
+        [
+            _in("curl -s -u admin:", d.of(ALNUM, 14), " https://api.example.com"),
+            _in("tool --api-key ", d.of(ALNUM, 20)),
+            _in("sshpass -p ", d.of(ALNUM, 10), " ssh h"),
+            _in("docker login -u me -p ", d.of(ALNUM, 16)),
+        ]
+    ),
+    "netrc": lambda d: _in("machine h\n  login me\n  password ", d.of(ALNUM, 14)),
+    "element": lambda d: _in("<server><password>", d.of(ALNUM, 16), "</password></server>"),
+    "hash": lambda d: d.choice(
+        [
+            _in("root:", f"$6${d.of(ALNUM, 16)}${d.of(ALNUM, 86)}", ":19000:0:99999:7:::"),
+            _in("hash ", f"$2b$12${d.of(ALNUM, 53)}"),
+        ]
+    ),
+    "putty-key": lambda d: _in(
+        "PuTTY-User-Key-File-3: ssh-ed25519\nPrivate-Lines: 1\n",
+        _b64(d.randbytes(36)),
+        "\nPrivate-MAC: 00",
+    ),
+    "jwk": lambda d: _in('{"kty":"EC","x":"a","y":"b","d":"', d.of(WORD, 43), '"}'),
+    "langsmith": lambda d: _alone(f"lsv2_pt_{d.of(HEX, 32)}_{d.of(HEX, 10)}"),
+    "elevenlabs": lambda d: _alone(f"sk_{d.of(HEX, 48)}"),
+    "firecrawl": lambda d: _alone(f"fc-{d.of(HEX, 32)}"),
+    "jina": lambda d: _alone(f"jina_{d.of(WORD, 60)}"),
+    "brave": lambda d: _alone(f"BSA{d.of(WORD, 28)}"),
+    "netlify": lambda d: _alone(f"nfp_{d.of(ALNUM, 36)}"),
+    "pulumi": lambda d: _alone(f"pul-{d.of(HEX, 40)}"),
+    "circleci": lambda d: _alone(f"CCIPAT_{d.of(ALNUM, 22)}_{d.of(HEX, 40)}"),
+    "buildkite": lambda d: _alone(f"bkua_{d.of(HEX, 40)}"),
+    "sonar": lambda d: _alone(f"squ_{d.of(HEX, 40)}"),
+    "bitbucket": lambda d: _alone(f"ATBB{d.of(ALNUM, 32)}"),
+    "hubspot": lambda d: _alone(f"pat-na1-{uuid.UUID(int=d.getrandbits(128))}"),
+    "brevo": lambda d: _alone(f"xkeysib-{d.of(HEX, 64)}-{d.of(ALNUM, 16)}"),
+    "resend": lambda d: _alone(f"re_{d.of(ALNUM, 8)}_{d.of(ALNUM, 24)}"),
+    "facebook": lambda d: _alone(f"EAA{d.of(ALNUM, 170)}"),
+    "dynatrace": lambda d: _alone(f"dt0c01.{d.of(UPPER + DIGITS, 24)}.{d.of(UPPER + DIGITS, 64)}"),
+    "contentful": lambda d: _alone(f"CFPAT-{d.of(WORD, 43)}"),
+    "mapbox": lambda d: _alone(f"sk.eyJ1Ijoi{d.of(ALNUM, 60)}.{d.of(WORD, 22)}"),
+    "alibaba": lambda d: _alone(f"LTAI{d.of(ALNUM, 20)}"),
     "url": lambda d: _in(
         f"postgres://{d.of(LOWER, 6)}:", d.of(ALNUM + "!*-_", 14), "@db.internal:5432/app"
     ),
 }
 
-CONTEXTS = ("{0}", 'key = "{0}"', "2025-01-02 03:04:05 ERROR call failed ({0}) after 3 tries\n")
+CONTEXTS = (
+    "{0}",
+    'key = "{0}"',
+    "2025-01-02 03:04:05 ERROR call failed ({0}) after 3 tries\n",
+    '{"stdout": "first line\\n{0}\\nlast line"}',
+    "\x1b[01;31m\x1b[K{0}\x1b[m\x1b[K",
+)
 
 
 def samples(family: str, count: int = 10) -> list[Sample]:

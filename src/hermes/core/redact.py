@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hermes.core.families import Family
+    from hermes.core.family import Family
 
 MARK = "[redacted]"
 """In place of a known value; a token of a known shape leaves the name of its family."""
@@ -68,7 +68,8 @@ class _Value:
 
 
 def _runs(text: str) -> str:
-    """The runs of at least `_RUN` token characters, a line each."""
+    """The runs of at least `_RUN` token characters, a line each, with the character before: it
+    tells whether a run begins with the letter of an escape."""
     coded = text.encode("latin-1", "replace").translate(_CLASSES)  # a byte for a character
     found: list[str] = []
     at = coded.find(_LONG)
@@ -76,22 +77,40 @@ def _runs(text: str) -> str:
         end = coded.find(b"\n", at + _RUN)
         if end < 0:
             end = len(coded)
-        found.append(text[at:end])
+        found.append(text[max(at - 1, 0) : end])
         at = coded.find(_LONG, end)
     return "\n".join(found)
 
 
 def _shapes(text: str, runs: str) -> str:
-    from hermes.core.families import FAMILIES
+    from hermes.core.families import ISSUED
+    from hermes.core.told import TOLD
 
-    for family in FAMILIES:
+    for family in (*ISSUED, *TOLD):
         where = text if family.apart else runs
         if family.hints and not any(hint in where for hint in family.hints):
             continue
-        if not family.apart and _compiled(family).search(runs) is None:
-            continue
-        text = _compiled(family).sub(partial(_marked, family), text)
+        if family.apart:
+            text = _compiled(family.pattern).sub(partial(_marked, family), text)
+        elif _compiled(family.pattern).search(runs) is not None:
+            text = "".join(_issued(family, text))
     return text
+
+
+def _issued(family: Family, text: str) -> Iterator[str]:
+    """Only what begins like a token. That is asked last: a search that starts with the family's
+    own letters is ten times faster."""
+    from hermes.core.family import BEGIN
+
+    anywhere, begun = _compiled(family.pattern), _compiled(BEGIN + family.pattern)
+    at = kept = 0
+    while rough := anywhere.search(text, at):
+        at = rough.end()
+        if found := begun.search(text, rough.start(), at):
+            yield text[kept : found.start()]
+            yield _marked(family, found)
+            kept = found.end()
+    yield text[kept:]
 
 
 def _marked(family: Family, found: re.Match[str]) -> str:
@@ -104,9 +123,9 @@ def _marked(family: Family, found: re.Match[str]) -> str:
 
 
 @cache
-def _compiled(family: Family) -> re.Pattern[str]:
-    """When it is first needed: most are never. A token begins where a word begins."""
-    return re.compile(family.pattern if family.apart else "(?<![A-Za-z0-9])" + family.pattern)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """When it is first needed: most are never."""
+    return re.compile(pattern)
 
 
 def _plain_forms(value: str) -> set[str]:
@@ -121,6 +140,10 @@ def _plain_forms(value: str) -> set[str]:
         quote_plus(value, errors="replace"),
     ):
         forms |= {quoted, re.sub("%..", lambda m: m[0].lower(), quoted)}
+    pairs = value.encode("utf-8", "surrogatepass").hex(" ").split()
+    for sign in ("%", "\\x", " ", ":"):  # every byte written out
+        spelt = sign.join(["", *pairs] if sign in ("%", "\\x") else pairs)
+        forms |= {spelt, spelt.replace(sign, "\0").upper().replace("\0", sign)}
     return forms
 
 

@@ -1,0 +1,144 @@
+"""How the shape of a secret is described, and the checks that tell one from ordinary text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+
+from msgspec import Struct
+
+_UNBROKEN = re.compile(r"[A-Za-z0-9]{16,}")
+_ENDLESS = re.compile(r"[A-Za-z0-9]{24,}")
+"""No word is that long."""
+_PLACEHOLDER = re.compile(
+    r"[$%{<\[*(]|\\[{(]|(?:x+|\.+|pass(?:w(?:or)?d)?|pwd|secret|token)$", re.I
+)
+_PIECE = re.compile(r"[A-Za-z0-9]+")
+_ODD = re.compile(r"[!@#^*?~+%]")
+_UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:/")
+
+
+class Family(Struct, frozen=True):
+    """A shape of secret. What `pattern` matches (its group, when it has one) is the secret."""
+
+    name: str
+    hints: tuple[str, ...]
+    """The text holds a secret of this shape only if it holds one of these. None: try it."""
+    pattern: str
+    """Bounded wherever more must follow: hostile text may not make the search quadratic."""
+    check: Callable[[str], bool] | None = None
+    apart: bool = False
+    """The hint need not touch the token: it is looked for in the whole text, not only in runs."""
+
+
+def dense(secret: str) -> bool:
+    """Not a word, a placeholder or a name put together of words."""
+    if len(set(secret)) < 8:
+        return False
+    if any(c.isdigit() for c in secret) or _ENDLESS.search(secret):
+        return True
+    return sum(a.islower() and b.isupper() for a, b in pairwise(secret)) >= 3
+
+
+def unbroken(secret: str) -> bool:
+    """Dense, with a piece too long for a word: class names are made of many short ones."""
+    return dense(secret) and _UNBROKEN.search(secret) is not None
+
+
+def mixed(secret: str) -> bool:
+    """Digits, small and large letters, all in one: for shapes that say little else."""
+    kinds = (str.isdigit, str.islower, str.isupper)
+    return dense(secret) and (all(any(map(k, secret)) for k in kinds) or scattered(secret))
+
+
+def credentials(secret: str) -> bool:
+    """Base64 of `user:password`."""
+    from base64 import b64decode
+    from binascii import Error
+
+    try:
+        text = b64decode(secret + "=" * (-len(secret) % 4), validate=True).decode()
+    except (Error, ValueError):
+        return False
+    return ":" in text and text.isprintable()
+
+
+def bot(secret: str) -> bool:
+    """The first part is the base64 of the bot's number."""
+    from base64 import urlsafe_b64decode
+
+    head = secret.partition(".")[0]
+    number = urlsafe_b64decode(head + "=" * (-len(head) % 4))
+    return number.isdigit() and len(number) >= 15
+
+
+def password(secret: str) -> bool:
+    return not _PLACEHOLDER.match(secret)
+
+
+def given(secret: str) -> bool:
+    """What a name like `password` or `token` was given: random characters, no reference, path or
+    name. Letters, digits and signs must take turns more often than in `test1234`."""
+    if not password(secret) or _SCHEME.match(secret) or secret[0] in "/.-_":
+        return False
+    if _UUID.fullmatch(secret):
+        return True
+    if len(set(secret)) < 6:
+        return False
+    pieces = _PIECE.findall(secret)
+    turns = max((_turns(piece) for piece in pieces), default=0)
+    odd = len(_ODD.findall(secret))
+    if turns and odd and turns + odd >= 3 and len(pieces) <= 2 + odd:
+        return True
+    return turns >= 4 or (turns == 3 and len(secret) <= 12)
+
+
+def _turns(piece: str) -> int:
+    """How often a piece changes between digits, small and large letters; a capital that begins a
+    word is no change of its own. Nine: it cannot be a name."""
+    if len(piece) < 6 or piece.isdigit():
+        return 0
+    if scattered(piece):
+        return 9
+    if piece.isalpha():
+        return 0
+    if len(piece) >= 24 and piece in (piece.upper(), piece.lower()):
+        return 9
+    kinds = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in piece]
+    return sum(a != b and (a, b) != ("u", "l") for a, b in pairwise(kinds))
+
+
+def scattered(piece: str) -> bool:
+    """Capitals where no word begins: cut before each of them, the pieces are too short."""
+    if len(piece) < 10 or piece in (piece.upper(), piece.lower()):
+        return False
+    words = sum(not c.islower() for c in piece[1:]) + 1
+    return len(piece) < 3 * words
+
+
+W = "[A-Za-z0-9_-]"
+A = "[A-Za-z0-9]"
+HEX = "[0-9a-f]"
+UUID = rf"{HEX}{{8}}(?:-{HEX}{{4}}){{3}}-{HEX}{{12}}"
+QUOTE = r"(?:\\{0,3}[\"'`])?"
+"""Perhaps escaped, once or twice."""
+BEGIN = (
+    r"(?:(?<![A-Za-z0-9])|(?<=\\[abfnrtv0])|(?<=\\x[0-9A-Fa-f]{2})|(?<=\\u[0-9A-Fa-f]{4})"
+    r"|(?<=%[0-9A-Fa-f]{2})|(?<=\[[0-9]m)|(?<=\[[0-9]{2}m)|(?<=;[0-9]m)|(?<=;[0-9]{2}m)"
+    r"|(?<=\[[mK]))"
+)
+"""A token begins where a word does, or behind what a string, an address or a terminal writes for
+another character."""
+IS = rf"{QUOTE}\s{{0,8}}(?:=>|:=|[=:])\s{{0,8}}{QUOTE}"
+
+
+def row(name: str, hints: str, pattern: str, check: Callable[[str], bool] | None = dense) -> Family:
+    return Family(name, tuple(hints.split()), pattern, check)
+
+
+def near(
+    name: str, hints: str, pattern: str, check: Callable[[str], bool] | None = dense
+) -> Family:
+    return Family(name, tuple(hints.split()), pattern, check, apart=True)
