@@ -443,6 +443,19 @@ def test_consecutive_requests_share_their_prefix() -> None:
         before = body
 
 
+def test_a_cache_marker_stands_on_a_block_that_takes_one() -> None:
+    ways = [
+        (Native({"type": kind}), Thinking("t", {"signature": "s"}))
+        for kind in ("fallback", "mcp_tool_listing", "brand_new")
+    ]
+    for way in ways:
+        body = Talk(WIRE, Quirks(cache="native")).body(user("x"), assistant(Text("a"), *way))
+        blocks = body["messages"][1]["content"]
+        assert ["cache_control" in b for b in blocks] == [True, False, False]
+    body = Talk(WIRE, Quirks(cache="native")).body(user("x"), assistant(Text("a"), USE, FOUND))
+    assert "cache_control" in body["messages"][1]["content"][-1]
+
+
 def test_limits_and_defaults() -> None:
     assert Talk(WIRE).body(user("x"))["max_tokens"] == 8192
     assert Talk(WIRE, Quirks(max_tokens_default=32000)).body(user("x"))["max_tokens"] == 32000

@@ -43,6 +43,8 @@ MIN_BUDGET = 1024
 EMPTY = "[empty]"
 _EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh"}
 _THOUGHTS = ("thinking", "redacted_thinking")
+_CARRIERS = ("text", "image", "document", "compaction", "container_upload")
+"""Blocks that take a cache marker, beside calls and results."""
 
 
 class Encoder:
@@ -111,10 +113,12 @@ class Encoder:
 
 
 def _marked(message: dict[str, Any]) -> dict[str, Any]:
-    """With a marker on its last block that can carry one; reasoning cannot."""
+    """With a marker on its last block that can carry one; reasoning, and some of the provider's
+    own, cannot."""
     blocks = message["content"]
     for n in range(len(blocks) - 1, -1, -1):
-        if blocks[n].get("type") not in _THOUGHTS:
+        kind = string(blocks[n].get("type"))
+        if kind in _CARRIERS or kind.endswith(("tool_use", "tool_result")):
             marked = {**blocks[n], "cache_control": MARKER}
             return {**message, "content": [*blocks[:n], marked, *blocks[n + 1 :]]}
     return message
