@@ -121,6 +121,24 @@ async def test_what_does_not_answer_is_not_kept(tmp_path: Path) -> None:
         assert listed.json == [], "a failed try is no conversation"
 
 
+@pytest.mark.parametrize("named", [True, False])
+async def test_an_endpoint_says_itself_what_it_has(tmp_path: Path, named: bool) -> None:
+    async with Provider([say("Hello!")], models=["kit-a"]) as provider:
+        home = fresh(tmp_path)
+        words = ["--base-url", provider.base_url, "--key-env", "OPENAI_API_KEY"] if named else []
+        env = {"OPENAI_API_KEY": "sk-kit-1234567890"} | (
+            {} if named else {"OPENAI_BASE_URL": provider.base_url}
+        )
+        ran = await run_hermes(["setup", "--non-interactive", *words], home, env=env)
+        assert ran.rc == 0, ran.stderr
+        assert written(home)["model"] == {
+            "provider": "custom",
+            "default": "kit-a",
+            "base_url": provider.base_url,
+            "api_key_env": "OPENAI_API_KEY",
+        }
+
+
 async def test_the_first_key_that_works_is_taken(tmp_path: Path) -> None:
     async with Provider([], then=status(401)) as bad, Provider([say("Hi.")]) as good:
         rows = {
@@ -144,7 +162,8 @@ async def test_the_first_key_that_works_is_taken(tmp_path: Path) -> None:
     ("words", "env", "said"),
     [
         (("--embedded", "--base-url", "http://x"), {}, "--embedded goes with --model only"),
-        (("--base-url", "http://x"), {}, "--base-url needs --model"),
+        (("--base-url", "x:80"), {}, "must begin with http://"),
+        (("--base-url", "http://127.0.0.1:9"), {}, "does not say which models it has"),
         (("--key-env", "sk-real-key"), {}, "not the key itself"),
         ((), {"HERMES_CHILD": "1"}, "may not change its model"),
     ],

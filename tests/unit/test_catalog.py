@@ -179,6 +179,7 @@ A, OA, R, G = (
         ({"model": "gpt-next"}, {}, R | A | OA | G, ("openai", "gpt-next", "responses", "OPENAI_API_KEY")),
         # OPENAI_BASE_URL is a server of one's own
         ({"model": "m"}, {}, {"OPENAI_BASE_URL": "http://x:1/v1/"}, ("custom", "m", "chat", "")),
+        ({}, {}, OA | {"OPENAI_BASE_URL": "http://x:1/v1"}, ("custom", "gpt-5", "chat", "OPENAI_API_KEY")),
         ({"model": "m"}, {}, OA | A | {"OPENAI_BASE_URL": "http://x:1/v1"}, ("custom", "m", "chat", "OPENAI_API_KEY")),
         ({"model": "m", "provider": "openai"}, {}, OA | {"OPENAI_BASE_URL": "http://x:1/v1"}, ("openai", "m", "chat", "OPENAI_API_KEY")),
         # slugs

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from hermes.config.load import Setup
-from hermes.llm.catalog import KEYS, Choice, find, undecided
+from hermes.llm.catalog import CUSTOM, KEYS, Choice, find
 
 Kind: TypeAlias = Literal["asked", "configured", "key", "login", "server", "embedded"]
 _PREFIXES = (
@@ -37,8 +37,8 @@ class Candidate(Struct, frozen=True):
 
 
 async def candidates(setup: Setup) -> list[Candidate]:
-    """The better ones first. Only servers on this machine are asked."""
-    found = [*_configured(setup), *_by_key(setup), *_by_login(setup)]
+    """The better ones first. Only servers on this machine and OPENAI_BASE_URL are asked."""
+    found = [*_configured(setup), *await _endpoint(setup), *_by_key(setup), *_by_login(setup)]
     found += await _servers()
     return [*found, *_embedded(setup)]
 
@@ -48,12 +48,29 @@ def _configured(setup: Setup) -> Iterator[Candidate]:
     if model.default or model.provider or model.base_url:
         name = ":".join(filter(None, (model.provider, model.default))) or model.base_url
         yield Candidate("configured", Choice(), f"{name}, as config.yaml says")
-    elif setup.secrets.get("OPENAI_BASE_URL") and not _nothing_set(setup):
-        yield Candidate("configured", Choice(), "the endpoint of OPENAI_BASE_URL")
 
 
-def _nothing_set(setup: Setup) -> bool:
-    return undecided(setup.config, setup.secrets, Choice())
+async def _endpoint(setup: Setup) -> list[Candidate]:
+    """Of the environment: it says itself which models it has."""
+    model, url = setup.config.model, setup.secrets.get("OPENAI_BASE_URL")
+    if not url or model.default or model.provider or model.base_url:
+        return []
+    from hermes.llm.http import Transport
+    from hermes.llm.keys import NO_KEY, Credential
+    from hermes.llm.probing import Prober
+
+    value = setup.secrets.get("OPENAI_API_KEY")
+    key = Credential("OPENAI_API_KEY", value) if value else NO_KEY
+    transport = Transport()
+    try:
+        models = (await Prober(transport, key).at(url.rstrip("/"), "")).models
+    finally:
+        await transport.close()
+    if not models:
+        return [Candidate("configured", Choice(), "the endpoint of OPENAI_BASE_URL")]
+    more = f" ({len(models) - 1} more there)" if len(models) > 1 else ""
+    choice = Choice(models[0], CUSTOM, url, key.source if value else "")
+    return [Candidate("key", choice, f"{models[0]} at {url}{more} (OPENAI_BASE_URL)")]
 
 
 def _by_key(setup: Setup) -> Iterator[Candidate]:

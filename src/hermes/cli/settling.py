@@ -66,7 +66,10 @@ def _first_start(args: Namespace) -> None:
     from hermes.llm.catalog import Choice, undecided
 
     setup = load(args.profile)
-    if inside_agent() or not undecided(setup.config, setup.secrets, Choice()):
+    if inside_agent() or not (
+        setup.secrets.get("OPENAI_BASE_URL")  # it says itself which models it has
+        or undecided(setup.config, setup.secrets, Choice())
+    ):
         return
     from hermes.cli.commands.setup import first
 

@@ -165,7 +165,11 @@ class Chooser:
         base_url = self._secrets.get("OPENAI_BASE_URL") or ""
         if base_url:
             key = wanted.key_env or ("OPENAI_API_KEY" if self._has("OPENAI_API_KEY") else "")
-            return structs.replace(wanted, provider=CUSTOM, base_url=base_url, key_env=key)
+            # The variable is OpenAI's: without a name it is their model that is meant.
+            model = wanted.model or ((row := find("openai")) and row.default_model) or ""
+            return structs.replace(
+                wanted, provider=CUSTOM, model=model, base_url=base_url, key_env=key
+            )
         name = wanted.model.lower()
         usable = self._usable(wanted.model)
         if (first := next(usable, "")) and name and facts(first, name) == UNKNOWN:

@@ -68,8 +68,6 @@ def _arguments(argv: list[str], profile: str) -> Namespace:
     asked = args.provider or args.model or args.base_url or args.key_env
     if args.embedded and (args.provider or args.base_url or args.key_env):
         parser.error("--embedded goes with --model only")
-    if args.base_url and not args.model:
-        parser.error("--base-url needs --model")
     args.asked = bool(asked or args.embedded)
     return args
 
@@ -101,6 +99,8 @@ def first(args: Namespace, *, attended: bool) -> Done | None:
         print("This home was made by the original Hermes Agent; its sessions stay as they are.")
     fresh = not paths.database(setup.home).exists()
     if args.asked:
+        if args.base_url and not args.model:
+            args.model = _listed(setup, args, attended=attended)
         session = _try(setup, _wanted(args), write=True)
         return Done(session, fresh=fresh) if session else None
     found = asyncio.run(candidates(setup))
@@ -128,6 +128,22 @@ def _wanted(args: Namespace) -> Candidate:
     choice = Choice(args.model, provider, args.base_url, args.key_env)
     label = ":".join(filter(None, (provider, args.model))) or args.base_url or args.key_env
     return Candidate("asked", choice, label)
+
+
+def _listed(setup: Setup, args: Namespace, *, attended: bool) -> str:
+    """What the endpoint itself says it has. ConfigError: it does not say, or has several."""
+    from hermes.cli.models.custom import model_of, probed
+    from hermes.core.errors import ConfigError
+    from hermes.llm.keys import NO_KEY, Credential
+
+    url = args.base_url.rstrip("/")
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"The address {url!r} must begin with http:// or https://.")
+    value = setup.secrets.get(args.key_env) if args.key_env else None
+    found = probed(url, Credential(args.key_env, value) if value else NO_KEY, "")
+    if found.wire is None and not found.models:
+        raise ConfigError(f"{url} does not say which models it has ({found.said}): give --model.")
+    return model_of(found, attended=attended)
 
 
 def _show(found: list[Candidate]) -> None:

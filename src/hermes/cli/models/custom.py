@@ -35,15 +35,15 @@ def set_up(setup: Setup, args: Namespace) -> Wanted:
         raise ConfigError(f"{args.called!r} cannot be the name of an endpoint of your own.")
     attended = os.isatty(0) and os.isatty(2)
     variable, key = _key(setup, args.key_env or "", attended=attended)
-    found = _probed(url, key, args.api_mode)
+    found = probed(url, key, args.api_mode)
     if found.needs_key and not variable and attended:
         variable, key = _asked(setup, args.called)
-        found = _probed(url, key, args.api_mode)
+        found = probed(url, key, args.api_mode)
     if found.wire is None:
         raise ConfigError(f"{url} is no endpoint for models: {found.said}. Nothing was changed.")
     if found.base_url != url:
         found = _with_version(url, found, attended=attended)
-    model = args.model or _model(found, attended=attended)
+    model = args.model or model_of(found, attended=attended)
     _store(setup, variable, key)
     return _written(setup, args, found, variable, model)
 
@@ -68,7 +68,7 @@ def _asked(setup: Setup, name: str) -> tuple[str, Credential]:
     return _key(setup, variable, attended=True)
 
 
-def _probed(url: str, key: Credential, api_mode: str) -> Probe:
+def probed(url: str, key: Credential, api_mode: str) -> Probe:
     async def look() -> Probe:
         transport = Transport()
         try:
@@ -91,7 +91,8 @@ def _with_version(url: str, found: Probe, *, attended: bool) -> Probe:
     return found
 
 
-def _model(found: Probe, *, attended: bool) -> str:
+def model_of(found: Probe, *, attended: bool) -> str:
+    """The only one there, or the one the user picks."""
     if len(found.models) == 1:
         return found.models[0]
     if found.models and attended:
