@@ -73,6 +73,8 @@ def test_ordinary_text_stays() -> None:
         "functionality and bearer authentication are described in basic-structure.md. "
         "http://user:password@host http://{user}:{pw}@host http://$USER:$PASS@host "
         "-----BEGIN PRIVATE KEY----- starts one, -----END PRIVATE KEY----- ends it. "
+        '<New class="javax.management.remote.JMXServiceURL2x9Y8z7">; broken: a1B2c3D4e5F6; '
+        "token: str = settings.token2; password = get_password1(a1b2c3d4); pwd=/home/a1b2c3d4e5; "
         "export API_KEY=$KEY; sk-xxxxxxxxxxxxxxxxxxxxxxxx; sk-toggleable__label-arrow"
     )
     assert Redactor(["short"]).clean(text) == text

@@ -45,10 +45,12 @@ def _jar(secret: str) -> bool:
 def _assignments() -> Iterator[Family]:
     """A row for each way to write a name, beginning with letters: those are looked for fastest."""
     for word in _WORDS:
-        for end in (word[1:], word[1:].upper()):
-            # `pass` alone also ends other words, and is one in many languages.
-            bare = "(?<![a-z]pass)" if word == "pass" else ""
-            yield near("assignment", end, f"{end}{bare}{IS}{_VALUE}", given)
+        first, rest = word[0], word[1:]
+        for begin, end in ((f"[{first}{first.upper()}]", rest), (first.upper(), rest.upper())):
+            # `pass` also ends other words.
+            whole = "(?<![a-z]{0}{1})" if len(word) == 4 else ""
+            name = f"{end}(?<={begin}{end}){whole.format(begin, end)}"
+            yield near("assignment", end, f"{name}{IS}{_VALUE}", given)
     for end in ("key", "Key", "KEY"):
         names = "|".join(f"(?<={name})" for key in _KEYS for name in _spelt(key, end))
         yield near("assignment", end, f"{end}(?:{names}){IS}{_VALUE}", given)
