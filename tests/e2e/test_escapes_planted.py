@@ -208,6 +208,25 @@ async def test_work_in_a_folder_of_a_hidden_home(tmp_path: Path, home: Path, tie
     assert out.text() == "640 981158400\n"
 
 
+async def test_a_workspace_at_whose_top_nothing_can_be_made(
+    tmp_path: Path, home: Path, tier: Tier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands run there. Its owner, who may change its mode, makes no protected name either."""
+    work = tmp_path / "work"
+    for name in ("sub", ".vscode"):
+        (work / name).mkdir(parents=True)
+    access = os.access
+
+    def closed(path: str, mode: int) -> bool:
+        return access(path, mode) and not (mode == os.W_OK and str(path) == str(work))
+
+    monkeypatch.setattr(os, "access", closed)
+    text = "echo fine > sub/f; cat sub/f; chmod 777 .; mkdir AGENTS.md; echo x > .vscode/tasks.json"
+    assert (await sh(f"{{ {text}; }} 2>/dev/null", work, home, tier)) == "fine\n"
+    assert sorted(os.listdir(work)) == [".vscode", "sub"]
+    assert os.listdir(work / ".vscode") == []
+
+
 async def test_what_commands_make_is_theirs(tmp_path: Path, home: Path, tier: Tier) -> None:
     """A repository further down that was not there before is ordinary work."""
     (tmp_path / "work" / "sub").mkdir(parents=True)

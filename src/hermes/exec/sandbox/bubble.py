@@ -21,6 +21,7 @@ from hermes.exec.sandbox.policy import Launch, Policy
 Kind: TypeAlias = Literal["scratch", "hide", "mask", "write", "read"]
 _SCRATCH = ("/tmp", "/run", "/var/tmp")
 _KEPT_OF_RUN = ("/run/current-system", "/run/opengl-driver", "/run/wrappers")
+_MOST_FOLDERS = 500
 _NOT_FOR_WORK = ("/dev", "/proc", "/sys")
 _FIXED = """
     --unshare-user --unshare-all --disable-userns --cap-drop ALL --die-with-parent --new-session
@@ -81,7 +82,11 @@ def _mounts(policy: Policy, workspace: str, kept: Guards, home: str) -> dict[str
         path = os.path.realpath(seen)
         if os.path.lexists(path) and _covered(path, mounts):
             mounts[path] = "read"
-    mounts[workspace] = "write" if policy.mode == "workspace-write" else "read"
+    writable = policy.mode == "workspace-write"
+    mounts[workspace] = "write" if writable and not kept.closed else "read"
+    if writable and kept.closed:
+        for path in _writable_folders(workspace):
+            mounts.setdefault(path, "write")
     for path in kept.pin:
         mounts.setdefault(path, "write")
     # Links are covered, read-only, before bubblewrap sees them; each mount of its own costs 1 ms.
@@ -94,6 +99,17 @@ def _mounts(policy: Policy, workspace: str, kept: Guards, home: str) -> dict[str
     if policy.network:
         mounts[os.path.realpath(policy.network)] = "read"
     return mounts
+
+
+def _writable_folders(closed: str) -> list[str]:
+    """Of a workspace at whose top nothing can be made. It stays so, although its owner might change
+    that: whatever is protected there is held by nothing else."""
+    try:
+        with os.scandir(closed) as entries:
+            folders = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+    return [path for path in folders if os.access(path, os.W_OK)][:_MOST_FOLDERS]
 
 
 def _hidden(policy: Policy, home: str) -> dict[str, Kind]:

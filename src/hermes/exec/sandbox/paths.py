@@ -1,6 +1,6 @@
 """Where protection has to be put, given what the file system looks like now."""
 
-# ruff: noqa: PTH112, PTH115, PTH118, PTH120, PTH123, PTH208
+# ruff: noqa: PTH115, PTH118, PTH120, PTH123, PTH208
 from __future__ import annotations
 
 import os
@@ -29,12 +29,15 @@ class Guards(Struct, frozen=True):
     """Folders above those, which must not be renamed away."""
     link: tuple[str, ...] = ()
     """Missing names, to be held by links to nowhere, or held already; they are covered too."""
+    closed: bool = False
+    """Whether nothing can be made at the top of the workspace, not even by us."""
 
 
 def guards(workspace: Path, protected: tuple[Path, ...], unmade: tuple[Path, ...] = ()) -> Guards:
     """Every link on the way is followed as far as it stays inside the workspace."""
     root = os.path.realpath(workspace)
     found: dict[str, set[str]] = {"keep": set(), "make": set(), "cover": set(), "pin": set()}
+    closed = not os.access(root, os.W_OK)
     links = {full for path in unmade if (full := _full(root, path)) and _is_free(full)}
     for path in (*protected, *unmade):
         full = _full(root, path)
@@ -42,12 +45,10 @@ def guards(workspace: Path, protected: tuple[Path, ...], unmade: tuple[Path, ...
             _walk(root, full[len(root) + 1 :].split("/"), found, _LINKS)
     found["cover"] |= links
     pin = found["pin"] - found["keep"] - found["make"]
-    return Guards(
-        *(
-            tuple(sorted(part))
-            for part in (found["keep"], found["make"], found["cover"], pin, links)
-        )
-    )
+    parts = {
+        name: tuple(sorted(part)) for name, part in (found | {"pin": pin, "link": links}).items()
+    }
+    return Guards(**parts, closed=closed)
 
 
 def _full(root: str, path: Path) -> str:
@@ -61,7 +62,7 @@ def _is_free(path: str) -> bool:
     try:
         return os.readlink(path) == NOWHERE
     except FileNotFoundError:
-        return os.path.isdir(os.path.dirname(path))
+        return os.access(os.path.dirname(path), os.W_OK)
     except OSError:
         return False
 
@@ -77,7 +78,10 @@ def _walk(root: str, names: list[str], found: dict[str, set[str]], links: int) -
         except OSError:
             mode = PLACEHOLDER
         if mode == PLACEHOLDER:
-            found["make"].add(here)
+            if os.access(above, os.W_OK):
+                found["make"].add(here)
+            elif above != root:  # or its owner would make it writable, and then the name
+                found["keep"].add(above)
             return
         if stat.S_ISLNK(mode):
             found["cover"].add(here)
