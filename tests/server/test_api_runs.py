@@ -309,7 +309,7 @@ async def test_steered_after_the_last_call_the_run_goes_on_with_it(tmp_path: Pat
 # -- approvals -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("choice", ["once", "deny"])
+@pytest.mark.parametrize("choice", ["once", "session", "always", "deny"])
 async def test_an_approval_waits_and_is_answered(tmp_path: Path, choice: str) -> None:
     async with api(tmp_path, [WRITE, say("ok")]) as a:
         run = await begin(a)
@@ -323,9 +323,10 @@ async def test_an_approval_waits_and_is_answered(tmp_path: Path, choice: str) ->
         assert answered.status == 200
         events = (await follow(a, run)).events
         (responded,) = [d for n, d in events if n == "approval.responded"]
-        assert responded["choice"] == choice
+        assert responded["choice"] == answered.json["choice"] == choice
+        assert ("applied" in responded) == (choice not in asked["choices"])
         assert events[-1][0] == "run.completed"
-        assert (tmp_path / "out.txt").exists() == (choice == "once")
+        assert (tmp_path / "out.txt").exists() == (choice != "deny")
         assert (await a.post(f"{RUNS}/{run}/approval", {"choice": choice})).status == 409
 
 

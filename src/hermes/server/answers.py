@@ -156,6 +156,8 @@ class RunTold(Struct):
 class RunAnswered(Struct):
     run_id: str
     choice: Literal["once", "session", "always", "deny"]
+    applied: Literal["once"] = "once"
+    """There when it could not be granted for longer."""
 
 
 class RunState(Struct):

@@ -30,7 +30,7 @@ from hermes.core.events import (
 )
 from hermes.core.message import user
 from hermes.server.conversations import Ask, opened
-from hermes.server.errors import ApiError, bad
+from hermes.server.errors import ApiError
 from hermes.server.following import stop
 from hermes.server.labels import label
 from hermes.server.narrating import plain_usage
@@ -121,19 +121,21 @@ class Run:
             raise ApiError(409, "This run is not at work.", code="not_running")
         self._session.submit(user(text), "steer")
 
-    async def answer(self, choice: Answer, approval: str) -> None:
-        """The oldest that waits, or the one that is named."""
+    async def answer(self, choice: Answer, approval: str) -> dict[str, str]:
+        """The oldest that waits, or the one that is named. What cannot be granted for longer is
+        granted once; the answer says so."""
         waiting = self._session.people.approvals if self._session is not None else ()
         found = next((a for a in waiting if not approval or a.id == approval), None)
         if found is None or self._session is None:
             raise ApiError(409, "No approval is waiting.", code="nothing_to_approve")
-        if choice not in found.choices:
-            offered = ", ".join(found.choices)
-            raise bad(f"choice must be one of {offered} for this one.", "choice", "not_offered")
-        self._session.answer(found.id, choice)
+        applied = choice if choice in found.choices else "once"
+        told: dict[str, str] = {"choice": choice}
+        if applied != choice:
+            told["applied"] = applied
+        self._session.answer(found.id, applied)
         self.state.status = "waiting_for_approval" if len(waiting) > 1 else "running"
-        responded = self._frame("approval.responded", approval_id=found.id, choice=choice)
-        await self._record([responded])
+        await self._record([self._frame("approval.responded", approval_id=found.id, **told)])
+        return told
 
     # -- what happens ----------------------------------------------------------------------------
 

@@ -137,8 +137,8 @@ async def approve(call: Call) -> web.StreamResponse:
     run = call.server.runs.get(state.run_id)
     if run is None:
         raise ApiError(409, "This run has ended.", code="nothing_to_approve")
-    await run.answer(choice, body.approval_id or "")
-    return call.answer({"run_id": state.run_id, "choice": choice})
+    told = await run.answer(choice, body.approval_id or "")
+    return call.answer({"run_id": state.run_id, **told})
 
 
 async def steer(call: Call) -> web.StreamResponse:
