@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
 
 from hermes.cli.repl.code import Highlighter
+from hermes.cli.repl.completing import Completing, Files
 from hermes.cli.repl.composing import Chips, compose, dropped, references
 from hermes.cli.repl.facts import Facts
 from hermes.cli.repl.ink import cells, fit, painted, wrap
@@ -230,6 +233,23 @@ def test_references(tmp_path: Path) -> None:
     assert message.text == "see @a.txt and pasted: @bin"  # a stranger's text fetches no file
 
 
+def test_files_anywhere_are_completed(tmp_path: Path) -> None:
+    for name in ("work/here.txt", "other/a b.txt", "other/.hidden", "other/sub/x"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    completing = Completing(lambda: ())
+    completing.files = Files(tmp_path / "work", tmp_path)
+
+    def offered(text: str) -> list[str]:
+        found = completing.get_completions(Document(text), CompleteEvent())
+        return [one.text for one in found]
+
+    assert offered("see @he") == ["@here.txt"]
+    assert offered("see @../other/") == ['@"../other/a b.txt"', "@../other/sub/"]
+    assert offered(f"@{tmp_path}/other/.h") == [f"@{tmp_path}/other/.hidden"]
+    assert offered("@/no/such/place/") == [] == offered("me@he")
+
+
 def test_a_large_file_is_cut(tmp_path: Path) -> None:
     (tmp_path / "big").write_text("x" * 300_000)
     message, _ = compose("@big", [], tmp_path)
@@ -271,6 +291,9 @@ def test_the_status_line_fits() -> None:
     state.facts.model, state.facts.window = "a-model", 1000
     state.facts.count(Message("assistant", (), usage=Usage(400, 100, 100, cost=0.01)))
     assert state.facts.shown() == ["a-model", "context 50%", "cache 25%", "$0.0100"]
+    facts = "a-model · context 50% · cache 25% · $0.0100"
+    assert status(state, 60) == f"{facts}   Enter sends"
+    assert status(state, 120) == f"{facts}   Enter sends · / commands · @ files · Ctrl-D leaves"
     state.running = True
     for columns in (20, 40, 60, 80, 200):
         assert cells(status(state, columns)) < columns

@@ -44,6 +44,17 @@ class Files:
             self._at = time.monotonic()
         return self._found
 
+    def beside(self, wanted: str) -> list[str]:
+        """What is in the folder that a path names: anywhere, not only below."""
+        place = wanted[: wanted.rfind("/") + 1]
+        hidden = wanted[len(place) :].startswith(".")
+        try:
+            found = sorted((self._cwd / Path(place).expanduser()).iterdir())
+        except (OSError, RuntimeError, ValueError):
+            return []
+        shown = [entry for entry in found[:_FILES] if hidden or entry.name[0] != "."]
+        return [f"{place}{entry.name}{'/' * entry.is_dir()}" for entry in shown]
+
     def _walk(self) -> list[str]:
         from itertools import islice
 
@@ -102,7 +113,8 @@ class Completing(Completer):
     def _paths(self, wanted: str, typed: str) -> Iterable[Completion]:
         assert self.files is not None
         word = wanted.casefold()
-        names = self.files.all()
+        elsewhere = wanted.startswith(("/", "~/", "./", "../"))
+        names = self.files.beside(wanted) if elsewhere else self.files.all()
         first = [name for name in names if name.casefold().startswith(word)]
         later = [
             n for n in names if word and word in n.casefold() and not n.casefold().startswith(word)

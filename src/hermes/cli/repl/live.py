@@ -12,6 +12,7 @@ _AROUND = 9
 """Rows kept for the prompt and what is around it."""
 _TAIL = 12
 """Rows of what is not final yet: more would cost more than they tell."""
+_IDLE = "Enter sends · / commands · @ files · Ctrl-D leaves"
 _SENDS = {
     "steer": "Enter steers · Tab queues · Esc stops",
     "queue": "Enter queues · Esc stops",
@@ -66,6 +67,9 @@ def status(state: State, columns: int) -> str:
     if state.running:
         parts.append(f"{int(time.monotonic() - state.since)} s")
     keys = hints(state)
+    if keys == _IDLE:  # known after a day: facts have the room first
+        while " · " in keys and cells(" · ".join(parts)) + cells(keys) + 4 > columns:
+            keys = keys.rpartition(" · ")[0]
     while parts and cells(" · ".join(parts)) + cells(keys) + 4 > columns:
         parts.pop()
     said = " · ".join(parts)
@@ -86,4 +90,4 @@ def hints(state: State) -> str:
         return _SENDS[state.busy] + taken
     if state.queue:
         return "Enter sends the next · ↑ takes it back"
-    return "Enter sends · / commands · @ files · Ctrl-D leaves"
+    return _IDLE

@@ -316,11 +316,13 @@ class Screen:
         out: StyleAndTextTuples = []
         for number, one in enumerate(shown, first):
             chosen = " class:menu.chosen" if number == found.complete_index else ""
-            name = fit(one.display_text, self.columns - 4)
+            name = fit(one.display_text, min(wide, self.columns - 4))
             pad = " " * max(0, wide - cells(name))
             out.append((f"class:menu.name{chosen}", f"  {name}{pad}"))
             room = self.columns - wide - 6
             if one.display_meta_text and room > 8:
                 out.append((f"class:menu.help{chosen}", f"  {fit(one.display_meta_text, room)}"))
             out.append(("", "\n"))
+        if more := len(found.completions) - first - len(shown):
+            out += [("class:menu.help", f"  … {more} more"), ("", "\n")]
         return out[:-1]
