@@ -128,7 +128,12 @@ def test_a_plain_answer_says_the_same() -> None:
         {"text": "Voilà"},
         {"toolUse": {"toolUseId": "t1", "name": "read", "input": {"path": "é"}}},
         reason="tool_use",
-        usage={"inputTokens": 3, "outputTokens": 4, "cacheReadInputTokenCount": 2},
+        usage={
+            "inputTokens": 3,
+            "outputTokens": 4,
+            "cacheReadInputTokens": None,
+            "cacheReadInputTokenCount": 2,
+        },
         additionalModelResponseFields="anything",
     )
     message, answer = whole(WIRE, body)

@@ -253,8 +253,10 @@ class Decoder:
     def _count(self, usage: Any) -> None:
         """The same cache counts come under two names; each is looked at once."""
         usage = record(usage)
-        read = usage.get("cacheReadInputTokens", usage.get("cacheReadInputTokenCount"))
-        written = usage.get("cacheWriteInputTokens", usage.get("cacheWriteInputTokenCount"))
+        read, written = (
+            next((n for end in ("s", "Count") if (n := usage.get(name + end)) is not None), None)
+            for name in ("cacheReadInputToken", "cacheWriteInputToken")
+        )
         self._answer.count(
             input=total(usage.get("inputTokens"), read, written),
             output=usage.get("outputTokens"),
