@@ -213,18 +213,16 @@ async def test_a_workspace_at_whose_top_nothing_can_be_made(
 ) -> None:
     """Commands run there. Its owner, who may change its mode, makes no protected name either."""
     work = tmp_path / "work"
-    for name in ("sub", ".vscode"):
-        (work / name).mkdir(parents=True)
+    (work / "sub").mkdir(parents=True)
     access = os.access
 
     def closed(path: str, mode: int) -> bool:
         return access(path, mode) and not (mode == os.W_OK and str(path) == str(work))
 
     monkeypatch.setattr(os, "access", closed)
-    text = "echo fine > sub/f; cat sub/f; chmod 777 .; mkdir AGENTS.md; echo x > .vscode/tasks.json"
+    text = "echo fine > sub/f; cat sub/f; chmod 777 .; mkdir AGENTS.md .git"
     assert (await sh(f"{{ {text}; }} 2>/dev/null", work, home, tier)) == "fine\n"
-    assert sorted(os.listdir(work)) == [".vscode", "sub"]
-    assert os.listdir(work / ".vscode") == []
+    assert os.listdir(work) == ["sub"]
 
 
 async def test_what_commands_make_is_theirs(tmp_path: Path, home: Path, tier: Tier) -> None:

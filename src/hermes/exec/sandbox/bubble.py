@@ -83,8 +83,8 @@ def _mounts(policy: Policy, workspace: str, kept: Guards, home: str) -> dict[str
         if os.path.lexists(path) and _covered(path, mounts):
             mounts[path] = "read"
     writable = policy.mode == "workspace-write"
-    mounts[workspace] = "write" if writable and not kept.closed else "read"
-    if writable and kept.closed:
+    mounts[workspace] = "write" if writable and not kept.barred else "read"
+    if writable and kept.barred:
         for path in _writable_folders(workspace):
             mounts.setdefault(path, "write")
     for path in kept.pin:

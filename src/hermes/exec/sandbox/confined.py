@@ -35,7 +35,7 @@ def launch(
     if workspace == "/":
         raise ToolError("/ cannot be the workspace of a sandbox; nothing was run.")
     kept = guards(policy.workspace, policy.protected, policy.unmade)
-    closed = {*kept.keep, *kept.make, *kept.cover}
+    closed = {*kept.keep, *kept.make, *kept.cover, *kept.barred}
     hidden = {os.path.realpath(path) for path in policy.hidden}
     within = {path for path in hidden if path.startswith(workspace + "/")}
     scratch = f"/tmp/hermes-{os.urandom(8).hex()}"

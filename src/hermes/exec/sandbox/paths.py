@@ -29,15 +29,16 @@ class Guards(Struct, frozen=True):
     """Folders above those, which must not be renamed away."""
     link: tuple[str, ...] = ()
     """Missing names, to be held by links to nowhere, or held already; they are covered too."""
-    closed: bool = False
-    """Whether nothing can be made at the top of the workspace, not even by us."""
+    barred: tuple[str, ...] = ()
+    """Missing names at the top of a workspace where nothing can be made, not even by us."""
 
 
 def guards(workspace: Path, protected: tuple[Path, ...], unmade: tuple[Path, ...] = ()) -> Guards:
     """Every link on the way is followed as far as it stays inside the workspace."""
     root = os.path.realpath(workspace)
-    found: dict[str, set[str]] = {"keep": set(), "make": set(), "cover": set(), "pin": set()}
-    closed = not os.access(root, os.W_OK)
+    found: dict[str, set[str]] = {
+        name: set() for name in ("keep", "make", "cover", "barred", "pin")
+    }
     links = {full for path in unmade if (full := _full(root, path)) and _is_free(full)}
     for path in (*protected, *unmade):
         full = _full(root, path)
@@ -48,7 +49,7 @@ def guards(workspace: Path, protected: tuple[Path, ...], unmade: tuple[Path, ...
     parts = {
         name: tuple(sorted(part)) for name, part in (found | {"pin": pin, "link": links}).items()
     }
-    return Guards(**parts, closed=closed)
+    return Guards(**parts)
 
 
 def _full(root: str, path: Path) -> str:
@@ -80,8 +81,8 @@ def _walk(root: str, names: list[str], found: dict[str, set[str]], links: int) -
         if mode == PLACEHOLDER:
             if os.access(above, os.W_OK):
                 found["make"].add(here)
-            elif above != root:  # or its owner would make it writable, and then the name
-                found["keep"].add(above)
+            else:  # its owner might make the folder writable, and then the name
+                found["barred" if above == root else "keep"].add(here if above == root else above)
             return
         if stat.S_ISLNK(mode):
             found["cover"].add(here)
