@@ -387,6 +387,9 @@ async def test_the_rest_answers(tmp_path: Path) -> None:
         for text, part in {
             "/version": "hermes ",
             "/whoami": "administrator",
+            "/profile": f"profile: default\nhome: {r.home.path}",
+            "/agents": "Nothing runs in the background.",
+            "/debug": f"log: {r.home.path}/logs/hermes.log",
             "/model": "kit-model",
             "/tools": "terminal",
             "/toolsets": "core: ",

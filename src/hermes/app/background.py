@@ -10,6 +10,7 @@ from hermes.core.store import SessionMeta
 
 if TYPE_CHECKING:
     from hermes.exec.background import Owner, Processes
+    from hermes.exec.records import Record
 
 Share: TypeAlias = Callable[[str], "tuple[Processes, Owner]"]
 _LOCAL = "cli"
@@ -53,6 +54,13 @@ class Background:
         from hermes.exec.background import Owner
 
         return bool(self.processes.running(Owner(session)))
+
+    def running(self, meta: SessionMeta, session: str) -> list[Record]:
+        """The commands of this session, and of those it shares with, that still run."""
+        if not self._root.is_dir():
+            return []
+        processes, owner = self.share(meta)(session)
+        return [state.record for state in processes.running(owner)]
 
     @property
     def count(self) -> int:

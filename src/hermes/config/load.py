@@ -29,6 +29,12 @@ class Setup(Struct, frozen=True):
     secrets: Secrets
     warnings: tuple[str, ...] = ()
 
+    @property
+    def name(self) -> str:
+        """Of the profile, also of one that was chosen for good."""
+        inside = self.home.parent.name == "profiles"
+        return self.home.name if inside else self.profile or paths.DEFAULT_PROFILE
+
 
 def load(
     profile: str = "",
