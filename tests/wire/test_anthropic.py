@@ -351,6 +351,8 @@ def test_odd_values_break_nothing() -> None:
         {"type": "content_block_start", "index": None, "content_block": None},
         {"type": "content_block_delta", "index": "x", "delta": None},
         {"type": "content_block_stop"},
+        start(3, type="text", text="", citations=True),
+        stop(3),
         delta(9, "text_delta", text="no start"),
         {"type": "message_delta", "delta": None, "usage": {"output_tokens": -5}},
         *ends(),

@@ -115,7 +115,7 @@ class Decoder(Reader):
         match block.kind:
             case "text":
                 answer.text(index, string(start.get("text")))
-                for citation in start.get("citations") or ():
+                for citation in records(start.get("citations")):
                     self._cite(index, block, citation)
             case "thinking":
                 answer.thinking(index, string(start.get("thinking")))
