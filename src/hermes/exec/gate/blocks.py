@@ -57,7 +57,7 @@ def named(text: str) -> str:
 
 @cache
 def _names() -> re.Pattern[str]:
-    names = "|".join(re.escape(name) for name in (*_STOPS, *_DISKS, *_CHECKS))
+    names = "|".join(map(re.escape, HARD))
     return re.compile(rf"(?<![\w.-])({names})(?![\w.=-])")
 
 
@@ -236,3 +236,5 @@ _CHECKS: dict[str, Callable[[tuple[str, ...], Folders, Places], str]] = {
     "nvme": _subcommand("format", "sanitize"),
     "mdadm": _subcommand("--zero-superblock"),
 }
+HARD = (*_STOPS, *_DISKS, *_CHECKS)
+"""The programs of the hard list."""

@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 
 from hermes.exec.gate.blocks import blocked, blocked_write
 from hermes.exec.gate.calls import Call
+from hermes.exec.gate.embedded import commands_in, disguises, texts_in
 from hermes.exec.gate.grammar import parse
 from hermes.exec.gate.options import objections
 from hermes.exec.gate.parts import Simple
-from hermes.exec.gate.places import Places, Zone
-from hermes.exec.gate.programs import (
-    NETWORK,
-    REMEMBERED,
-    SENSITIVE,
-    TWO_DEEP,
-    VERSIONED,
-    WITH_SUBCOMMAND,
-)
+from hermes.exec.gate.places import Places
+from hermes.exec.gate.programs import NETWORK, REMEMBERED, SENSITIVE, VERSIONED
 from hermes.exec.gate.reading import Reader
 from hermes.exec.gate.rules import Rules, builtin
-from hermes.exec.gate.scan import joined, misleading, spelled_out, suspects
+from hermes.exec.gate.scan import joined, misleading, plain, spelled_out, suspects
 from hermes.exec.gate.scope import Scope
 from hermes.exec.gate.settings import risky_setting
+from hermes.exec.gate.staged import Staged
 from hermes.exec.gate.values import Decision, Finding, Judgement, TooComplex
+from hermes.exec.gate.wording import remembered, short, where
 from hermes.exec.gate.words import UNKNOWN, clean, literal, vague, written
-from hermes.exec.gate.wrappers import SHELLS, Inner, unwrap
+from hermes.exec.gate.wrappers import SHELLS, STDIN, Inner, unwrap
 
 _MAX_LAYERS = 5
 _MAX_CALLS = 2000
+_MAX_SEARCHES = 12
+_MAX_SEARCHED = 200
+_MAX_PIECES = 60
 _MAX_REASONS = 12
-_MAX_REASON = 200
 _SYSTEM_BIN = re.compile(r"(?:/usr)?(?:/local)?/s?bin/[^/]+|/opt/homebrew/bin/[^/]+")
 _VERSION = frozenset("--version -V -version --help".split())
 _BARE = {"yarn": ("yarn", "install")}
@@ -53,16 +51,23 @@ class Court:
         self._downloads: list[Path] = []
         self._read_only = True
         self._understood = True
+        self._dynamic = False
+        """Some of it is only known when it runs: it is searched for the worst as a text, too."""
         self._commits = False
         self._calls = 0
         self._layers = 0
         self._only_denials = 0
+        self._searches = 0
+        self._staged = Staged(places)
         self._seen: set[tuple[Simple, int, bool]] = set()
 
     def judge(self, command: str, folder: str) -> Judgement:
         if reason := misleading(command):
             self._ask(reason)
+            self._skim(plain(command), Scope(folder, self._places.user))
         self._script(command, Scope(folder, self._places.user))
+        if self._dynamic or not self._understood:
+            self._skim(command, Scope(folder, self._places.user))
         return self._sum_up()
 
     def _sum_up(self) -> Judgement:
@@ -71,7 +76,7 @@ class Court:
             if any(finding.decision == level for finding in self._findings):
                 decision = level
         telling = [f for f in self._findings if f.decision == decision]
-        reasons = tuple(dict.fromkeys(_short(finding.reason) for finding in telling))
+        reasons = tuple(dict.fromkeys(short(finding.reason) for finding in telling))
         grants: tuple[tuple[str, ...], ...] = ()
         if decision == "ask" and all(finding.grant for finding in telling):
             grants = tuple(dict.fromkeys(finding.grant for finding in telling))
@@ -118,21 +123,23 @@ class Court:
             reader = Reader(root, source, scope, depth=self._layers * 6)
         except TooComplex as limit:
             self._not_understood(f"too complex: {limit}")
-            if self._layers == 1 and not self._only_denials:
-                self._skim(text, scope)
         else:
             self._weigh(reader)
         finally:
             self._layers -= 1
 
     def _skim(self, text: str, scope: Scope) -> None:
-        """What is too much to read is searched for the worst: padding must not hide it."""
+        """What cannot be read in full is searched for the worst: nothing must hide it."""
+        understood = self._understood
         self._only_denials += 1
-        for piece in suspects(text):
+        pieces = dict.fromkeys((*suspects(text), *texts_in(text)))
+        for piece in islice(pieces, _MAX_PIECES):
             self._read(piece, scope.copy())
         self._only_denials -= 1
+        self._understood = understood
 
     def _weigh(self, reader: Reader) -> None:
+        self._dynamic = self._dynamic or bool(reader.doubts)
         for reason in reader.doubts:
             self._ask(reason)
         self._understood = self._understood and reader.whole
@@ -146,7 +153,7 @@ class Court:
     # Simple commands
 
     def _simple(self, simple: Simple) -> None:
-        key = (simple, len(self._places.tainted), self._only_denials > 0)
+        key = (simple, len(self._places.tainted) + len(self._staged), self._only_denials > 0)
         if key in self._seen:
             return
         self._seen.add(key)
@@ -158,6 +165,7 @@ class Court:
             self._write(word, simple)
         for word in simple.reads:
             self._open(word, simple.folders)
+        self._staged.note(simple)
         if not simple.argv:
             return
         if not self._only_denials:
@@ -175,6 +183,7 @@ class Court:
                 self._ask(f"{name} may change what programs do, and there is no sandbox")
         if reason := risky_setting(name, value):
             self._ask(reason)
+            self._dynamic = True
         if self._names_own(value):
             self._deny(f"{name} {_OWN}")
 
@@ -196,12 +205,17 @@ class Court:
             self._look_at(word, argv[0], simple.folders)
         if vague(argv[0]):
             self._ask("the name of a program is only known when it runs")
+            self._dynamic = True
+            self._search(argv, simple)
+            self._disguised(argv, simple)
             return
         if reason := blocked(argv, simple.folders, self._places):
             self._deny(reason)
         inner = unwrap(argv, simple.feed)
         if inner is not None:
             self._inner(inner, simple)
+            if inner.ask:
+                self._search(argv, simple)
             if inner.pure:
                 return
         if simple.function and argv == simple.argv:
@@ -211,6 +225,7 @@ class Court:
     def _inner(self, inner: Inner, simple: Simple) -> None:
         if inner.ask:
             self._ask(inner.ask)
+            self._dynamic = True
         for name, value in inner.assigned:
             self._setting(name, value, inherited=True)
         for command in inner.commands:
@@ -222,6 +237,7 @@ class Court:
         for script in inner.scripts:
             if vague(script):
                 self._ask("the text a shell would run is only known when it runs")
+                self._dynamic = True
             folder = simple.folders[0]
             scope = Scope(folder or "/", self._places.user, inner.arguments)
             scope.feed = None if inner.fed else simple.feed
@@ -244,16 +260,32 @@ class Court:
         findings = list(objections(call))
         for reason in findings:
             self._ask(reason)
+        if findings:
+            self._search(argv, simple)
+        if name in SHELLS or name in ("source", "."):
+            self._shell_file(call, simple)
         self._commits = self._commits or call.commits
         for path in call.downloads:
             self._download(path)
         if call.alters and not self._sandboxed:
             self._ask(f"{name} changes files, and there is no sandbox")
         known = (name, *call.words) if call.words else _BARE.get(name, (name,))
-        self._by_rules(known, bool(findings) or call.alters)
+        if not self._by_rules(known, bool(findings) or call.alters):
+            self._search(argv, simple)
+
+    def _shell_file(self, call: Call, simple: Simple) -> None:
+        for text in simple.offered:
+            self._run_text(text, simple)
+        for word in call.rest("-o +o -O +O")[:1]:
+            self._run_staged(word, simple)
+            if literal(word) in STDIN and simple.feed and not simple.feed.startswith("\x02"):
+                self._run_text(simple.feed, simple)
 
     def _name(self, word: str, simple: Simple) -> str:
         """The program's name; empty when it is a file, which is weighed here."""
+        if "=" in word:
+            self._ask(f"{written(word)} is no name of a program")
+            return ""
         if "/" not in word:
             if not word.isascii():
                 self._ask(f"the name {word!r} is not plain ASCII")
@@ -272,14 +304,17 @@ class Court:
                 name if re.search(r"(?:venv|env|\.tox|\.nox)[^/]*/bin/|node_modules/", word) else ""
             )
         self._ask(f"runs {written(word)}, a program outside the workspace")
+        self._disguised((word, *simple.argv[1:]), simple)
         return ""
 
     def _run_file(self, word: str, simple: Simple) -> None:
+        self._run_staged(word, simple)
         for path in self._places.paths(word, simple.folders):
             if path is not None and self._places.is_tainted(path):
                 self._ask(f"runs {written(word)}, which came from the network")
 
-    def _by_rules(self, argv: tuple[str, ...], suspect: bool) -> None:
+    def _by_rules(self, argv: tuple[str, ...], suspect: bool) -> bool:
+        """Whether some rule knows it."""
         reading, working = builtin()
         shown = tuple(written(word) for word in argv)
         own = self._rules.decide(shown)
@@ -294,6 +329,7 @@ class Court:
             self._findings.append(Finding(own.decision, reason))
         elif own is None and not quiet:
             self._unknown(shown, busy or asks_version)
+        return own is not None or quiet or busy or asks_version
 
     def _unknown(self, argv: tuple[str, ...], busy: bool) -> None:
         name = argv[0]
@@ -306,12 +342,48 @@ class Court:
         elif name in SENSITIVE:
             reason = f"{name} reaches beyond the workspace"
         else:
-            reason = f"no rule knows {' '.join(_prefix(argv) or argv[:1])}"
-        prefix = _prefix(argv)
+            reason = f"no rule knows {' '.join(remembered(argv) or argv[:1])}"
+        prefix = remembered(argv)
         looks = bool(REMEMBERED & set(prefix))
         if name in NETWORK or name in SHELLS or (name in SENSITIVE and not looks):
             prefix = ()
         self._ask(reason, prefix)
+
+    def _search(self, argv: tuple[str, ...], simple: Simple) -> None:
+        """What runs texts, or is not known, may run what is never allowed: that is denied even
+        where nobody is asked."""
+        self._searches += 1
+        if self._searches > _MAX_SEARCHES or self._only_denials:
+            return
+        understood = self._understood
+        self._only_denials += 1
+        for inner in commands_in(argv):
+            self._argv(inner, simple)
+        fed = simple.feed if simple.feed and not simple.feed.startswith("\x02") else ""
+        for piece in texts_in("\n".join((*map(literal, argv[1:_MAX_SEARCHED]), fed))):
+            self._read(piece, Scope(simple.folders[0] or "/", self._places.user))
+        self._only_denials -= 1
+        self._understood = understood
+
+    def _disguised(self, argv: tuple[str, ...], simple: Simple) -> None:
+        """A program under an unknown name is denied what no program may do with these words."""
+        for name in disguises(literal(argv[0])):
+            if reason := blocked((name, *argv[1:]), simple.folders, self._places):
+                self._deny(reason)
+
+    def _run_text(self, text: str, simple: Simple) -> None:
+        """A text that a shell reads from a file, a pipe or a substitution."""
+        self._script(text, Scope(simple.folders[0] or "/", self._places.user))
+
+    def _run_staged(self, word: str, simple: Simple) -> None:
+        written_here, text = self._staged.find(word, simple)
+        if not written_here:
+            return
+        if text is None:
+            self._ask(f"runs {written(word)}, which this command writes: its text is not known")
+            self._disguised((word, *simple.argv[1:]), simple)
+        elif not re.match(r"\s*#!(?!.*\b(?:ba|da|z|k)?sh\b)", text):
+            self._run_text(text, simple)
 
     # Files
 
@@ -324,7 +396,7 @@ class Court:
         if "own" in zones:
             self._deny(f"writes to {written(word)}: {_OWN}")
         if bad := zones - {"inside", "plain", "top", "device", "own"}:
-            self._ask(f"writes to {written(word)}{_where(bad)}")
+            self._ask(f"writes to {written(word)}{where(bad)}")
         elif not self._sandboxed and zones != {"plain"}:
             self._ask("writes a file, and there is no sandbox")
         wrapped = simple.argv and unwrap(simple.argv, None) is not None
@@ -338,7 +410,7 @@ class Court:
         if "own" in zones:
             self._deny(f"reads {written(word)}: {_OWN}")
         if zones & {"secret", "network", "device"}:
-            self._ask(f"reads {written(word)}{_where(zones & {'secret', 'network', 'device'})}")
+            self._ask(f"reads {written(word)}{where(zones & {'secret', 'network', 'device'})}")
 
     def _look_at(self, word: str, program: str, folders: tuple[str | None, ...]) -> None:
         """Any argument may be a path, also behind `--option=` or `@`."""
@@ -354,7 +426,7 @@ class Court:
         if "own" in zones:
             self._deny(f"{written(word)}: {_OWN}")
         if zones & {"secret", "network"}:
-            self._ask(f"{written(word)}{_where(zones & {'secret', 'network'})}")
+            self._ask(f"{written(word)}{where(zones & {'secret', 'network'})}")
 
     def _names_own(self, value: str) -> bool:
         return value.startswith("/") and "own" in self._places.zones(value, (None,), follow=False)
@@ -363,35 +435,3 @@ class Court:
         if path is not None and not self._only_denials and not path.startswith("/dev/"):
             self._downloads.append(Path(path))
             self._places.tainted |= {path}
-
-
-def _prefix(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """What is remembered of a command: the program and what it is told to do."""
-    name = argv[0]
-    if name not in WITH_SUBCOMMAND:
-        return (name,)
-    size = 3 if name in TWO_DEEP else 2
-    words = argv[:size]
-    if len(words) < 2 or any(w.startswith("-") or "…" in w for w in words[1:]):
-        return argv[:2] if len(argv) > 1 and not argv[1].startswith("-") and size == 3 else ()
-    return words
-
-
-def _short(reason: str) -> str:
-    return reason if len(reason) <= _MAX_REASON else reason[: _MAX_REASON - 1] + "…"
-
-
-def _where(zones: Iterable[Zone]) -> str:
-    return " (" + ", ".join(sorted(_ZONES.get(zone, zone) for zone in zones)) + ")"
-
-
-_ZONES: dict[Zone, str] = {
-    "outside": "outside the workspace",
-    "vital": "outside the workspace",
-    "unknown": "only known when it runs",
-    "secret": "holds credentials",
-    "network": "a network connection",
-    "git": "git acts on it",
-    "device": "a device",
-    "top": "the whole workspace",
-}

@@ -52,6 +52,7 @@ _NEVER: dict[str, str] = {
     **dict.fromkeys("mount umount losetup mknod insmod modprobe rmmod setcap sysctl iptables nft "
                     "ufw useradd userdel usermod groupadd passwd chpasswd visudo chsh".split(),
                     "it changes the system"),
+    "killall": "it ends every process of that name",
 }  # fmt: skip
 _NAMES = frozenset("test [ read unset declare export local typeset readonly let printf mapfile "
                    "readarray getopts wait".split())  # fmt: skip
@@ -89,7 +90,6 @@ _TRAPS: dict[str, tuple[str, ...]] = {
     "bat": ("--pager",),
     "batcat": ("--pager",),
     "fzf": ("--preview", "--bind", "--execute"),
-    "npm": ("--script-shell",),
     "ip": ("-b", "-batch", "-n", "-netns", "netns", *_IP),
     "ifconfig": ("up", "down", "netmask", "hw"),
     "hostname": ("-F", "-b", "--file"),
@@ -99,7 +99,23 @@ _TRAPS: dict[str, tuple[str, ...]] = {
     "ag": ("--pager",),
     "ack": ("--pager",),
     "ctags": ("--options",),
-    "gem": ("push", "yank", "owner", "signin"),
+    "gem": ("push", "yank", "owner", "signin", "install", "i", "uninstall", "update", "sources"),
+    **dict.fromkeys(
+        "npm pnpm yarn".split(),
+        ("--script-shell", "-g", "--global", "global", "--registry", "--location"),
+    ),
+    **dict.fromkeys(
+        "pip pip3 uv".split(),
+        (
+            "--index-url",
+            "--extra-index-url",
+            "--find-links",
+            "--trusted-host",
+            "--index",
+            "--default-index",
+            "--break-system-packages",
+        ),
+    ),
     "mvn": ("deploy", "release:perform", "-Dexec.executable"),
     "dotnet": ("nuget",),
     "shopt": ("expand_aliases",),
@@ -144,8 +160,17 @@ def _find_starts(call: Call, deletes: bool) -> Iterator[str]:
             break
         starts.append(arg)
     tests = {"-name", "-iname", "-path", "-ipath", "-regex", "-size", "-mtime", "-mmin", "-newer",
-             "-empty", "-type", "-wholename", "-atime", "-ctime", "-user", "-perm"}  # fmt: skip
-    if deletes and not tests & set(call.words):
+             "-empty", "-wholename", "-atime", "-ctime", "-inum"}  # fmt: skip
+    narrow = any(
+        word in tests and not re.fullmatch(r"[*?./]*", "".join(call.words[at + 1 : at + 2]) or "x")
+        for at, word in enumerate(call.words)
+    )
+    removes = deletes or any(
+        name.rpartition("/")[2] in ("rm", "unlink", "shred", "truncate", "mv")
+        for at, name in enumerate(call.words)
+        if at and call.words[at - 1] in ("-exec", "-execdir", "-ok", "-okdir")
+    )
+    if removes and not narrow:
         yield "find deletes everything it finds"
     for start in starts or ["."]:
         if deletes and outside(call, start):
@@ -220,6 +245,19 @@ def _only_values(script: str) -> bool:
     return "\x1e" not in script and harmless_sed(literal(script).replace(UNKNOWN, "1"))
 
 
+_TAKES_ALL = ("-r", "-R", "-a", "--recursive", "--dereference-recursive", "--archive")
+
+
+def _broad(call: Call) -> Iterator[str]:
+    """Searching or copying a folder that has the folders with credentials in it."""
+    if call.name in ("grep", "egrep", "fgrep", "zgrep", "cp", "zip") and not call.has(*_TAKES_ALL):
+        return
+    words = call.rest()
+    for word in words[:-1] if call.name in ("cp", "rsync") else words:
+        if any(path is not None and call.places.holds_secrets(path) for path in call.paths(word)):
+            yield f"{call.name} goes through {literal(word)}, where credentials are kept"
+
+
 _AWK = re.compile(
     r"system|getline|/inet|@load|@include|\|&|printf?\b[^;}\n]*(?:(?<!\|)\|(?!\|)|>)|close\s*\("
 )
@@ -242,6 +280,8 @@ def _make(call: Call) -> Iterator[str]:
             yield "make is told to use another shell"
         if "$(shell" in word or "`" in word or ("=" in word and "$(" in word):
             yield "make is told to run a command"
+    if call.value("-f", "--file") in ("-", "/dev/stdin", "/dev/fd/0"):
+        yield "make runs what it reads"
     for option in ("-f", "--file", "-C", "--directory"):
         target = call.value(option)
         if target is not None and outside(call, target):
@@ -251,7 +291,24 @@ def _make(call: Call) -> Iterator[str]:
                 yield "make reads a file that came from the network"
 
 
+def _npm(call: Call) -> Iterator[str]:
+    """Its options may stand before the word that says what it does."""
+    valued = ("--prefix", "-C", "--dir", "--filter", "-F", "--cwd", "-w", "--workspace")
+    at = 0
+    while at < len(call.words) - 1 and call.words[at].startswith("-"):
+        folder = call.words[at] in valued
+        if folder and call.words[at] in valued[:3] and outside(call, call.args[at + 1]):
+            yield f"{call.name} works outside the workspace"
+        at += 2 if folder else 1
+    if 0 < at < len(call.words) and not vague(call.args[at]):
+        call.words, call.args = call.words[at:], call.args[at:]
+
+
 def _pip(call: Call) -> Iterator[str]:
+    if any(re.match(r"(?:git|hg|svn|bzr)\+|https?:|ssh:|git@|file:", word) for word in call.words):
+        yield f"{call.name} installs from an address"
+    if any(word == "--user" for word in call.words):
+        yield f"{call.name} installs outside the workspace"
     for option in ("--target", "-t", "--prefix", "--root"):
         target = call.value(option)
         if target is not None and target and outside(call, target):
@@ -285,15 +342,42 @@ def _less(call: Call) -> Iterator[str]:
         yield f"{call.name} is given a command to run"
 
 
+_DESTROYS = re.compile(
+    r"\b(?:drop\s+(?:table|database|schema|index|view|trigger|column)|truncate\s|"
+    r"delete\s+from\s+\S+\s*(?:;|$)|delete\s+from\b(?![^;]{0,300}\bwhere\b)|alter\s+table[^;]{0,80}\bdrop\b|"
+    r"attach\s|vacuum\s+into|writefile\s*\(|edit\s*\(|pragma\s+writable_schema)",
+    re.IGNORECASE,
+)
+
+
 def _sqlite(call: Call) -> Iterator[str]:
     text = " ".join(call.words) + " " + (call.simple.feed or "")
+    if _DESTROYS.search(text):
+        yield f"{call.name} is told to destroy data or to use other files"
     if re.search(r"(?:^|[\s\"';])\.(?:shell|system|import|load|output|once|open|excel)\b|"
                  r"load_extension|\|", text) or call.simple.feed == "\x02pipe":  # fmt: skip
         yield f"{call.name} can run commands that way"
 
 
+def _no_words(call: Call) -> Iterator[str]:
+    """On some systems the words after it are a command."""
+    if call.rest():
+        yield f"{call.name} may run another program"
+
+
+def _pkill(call: Call) -> Iterator[str]:
+    if not call.has("-f", "--full") or call.has("-u", "-U", "-v", "--inverse", "-g", "-s"):
+        yield "pkill ends every process of that name"
+
+
 _CHECKS: dict[str, Check] = {
     "git": git,
+    "arch": _no_words,
+    "ts": _no_words,
+    "pkill": _pkill,
+    "uv": _pip,
+    **dict.fromkeys("npm pnpm yarn".split(), _npm),
+    **dict.fromkeys("grep egrep fgrep zgrep rg ag ack tar zip cp rsync".split(), _broad),
     "find": _find,
     "gfind": _find,
     "sed": _sed,

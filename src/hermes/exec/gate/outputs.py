@@ -24,6 +24,8 @@ def output_of(argv: tuple[str, ...], feed: str | None) -> str | None:
         return feed
     if name == "rev" and not words:
         return "\n".join(line[::-1] for line in feed.split("\n"))
+    if name == "openssl" and set(words) <= set("enc base64 -d -base64 -a -A".split()):
+        return _decoded(feed, "base64") if "-d" in words else None
     if name in ("base64", "base32") and words in (["-d"], ["--decode"], ["-D"], ["-di"]):
         return _decoded(feed, name)
     if name == "xxd" and set("".join(words)) <= set("-rp ps"):

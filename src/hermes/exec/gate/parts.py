@@ -64,6 +64,8 @@ class Simple(Struct, frozen=True):
     folders: tuple[str | None, ...] = ()
     sources: tuple[str, ...] = ()
     """The programs before it in its pipeline."""
+    offered: tuple[str, ...] = ()
+    """The texts it finds in its process substitutions, as far as they are known."""
     function: bool = False
     """Its name is a function's, whose body was read as well."""
 

@@ -63,6 +63,12 @@ class Phrases:
         self._scope = scope
         self._substitute = substitute
         self.doubt = doubt
+        self._offered: list[str] = []
+
+    def take_offered(self) -> tuple[str, ...]:
+        """What the process substitutions read since the last call print."""
+        offered, self._offered = tuple(self._offered), []
+        return offered
 
     def read(self, node: Node, *, as_value: bool = False) -> Phrase:
         """`as_value`: on the right of an assignment nothing is split."""
@@ -176,7 +182,7 @@ class Phrases:
         elif kind == "command_substitution":
             self._substitution(node, out, in_quotes)
         elif kind == "process_substitution":
-            self._substitute(node)
+            self._offer(node)
             out.add("/dev/fd/" + UNKNOWN)
         elif kind == "arithmetic_expansion":
             self.look_inside(node)
@@ -187,6 +193,11 @@ class Phrases:
             self.doubt(f"it contains a construct that is not understood ({kind})")
             self.look_inside(node)
             out.add(UNKNOWN)
+
+    def _offer(self, node: Node) -> None:
+        text = self._substitute(node)
+        if text is not None:
+            self._offered.append(text)
 
     def _string(self, node: Node, out: _Pieces) -> None:
         """The parser skips some white space between the parts; it belongs to the string."""
@@ -273,7 +284,8 @@ class Phrases:
         quiet = ("raw_string", "ansi_c_string", "comment", "`", "$(")
         if node.type not in quiet and _HIDDEN_CODE.search(text):
             self.doubt("a command is hidden in one of its words")
-        if node.type == "word" and _BARE_SPACE.search(text):
+        replaced = node.parent is not None and node.parent.type == "expansion"
+        if node.type == "word" and not replaced and _BARE_SPACE.search(text):
             self.doubt("its words could not be told apart")
 
     def raw(self, node: Node) -> bytes:

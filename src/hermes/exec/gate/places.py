@@ -35,12 +35,17 @@ _SECOND = frozenset(
 )
 _SECRET = frozenset(
     ".ssh .aws .gnupg .azure .kube .password-store .mozilla .thunderbird .netrc .pgpass .pypirc "
-    ".git-credentials .npmrc keyrings Keychains".split()
+    ".git-credentials .npmrc keyrings Keychains .vault-token .my.cnf .s3cfg .boto .mylogin.cnf "
+    ".bash_history .zsh_history .python_history .psql_history .mysql_history .node_repl_history "
+    ".rediscli_history .sqlite_history .lesshst id_rsa id_ed25519 id_ecdsa id_dsa".split()
 )
 _AGENTS = frozenset((".hermes",))
 _SECRET_PAIRS = re.compile(
     r"/(?:\.config/(?:gcloud|gh|google-chrome|chromium|BraveSoftware)|\.docker/config\.json"
-    r"|etc/(?:g?shadow|sudoers)|proc/[^/]+/(?:environ|mem|auxv)|proc/kcore)(?:[-/.]|$)"
+    r"|\.config/(?:hub|op|rclone|BraveSoftware|microsoft-edge|heroku|doctl)|\.cargo/credentials"
+    r"|\.gem/credentials|\.m2/settings|\.terraform\.d/credentials|\.config/git/credentials"
+    r"|\.local/share/(?:keyrings|kwalletd)|Library/Keychains|run/secrets"
+    r"|etc/(?:g?shadow|sudoers|passwd|ssh|krb5\.keytab|ssl/private|wireguard|NetworkManager)|proc/[^/]+/(?:environ|mem|auxv)|proc/kcore)(?:[-/.]|$)"
 )
 _MAX_PATTERN = 60
 _GIT = re.compile(r"/\.git(?:/hooks|/config|/info/attributes|/modules/.*/hooks)?(?:/|$)")
@@ -123,6 +128,18 @@ class Places:
         if path in self.tainted:
             return True
         return bool(self.tainted) and os.path.realpath(path) in self.tainted
+
+    def holds_secrets(self, path: str) -> bool:
+        """Somewhere below it are credentials."""
+        parents = ("/", "/home", "/root", "/Users", "/etc", "/proc", "/run", self.user)
+        path = path.rstrip("/*") or "/"
+        if any(path == w or _inside(path, w) for w in self._workspaces):
+            return False
+        return (
+            path in parents
+            or _inside(self.user, path)
+            or re.search(r"/\.(?:config|local|local/share|docker)$", path) is not None
+        )
 
     def in_workspace(self, path: str) -> bool:
         return any(path == w or _inside(path, w) for w in self._workspaces)

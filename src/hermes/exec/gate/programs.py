@@ -76,7 +76,7 @@ WORKING: tuple[Rule, ...] = (
             _names(
                 "git-lfs touch mkdir rmdir cp mv ln rm chmod install tee truncate split csplit "
                 "patch sponge dos2unix unix2dos ldd exiftool tldr logger identify pdftotext "
-                "cloc tar unzip zip gzip gunzip bzip2 "
+                "cloc nvidia-smi tar unzip zip gzip gunzip bzip2 "
                 "bunzip2 xz unxz zstd unzstd 7z 7za rar "
                 "unrar cpio mktemp mkfifo unlink dd rename kill pkill killall timeout "
                 "python python2 python3 pypy pypy3 ipython pytest py.test tox nox coverage mypy "
@@ -95,7 +95,7 @@ WORKING: tuple[Rule, ...] = (
                 "protoc sqlc templ mockgen wire "
                 "gcc g++ cc c++ clang clang++ ld ar as ranlib strip objcopy cmake ctest cpack "
                 "make gmake ninja meson bazel bazelisk buck2 scons autoconf automake autoreconf "
-                "libtool pkg-config configure ccache clang-format clang-tidy cppcheck valgrind "
+                "libtool pkg-config configure ccache clang-format clang-tidy cppcheck "
                 "gcov lcov swig flex bison nasm qmake conan vcpkg "
                 "java javac jar mvn mvnw gradle gradlew kotlinc kotlin scala scalac sbt ant lein "
                 "clj clojure javadoc jshell ktlint "
@@ -113,8 +113,8 @@ WORKING: tuple[Rule, ...] = (
                 "dot convert magick mogrify ffmpeg sox inkscape rsvg-convert optipng pngquant "
                 "cwebp gifsicle qpdf pdfunite ghostscript gs wkhtmltopdf "
                 "sqlite3 duckdb csvkit csvcut csvgrep csvstat csvsort mlr xsv qsv "
-                "ctags etags cscope tree-sitter ast-grep sg comby jscodeshift sd fzf "
-                "hyperfine entr watchexec wrk "
+                "ctags etags cscope tree-sitter ast-grep comby jscodeshift sd fzf "
+                "hyperfine watchexec wrk "
                 "curl wget http https xh aria2c "
                 "bash sh zsh dash ksh fish source . eval trap xargs alias"
             ),
@@ -148,6 +148,7 @@ WORKING: tuple[Rule, ...] = (
         match=("yarn --frozen-lockfile",)),
     Rule("allow", (_names("pip pip3"), _names("install uninstall download wheel cache hash")),
         match=("pip install -e .",), miss=("pip config set a b",)),
+    Rule("allow", ("sg", _names("run scan test new")), match=("sg scan",), miss=("sg root",)),
     Rule("allow", ("uv", _names("tree version pip sync lock add remove venv init build run tool "
         "python cache "
         "export self")), match=("uv sync",), miss=("uv publish",)),
@@ -171,8 +172,11 @@ WORKING: tuple[Rule, ...] = (
         "fix bug doc list")), match=("go test ./...",)),
     Rule("allow", ("gh", _names("pr issue run repo release workflow search"), _names("view list "
         "status diff checks watch")), match=("gh pr view 12",), miss=("gh pr create", "gh api x")),
-    Rule("allow", ("docker", _names("ps images version info")), match=("docker ps",),
-        miss=("docker run x",)),
+    Rule("allow", ("docker", _names("ps images version info logs inspect stats top port")),
+        match=("docker ps",), miss=("docker run x",)),
+    Rule("allow", (("docker", "docker-compose"), _names("compose ps logs images top config"),
+        _names("ps ls logs config images top version")), match=("docker compose ps",),
+        miss=("docker compose up", "docker compose exec x sh")),
     Rule("allow", ("terraform", _names("fmt validate version providers init plan graph show")),
         match=("terraform fmt",), miss=("terraform apply",)),
     Rule("allow", ("helm", _names("lint template version")), match=("helm lint .",)),

@@ -17,7 +17,7 @@ from hermes.exec.gate.parts import (
 )
 from hermes.exec.gate.phrases import Phrase, Phrases
 from hermes.exec.gate.scope import Scope
-from hermes.exec.gate.shapes import calls_itself, disguised, floods, skips_blanks
+from hermes.exec.gate.shapes import calls_itself, disguised, floods, skips_blanks, subscripts
 from hermes.exec.gate.values import TooComplex
 from hermes.exec.gate.words import UNKNOWN, vague
 
@@ -140,6 +140,8 @@ class Reader:
         """Read a command substitution; its output if that can be told."""
         first = len(self.commands)
         feed, line_feed = self._feed, self._line_feed
+        if self._source[node.start_byte : node.start_byte + 2] == b">(":
+            self._feed = self._line_feed = PIPE
         with self._scope.apart(), self._scope.branch():
             for child in node.named_children:
                 if child.type == "file_redirect":  # $(< file)
@@ -149,9 +151,11 @@ class Reader:
                 else:
                     self._visit(child)
         self._feed, self._line_feed = feed, line_feed
-        if len(self.commands) != first + 1:
+        inside = [child.type for child in node.named_children if child.type != "comment"]
+        added = self.commands[first:]
+        if not added or (len(added) > 1 and inside != ["pipeline"]) or added[-1].writes:
             return None
-        return output_of(self.commands[first].argv, self.commands[first].feed)
+        return output_of(added[-1].argv, added[-1].feed)
 
     def _branches(self, node: Node) -> None:
         with self._scope.branch():
@@ -208,6 +212,8 @@ class Reader:
 
     def _test(self, node: Node) -> None:
         self._phrases.look_inside(node)
+        for text in subscripts(node, self._source):
+            self._hide("a test would evaluate a command hidden in a name", text)
         self.commands.append(Simple(("test",), folders=self._scope.folders))
 
     def _declaration(self, node: Node) -> None:
@@ -299,6 +305,7 @@ class Reader:
             self._feed if redirects.feed is None else redirects.feed,
             self._scope.folders,
             self._sources,
+            self._phrases.take_offered(),
             bool(argv) and argv[0] in self._functions,
         )
         self.commands.append(command)

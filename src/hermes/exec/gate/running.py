@@ -46,14 +46,12 @@ _MODULES = frozenset("timeit code pdb webbrowser smtpd telnetlib".split())
 
 
 def _python(call: Call) -> Iterator[str]:
-    from hermes.exec.gate.harmless import harmless_python
-
     at = 0
     while at < len(call.args) and call.words[at].startswith("-"):
         word = call.words[at]
         if re.fullmatch(r"-[a-zA-Z]*c.*", word):
             code = call.args[at][word.index("c") + 1 :] or "".join(call.args[at + 1 : at + 2])
-            if vague(code) or not (call.sandboxed and harmless_python(literal(code))):
+            if not _harmless(call, code):
                 yield f"{call.name} runs a text"
             return
         if re.fullmatch(r"-[a-zA-Z]*m.*", word):
@@ -67,13 +65,21 @@ def _python(call: Call) -> Iterator[str]:
     yield from _file_or_text(call, call.args[at:])
 
 
+def _harmless(call: Call, code: str) -> bool:
+    from hermes.exec.gate.harmless import harmless_python
+
+    python = call.name.startswith(("python", "pypy"))
+    return python and call.sandboxed and not vague(code) and harmless_python(literal(code))
+
+
 def _file_or_text(call: Call, args: tuple[str, ...]) -> Iterator[str]:
     script = args[0] if args else "-"
     if literal(script) == "-":
         if call.simple.feed == FILE and call.simple.reads:
             yield from runs_file(call, call.simple.reads[-1])
         elif call.simple.feed is not None:
-            yield f"{call.name} runs what it reads"
+            if not _harmless(call, call.simple.feed):
+                yield f"{call.name} runs what it reads"
         elif args:
             yield f"{call.name} runs a text"
         return

@@ -19,10 +19,13 @@ _MAX_MARKS = 8000
 _MAX_DEPTH = 24
 _MAX_STRAY = 60
 _MAX_TESTS = 200
+_MAX_VARIABLES = 1500
+_MAX_JOINED = 500
 _MAX_DOCUMENTS = 30
 _MAX_SUSPECTS = 40
 _MAX_WORDS = 6000
 _MAX_WORD = 1500
+_MAX_PLAIN = 8000
 _EXPECTING = frozenset("| || && |& ; & < > >> >| <& >& <<<".split())
 _FOLLOWING = frozenset([*"| || && |& ; ;; & )".split(), "\n"])
 _OPENING = {"(": ")", "$(": ")", "<(": ")", ">(": ")", "$((": "))", "((": "))", "${": "}"}
@@ -44,10 +47,20 @@ def misleading(text: str) -> str:
     return f"mixes alphabets in {mixed[0][:40]!r}" if mixed else ""
 
 
+def plain(text: str) -> str:
+    """As it looks to a person: look-alikes are what they look like, nothing is invisible."""
+    kept = (
+        char
+        for char in unicodedata.normalize("NFKC", text[:_MAX_PLAIN])
+        if char in "\t\n" or unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn")
+    )
+    return "".join(" " if unicodedata.category(char) == "Zs" else char for char in kept)
+
+
 def joined(text: str) -> str:
     """The text with lines joined as the shell does, where the parser does not: inside a word, and
     at the start of a line."""
-    if "\\\n" not in text:
+    if "\\\n" not in text or text.count("\\\n") > _MAX_JOINED:
         return text
     return _pattern("joined").sub(r"\1\2", _pattern("line start").sub("", text))
 
@@ -56,6 +69,8 @@ def spelled_out(text: str) -> str:
     """The same command, without what the parser is known to stumble over."""
     if ":$" in text:
         text = _pattern("after colon").sub(r":${\1}", text)
+    if "- <<" in text:
+        text = _pattern("dash").sub(r" \-\1", text)
     if "{" in text:
         text = _pattern("braces first").sub(r"\1''{", text)
     return text
@@ -65,9 +80,10 @@ def suspects(text: str) -> list[str]:
     """The simple commands around names of the hard list, as far as separators show them."""
     pieces: dict[str, None] = {}
     for found in islice(_pattern("suspect").finditer(text), _MAX_SUSPECTS * 10):
-        start = 1 + max(text.rfind(mark, 0, found.start()) for mark in ";\n&|")
-        after = _pattern("separator").search(text, found.end())
-        piece = text[start : after.start() if after else len(text)].strip()
+        first, last = max(0, found.start() - _MAX_WORD), found.end() + _MAX_WORD
+        start = 1 + max(text.rfind(mark, first, found.start()) for mark in ";\n&|")
+        after = _pattern("separator").search(text, found.end(), last)
+        piece = text[start or first : after.start() if after else last].strip()
         if len(piece) <= _MAX_WORD:
             pieces[piece] = None
     return list(pieces)[:_MAX_SUSPECTS]
@@ -77,7 +93,13 @@ def check_shape(text: str) -> None:
     """Raise TooComplex when parsing could take long."""
     marks = sum(map(text.count, "|&;()<>{}`[]"))
     quotes = text.count('"') + text.count("'")
-    if marks > _MAX_MARKS or quotes > _MAX_MARKS or text.count("[[") > _MAX_TESTS:
+    if (
+        marks > _MAX_MARKS
+        or quotes > _MAX_MARKS
+        or text.count("$") > _MAX_VARIABLES
+        or text.count("\\\n") > _MAX_JOINED
+        or text.count("[[") > _MAX_TESTS
+    ):
         raise TooComplex("it has too many operators")
     _Shape(text).check()
 
@@ -186,6 +208,7 @@ _PATTERNS = {
     "joined": r"(?<!\\)((?:\\\\)*(?<=[^\s\\]))\\\n(\S)",
     "after colon": r":\$([A-Za-z_]\w*)",
     "braces first": r"((?:^|[;&|(\n])[ \t]*)\{(?=[^\s{}]*,[^\s{}]*\})",
+    "dash": r" -( <<)",
     "line start": r"(?<=\n)(?:[ \t]*\\\n)+|\A(?:[ \t]*\\\n)+",
     "suspect": r"(?<![\w./-])(?:/\S*/)?(?:rm|mkfs[.\w]*|dd|wipefs|shred|shutdown|reboot|halt|init|"
     r"poweroff|systemctl|kill|killall5|pkill|chmod|chown|mv|find|blkdiscard|tee)(?=\s)"

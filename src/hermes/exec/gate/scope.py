@@ -50,6 +50,8 @@ class Scope:
                 known = (self.home, True)
             elif name == "PWD" and len(self.folders) == 1 and self.folders[0] is not None:
                 known = (self.folders[0], True)
+            elif name.isdigit():
+                return unknown, ""  # as a rule there are none
             elif name == "IFS":
                 return (" ", " ") if in_quotes else (GAP, GAP)
             else:

@@ -52,6 +52,20 @@ def floods(loop: Node) -> bool:
     return endless and any(child.type == "&" for child in body.children)
 
 
+def subscripts(test: Node, source: bytes) -> list[str]:
+    """The commands in quoted words of `[[ … ]]` that arithmetic would run: `'a[$(…)]'`."""
+    found: list[str] = []
+    todo = [test]
+    while todo:
+        node = todo.pop()
+        todo += node.children
+        if node.type in ("raw_string", "ansi_c_string", "string_content"):
+            text = source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+            if hidden := re.search(r"\[.*?(?:\$\(|`)(.*?)(?:\)\]|`|$)", text, re.DOTALL):
+                found.append(hidden[1])
+    return found
+
+
 def skips_blanks(root: Node, source: bytes) -> bool:
     """The parser drops a quoted blank between words; to the shell it is part of a word."""
     for found in re.finditer(rb"\\[ \t]", source):

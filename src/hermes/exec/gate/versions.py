@@ -81,8 +81,49 @@ def _subcommand(call: Call, name: str) -> Iterator[str]:
     yield from _particular(call, name, args)
 
 
+_DISCARDS: dict[str, str] = {
+    "reset": r"--hard|--merge|--keep",
+    "branch": r"-[a-zA-Z]*[Df][a-zA-Z]*|--force",
+    "checkout": r"-[a-zA-Z]*[fB][a-zA-Z]*|--force|--orphan",
+    "switch": r"-[a-zA-Z]*[fC][a-zA-Z]*|--force|--force-create|--discard-changes|--orphan",
+    "stash": r"clear|drop",
+    "reflog": r"expire|delete",
+    "update-ref": r"-d|--delete|--stdin",
+    "symbolic-ref": r"-d|--delete",
+    "tag": r"-[a-zA-Z]*[df][a-zA-Z]*|--delete|--force",
+    "notes": r"remove|prune",
+    "gc": r"--prune(?:=.*)?",
+    "prune": r".*",
+    "rebase": r"--root",
+    "worktree": r"-f|--force",
+    "submodule": r"deinit",
+    "lfs": r"prune|migrate",
+    "replace": r".*",
+}
+"""Options and words after which something that was kept is kept no longer."""
+_EVERYTHING = frozenset((".", "./", ":/", "*", ":/*", "./*", "**"))
+
+
+def _discards(call: Call, name: str, args: list[str]) -> bool:
+    pattern = _DISCARDS.get(name)
+    if pattern is not None and (
+        any(re.fullmatch(pattern, arg) for arg in args) or (name == "prune" and not args)
+    ):
+        return True
+    whole = any(literal(arg) in _EVERYTHING for arg in args)
+    if name == "restore":
+        return whole and not any(arg in ("-S", "--staged") for arg in args)
+    if name == "rm":
+        return whole and "--cached" not in args
+    return name == "checkout" and whole
+
+
 def _particular(call: Call, name: str, args: list[str]) -> Iterator[str]:
     words = [arg for arg in args if not arg.startswith("-")]
+    if _discards(call, name, args):
+        yield f"git {name} throws away what was kept"
+    if name == "remote" and words[:1] in (["add"], ["set-url"], ["rename"], ["rm"], ["remove"]):
+        yield "git remote changes where the work is sent to"
     if name == "config" and not any(
         arg in ("--get", "--list", "-l", "--get-all", "--get-regexp", "list", "get") for arg in args
     ):

@@ -31,7 +31,8 @@ class Inner(Struct, frozen=True):
     """Apart from what it runs, the wrapper does nothing."""
 
 
-_STDIN = ("-s", "-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+STDIN = ("-s", "-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+_MAX_COMMANDS = 50
 SHELLS = frozenset("sh bash dash zsh ksh mksh ash fish rbash csh tcsh".split())
 
 
@@ -95,7 +96,13 @@ _PLAIN: dict[str, _Options] = {
     "ssh-agent": _o(),
     "torsocks": _o("", 0, "reaches the network by another way"),
     "proxychains": _o("-f", 0, "reaches the network by another way"),
-    "hyperfine": _o("-w -r -m -M -n --warmup --runs -p --prepare -L"),
+    "valgrind": _o(),
+    "chronic": _o(),
+    "setarch": _o("", 1),
+    **dict.fromkeys("linux32 linux64 i386 x86_64".split(), _o()),
+    "prlimit": _o(),
+    "numactl": _o("-m -N -C"),
+    "faketime": _o("", 1),
 }
 _RUNNERS: dict[Argv, _Options] = {
     ("uv", "run"): _o("--with --python -p --extra --group --package --directory --env-file "
@@ -118,6 +125,7 @@ _RUNNERS: dict[Argv, _Options] = {
     ("asdf", "exec"): _o(),
     ("rustup", "run"): _o("", 1),
     ("dotenv", "run"): _o("-f"),
+    ("tox", "exec"): _o("-e"),
     ("git", "bisect", "run"): _o(),
 }  # fmt: skip
 
@@ -210,7 +218,7 @@ def _env(argv: Argv, feed: str | None) -> Inner | None:
             text = re.sub(r"^(-[a-zA-Z]*S|--split-string=?)", "", word)
             scripts.append(" ".join((text, *argv[at + 1 :])).strip())
             break
-        elif re.match(r"[A-Za-z_]\w*=", word):
+        elif re.match(r"[A-Za-z_][^=/\s]*=", word):
             name, _, value = argv[at].partition("=")
             assigned.append((name, value))
         elif not word.startswith("-"):
@@ -239,7 +247,7 @@ def _xargs(argv: Argv, feed: str | None) -> Inner | None:
         likely = ((*argv[at:], *feed.split()[:50]),)
         if replace:
             likely = (tuple(w.replace(UNKNOWN, feed.strip()) for w in inner),)
-    return Inner((inner,), likely)
+    return Inner((inner, *(likely if not replace else ())), likely)
 
 
 def _find(argv: Argv, feed: str | None) -> Inner | None:
@@ -255,6 +263,8 @@ def _find(argv: Argv, feed: str | None) -> Inner | None:
             commands.append(tuple(word.replace("{}", found) for word in argv[at + 1 : end]))
             at = end
         at += 1
+    if len(commands) > _MAX_COMMANDS:
+        return Inner(tuple(commands[:_MAX_COMMANDS]), ask="find runs too much to read", pure=False)
     return Inner(tuple(c for c in commands if c), pure=False) if commands else None
 
 
@@ -280,7 +290,7 @@ def _shell(argv: Argv, feed: str | None) -> Inner | None:
         at += 2 if word in ("-o", "+o", "-O", "+O", "--rcfile", "--init-file") else 1
         if word in ("--rcfile", "--init-file"):
             return Inner(ask="a shell starts with a file of its own")
-    if at < len(argv) and literal(argv[at]) not in _STDIN:
+    if at < len(argv) and literal(argv[at]) not in STDIN:
         return None  # a script file
     if feed is None:
         return Inner() if at == 1 else None
@@ -322,6 +332,31 @@ def _ssh(argv: Argv, feed: str | None) -> Inner | None:
     return Inner(scripts=(text,) if text else (), ask="ssh runs commands on another machine")
 
 
+def _hyperfine(argv: Argv, feed: str | None) -> Inner | None:
+    """Every word that is no option's value is a text for a shell; so are some of the values."""
+    counted = frozenset("-w -r -m -M -L -P -D -n -S --warmup --runs --min-runs --max-runs --style "
+                        "--shell --command-name --export-json --export-csv --export-markdown "
+                        "--parameter-list --ignore-failure".split())  # fmt: skip
+    scripts: list[str] = []
+    at = 1
+    while at < len(argv):
+        if literal(argv[at]) in counted:
+            at += 1
+        elif not argv[at].startswith("-"):
+            scripts.append(argv[at])
+        at += 1
+    return Inner(scripts=tuple(scripts), pure=False)
+
+
+def _split(argv: Argv, feed: str | None) -> Inner | None:
+    for at, word in enumerate(argv):
+        option, equals, value = word.partition("=")
+        if option.startswith("--fi") and "--filter".startswith(option):
+            text = value if equals else "".join(argv[at + 1 : at + 2])
+            return Inner(scripts=(text,), ask="split runs a command for every part")
+    return None
+
+
 def _nix(argv: Argv, feed: str | None) -> Inner | None:
     for at, word in enumerate(argv[:-1]):
         if literal(word) in ("--run", "--command"):
@@ -348,4 +383,6 @@ _SPECIAL: dict[str, Callable[[Argv, str | None], Inner | None]] = {
     "mosh": _ssh,
     "dbclient": _ssh,
     "nix-shell": _nix,
+    "hyperfine": _hyperfine,
+    "split": _split,
 }

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from hermes.exec.gate.calls import Call
 from hermes.exec.gate.programs import NETWORK
-from hermes.exec.gate.words import vague, wild, written
+from hermes.exec.gate.words import literal, vague, wild, written
 
 _BAD = frozenset(("outside", "vital", "secret", "git", "device", "network"))
 
@@ -50,6 +50,8 @@ def _copy(call: Call) -> Iterator[str]:
     target = call.value("-t", "--target-directory")
     words = call.rest("-t --target-directory -S --suffix -m --mode -o --owner -g --group")
     ends = [target] if target is not None else words[-1:]
+    if len(words) > 1 and ends and literal(ends[0]).rstrip("/") in ("/tmp", "/var/tmp"):
+        ends = [f"{literal(ends[0])}/{literal(words[0]).rpartition('/')[2] or 'x'}"]
     yield from _targets(call, ends, "writes", strict=False)
 
 
