@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hermes.core.errors import ToolError
-from hermes.exec import checkpoints, shadow, survey
+from hermes.exec import checkpoints, confine, shadow, survey
 from hermes.exec.checkpoints import diff, list_, prune, restore, snapshot, workspaces
 
 pytestmark = pytest.mark.skipif(not shadow.find_git(), reason="git is not installed")
@@ -193,6 +193,19 @@ async def test_a_workspace_that_is_too_large(
     told: list[str] = []
     assert await snapshot(work, home, "", told.append) is None
     assert "too large" in told[0]
+
+
+async def test_what_holds_a_place_while_a_command_runs_is_not_kept(work: Path, home: Path) -> None:
+    (work / "AGENTS.md").mkdir(mode=0o501)
+    (work / "held").symlink_to(confine.NOWHERE)
+    (work / "empty").mkdir()
+    found = await snapshot(work, home, "while one runs")
+    assert found
+    (work / "AGENTS.md").rmdir()
+    (work / "held").unlink()
+    (work / "empty").rmdir()
+    await restore(work, home, found.id)
+    assert os.listdir(work) == ["empty"]
 
 
 async def test_ignored_then_is_not_removed_now(work: Path, home: Path) -> None:

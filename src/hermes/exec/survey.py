@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from hermes.exec.confine import NOWHERE, PLACEHOLDER
 from hermes.exec.shadow import Shadow, ShadowError
 
 LARGEST_FILE = 5 * 1024 * 1024
@@ -71,7 +72,7 @@ def _look(root: Path, names: list[str]) -> Survey:
                 continue
             _note_mode(seen, name, found.st_mode)
             seen.bytes += found.st_size
-        elif not stat.S_ISLNK(found.st_mode):
+        elif not stat.S_ISLNK(found.st_mode) or _holds_a_place(path):
             continue
         seen.files.append(name)
     if len(seen.files) > MOST_FILES or seen.bytes > LARGEST:
@@ -80,6 +81,15 @@ def _look(root: Path, names: list[str]) -> Survey:
             f"ignored (at most {MOST_FILES} and {LARGEST >> 20} MB)."
         )
     return seen
+
+
+def _holds_a_place(path: str) -> bool:
+    """Whether it is ours, there for as long as a command runs, or gone."""
+    try:
+        mode = os.lstat(path).st_mode
+        return mode == PLACEHOLDER or (stat.S_ISLNK(mode) and os.readlink(path) == NOWHERE)  # noqa: PTH115
+    except OSError:
+        return True
 
 
 def _note_mode(seen: Survey, name: str, mode: int) -> None:
@@ -109,7 +119,7 @@ def _walk_folders(root: Path, seen: Survey) -> None:
         if folder:
             seen.folders[folder] = _mode(root, folder)
         for inner in _subfolders(root, folder):
-            if inner not in ours:
+            if inner not in ours and not _holds_a_place(f"{root}/{inner}"):
                 seen.folders.update((empty, _mode(root, empty)) for empty in _hollow(root, inner))
 
 
