@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.core.errors import StoreError
 from tests.kit import Gate, Tokens, call, nothing, say, status
 from tests.kit.api import Api, api
 from tests.kit.home import KEY
@@ -538,6 +539,38 @@ async def test_leaving_again_and_again_loses_nothing(tmp_path: Path) -> None:
             identity = json.loads(got.split(b"data: ")[1].split(b"\n")[0])["response"]["id"]
             stored = (await a.get(f"{PATH}/{identity}")).json
             assert stored["status"] in ("incomplete", "completed"), n
+
+
+async def test_an_end_that_cannot_be_written_is_no_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a response that is streamed, and of a run."""
+    gates = Gate(), Gate()
+    steps = [say("Hello ", "there").hold(gate, "text") for gate in gates]
+    async with api(tmp_path, steps) as a:
+        async with a.open_stream("POST", PATH, {"input": "x", "stream": True}) as reading:
+            got = await reading.until(b"Hello ")
+            run = (await a.post("/v1/runs", {"input": "x"})).json["run_id"]
+            async with a.open_stream("GET", f"/v1/runs/{run}/events") as following:
+                await following.until(b"Hello ")
+                objects = a.server.runtime.store.objects
+
+                async def full(*_: object, **__: object) -> None:
+                    raise StoreError(f"{a.home.path}/hermes.db: the disk is full")
+
+                with monkeypatch.context() as patch:
+                    patch.setattr(objects, "put", full)
+                    for gate in gates:
+                        gate.open()
+                    last = await reading.rest()
+                    await following.rest()
+        assert b"event: response.failed" in last and b"the disk is full" in last
+        assert str(a.home.path).encode() not in last
+        identity = json.loads(got.split(b"data: ")[1].split(b"\n")[0])["response"]["id"]
+        stored = (await a.get(f"{PATH}/{identity}")).json
+        assert stored["status"] == "incomplete" and text_of(stored) == "Hello there"
+        told = (await a.get(f"/v1/runs/{run}")).json
+        assert told["status"] == "failed" and "could not be written" in told["error"]
 
 
 async def test_what_is_deleted_while_it_is_told_stays_deleted(tmp_path: Path) -> None:

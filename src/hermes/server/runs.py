@@ -53,6 +53,10 @@ LOST = (
     "The server stopped while this run was going on. What it had done is kept in its session; "
     "start another run with that session_id to go on."
 )
+UNWRITTEN = (
+    "The end of this run could not be written. What it had done until then is kept in its "
+    "session; start another run with that session_id to go on."
+)
 CHOICES: tuple[Answer, ...] = ("once", "session", "always", "deny")
 
 
@@ -274,7 +278,12 @@ async def find(server: Server, owner: str, run_id: str) -> State | None:
     if going is not None:
         return going.shown if going.owner == owner else None
     found = await server.runtime.store.objects.get(KIND, run_id, owner=owner)
-    return msgspec.msgpack.decode(found.body, type=State) if found else None
+    if found is None:
+        return None
+    state = msgspec.msgpack.decode(found.body, type=State)
+    if state.status not in ENDED:
+        await _end(server, owner, state, UNWRITTEN)
+    return state
 
 
 async def events(server: Server, run_id: str, after: int) -> AsyncIterator[bytes]:
@@ -295,16 +304,19 @@ async def events(server: Server, run_id: str, after: int) -> AsyncIterator[bytes
 
 async def end_lost(server: Server) -> None:
     """Runs of a server that is no more are ended, with a reason."""
-    objects = server.runtime.store.objects
-    for found in await objects.every(KIND):
+    for found in await server.runtime.store.objects.every(KIND):
         state = msgspec.msgpack.decode(found.body, type=State)
-        if state.status in ENDED:
-            continue
-        state.status, state.error, state.last_event = "failed", LOST, "run.failed"
-        state.updated_at = time.time()
-        count = 0
-        while page := await objects.read(state.run_id, after=count, most=PAGE):
-            count += len(page)
-        last = frame(count + 1, "run.failed", state.run_id, {"error": LOST})
-        await objects.log(state.run_id, count + 1, [last])
-        await save(server, found.owner, state)
+        if state.status not in ENDED:
+            await _end(server, found.owner, state, LOST)
+
+
+async def _end(server: Server, owner: str, state: State, why: str) -> None:
+    objects = server.runtime.store.objects
+    state.status, state.error, state.last_event = "failed", why, "run.failed"
+    state.updated_at = time.time()
+    count = 0
+    while page := await objects.read(state.run_id, after=count, most=PAGE):
+        count += len(page)
+    last = frame(count + 1, "run.failed", state.run_id, {"error": why})
+    await objects.log(state.run_id, count + 1, [last])
+    await save(server, owner, state)

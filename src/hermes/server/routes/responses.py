@@ -313,8 +313,12 @@ class _Telling:
         frames = [*self._narrator.close()]
         for call in open_calls(result.messages):
             frames += self._narrator.call(call)
-        await whatever_comes(self._work.call.server, self._settle(result))
-        response = self._work.response
+        server, response = self._work.call.server, self._work.response
+        try:
+            await whatever_comes(server, self._settle(result))
+        except StoreError as error:  # what was said is not kept: that is not a success
+            response |= {"status": "failed", "incomplete_details": None}
+            response["error"] = {"code": "internal", "message": server.redact(str(error))}
         frames.append(self._narrator.frame(f"response.{response['status']}", response=response))
         return b"".join(frames)
 
@@ -324,8 +328,11 @@ class _Telling:
         settle(work.response, result)
         work.response["output"] = self._narrator.items
         unfinished = work.call.server.unfinished
-        if work.response["id"] in unfinished:
+        if work.response["id"] not in unfinished:
+            return
+        try:
             await _keep(work, result.messages or (work.ask.prompt,))
+        finally:
             unfinished.discard(work.response["id"])
 
 
