@@ -368,7 +368,10 @@ def test_a_file_is_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ("10%\r50%\r100%\ndone\r\n", "100%\ndone\n"),
         ("keep\r", "keep"),
         ("bell\x07 back\x08 del\x7f vt\x0b", "bell back del vt"),
-        ("\u202eevil\u202c \u2066x\u2069 tag\U000e0041 zero\u200bwidth", "evil x tag zerowidth"),
+        (
+            "what only hides\u200b is shown\U000e0041 later",
+            "what only hides\u200b is shown\U000e0041 later",
+        ),
         ("family 👨\u200d👩\u200d👧 ok", "family 👨\u200d👩\u200d👧 ok"),
     ],
 )

@@ -8,7 +8,7 @@ from functools import cache
 _HIDDEN = (
     "\x00-\x08\x0b\x0e-\x1f\x7f-\x9f"
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
-    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
     "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 """Controls, zero-width and filler characters, directions, variation selectors, tags."""
@@ -28,12 +28,17 @@ _JOINING = (
 _IDEOGRAPHS = (("\u3400", "\u9fff"), ("\uf900", "\ufaff"), ("\U00020000", "\U0003ffff"))
 
 _MARKERS = r"""(?x)
-    <(?= (?i: /?data-[0-9a-f]{6}>              # the wrapper, whatever its number
-            | [|｜][^|｜<>\s]{1,40}[|｜]>        # <|im_start|> and its relatives
-            | /?(?:start|end)_of_turn>
-            | </?SYS>> ))
-  | \[(?= (?i: /?INST\] | no\ result:\ interrupted\] ))"""
-_GUIDANCE = r"(?i)(User\s+guidance)(\s*[:：])"
+    <(?= (?i: [\s/]*data[-_\u2010-\u2015\u2212]\s*[0-9a-f]{6}(?![0-9a-z_-])  # the wrapper's
+            | [|｜][^|｜<>\s]{1,40}[|｜]>                # <|im_start|> and its relatives
+            | \s?[|｜]\s?(?:im|start|end|eot|eom|system|user|assistant)[_a-z]*\s?[|｜]\s?>
+            | [\s/]*(?:start|end)_of_(?:turn|utterance|image)\s*>
+            | [\s/]*(?:tool_(?:calls?|responses?|results?)|function_(?:calls?|results?)
+                   |system-reminder)\s*>
+            | <[\s/]*SYS\s*>> ))
+  | \[(?= (?i: [\s/]*(?:INST|SYSTEM_PROMPT|(?:TOOL_(?:RESULTS|CALLS|CONTENT))|AVAILABLE_TOOLS)\s*\]
+            | \s*no\s+result\s*:\s*interrupted\s*\] ))"""
+_WIDE = "[\uff01-\uff5e\ufe50-\ufe6b\U0001d400-\U0001d7ff\u2100-\u214f\u24b6-\u24e9]"
+_GUIDANCE = r"(?i)(User[\s_-]*guidance)([\s*_`\"']{0,8}[:\uff1a\ufe55\ua789\u2236])"
 """The words that mark a user's mid-run message; in tool output they are only a quotation."""
 
 
@@ -60,10 +65,34 @@ def wrap(text: str, mark: str, *, begin: bool, end: bool) -> str:
 
 def inert(text: str) -> str:
     """What a tool printed, as a quotation: nothing in it is hidden, nothing speaks our language."""
-    text = _compiled(_MARKERS).sub(r"\g<0>\\", reveal(text))
-    if "guidance" in text.lower():
-        text = _compiled(_GUIDANCE).sub(r"\1 (quoted)\2", text)
+    text = _put(_MARKERS, "\\", reveal(text))
+    if not text.isascii() or "guidance" in text.lower():
+        text = _put(_GUIDANCE, " (quoted)", text)
     return text
+
+
+def _put(pattern: str, what: str, text: str) -> str:
+    """`what` behind each match, or behind its first group; look-alikes match like ASCII."""
+    read = text if text.isascii() else _folded(text)
+    pieces, at = [], 0
+    for found in _compiled(pattern).finditer(read):
+        end = found.end(1) if found.re.groups else found.end()
+        pieces += [text[at:end], what]
+        at = end
+    return "".join([*pieces, text[at:]]) if pieces else text
+
+
+def _folded(text: str) -> str:
+    """Wide and mathematical letters as ASCII, each in its place."""
+    if not _compiled(_WIDE).search(text):
+        return text
+    from unicodedata import normalize
+
+    def plain(found: re.Match[str]) -> str:
+        folded = normalize("NFKC", found[0])
+        return folded if len(folded) == 1 else found[0]
+
+    return _compiled(_WIDE).sub(plain, text)
 
 
 def reveal(text: str) -> str:
@@ -105,9 +134,13 @@ def _belongs(char: str, before: str, after: str) -> bool:
         case "\u200e" | "\u200f" | "\u061c":
             return any(c and bidirectional(c) in ("R", "AL") for c in (before, after))
         case "\ufe0e" | "\ufe0f":
-            return _pictured(before) or before in tuple("#*0123456789©®‼⁉〰〽㊗㊙")
+            return (before != "\ufe0f" and _pictured(before)) or before in tuple(
+                "#*0123456789©®‼⁉〰〽㊗㊙"
+            )
+        case _ if "\ufe00" <= char <= "\ufe0d" and before and category(before) == "Sm":
+            return True
         case _ if "\ufe00" <= char <= "\ufe0d" or "\U000e0100" <= char <= "\U000e01ef":
-            return _within(before, _IDEOGRAPHS) or (bool(before) and category(before) == "Sm")
+            return _within(before, _IDEOGRAPHS)
         case _ if "\u180b" <= char <= "\u180f":
             return "\u1820" <= before <= "\u18aa"
     return False

@@ -1,4 +1,4 @@
-"""Program output as plain text: no escape sequences, no hidden or controlling characters."""
+"""Program output as plain text: no escape sequences, no controlling characters."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ _ESCAPE = r"""
   | \x9b [0-?]* [ -/]* [@-~]
   | \x1b [ -/]* [0-~]
 """
-_HIDDEN = (
-    "\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
-    "\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f"
-)
-"""Controls, direction overrides, invisible characters and tags. The joiners of emoji stay."""
+_CONTROLS = "\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
+"""Of a terminal. Characters that only hide text are not dropped here: `inert` shows them."""
 
 
 def plain(text: str) -> str:
@@ -27,16 +24,16 @@ def plain(text: str) -> str:
     if "\r" in text:
         text = _compiled("overwritten").sub("", text).replace("\r", "")
     text = _compiled("nul").sub("\ufffd", text)
-    return _compiled("hidden").sub("", text)
+    return _compiled("controls").sub("", text)
 
 
 @cache
 def _compiled(name: str) -> re.Pattern[str]:
     patterns = {
-        "suspect": f"[{_HIDDEN}\x00\r]",
+        "suspect": f"[{_CONTROLS}\x00\r]",
         "escape": _ESCAPE,
         "overwritten": r"[^\n\r]*+\r(?=[^\n\r])",
         "nul": "\x00+",
-        "hidden": f"[{_HIDDEN}]+",
+        "controls": f"[{_CONTROLS}]+",
     }
     return re.compile(patterns[name], re.VERBOSE if name == "escape" else 0)

@@ -139,6 +139,7 @@ def _ending(status: int) -> str:
 
 def _watcher(progress: Callable[[str], None]) -> Callable[[bytes], None]:
     """Shows the latest output now and then, whatever its rate."""
+    from hermes.core.quoting import reveal
     from hermes.exec.plain import plain
 
     shown = 0.0
@@ -148,6 +149,6 @@ def _watcher(progress: Callable[[str], None]) -> Callable[[bytes], None]:
         now = time.monotonic()
         if now - shown >= _PROGRESS_EVERY:
             shown = now
-            progress(plain(data[-2000:].decode("utf-8", "replace")))
+            progress(reveal(plain(data[-2000:].decode("utf-8", "replace"))))
 
     return watch
