@@ -285,7 +285,11 @@ async def test_plain_is_line_by_line(tmp_path: Path) -> None:
             await t.see("with it")
             t.type("/status\n")
             await t.see("model: kit-model")
+            t.type("/export talk.md\n")
+            await t.see("written to")
+            assert "do it" in (home.work / "talk.md").read_text()
             t.type("exit\n")
+            await t.see("To go on: hermes --resume")
             assert await t.leave() == 0
         assert b"\x1b" not in t.raw and (home.work / "ran").exists()
 

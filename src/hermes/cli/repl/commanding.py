@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -42,7 +40,10 @@ async def run(repl: Repl, name: str, args: str) -> None:
         repl.view.note(HELP)
         return
     if name == "export":
-        _told(repl, await _export(repl, args))
+        from hermes.cli.repl.exporting import export
+
+        runtime, session = conversation.runtime, conversation.session
+        _told(repl, await export(runtime, session, repl.cwd, args))
         return
     context = CommandContext(conversation.runtime, conversation.session, SURFACE)
     if name == "resume" and not args:
@@ -120,39 +121,6 @@ async def fresh_if_suspended(repl: Repl) -> None:
     repl.suspended = False
     conversation = repl.conversation
     await conversation.switch(await reopen(conversation.runtime, conversation.session))
-
-
-async def _export(repl: Repl, name: str) -> str:
-    """The conversation as Markdown, in a new file that only its owner can read."""
-    from hermes.cli.transcript import markdown
-    from hermes.core.errors import ConfigError
-    from hermes.core.text import counted
-
-    assert repl.conversation is not None
-    session, runtime = repl.conversation.session, repl.conversation.runtime
-    clean = session.agent.redactor.clean
-    file = _wanted(repl.cwd, name or f"hermes-{session.id}.md")
-    parts = [clean(markdown(stored)) async for stored in runtime.store.export(session.id)]
-    if not parts:
-        raise ConfigError("There is nothing to export yet.")
-    text = f"# {clean(session.meta.title) or session.id}\n\n" + "\n".join(parts)
-    try:
-        await asyncio.to_thread(_write_new, file, text)
-    except FileExistsError:
-        raise ConfigError(f"{file} exists and is left as it is; give another name.") from None
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be written: {error.strerror}.") from None
-    return f"{counted(len(parts), 'message')} written to {file}."
-
-
-def _wanted(cwd: Path, name: str) -> Path:
-    return cwd / Path(name).expanduser()
-
-
-def _write_new(file: Path, text: str) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with os.fdopen(os.open(file, flags, 0o600), "w", encoding="utf-8", errors="replace") as out:
-        out.write(text)
 
 
 async def _confirmed(repl: Repl, text: str) -> bool:

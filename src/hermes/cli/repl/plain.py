@@ -7,11 +7,12 @@ import asyncio
 import signal
 from argparse import Namespace
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes.cli import logs
 from hermes.cli.approve import Asker
-from hermes.cli.display import printable
+from hermes.cli.display import one_line, printable
 from hermes.cli.main import fail
 from hermes.cli.output import Output
 from hermes.cli.render import TextRenderer
@@ -43,7 +44,10 @@ def run(args: Namespace) -> int:
         lines = Lines(args)
         try:
             runner.run(lines.open(setup))
-            return _conversation(runner, lines)
+            code = _conversation(runner, lines)
+            for sentence in lines.farewell():
+                print(sentence)
+            return code
         finally:
             runner.run(lines.close())
 
@@ -102,6 +106,24 @@ class Lines:
         self._session = await chosen(self._runtime, args, folder)
         self._session.approver = True
         await introduce(self._session, self._runtime, self._status)
+        if not len(self._session.history):
+            await self._offer(folder)
+
+    async def _offer(self, folder: Path) -> None:
+        latest = await self._runtime.store.latest(cwd=str(folder), source="cli")
+        if latest is not None and latest.state == "interrupted":
+            title = one_line(latest.title, 60)
+            self._status.line(
+                f"! the last conversation here was interrupted: {title}. "
+                f"/resume {latest.id} goes on with it"
+            )
+
+    def farewell(self) -> list[str]:
+        left = self._runtime.background.farewell()
+        said = [f"! {left}"] if left else []
+        if len(self._session.history):
+            said.append(f"To go on: hermes --resume {self._session.id}")
+        return said
 
     async def close(self) -> None:
         await self._stack.aclose()
@@ -117,6 +139,11 @@ class Lines:
             for problem in problems:
                 fail(problem)
             await self._say(message)
+            return
+        if command[0] == "export":
+            from hermes.cli.repl.exporting import export
+
+            print(await export(self._runtime, self._session, folder, command[1]))
             return
         reply = await self._command(*command)
         if reply.session is not None:
