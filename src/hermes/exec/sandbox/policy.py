@@ -29,6 +29,12 @@ _KEYS_OF_ROOT = """
     /etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/ssl/private /etc/krb5.keytab
     /etc/sudoers /etc/sudoers.d /etc/kubernetes /var/lib/docker /var/lib/containerd
     /var/lib/kubelet /var/lib/cloud /var/spool/cron /var/lib/postgresql /var/lib/mysql /boot
+    /etc/wireguard /etc/openvpn /etc/ipsec.secrets /etc/swanctl/private /etc/letsencrypt
+    /etc/NetworkManager/system-connections /etc/docker/key.json /etc/rancher /etc/ppp/chap-secrets
+    /etc/mysql/debian.cnf /etc/security/opasswd /etc/pki/tls/private /etc/postfix/sasl_passwd
+    /etc/vault.d /etc/munge /etc/credstore /etc/credstore.encrypted /var/lib/rancher
+    /var/lib/samba/private /var/lib/systemd/credential.secret /var/lib/redis /var/lib/mongodb
+    /var/lib/vault /var/lib/private
 """.split()
 """Read by nobody else, but by an agent that runs as root."""
 _TOOLS_IN_HOME = """
