@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -154,6 +155,20 @@ async def test_what_was_begun_goes_on(a: Api, come: Come) -> None:
                 assert b'"Yes."' in await guest.told()
             assert b'"Yes."' in await whole.told()
             assert b'"hermes-agent"' in await whole.told()
+
+
+async def test_who_arrives_in_the_moment_of_the_handing_over(a: Api, come: Come) -> None:
+    """Between the making of a protocol and its connection the loop does other things."""
+    async with opened(a.server.settings) as lobby:
+        early = lobby()
+        async with Server(a.server.runtime, a.server.settings).listening(lobby):
+            with socket.create_server(("127.0.0.1", 0)) as door:
+                guest = await come(f"http://127.0.0.1:{door.getsockname()[1]}", LATER["models"])
+                accepted, _ = door.accept()
+            accepted.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.connect_accepted_socket(lambda: early, accepted)
+            assert b'"hermes-agent"' in await guest.told()
 
 
 async def test_no_more_than_the_server_would_take(a: Api, come: Come) -> None:

@@ -67,11 +67,13 @@ class Lobby:
         for transport in list(self._guests.values()):
             transport.abort()
 
-    def enter(self, guest: _Guest, transport: asyncio.Transport) -> bool:
-        if len(self._guests) >= self._most:
-            return False
-        self._guests[guest] = transport
-        return True
+    def enter(self, guest: _Guest, transport: asyncio.Transport) -> None:
+        if self._acceptor is not None:  # handed over between its arrival and now
+            _pass_on(guest, transport, self._acceptor)
+        elif len(self._guests) >= self._most:
+            transport.abort()
+        else:
+            self._guests[guest] = transport
 
     def leave(self, guest: _Guest) -> None:
         self._guests.pop(guest, None)
@@ -81,12 +83,7 @@ class Lobby:
         guests, self._guests = self._guests, {}
         for guest, transport in guests.items():
             if not transport.is_closing():
-                protocol = acceptor()
-                transport.set_protocol(protocol)
-                protocol.connection_made(transport)
-                transport.resume_reading()
-                if guest.said:
-                    protocol.data_received(bytes(guest.said))
+                _pass_on(guest, transport, acceptor)
 
 
 @asynccontextmanager
@@ -99,6 +96,17 @@ async def opened(settings: ApiServer) -> AsyncIterator[Lobby]:
         lobby.close()
 
 
+def _pass_on(
+    guest: _Guest, transport: asyncio.Transport, acceptor: Callable[[], asyncio.Protocol]
+) -> None:
+    protocol = acceptor()
+    transport.set_protocol(protocol)
+    protocol.connection_made(transport)
+    transport.resume_reading()
+    if guest.said:
+        protocol.data_received(bytes(guest.said))
+
+
 class _Guest(asyncio.Protocol):
     def __init__(self, lobby: Lobby) -> None:
         self._lobby = lobby
@@ -107,10 +115,8 @@ class _Guest(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        if self._lobby.enter(self, transport):
-            self._transport = transport
-        else:
-            transport.abort()
+        self._transport = transport
+        self._lobby.enter(self, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lobby.leave(self)
