@@ -65,9 +65,18 @@ class Parser(ArgumentParser):
                 if word.startswith("--") and len(word) > 2 and word.partition("=")[0] not in known:
                     self._words = []
                     self.complain([word])
+            message = self._missing() or message
         command = self.prog.removeprefix("hermes ")
         fail(f"{command}: {message}; see {self.prog} --help")
         sys.exit(EXIT_USAGE)
+
+    def _missing(self) -> str:
+        """What to do was not said: then nothing behind it is missing yet."""
+        first = next((action for action in self._actions if not action.option_strings), None)
+        if first is None or not first.choices or any(w in first.choices for w in self._words):
+            return ""
+        word = "an action" if first.dest == "action" else f"a {first.metavar or first.dest}"
+        return f"{word} is required, one of {', '.join(map(str, first.choices))}"
 
     def arguments(self) -> list[Action]:
         """What it takes, in the order it was declared."""

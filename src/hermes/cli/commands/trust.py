@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -48,7 +49,9 @@ def run(argv: list[str], profile: str) -> int:
 def _with_action(argv: list[str]) -> list[str]:
     """`hermes trust PATH`: what looks like a path is one."""
     first = next((word for word in argv if not word.startswith("-")), "")
-    if first and first not in _ACTIONS and (first.startswith((".", "~")) or "/" in first):
+    if not first or first in _ACTIONS:
+        return argv
+    if first.startswith((".", "~")) or "/" in first or os.path.isdir(first):  # noqa: PTH112
         return ["add", *argv]
     return argv
 
