@@ -163,6 +163,8 @@ DEEP = "    def f(self):\n        if x:\n            y()\n        return 2\n"
     ("text", "old", "new", "result"),
     [
         pytest.param("a  \nb\t\nc\n", "a\nb\n", "a\nB\n", "a  \nB\nc\n", id="trailing space"),
+        pytest.param("a \nb\nc\n", "a\nb\n", "\n", "\nc\n", id="a blank line instead"),
+        pytest.param("a \nb\nc\n", "a\nb\n", "", "c\n", id="nothing instead"),
         pytest.param(
             DEEP,
             "def f(self):\n    if x:\n        y()\n",

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -515,11 +516,21 @@ async def test_a_failed_write_changes_nothing(
         ("tsconfig.json", "{} // comment", None),
         ("chart.yaml", "a: {{ .Values.a }}\n", None),
         ("a.txt", "def f(:", None),
+        ("a.sh", "#!/bin/sh\nfor i in !(a|b); do echo $i; done\n", "if true; then\necho\n"),
+        ("zsh.sh", "#!/bin/zsh\nx=(${(f)y})\n", None),
+        ("a.js", "import a from 'b';\nawait a?.b;\n", "let x = {\n"),
+        ("c.cjs", "#!/bin/node\nreturn require('a')\n", "f(;\n"),
+        ("jsx.js", "const a = <div/>;\n", None),
     ],
 )
 async def test_broken_syntax_is_a_warning_and_no_failure(
     ctx: ToolContext, name: str, good: str, bad: str | None
 ) -> None:
+    playwright = find_spec("playwright")  # brings a node of its own
+    assert playwright and playwright.submodule_search_locations
+    node = f"{playwright.submodule_search_locations[0]}/driver"
+    path = os.pathsep.join([ctx.child_env["PATH"], node])
+    ctx = structs.replace(ctx, child_env={"PATH": path})
     assert "warning" not in await text(write_file, ctx, path=name, content=good)
     if bad is not None:
         result = await call(write_file, ctx, path=name, content=bad)

@@ -190,7 +190,7 @@ class Workspace:
             made = diff(_text(source.before), _text(file.after), names)
             notes = [f"+{made.added} -{made.removed}", *file.notes]
             heads.append(f"{_verb(file)} {name} ({', '.join(notes)})")
-            if warning := _warning(file, source.before):
+            if warning := _warning(file, source.before, self._ctx.child_env.get("PATH", "")):
                 heads.append(f"[warning: {warning}]")
             diffs += made.text.split("\n")
             data.append({"path": str(file.path), "added": made.added, "removed": made.removed})
@@ -225,11 +225,11 @@ def _verb(file: _File) -> str:
     return "Created" if file.before is None else "Patched"
 
 
-def _warning(file: _File, before: bytes | None) -> str:
+def _warning(file: _File, before: bytes | None, programs: str) -> str:
     if file.after is None:
         return ""
-    now = problem(file.path, file.after)
-    if now and before is not None and problem(file.path, before):
+    now = problem(file.path, file.after, programs)
+    if now and before is not None and problem(file.path, before, programs):
         return f"{now}; it was wrong before this edit too"
     return now
 

@@ -16,6 +16,8 @@ Script: TypeAlias = list[tuple[str, str]]
 Item: TypeAlias = int | str
 """A line of a result: one of the old lines, by its number, or a fresh one."""
 _TOKEN = re.compile(r"\w+|\s+|.", re.S)
+_KINDS = {"'": "quote", '"': "quote", "-": "dash"}
+_ASCII = 127
 _LONG = 2000
 """Characters of a line beyond which it is taken as it was written."""
 
@@ -122,9 +124,16 @@ class _Fresh:
 
 
 def _foreign(written: Sequence[str], there: Sequence[str]) -> dict[int, str]:
-    """Quotes and dashes that only the block has, each with the plain one."""
-    mine = set("".join(written)) - set("".join(there))
-    return {code: plain for code, plain in STYLE.items() if chr(code) in mine}
+    """Quotes or dashes that are not the file's manner, if the block has such; each with the plain
+    one."""
+    known = set("".join(there))
+    mine = set("".join(written)) - known
+    kinds = {_KINDS.get(plain) for code, plain in STYLE.items() if chr(code) in mine}
+    return {
+        code: plain
+        for code, plain in STYLE.items()
+        if code > _ASCII and chr(code) not in known and _KINDS.get(plain) in kinds - {None}
+    }
 
 
 def _merged(new: str, written: str, there: str) -> str:

@@ -132,11 +132,10 @@ def _with_ends(text: str, lines: Lines, first: int, last: int) -> str:
 
 
 def _tolerant(lines: Lines, old: str, new: str, *, every: bool) -> Edited:
+    fresh = new.split("\n")
     if old.endswith("\n"):
-        old, new = old[:-1], new.removesuffix("\n") if new else ""
-        fresh = new.split("\n") if new else []
-    else:
-        fresh = new.split("\n")
+        old = old[:-1]
+        fresh = new.removesuffix("\n").split("\n") if new else []
     wanted = old.split("\n")
     how, found = locate(lines.rows, wanted)
     if not found and (copied := bare(wanted, fresh)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from sys import version_info
 from threading import Lock
 
 _LARGEST = 256 * 1024
@@ -16,11 +17,15 @@ _filters = Lock()
 _TEMPLATE = re.compile(rb"\{\{|\{%|<%")
 
 
-def problem(path: Path, data: bytes) -> str:
-    """One sentence about the first error; empty when there is none or nobody can tell."""
-    check = _CHECKS.get(path.suffix.casefold())
-    if check is None or len(data) > _LARGEST or not data.strip():
+def problem(path: Path, data: bytes, programs: str = "") -> str:
+    """One sentence about the first error; empty when there is none or nobody can tell. `programs`
+    is the search path for those that can."""
+    suffix = path.suffix.casefold()
+    check = _CHECKS.get(suffix)
+    if len(data) > _LARGEST or not data.strip():
         return ""
+    if check is None:
+        return _asked(suffix, data, programs)
     try:
         check(path, data)
     except (SyntaxError, ValueError) as error:
@@ -28,6 +33,14 @@ def problem(path: Path, data: bytes) -> str:
     except (RecursionError, MemoryError):
         return "it is nested too deeply to be checked"
     return ""
+
+
+def _asked(suffix: str, data: bytes, programs: str) -> str:
+    from hermes.tools._parsers import BY_SUFFIX, complaint
+
+    parser = BY_SUFFIX.get(suffix)
+    said = complaint(parser, data, programs) if parser and programs else ""
+    return f"the syntax is wrong: {said}"[:300] if said else ""
 
 
 def _where(error: SyntaxError | ValueError) -> str:
@@ -42,7 +55,12 @@ def _python(path: Path, data: bytes) -> None:
 
     with _filters, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        compile(data, path.name, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+        try:
+            compile(data, path.name, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+        except SyntaxError as error:
+            # The project may be written for a newer one.
+            error.msg = f"{error.msg}, says Python {version_info[0]}.{version_info[1]}"
+            raise
 
 
 def _json(path: Path, data: bytes) -> None:

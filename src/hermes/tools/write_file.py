@@ -59,4 +59,4 @@ def _write(path: Path, data: bytes, ctx: ToolContext) -> tuple[bool, str]:
     except OSError:
         draft.discard()
         raise
-    return draft.old is None, problem(path, data)
+    return draft.old is None, problem(path, data, ctx.child_env.get("PATH", ""))

@@ -1,0 +1,92 @@
+"""Programs of the machine that parse a text without running it, and what they complain about."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+_SECONDS = 5.0
+_MODULE_OR_SCRIPT = """
+const vm = require('vm');
+const text = require('fs').readFileSync(0, 'utf8').replace(/^#!.*/, '');
+const module = /^\\s*(import|export)\\b/m.test(text);
+let said;
+for (const [make, telling] of [
+    [() => new vm.Script(text), !module],
+    [() => new vm.Script('(function(){' + text + '\\n})'), false],
+    [() => new vm.SourceTextModule(text), module],
+]) {
+    try { make(); process.exit(0); } catch (error) { if (telling) said = error; }
+}
+const line = /:(\\d+)/.exec((said.stack || '').split('\\n')[0]);
+process.stderr.write('line ' + (line ? line[1] : '?') + ': ' + said.message);
+process.exit(1);
+"""
+
+
+class Parser(Struct, frozen=True):
+    """A program that reads the text from its input."""
+
+    argv: tuple[str, ...]
+    complaint: re.Pattern[str]
+    """What it prints: the line, and what is wrong there."""
+    heads: re.Pattern[bytes] | None = None
+    """How a text must begin that is meant for it."""
+    excused: re.Pattern[str] = re.compile(r"(?!)")
+    """Complaints about dialects that it does not know."""
+
+
+_BASH = Parser(
+    ("bash", "--norc", "-O", "extglob", "-n"),
+    re.compile(r"line (\d+): (.+)"),
+    heads=re.compile(rb"(?!#!)|#!.*\b(?:ba|da)?sh\b"),
+)
+_NODE = Parser(
+    ("node", "--no-warnings", "--experimental-vm-modules", "-e", _MODULE_OR_SCRIPT),
+    re.compile(r"line (\S+): (.+)"),
+    excused=re.compile(r"token '<'|token ':'|token '@'|Invalid or unexpected token"),
+)
+BY_SUFFIX: Mapping[str, Parser] = {
+    ".sh": _BASH,
+    ".bash": _BASH,
+    ".js": _NODE,
+    ".mjs": _NODE,
+    ".cjs": _NODE,
+}
+
+
+def complaint(parser: Parser, data: bytes, path: str) -> str:
+    """What is wrong with the text, or nothing; nothing too when the program is not on `path`."""
+    program = _found(parser.argv[0], path)
+    if not program or (parser.heads and not parser.heads.match(data)):
+        return ""
+    try:
+        done = subprocess.run(
+            [program, *parser.argv[1:]],
+            input=data,
+            capture_output=True,
+            env={"PATH": os.defpath, "LC_ALL": "C"},
+            cwd="/",
+            timeout=_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    said = parser.complaint.search(done.stderr.decode("utf-8", "replace"))
+    if not done.returncode or said is None or parser.excused.search(said[2]):
+        return ""
+    return f"{said[2]} (line {said[1]})"
+
+
+def _found(name: str, path: str) -> str:
+    """Only absolute folders count: the working folder is not trusted."""
+    for folder in path.split(os.pathsep):
+        program = Path(folder) / name
+        if program.is_absolute() and program.is_file() and os.access(program, os.X_OK):
+            return str(program)
+    return ""
