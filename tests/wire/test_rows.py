@@ -598,6 +598,9 @@ def test_aggregators_are_not_taken_for_a_bare_name() -> None:
         ("anthropic", "claude-opus-4-6", "xhigh", "high"),
         ("gemini", "gemini-3-pro-preview", "medium", "low"),
         ("gemini", "gemini-4-flash", "none", "minimal"),
+        ("gemini", "gemini-flash-latest", "none", "minimal"),
+        ("gemini", "gemini-10-pro", "minimal", "low"),
+        ("mistral", "mistral-small-latest", "low", "high"),
         ("ollama", "qwen3", "xhigh", "high"),
         ("openrouter", "x/y", "xhigh", "xhigh"),
     ],
@@ -616,9 +619,11 @@ async def test_an_effort_that_is_not_known_is_lowered(
 @pytest.mark.parametrize(
     ("model", "thinking"),
     [
-        ("claude-sonnet-5", {"type": "adaptive"}),
-        ("claude-opus-5-1-20270101", {"type": "adaptive"}),
-        ("claude-opus-4-7", {"type": "adaptive"}),
+        # Since then the words of thoughts are left out unless they are asked for.
+        ("claude-sonnet-5", {"type": "adaptive", "display": "summarized"}),
+        ("claude-opus-5-1-20270101", {"type": "adaptive", "display": "summarized"}),
+        ("claude-opus-4-7", {"type": "adaptive", "display": "summarized"}),
+        ("claude-opus-4-6", {"type": "adaptive"}),
         ("claude-opus-4-1-20250805", {"type": "enabled", "budget_tokens": 6144}),
         ("claude-sonnet-4-20250514", {"type": "enabled", "budget_tokens": 6144}),
         ("claude-3-7-sonnet-latest", {"type": "enabled", "budget_tokens": 6144}),

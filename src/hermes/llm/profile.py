@@ -55,6 +55,8 @@ class Quirks(Struct, frozen=True):
     thinking_switch: Literal["none", "asked", "always", "alone"] = "none"
     """chat: whether `thinking: {"type": "enabled"|"disabled"}` is sent. asked: when an effort is
     set; always: in every request; alone: in those without a `reasoning_effort`."""
+    thinking_display: str = ""
+    """anthropic: how thoughts are to be shown, where the model would leave their words out."""
     thinking_replay: Literal["keep", "drop"] = "keep"
     """Whether reasoning goes back to the provider that made it."""
     thinking_field: str = ""

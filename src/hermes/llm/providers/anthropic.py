@@ -7,8 +7,12 @@ from typing import Any
 from hermes.llm.profile import OAuth, ProviderSpec, Quirks
 
 CLAUDE: dict[str, dict[str, Any]] = {
-    "*claude*": {"effort": "adaptive", "efforts": ("none", "low", "medium", "high", "xhigh")},
-    "*claude-*-4[-.]6*": {"efforts": ("none", "low", "medium", "high")},
+    "*claude*": {
+        "effort": "adaptive",
+        "efforts": ("none", "low", "medium", "high", "xhigh"),
+        "thinking_display": "summarized",
+    },
+    "*claude-*-4[-.]6*": {"efforts": ("none", "low", "medium", "high"), "thinking_display": ""},
     "*claude-*-4": {"effort": "budget", "efforts": ()},
     "*claude-*-4[-.@:][0-5]*": {"effort": "budget", "efforts": ()},
     "*claude-[123]*": {"effort": "omit", "efforts": ()},

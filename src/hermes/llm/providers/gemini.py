@@ -7,13 +7,15 @@ from typing import Any
 from hermes.llm.profile import ProviderSpec, Quirks
 
 THINKS: dict[str, dict[str, Any]] = {
+    "*gemini*": {"effort": "level", "efforts": ("minimal", "low", "medium", "high")},
+    "*gemini-*pro*": {"efforts": ("low", "medium", "high")},
+    "*gemini-3-pro*": {"efforts": ("low", "high")},
+    "*gemini-[12].*": {"effort": "omit", "efforts": ()},
     "*gemini-2.5*": {"effort": "budget"},
     "*gemini-2.5-pro*": {"efforts": ("minimal", "low", "medium", "high", "xhigh")},
-    "*gemini-[3-9]*": {"effort": "level", "efforts": ("minimal", "low", "medium", "high")},
-    "*gemini-[3-9]*-pro*": {"efforts": ("low", "medium", "high")},
-    "*gemini-3-pro*": {"efforts": ("low", "high")},
 }
-"""Up to 2.5 a budget, which the larger model cannot have at zero; from 3 on a level."""
+"""Before 2.5 nothing; there a budget, which the larger model cannot have at zero. The older ones
+are named; what is new takes a level, as the newest do."""
 
 PROVIDER = ProviderSpec(
     name="gemini",

@@ -10,6 +10,7 @@ PROVIDER = ProviderSpec(
     base_url="https://api.mistral.ai/v1",
     keys=("MISTRAL_API_KEY",),
     quirks=Quirks(call_id="alnum9", usage_in_stream=False),
+    models={"mistral-small-latest": {"effort": "effort", "efforts": ("none", "high")}},
     default_model="mistral-large-latest",
     small_model="mistral-small-latest",
     docs="https://docs.mistral.ai",

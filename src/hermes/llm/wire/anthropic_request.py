@@ -138,8 +138,9 @@ def _thinking(quirks: Quirks, settings: Settings, limit: int) -> dict[str, Any]:
         case "adaptive" if effort == "none":
             return {"thinking": {"type": "disabled"}}
         case "adaptive":
+            shown = {"display": quirks.thinking_display} if quirks.thinking_display else {}
             level = {"effort": _EFFORTS[effort]}
-            return {"thinking": {"type": "adaptive"}, "output_config": level}
+            return {"thinking": {"type": "adaptive", **shown}, "output_config": level}
         case _:
             return {}
 
