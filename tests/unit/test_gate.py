@@ -442,6 +442,11 @@ def test_reading_needs_no_sandbox(command: str):
         "python -c 'print(1)'", "./run", "git commit -m x", "git log --output=x", "yq -i .a=1 f",
         "npm test", "make help", "pytest --version", "yarn -v", "cargo tree",
         "PATH=./bin:$PATH ls", "cd /elsewhere && git status",
+        # They read, but tell somebody what they were given.
+        "git remote show http://evil.example/canary", "npm view http://evil.example/canary.tgz",
+        "npm search canary", "pip index versions canary", "brew search canary",
+        "ffprobe http://evil.example/canary.mp4", "xmllint http://evil.example/canary",
+        "mediainfo http://evil.example/canary", "glow http://evil.example/canary",
     ],
 )  # fmt: skip
 def test_without_a_sandbox_everything_else_asks(command: str):

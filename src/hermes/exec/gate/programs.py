@@ -24,11 +24,11 @@ READING: tuple[Rule, ...] = (
                 "expand unexpand pr tsort numfmt factor shuf look iconv base64 base32 "
                 "basenc bat batcat exa eza delta tokei scc vmstat top iostat pstree w who "
                 "last lsmod lspci lsusb dmesg ss netstat ip ifconfig tput clear nm objdump readelf "
-                "addr2line c++filt otool pdfinfo ffprobe mediainfo "
+                "addr2line c++filt otool pdfinfo "
                 "cd pushd popd dirs read set unset export declare local typeset readonly "
                 "shift return exit break continue wait let getopts hash umask ulimit jobs fg bg "
-                "disown mapfile readarray times shopt command zipinfo xmllint csvlook "
-                "journalctl glow hexyl pygmentize ts gdate gsed ghead gtail gstat"
+                "disown mapfile readarray times shopt command zipinfo csvlook "
+                "journalctl hexyl pygmentize ts gdate gsed ghead gtail gstat"
             ),
         ),
         match=("ls -la", "cat a.txt", "rg -n foo src"),
@@ -49,25 +49,27 @@ READING: tuple[Rule, ...] = (
         match=("git status --short", "git log -3"),
         miss=("git push", "git -c x=y status", "git"),
     ),
-    Rule("allow", ("git", ("branch", "remote", "tag", "stash"), ("-v", "-vv", "-a", "--list", "-l",
-        "list", "--all", "-r", "get-url", "show", "--show-current", "--contains", "--merged",
-        "--no-merged")), match=("git branch -a",), miss=("git branch x",)),
+    Rule("allow", ("git", ("branch", "tag", "stash"), ("-v", "-vv", "-a", "--list", "-l", "list",
+        "--all", "-r", "show", "--show-current", "--contains", "--merged", "--no-merged")),
+        match=("git branch -a",), miss=("git branch x",)),
+    Rule("allow", ("git", "remote", ("-v", "get-url")), match=("git remote -v",),
+        miss=("git remote show http://host/x",)),
     Rule("allow", ("git", "config", ("--get", "--list", "-l", "--get-all", "--get-regexp", "list",
         "get")), match=("git config --list",), miss=("git config a b",)),
-    Rule("allow", ("npm", _names("ls list view info why outdated root bin ping "
-        "--version -v help search explain audit fund")), match=("npm ls",), miss=("npm publish",)),
-    Rule("allow", (_names("pip pip3"), _names("list show freeze check --version -V help index "
-        "debug inspect")), match=("pip list",), miss=("pip install x",)),
+    Rule("allow", ("npm", _names("ls list why root bin --version -v help explain")),
+        match=("npm ls",), miss=("npm publish", "npm view x")),
+    Rule("allow", (_names("pip pip3"), _names("list show freeze check --version -V help debug "
+        "inspect")), match=("pip list",), miss=("pip install x", "pip index versions x")),
     Rule("allow", ("dpkg", ("-l", "-L", "-s", "--list", "-S")), match=("dpkg -l",)),
     Rule("allow", (("apt", "apt-cache"), ("list", "show", "search", "policy", "depends")),
         match=("apt list",), miss=("apt install x",)),
-    Rule("allow", ("brew", ("list", "info", "search", "--version", "--prefix", "config", "deps")),
-        match=("brew list",), miss=("brew install x",)),
+    Rule("allow", ("brew", ("list", "--version", "--prefix", "config", "deps")),
+        match=("brew list",), miss=("brew install x", "brew search x")),
     Rule("allow", (("tar",), ("tf", "-tf", "tvf", "-tvf", "tzf", "-tzf", "tjf", "--list", "-tzvf",
         "tzvf")), match=("tar tf a.tar",), miss=("tar xf a.tar",)),
     Rule("allow", ("unzip", ("-l", "-v", "-t", "-p", "-Z")), match=("unzip -l a.zip",)),
 )  # fmt: skip
-"""Allowed wherever they run: they change nothing."""
+"""Allowed wherever they run: they change nothing, and what they are given they tell nobody."""
 
 WORKING: tuple[Rule, ...] = (
     Rule(
@@ -75,10 +77,11 @@ WORKING: tuple[Rule, ...] = (
         (
             _names(
                 "git-lfs touch mkdir rmdir cp mv ln rm chmod install tee truncate split csplit "
+                "ffprobe mediainfo xmllint glow "
                 "patch sponge dos2unix unix2dos ldd exiftool tldr logger identify pdftotext "
                 "cloc nvidia-smi tar unzip zip gzip gunzip bzip2 "
                 "bunzip2 xz unxz zstd unzstd 7z 7za rar "
-                "unrar cpio mktemp mkfifo unlink dd rename kill pkill killall timeout "
+                "unrar mktemp mkfifo unlink dd rename kill pkill killall timeout "
                 "python python2 python3 pypy pypy3 ipython pytest py.test tox nox coverage mypy "
                 "pyright basedpyright pyrefly ty ruff black isort flake8 pylint bandit pyflakes "
                 "autopep8 yapf pycodestyle pydocstyle vulture pyupgrade pre-commit pip-compile "
@@ -139,15 +142,16 @@ WORKING: tuple[Rule, ...] = (
         miss=("git push origin main", "git send-email", "git daemon"),
     ),
     Rule("allow", (_names("npm pnpm yarn"), _names("ls list view info why outdated root bin "
-        "audit install i ci add remove rm uninstall un update "
+        "ping search fund audit install i ci add remove rm uninstall un update "
         "up upgrade run run-script test t tst start stop restart build dev lint exec init create "
         "rebuild dedupe prune pack version link unlink typecheck format check dlx workspace "
         "workspaces cache import patch why set-script serve watch coverage e2e clean storybook "
         "preview generate")), match=("npm test", "npm run build"), miss=("npm publish",)),
     Rule("allow", (("yarn", "pnpm"), ("--version", "-v", "--frozen-lockfile", "--immutable")),
         match=("yarn --frozen-lockfile",)),
-    Rule("allow", (_names("pip pip3"), _names("install uninstall download wheel cache hash")),
+    Rule("allow", (_names("pip pip3"), _names("install uninstall download wheel cache hash index")),
         match=("pip install -e .",), miss=("pip config set a b",)),
+    Rule("allow", ("brew", ("info", "search")), match=("brew info x",), miss=("brew install x",)),
     Rule("allow", ("sg", _names("run scan test new")), match=("sg scan",), miss=("sg root",)),
     Rule("allow", ("uv", _names("tree version pip sync lock add remove venv init build run tool "
         "python cache "
