@@ -118,6 +118,8 @@ BAD = [
         "model.api_key_env",
     ),
     ("model:\n  api_key_env: sk-abc-def-123\n", "line 2: model.api_key_env must be the name of"),
+    ("model:\n  base_url: localhost:1/v1\n", "line 2: model.base_url must begin with http://"),
+    ("providers: {lab: {base_url: x}}\n", "line 1: providers.lab.base_url must begin with http://"),
     ("agent:\n  max_turns: many\n", "line 2: agent.max_turns must be a whole number of at least 1"),
     ("agent:\n  max_turns: 0\n", "line 2: agent.max_turns must be a whole number of at least 1"),
     ("agent: {max_turns: 1.5}\n", "line 1: agent.max_turns must be a whole number"),
@@ -630,5 +632,5 @@ def test_the_working_folder_is_where_it_is_now(
     link.symlink_to("c")
     assert working_folder(str(link)) == tmp_path / "c"
     (tmp_path / "c").rmdir()
-    with pytest.raises(ConfigError, match="is gone"):
+    with pytest.raises(ConfigError, match="does not exist"):
         working_folder(str(link))

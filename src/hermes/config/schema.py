@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from hermes.core.provider import Effort
 
-SCHEMA = 1
+SCHEMA = 2
 """Raised when the meaning of a key changes: parsed files cached by older code are then re-read."""
 
 ApiMode: TypeAlias = Literal["chat", "responses", "anthropic", "bedrock", "gemini"]
@@ -17,6 +17,7 @@ Count: TypeAlias = Annotated[int, Meta(ge=1)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
 Dollars: TypeAlias = Annotated[float, Meta(ge=0)]
 Tokens: TypeAlias = Annotated[int, Meta(ge=0)]
+Address: TypeAlias = Annotated[str, Meta(pattern=r"^(https?://\S+)?$")]
 EnvName: TypeAlias = Annotated[str, Meta(pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$")]
 Domain: TypeAlias = Annotated[
     str, Meta(pattern=r"^(\*|(\*\.)?\w([\w-]*\w)?(\.\w([\w-]*\w)?)*)(:[1-9][0-9]{0,4})?$")
@@ -32,7 +33,7 @@ class Model(Section, frozen=True):
     default: str = ""
     """The model, or provider:model."""
     provider: str = ""
-    base_url: str = ""
+    base_url: Address = ""
     api_mode: ApiMode | None = None
     """None: derived from the provider and the address."""
     api_key_env: EnvName = ""
@@ -80,7 +81,7 @@ class OAuth(Section, frozen=True):
 class Provider(Section, frozen=True):
     """A named endpoint, or settings laid over a built-in provider of that name."""
 
-    base_url: str = ""
+    base_url: Address = ""
     api_mode: ApiMode | None = None
     api_key_env: EnvName = ""
     api_key_envs: tuple[EnvName, ...] = ()
@@ -118,7 +119,7 @@ class Auxiliary(Section, frozen=True):
 
     provider: str = ""
     model: str = ""
-    base_url: str = ""
+    base_url: Address = ""
     api_mode: ApiMode | None = None
     api_key_env: EnvName = ""
     context_length: Count | None = None

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct, inspect
 
 from hermes.config.parse import Parsed, Path, dotted
-from hermes.config.schema import Config, Domain, EnvName
+from hermes.config.schema import Address, Config, Domain, EnvName
 
 _API_MODES = {
     "chat_completions": "chat",
@@ -209,6 +209,8 @@ def unknown_key(path: Path, siblings: list[str]) -> str:
 
 def _wrong(path: Path, kind: Any, value: Any) -> str:
     name = dotted(path)
+    if kind == Address and isinstance(value, str):
+        return f"{name} must begin with http:// or https://"
     if kind in (EnvName, tuple[EnvName, ...]) and isinstance(value, (str, list)):
         return f"{name} must be the name of an environment variable; the key itself goes into .env"
     if kind == tuple[Domain, ...] and isinstance(value, list):
