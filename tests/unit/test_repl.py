@@ -299,7 +299,9 @@ def test_the_status_line_fits() -> None:
         assert cells(status(state, columns)) < columns
     assert "Enter steers" in status(state, 80)
     state.busy = "queue"
-    assert "Enter queues" in status(state, 80)
+    assert "Enter queues · Esc stops" in status(state, 80)
+    state.vi = True
+    assert "Enter queues · Ctrl-C stops" in status(state, 80)
 
 
 def test_unknown_costs_are_marked() -> None:

@@ -77,6 +77,7 @@ def status(state: State, columns: int) -> str:
 
 
 def hints(state: State) -> str:
+    stops = "Ctrl-C" if state.vi else "Esc"
     if state.hint:
         return state.hint
     if state.picking is not None:
@@ -84,10 +85,10 @@ def hints(state: State) -> str:
     if state.asking is not None:
         return "Esc: no"
     if state.command and not state.running:
-        return "Esc stops it · what you send waits for it"
+        return f"{stops} stops it · what you send waits for it"
     if state.running:
         taken = " · ↑ takes back" if state.queue else ""
-        return _SENDS[state.busy] + taken
+        return _SENDS[state.busy].replace("Esc", stops) + taken
     if state.queue:
         return "Enter sends the next · ↑ takes it back"
     return _IDLE

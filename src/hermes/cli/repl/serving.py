@@ -65,6 +65,7 @@ async def serve(repl: Repl, args: Namespace) -> str | None:
         from prompt_toolkit.enums import EditingMode
 
         screen.app.editing_mode = EditingMode.VI
+        repl.state.vi = True
     for warning in (*setup.warnings, *_elsewhere(setup, repl.cwd)):
         repl.view.note(f"! {warning}")
     async with Runtime.open(setup) as runtime:

@@ -52,6 +52,8 @@ class State:
     """Said once, until the next key."""
     offer: str = ""
     busy: str = "steer"
+    vi: bool = False
+    """Then Esc leaves the insert mode, and Ctrl-C stops what runs."""
     facts: Facts = field(default_factory=Facts)
 
     @property
