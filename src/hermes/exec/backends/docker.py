@@ -31,6 +31,8 @@ from hermes.exec.local import MAX_COMMAND, Command, Outcome
 
 if TYPE_CHECKING:
     from hermes.config.schema import Docker as Settings
+    from hermes.exec.sandbox import Policy
+    from hermes.exec.sandbox.paths import Guards
 
 _START_SECONDS = 60.0
 _MACHINE, _OWNER = "hermes.machine", "hermes.owner"
@@ -90,7 +92,7 @@ class Docker:
             if self._settings.container:
                 self._open_to = await self._is_open()
             else:
-                self._open_to = self._settings.network != "none" or bool(self._guards()[1])
+                self._open_to = self._settings.network != "none" or bool(self._guards().cover)
         return not self._open_to
 
     async def run(self, command: Command, out: Capture) -> Outcome:
@@ -177,12 +179,16 @@ class Docker:
         settings, site = self._settings, self._site
         workspace = os.path.realpath(site.workspace)
         writable = site.mode != "read-only" and settings.workspace == "rw"
-        mounts = [_bind(workspace, writable=writable)]
         held: tuple[str, ...] = ()
+        inner: list[str] = []
         if writable and site.mode != "full-access":
-            (kept, held), _ = self._guards()
-            mounts += [_bind(path) for path in (*kept, *held)]
-        mounts += [f"type=tmpfs,{_field('target', path)}" for path in self._hidden(workspace)]
+            found = self._guards()
+            held = found.make
+            writable = not found.barred
+            inner = [_bind(path) for path in (*found.keep, *held)]
+            inner += [_bind(path, writable=writable) for path in found.pin]
+        mounts = [_bind(workspace, writable=writable), *inner]
+        mounts += self._hidden(workspace)
         argv = self._argv(
             "run", "--rm", "--interactive", "--pull", "never", "--name", self._container,
             "--label", f"{_MACHINE}={_machine()}", "--label", f"{_OWNER}={_owner(os.getpid())}",
@@ -202,25 +208,29 @@ class Docker:
         """Whose files are ours outside: in a rootless daemon that is root."""
         return "0:0" if self._rootless else f"{os.getuid()}:{os.getgid()}"
 
-    def _guards(self) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], tuple[str, ...]]:
-        """Protected paths: existing and missing ones; and links, which a mount cannot protect."""
-        from hermes.exec.sandbox import standard
+    def _guards(self) -> Guards:
+        """Links among the protected names (`cover`) are what a mount cannot protect here."""
         from hermes.exec.sandbox.paths import guards
 
-        site = self._site
-        policy = standard("workspace-write", site.workspace, site.home, site.user_home)
-        found = guards(policy.workspace, policy.protected)
-        return (found.keep, found.make), found.cover
+        policy = self._policy()
+        return guards(policy.workspace, policy.protected, policy.unmade)
 
     def _hidden(self, workspace: str) -> list[str]:
-        """Folders inside the workspace that are no command's business."""
+        """What covers files and folders inside the workspace that are no command's business."""
+        hidden = [os.path.realpath(path) for path in self._policy().hidden]
+        inside = [path for path in hidden if path.startswith(workspace + "/")]
+        return [
+            f"type=tmpfs,{_field('target', path)}"
+            if os.path.isdir(path)  # noqa: PTH112 - a text already
+            else f"type=bind,source={os.devnull},{_field('target', path)},readonly"
+            for path in inside
+        ]
+
+    def _policy(self) -> Policy:
         from hermes.exec.sandbox import standard
 
         site = self._site
-        policy = standard("workspace-write", site.workspace, site.home, site.user_home)
-        hidden = [os.path.realpath(path) for path in policy.hidden]
-        inside = [path for path in hidden if path.startswith(workspace + "/")]
-        return [path for path in inside if os.path.isdir(path)]  # noqa: PTH112 - a text already
+        return standard("workspace-write", site.workspace, site.home, site.user_home)
 
     async def _is_open(self) -> bool:
         """Whether a container that is not ours reaches more than the workspace."""
