@@ -6,9 +6,9 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import NamedTuple
 
 import orjson
+from msgspec import Struct
 
 from hermes.config.api_server import ApiServer
 from hermes.server import port
@@ -31,7 +31,7 @@ _NO_MATTER = frozenset({b"user-agent", b"accept", b"accept-encoding", b"accept-l
 _LONGEST = 16 * 1024
 
 
-class Answered(NamedTuple):
+class Answered(Struct, frozen=True):
     path: str
     seconds: float
     remote: str

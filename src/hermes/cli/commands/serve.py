@@ -80,7 +80,8 @@ async def _serve(args: Namespace) -> int:
 
     try:
         checked_keys(settings, setup.secrets)
-        await store.ready()
+        for notice in await store.ready():
+            fail(notice)
         async with opened(settings) as lobby:
             with announced(setup.home, "serve", lobby.address):
                 print(f"listening on {lobby.address}", file=sys.stderr, flush=True)
