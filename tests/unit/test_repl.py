@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
+from hermes.cli.repl.asking import Asking
 from hermes.cli.repl.code import Highlighter
 from hermes.cli.repl.completing import Completing, Files
 from hermes.cli.repl.composing import Chips, compose, dropped, references
@@ -302,6 +303,15 @@ def test_the_status_line_fits() -> None:
     assert "Enter queues · Esc stops" in status(state, 80)
     state.vi = True
     assert "Enter queues · Ctrl-C stops" in status(state, 80)
+
+
+def test_every_answer_is_seen_on_a_narrow_screen() -> None:
+    keys = {"y": "yes", "s": "for this session", "a": "always", "n": "no", "e": "edit"}
+    asked = Asking([], keys, lambda _: None, prompt="Allow it?")
+    (line,) = asked.shown(80, colour=False)
+    rows = asked.shown(20, colour=False)
+    assert line.split() == " ".join(rows).split() and line.endswith("e edit  (Enter: no)")
+    assert all(cells(row) < 20 for row in rows)
 
 
 def test_unknown_costs_are_marked() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from hermes.cli.display import printable
 from hermes.cli.repl.code import Highlighter
-from hermes.cli.repl.ink import BOLD, DIM, MARK, WARNING, Piece, fit, painted
+from hermes.cli.repl.ink import BOLD, DIM, MARK, WARNING, Piece, painted, wrap
 from hermes.core.events import Answer, Approval, Question
 from hermes.core.quoting import reveal
 
@@ -51,12 +51,13 @@ class Asking:
 
     def shown(self, columns: int, *, colour: bool) -> list[str]:
         if self.wants_text:
-            return [painted([(WARNING, fit(self.prompt, columns - 1))], colour=colour)]
-        line: list[Piece] = [(WARNING, f"{self.prompt} ")]
+            line: list[Piece] = [(WARNING, self.prompt)]
+            return [painted(row, colour=colour) for row in wrap(line, columns - 1)]
+        line = [(WARNING, f"{self.prompt} ")]
         for key, meaning in self.keys.items():
             line += [(BOLD, key), (DIM, f" {meaning}  ")]
         line.append((DIM, "(Enter: no)"))
-        return [painted(line, colour=colour)]
+        return [painted(row, colour=colour) for row in wrap(line, columns - 1)]
 
 
 def approval(
