@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.kit import WIRES, Provider, Reply, call, nothing, say, think
+from tests.kit import WIRES, Provider, Reply, call, nothing, raw, say, think
 from tests.kit.bodies import check_legal, max_tokens, messages
 from tests.kit.rig import Rig, rig
 
@@ -80,6 +80,37 @@ async def test_F43_thinking_that_used_up_the_budget_ends_the_turn_at_once(
         assert "Thinking Budget Exhausted" in result.error
         assert all(w in result.error for w in ("/reasoning low", "max_tokens", "/thinkon"))
         assert len(r.requests) == 1
+
+
+SEALED: dict[str, dict[str, Any]] = {
+    "chat": {
+        "choices": [
+            {
+                "message": {
+                    "content": "",
+                    "reasoning_details": [{"type": "reasoning.encrypted", "data": "e"}],
+                },
+                "finish_reason": "length",
+            }
+        ]
+    },
+    "responses": {
+        "status": "incomplete",
+        "incomplete_details": {"reason": "max_output_tokens"},
+        "output": [{"type": "reasoning", "summary": [], "encrypted_content": "e"}],
+    },
+    "anthropic": {
+        "content": [{"type": "thinking", "thinking": "", "signature": "s"}],
+        "stop_reason": "max_tokens",
+    },
+}
+
+
+@pytest.mark.parametrize("wire", list(SEALED))
+async def test_F43_sealed_reasoning_counts_as_reasoning(tmp_path: Path, wire: str) -> None:
+    async with rig(tmp_path, [raw(json.dumps(SEALED[wire]).encode())], wire=wire) as r:
+        result = await r.turn()
+        assert result.error_code == "thinking_exhausted" and len(r.requests) == 1
 
 
 async def test_F43_a_think_tag_counts_as_reasoning(tmp_path: Path) -> None:

@@ -244,7 +244,8 @@ async def _settle(
             "Word the request differently or use another model.",
             _whole(step, message),
         )
-    if not message.text.strip() and not step.pieces and message.thinking:
+    thought = any(isinstance(p, Thinking) for p in message.parts)  # readable or sealed
+    if not message.text.strip() and not step.pieces and thought:
         raise Stopped("thinking_exhausted", THINKING_EXHAUSTED, message)
     if step.continues >= MAX_CONTINUES:
         raise Stopped(
