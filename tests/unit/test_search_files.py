@@ -225,7 +225,7 @@ async def test_a_bad_regex_is_explained(ctx: ToolContext, pattern: str) -> None:
     assert await rows(ctx, literal) == [f"f:1: say {pattern} here"]
 
 
-@pytest.mark.parametrize("pattern", [r"(?<=a)b", r"(\w)\1", r"b(?!c)"])
+@pytest.mark.parametrize("pattern", [r"(?<=a)b", r"(\w)\1", r"b(?!c)", r"\Aab"])
 async def test_what_ripgrep_cannot_do_is_done(ctx: ToolContext, pattern: str) -> None:
     make(ctx.cwd, {"f": "abba\n", "g": "xyz\n"})
     assert await rows(ctx, pattern) == ["f:1: abba"]
@@ -236,6 +236,7 @@ async def test_requests_that_make_no_sense(ctx: ToolContext) -> None:
     assert "empty" in await refused(ctx, "")
     assert "line break" in await refused(ctx, r"a\nb")
     assert "line break" in await refused(ctx, "a\nb")
+    assert "written a|b" in await search(ctx, r"a\|b"), "as grep would have it"
     assert await rows(ctx, r"a\\nb") == []
     assert "Similar: file.py" in await refused(ctx, "x", path="fiel.py")
     assert "glob" in await refused(ctx, "x", glob="[b-a]")

@@ -126,7 +126,8 @@ async def _own_lines(query: Query, ctx: ToolContext) -> AsyncGenerator[Line, Non
         names = filter(matcher(query.glob), names)
     async with contextlib.aclosing(_output(argv, query.folder, ctx, (order, names))) as output:
         async for raw in output:
-            yield _line(msgspec.json.decode(raw)["data"])
+            found = msgspec.json.decode(raw)
+            yield _line(found["data"], matches=found["type"] == "match")
 
 
 async def _unless_binary(output: AsyncIterator[bytes]) -> AsyncGenerator[Line, None]:
@@ -135,21 +136,22 @@ async def _unless_binary(output: AsyncIterator[bytes]) -> AsyncGenerator[Line, N
     async for raw in output:
         found = msgspec.json.decode(raw)
         if found["type"] in ("match", "context"):
-            held.append(_line(found["data"]))
+            held.append(_line(found["data"], matches=found["type"] == "match"))
         elif found["type"] == "end":
             for line in held if found["data"]["binary_offset"] is None else ():
                 yield line
             held.clear()
 
 
-def _line(data: dict[str, Any]) -> Line:
+def _line(data: dict[str, Any], *, matches: bool) -> Line:
     raw = _bytes(data["lines"])
     try:
         text = raw.decode()
     except UnicodeDecodeError:
         text = raw.decode("latin-1")
-    hits = data["submatches"]
-    at = len(raw[: hits[0]["start"]].decode("utf-8", "replace")) if hits else None
+    hits = data["submatches"]  # none for `\A`, even where it matches
+    start = hits[0]["start"] if hits else 0
+    at = len(raw[:start].decode("utf-8", "replace")) if matches else None
     path = os.fsdecode(_bytes(data["path"])).removeprefix("./")
     return Line(path, data["line_number"], text.rstrip("\r\n"), at)
 

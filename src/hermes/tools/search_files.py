@@ -171,6 +171,8 @@ class _Found:
             self.notes.insert(
                 0, f"{what} in {where}. Files ignored by git, binary or very large are left out"
             )
+            if p.kind != "names" and "\\|" in p.pattern:
+                self.notes.append("\\| is the character | here; alternatives are written a|b")
         notes = [f"[{note}]" for note in self.notes]
         return ToolResult("\n".join([*self.rows, *notes]), data={"matches": self.matches})
 
