@@ -151,7 +151,15 @@ async def _picked(repl: Repl, context: CommandContext) -> SessionMeta | None:
     def look(meta: SessionMeta) -> None:
         context.runtime.spawn(load(meta), f"preview of {meta.id}")
 
-    picking = Picking(found, answer.set_result, look)
+    async def search(text: str) -> None:
+        hits = await store.search(text, limit=_LISTED)
+        picking.inside(text, frozenset(hit.session.id for hit in hits))
+        repl.screen.refresh()
+
+    def seek(text: str) -> None:
+        context.runtime.spawn(search(text), "search of the sessions")
+
+    picking = Picking(found, answer.set_result, look, seek)
     repl.screen.search.reset()
     repl.state.picking = picking
     repl.screen.app.layout.focus(repl.screen.search)

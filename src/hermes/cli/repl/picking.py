@@ -11,6 +11,8 @@ from hermes.core.message import Message
 from hermes.core.store import SessionMeta
 
 _PREVIEW = 4
+_SOUGHT = 2
+"""Letters before messages are searched, too."""
 
 
 class Picking:
@@ -21,11 +23,14 @@ class Picking:
         sessions: list[SessionMeta],
         done: Callable[[SessionMeta | None], None],
         look: Callable[[SessionMeta], None],
+        seek: Callable[[str], None],
     ) -> None:
         self._all = sessions
         self._found = sessions
         self.done = done
         self._look = look
+        self._seek = seek
+        self._text = ""
         self._at = 0
         self.previews: dict[str, list[Message]] = {}
         """The last messages of those that were looked at."""
@@ -35,16 +40,27 @@ class Picking:
     def chosen(self) -> SessionMeta | None:
         return self._found[self._at] if self._found else None
 
-    def search(self, text: str, inside: frozenset[str] = frozenset()) -> None:
-        """By words of title, model and id; `inside` are those whose messages have them."""
-        words = text.casefold().split()
+    def search(self, text: str) -> None:
+        """By words of title, model and id at once; what was said is sought meanwhile."""
+        self._text = text
+        self._sort(frozenset())
+        if len(text.strip()) >= _SOUGHT:
+            self._seek(text)
+
+    def inside(self, text: str, sessions: frozenset[str]) -> None:
+        """Those whose messages have the words, if they are still what is looked for."""
+        if text == self._text and sessions:
+            self._sort(sessions)
+
+    def _sort(self, inside: frozenset[str]) -> None:
+        words, before = self._text.casefold().split(), self.chosen
         self._found = [
             meta
             for meta in self._all
             if meta.id in inside
             or all(w in f"{meta.title} {meta.model} {meta.id}".casefold() for w in words)
         ]
-        self._at = 0
+        self._at = self._found.index(before) if inside and before in self._found else 0
         self._chosen()
 
     def move(self, by: int) -> None:
