@@ -112,13 +112,14 @@ async def test_protected_names_cannot_be_changed_or_made(tmp_path: Path, docker:
     tries = "echo x >> .git/config; rm -rf .git; mkdir CLAUDE.md/x; rmdir AGENTS.md; rm .hermes; "
     tries += "mv lib old; mkdir -p lib/r/.git/hooks; echo x > lib/r/.git/hooks/post-commit; "
     tries += "echo x > .hermes.md"
-    steps = [call(command(f"({tries}); touch fine")), say("ok")]
+    (work / "tries").write_text(tries)  # which the gate does not read
+    steps = [call(command("sh tries; touch fine")), say("ok")]
     async with boxed(tmp_path, steps, docker) as r:
         r.session.approver = True
         await r.turn()
     assert (work / ".git" / "config").read_text() == "[core]\n"
     assert not any((work / "lib/r/.git/hooks").iterdir())
-    await until(lambda: {p.name for p in work.iterdir()} <= {".git", "fine", "lib"})
+    await until(lambda: {p.name for p in work.iterdir()} == {".git", "fine", "lib", "tries"})
 
 
 async def test_out_of_time_nothing_lives_in_it(tmp_path: Path, docker: Engine, mark: str) -> None:

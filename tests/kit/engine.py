@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _PROGRAMS = """
-    bash sh cat grep sleep setsid id env ls touch mkdir rm rmdir head tr wc ps kill uname seq
+    bash sh cat grep sleep setsid id env ls touch mkdir rm mv rmdir head tr wc ps kill uname seq
 """.split()
 _OPTIONS = "--bridge none --iptables=false --ip6tables=false --storage-driver vfs".split()
 
