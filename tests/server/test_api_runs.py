@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.server.app import Server
 from tests.kit import Gate, Tokens, call, say, status, think
 from tests.kit.api import Api, api
 from tests.kit.home import KEY
@@ -304,6 +305,30 @@ async def test_steered_after_the_last_call_the_run_goes_on_with_it(tmp_path: Pat
         followed = await follow(a, run)
         assert [n for n, _ in followed.events].count("run.completed") == 1
         assert followed.events[-1][1]["output"] == "Two."
+
+
+# -- two servers of one home -----------------------------------------------------------------
+
+
+async def test_runs_of_another_server_are_left_alone_and_can_be_followed(tmp_path: Path) -> None:
+    gate = Gate()
+    async with api(tmp_path, [say("Half ", "done").hold(gate, "text")]) as a:
+        run = await begin(a)
+        async with a.open_stream("GET", f"{RUNS}/{run}/events") as reading:
+            await reading.until(b"Half ")
+        second = Server(a.server.runtime, a.server.settings)
+        async with second.listening() as url:
+            other = Api(url, second, a.provider, a.home, a.key)
+            other.http = a.http
+            assert (await state(other, run))["status"] == "running"
+            for what, body in (("stop", None), ("approval", {"choice": "once"})):
+                answer = await other.post(f"{RUNS}/{run}/{what}", body)
+                assert answer.status == 409 and answer.error["code"] == "elsewhere"
+            following = asyncio.create_task(follow(other, run))
+            gate.open()
+            told = await follow(a, run)
+            assert [name for name, _ in told.events] == ["message.delta"] * 2 + ["run.completed"]
+            assert (await following).body == told.body
 
 
 # -- approvals -------------------------------------------------------------------------------

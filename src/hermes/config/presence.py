@@ -15,6 +15,7 @@ from msgspec import Struct
 from hermes.config.paths import private_folder
 
 _ENDING = ".here"
+_AT_WORK = ".work"
 
 
 class Presence(Struct, frozen=True):
@@ -29,13 +30,35 @@ class Presence(Struct, frozen=True):
 def announced(home: Path, kind: str, address: str = "") -> Iterator[None]:
     """Others see it until the block ends, or the process does. Where it cannot be written,
     nobody sees it; that is no reason not to serve."""
-    handle, file = -1, home / "run" / f"{kind}-{os.getpid()}{_ENDING}"
+    told = Presence(kind, os.getpid(), time.time(), address)
+    with _held(home / "run" / f"{kind}-{os.getpid()}{_ENDING}", msgspec.json.encode(told)):
+        yield
+
+
+@contextmanager
+def at_work(home: Path, token: str) -> Iterator[None]:
+    """Others can tell that what bears this token is being worked at, until the process ends."""
+    with _held(_mark(home, token), b""):
+        yield
+
+
+def works(home: Path, token: str) -> bool:
+    return bool(token) and alive(_mark(home, token))
+
+
+def _mark(home: Path, token: str) -> Path:
+    return home / "run" / f"{token}{_AT_WORK}"
+
+
+@contextmanager
+def _held(file: Path, content: bytes) -> Iterator[None]:
+    handle = -1
     with suppress(OSError):
         private_folder(file.parent)
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         handle = os.open(file, flags, 0o600)
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.write(handle, msgspec.json.encode(Presence(kind, os.getpid(), time.time(), address)))
+        os.write(handle, content)
     try:
         yield
     finally:
@@ -53,7 +76,9 @@ def present(home: Path) -> list[Presence]:
 
 def left_over(home: Path) -> list[Path]:
     """Files of processes that are gone."""
-    return [file for file in (home / "run").glob(f"*{_ENDING}") if not alive(file)]
+    endings = (_ENDING, _AT_WORK)
+    files = [file for ending in endings for file in (home / "run").glob(f"*{ending}")]
+    return [file for file in files if not alive(file)]
 
 
 def alive(file: Path) -> bool:

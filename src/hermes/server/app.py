@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -12,6 +13,7 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from hermes.config.api_server import ApiServer
+from hermes.config.presence import at_work, works
 from hermes.core.redact import Redactor
 from hermes.core.tool import Tool
 from hermes.server import port, routes, web
@@ -60,6 +62,8 @@ class Server:
         self.routes = all_routes()
         self._clean = Redactor({*runtime.setup.secrets.known(), *keys.values()}).clean
         self.stopping = asyncio.Event()
+        self.token = secrets.token_hex(8)
+        """On what this server is at work with, for others that serve the same home."""
         self.runs: dict[str, Run] = {}
         """Those that are going on."""
         self.sessions: set[Session] = set()
@@ -99,6 +103,10 @@ class Server:
 
     def known_host(self, host: str) -> bool:
         return port.goes_by(self._hosts, host)
+
+    def elsewhere(self, token: str) -> bool:
+        """Whether another server works at what bears this token."""
+        return token != self.token and works(self.runtime.setup.home, token)
 
     def redact(self, error: str) -> str:
         """Fit for clients: no secret in it, and not where this machine keeps our files."""
@@ -155,6 +163,7 @@ class Server:
         async with AsyncExitStack() as stack:
             if lobby is None:
                 lobby = await stack.enter_async_context(opened(self.settings))
+            stack.enter_context(at_work(self.runtime.setup.home, self.token))
             await end_lost(self)
             self._hosts = lobby.names
             self._acceptor = Acceptor(

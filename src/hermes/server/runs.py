@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 
 from hermes.app.session import Session
 from hermes.core.channel import Channel
-from hermes.core.errors import HermesError
+from hermes.core.errors import HermesError, StoreError
 from hermes.core.events import (
     Answer,
     Approval,
@@ -57,6 +57,8 @@ UNWRITTEN = (
     "The end of this run could not be written. What it had done until then is kept in its "
     "session; start another run with that session_id to go on."
 )
+ELSEWHERE_SECONDS = 0.5
+"""Between two looks at a run of another server of this home."""
 CHOICES: tuple[Answer, ...] = ("once", "session", "always", "deny")
 
 
@@ -73,9 +75,12 @@ class State(Struct):
     output: str | None = None
     usage: dict[str, int] | None = None
     error: str | None = None
+    server: str = ""
+    """The token of the one that runs it."""
 
     def shown(self) -> dict[str, Any]:
         data = {"object": "hermes.run", **msgspec.structs.asdict(self)}
+        del data["server"]
         for name in ("output", "usage", "error"):
             if data[name] is None:
                 del data[name]
@@ -281,14 +286,16 @@ async def find(server: Server, owner: str, run_id: str) -> State | None:
     if found is None:
         return None
     state = msgspec.msgpack.decode(found.body, type=State)
-    if state.status not in ENDED:
-        await _end(server, owner, state, UNWRITTEN)
+    if state.status not in ENDED and not server.elsewhere(state.server):
+        with suppress(StoreError):  # then the next who asks
+            await _end(server, owner, state, UNWRITTEN)
     return state
 
 
-async def events(server: Server, run_id: str, after: int) -> AsyncIterator[bytes]:
+async def events(server: Server, owner: str, run_id: str, after: int) -> AsyncIterator[bytes]:
     """The frames behind number `after`, as they were and as they come, until the run has ended."""
     objects = server.runtime.store.objects
+    ended = False
     while True:
         going = server.runs.get(run_id)
         news = going.news if going else None  # before reading: what comes later sets it
@@ -296,17 +303,22 @@ async def events(server: Server, run_id: str, after: int) -> AsyncIterator[bytes
         after += len(page)
         if page:
             yield b"".join(page)
-        elif news is None:
+        elif news is not None:
+            await news.wait()
+        elif ended:
             return
         else:
-            await news.wait()
+            state = await find(server, owner, run_id)
+            ended = state is None or state.status in ENDED  # once more: what came before its end
+            if not ended:
+                await asyncio.sleep(ELSEWHERE_SECONDS)
 
 
 async def end_lost(server: Server) -> None:
     """Runs of a server that is no more are ended, with a reason."""
     for found in await server.runtime.store.objects.every(KIND):
         state = msgspec.msgpack.decode(found.body, type=State)
-        if state.status not in ENDED:
+        if state.status not in ENDED and not server.elsewhere(state.server):
             await _end(server, found.owner, state, LOST)
 
 

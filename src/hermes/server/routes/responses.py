@@ -26,11 +26,11 @@ from hermes.server.errors import bad, missing
 from hermes.server.following import follow, to_the_end, whatever_comes
 from hermes.server.input import read_input
 from hermes.server.items import Hosted, Narrator, fail, items_of, none_hosted, settle
+from hermes.server.kept import KIND, Kept, load_kept
 from hermes.server.replay import once
 from hermes.server.route import Call, Route, flag
 from hermes.server.shapes import Execution, Flag, Input
 
-KIND = "response"
 TOOL_ITEMS = "X-Hermes-Tool-Items"
 NAMES = "conversation"
 _MOST_NAMES = 1000
@@ -58,15 +58,6 @@ class ResponsesRequest(Struct):
     tools: Any = None
     tool_choice: Any = None
     tool_execution: Execution | None = None
-
-
-class Kept(Struct):
-    """A response with everything it takes to go on from it."""
-
-    response: dict[str, Any]
-    transcript: tuple[Message, ...] = ()
-    session: str = ""
-    instructions: str = ""
 
 
 class _Work(Struct):
@@ -186,38 +177,6 @@ async def _previous(call: Call, body: ResponsesRequest, name: str) -> Kept | Non
     return kept
 
 
-async def load_kept(call: Call, identity: str) -> Kept | None:
-    objects = call.server.runtime.store.objects
-    found = await objects.get(KIND, identity, owner=call.principal.name, touch=True)
-    if found is None:
-        return None
-    kept = msgspec.msgpack.decode(found.body, type=Kept)
-    if kept.response["status"] == "in_progress" and identity not in call.server.unfinished:
-        await _end_lost(call, kept)
-    return kept
-
-
-async def _end_lost(call: Call, kept: Kept) -> None:
-    """Its server died while it was told; what was done until then is in the session."""
-    store = call.server.runtime.store
-    try:
-        messages = await store.load(kept.session)
-    except StoreError:
-        messages = []
-    last = max((n for n, m in enumerate(messages) if m.role == "user"), default=-1)
-    done: tuple[Message, ...] = ()
-    if last >= 0 and messages[last].text == kept.transcript[-1].text:
-        done = tuple(messages[last + 1 :])
-    kept.transcript += done
-    kept.response |= {
-        "status": "incomplete",
-        "incomplete_details": {"reason": "error"},
-        "output": items_of(done),
-    }
-    body = msgspec.msgpack.encode(kept)
-    await store.objects.put(KIND, kept.response["id"], body, owner=call.principal.name)
-
-
 def _named(owner: str, name: str) -> str:
     return f"{owner}/{name}"
 
@@ -257,7 +216,7 @@ async def _keep(work: _Work, added: tuple[Message, ...]) -> None:
     server = work.call.server
     owner = work.call.principal.name
     transcript = (*work.past, *added)
-    kept = Kept(work.response, transcript, work.session, work.instructions)
+    kept = Kept(work.response, transcript, work.session, work.instructions, server.token)
     objects = server.runtime.store.objects
     identity = work.response["id"]
     most = server.settings.max_stored_responses

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Annotated
 
@@ -14,9 +15,9 @@ from hermes.server.answers import RunAnswered, RunStarted, RunState, RunTold
 from hermes.server.conversations import LONGEST_NAME, Ask, session_headers, speakable, stored
 from hermes.server.errors import ApiError, bad, missing
 from hermes.server.input import read_history, read_input
+from hermes.server.kept import load_kept
 from hermes.server.replay import once
 from hermes.server.route import Call, Route
-from hermes.server.routes.responses import load_kept
 from hermes.server.runs import CHOICES, Run, State
 from hermes.server.shapes import Input, Items
 from hermes.server.stream import ClientGone, Stream
@@ -79,6 +80,7 @@ async def _start(call: Call) -> web.Response:
         body.model or call.server.model,
         now,
         now,
+        server=call.server.token,
     )
     run = Run(call.server, call.principal, ask, state)
     async with AsyncExitStack() as held:
@@ -110,7 +112,7 @@ async def events(call: Call) -> web.StreamResponse:
     stream = Stream(call)
     await stream.open()
     try:
-        async for data in runs.events(call.server, state.run_id, int(after[:18])):
+        async for data in _told(call, state.run_id, after):
             await stream.send(data)
     except ClientGone:
         pass
@@ -121,7 +123,7 @@ async def events(call: Call) -> web.StreamResponse:
 
 async def stop(call: Call) -> web.StreamResponse:
     state = await _found(call)
-    run = call.server.runs.get(state.run_id)
+    run = _going(call, state)
     if run is not None:
         await run.stop()
         state = run.shown
@@ -134,7 +136,7 @@ async def approve(call: Call) -> web.StreamResponse:
     choice = next((c for c in CHOICES if c == body.choice), None)
     if choice is None:
         raise bad(f"choice must be one of {', '.join(CHOICES)}.", "choice")
-    run = call.server.runs.get(state.run_id)
+    run = _going(call, state)
     if run is None:
         raise ApiError(409, "This run has ended.", code="nothing_to_approve")
     told = await run.answer(choice, body.approval_id or "")
@@ -144,11 +146,23 @@ async def approve(call: Call) -> web.StreamResponse:
 async def steer(call: Call) -> web.StreamResponse:
     body = call.json(SteerRequest)
     state = await _found(call)
-    run = call.server.runs.get(state.run_id)
+    run = _going(call, state)
     if run is None:
         raise ApiError(409, "This run has ended.", code="not_running")
     await run.steer(body.text)
     return call.answer({"run_id": state.run_id, "status": state.status})
+
+
+def _going(call: Call, state: State) -> Run | None:
+    """None: it has ended."""
+    run = call.server.runs.get(state.run_id)
+    if run is None and state.status not in runs.ENDED:
+        raise ApiError(409, "Another server of this home runs it: ask there.", code="elsewhere")
+    return run
+
+
+def _told(call: Call, run_id: str, after: str) -> AsyncIterator[bytes]:
+    return runs.events(call.server, call.principal.name, run_id, int(after[:18]))
 
 
 async def _found(call: Call) -> State:
