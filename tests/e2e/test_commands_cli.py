@@ -106,7 +106,11 @@ async def test_retry_goes_on_with_the_turn(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("query", "hint"),
-    [("/undoo", "did you mean /undo?"), ("/yolo", "hermes chat --help"), ("/undo x", "/undo 2")],
+    [
+        ("/undoo", "did you mean /undo? A message that begins with a slash needs two: //undoo"),
+        ("/yolo", "hermes chat --help"),
+        ("/undo x", "/undo 2"),
+    ],
 )
 async def test_a_wrong_command_is_refused(tmp_path: Path, query: str, hint: str) -> None:
     async with Provider([]) as provider:

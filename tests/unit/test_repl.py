@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
+from hermes.agent import recovery
+from hermes.cli.display import recovering
 from hermes.cli.repl.asking import Asking
 from hermes.cli.repl.code import Highlighter
 from hermes.cli.repl.completing import Completing, Files
@@ -303,6 +305,14 @@ def test_the_status_line_fits() -> None:
     assert "Enter queues · Esc stops" in status(state, 80)
     state.vi = True
     assert "Enter queues · Ctrl-C stops" in status(state, 80)
+
+
+def test_a_recovery_is_told_in_words() -> None:
+    told = recovering("server_error", "backoff", 2.2)
+    assert told == "! the provider failed: trying again in 2 s"
+    rungs = [rung.name for rung in vars(recovery).values() if isinstance(rung, recovery.Rung)]
+    assert rungs and all(rung not in recovering("empty", rung, 0).split() for rung in rungs)
+    assert recovering("new_kind", "new_action", 0) == "! new kind: new action"
 
 
 def test_every_answer_is_seen_on_a_narrow_screen() -> None:

@@ -11,6 +11,57 @@ from hermes.core.text import clean
 _CONTROL = {code: None for code in (*range(0x20), 0x7F, *range(0x80, 0xA0)) if code not in (9, 10)}
 
 
+_TROUBLE = {
+    "auth": "the key was refused",
+    "forbidden": "the provider does not allow it",
+    "billing": "the account has no credit",
+    "rate_limited": "too many requests for now",
+    "overloaded": "the provider is overloaded",
+    "server_error": "the provider failed",
+    "network": "the connection failed",
+    "stalled": "no answer came",
+    "context_overflow": "the conversation is too long for the model",
+    "payload_too_large": "the request is too large",
+    "output_cap": "the model cannot write that much at once",
+    "parameter": "the model does not know a setting",
+    "stream_unsupported": "the provider does not stream",
+    "media_rejected": "an image was refused",
+    "replay_rejected": "earlier reasoning was refused",
+    "message_order": "the history was refused",
+    "no_terminal": "the answer broke off",
+    "truncated_call": "a tool call broke off",
+    "empty": "the answer was empty",
+}
+_REMEDY = {
+    "backoff": "trying again",
+    "wait": "trying again",
+    "retry": "trying again",
+    "new_connection": "trying again on a new connection",
+    "refresh_token": "renewing the login",
+    "next_credential": "trying the next key",
+    "fallback": "asking the next provider",
+    "drop_parameter": "trying without it",
+    "one_of_two": "trying with one setting instead of two",
+    "lower_effort": "trying with less reasoning",
+    "smaller_output": "asking for less",
+    "larger_output": "allowing more",
+    "no_stream": "trying without",
+    "no_images": "trying without images",
+    "without_images": "trying without images",
+    "drop_thinking": "trying without it",
+    "compress": "making it shorter",
+    "repair_history": "mending it",
+    "nudge": "asking it to go on",
+}
+
+
+def recovering(kind: str, action: str, wait: float) -> str:
+    """What went wrong, and what is done about it, in words."""
+    trouble = _TROUBLE.get(kind, kind.replace("_", " "))
+    remedy = _REMEDY.get(action, action.replace("_", " "))
+    return f"! {trouble}: {remedy}" + (f" in {wait:.0f} s" if wait >= 1 else "")
+
+
 def printable(text: str) -> str:
     """Without control characters: what a model or a tool wrote must not drive the terminal."""
     return text.translate(_CONTROL)

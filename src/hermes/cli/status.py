@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from hermes.cli.display import call_line, one_line
+from hermes.cli.display import call_line, one_line, recovering
 from hermes.cli.output import Output
 from hermes.core.events import (
     Notice,
@@ -48,8 +48,7 @@ class Status:
                 elif duration >= 1:
                     self.line(f"  done in {duration:.1f} s")
             case Recovering(kind=kind, action=action, wait=wait):
-                pause = f" in {wait:.0f} s" if wait >= 1 else ""
-                self.line(f"! {kind.replace('_', ' ')}: {action.replace('_', ' ')}{pause}")
+                self.line(recovering(kind, action, wait))
             case Notice(text=text):
                 self.line(f"! {one_line(text, 300)}")
             case _:

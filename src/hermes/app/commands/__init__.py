@@ -23,7 +23,7 @@ ONE_SHOT = "oneshot"
 Surfaces: TypeAlias = Literal["all", "live"]
 """`live`: only where a conversation goes on; for what counts only as long as it does."""
 _NAME = re.compile(r"/([A-Za-z][A-Za-z0-9_-]*)(?:\s+(.*))?\Z", re.DOTALL)
-_MEANT = " A message that begins with a slash needs two: //{}"
+MEANT = " A message that begins with a slash needs two: //{}"
 _SURE = frozenset({"yes", "y", "confirm"})
 
 
@@ -116,7 +116,7 @@ def known(name: str, more: str = "") -> Command:
 
 async def run(ctx: CommandContext, name: str, args: str) -> Reply:
     """Run /name. Every refusal is a ConfigError with the sentence to show."""
-    command = known(name, _MEANT.format(name))
+    command = known(name, MEANT.format(name))
     if command.admin and not ctx.admin:
         raise ConfigError(f"/{command.name} is for administrators.")
     if command.surfaces == "live" and ctx.surface == ONE_SHOT:

@@ -105,12 +105,12 @@ def _command_or_message(
     """A prompt that begins with a slash and names a command is one; unknown names are refused."""
     if query is None or not query.startswith("/"):
         return None, message
-    from hermes.app.commands import known, message_text, parse
+    from hermes.app.commands import MEANT, known, message_text, parse
     from hermes.core.message import Media, user
 
     command = parse(query)
     if command is not None:
-        known(command[0])
+        known(command[0], MEANT.format(command[0]))
         return command, message
     media = [part for part in message.parts if isinstance(part, Media)]
     return None, user(message_text(message.text), *media)

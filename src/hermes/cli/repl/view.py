@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from hermes.cli.display import call_line, one_line, printable
+from hermes.cli.display import call_line, one_line, printable, recovering
 from hermes.cli.repl.ink import BAD, DIM, GOOD, MARK, SAID, WARNING, Piece, fit, painted, wrap
 from hermes.cli.repl.markdown import Markdown
 from hermes.cli.repl.results import changes, outcome
@@ -115,8 +115,7 @@ class View:
             case CallBegan() | ToolStarted() | ToolProgress() | ToolDone():
                 self._tool(event)
             case Recovering(kind=kind, action=action, wait=wait):
-                pause = f" in {wait:.0f} s" if wait >= 1 else ""
-                self._small(f"! {kind.replace('_', ' ')}: {action.replace('_', ' ')}{pause}")
+                self._small(recovering(kind, action, wait))
             case Notice(text=text):
                 self._small(f"! {one_line(text, 400)}")
             case Recorded(message=message):
