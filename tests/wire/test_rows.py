@@ -596,6 +596,8 @@ def test_aggregators_are_not_taken_for_a_bare_name() -> None:
         ("anthropic", "claude-sonnet-5", "xhigh", "xhigh"),
         ("anthropic", "claude-opus-5-20270101", "minimal", "low"),
         ("anthropic", "claude-opus-4-6", "xhigh", "high"),
+        ("bedrock", "us.anthropic.claude-opus-5-v1:0", "xhigh", "xhigh"),
+        ("bedrock", "us.anthropic.claude-opus-4-6-v1", "xhigh", "high"),
         ("gemini", "gemini-3-pro-preview", "medium", "low"),
         ("gemini", "gemini-4-flash", "none", "minimal"),
         ("gemini", "gemini-flash-latest", "none", "minimal"),
@@ -611,7 +613,8 @@ async def test_an_effort_that_is_not_known_is_lowered(
     request, _ = await sent(transport, endpoint_of(name, model), effort=asked)
     body = request.json
     said = body.get("reasoning_effort") or body.get("reasoning", {}).get("effort")
-    said = said or body.get("output_config", {}).get("effort")
+    passed = body.get("additionalModelRequestFields", body)
+    said = said or passed.get("output_config", {}).get("effort")
     said = said or body.get("generationConfig", {}).get("thinkingConfig", {}).get("thinkingLevel")
     assert said == used
 
@@ -635,6 +638,8 @@ async def test_how_claude_is_asked_to_think(
 ) -> None:
     request, _ = await sent(transport, endpoint_of("anthropic", model), effort="high")
     assert request.json.get("thinking") == thinking
+    free = thinking is not None and thinking["type"] == "adaptive"
+    assert request.json["max_tokens"] == (32000 if free else 8192)
 
 
 # -- servers of one's own ------------------------------------------------------------------------

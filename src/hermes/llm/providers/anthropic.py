@@ -6,6 +6,7 @@ from typing import Any
 
 from hermes.llm.profile import OAuth, ProviderSpec, Quirks
 
+_BUDGET: dict[str, Any] = {"effort": "budget", "efforts": (), "max_tokens_default": None}
 CLAUDE: dict[str, dict[str, Any]] = {
     "*claude*": {
         "effort": "adaptive",
@@ -13,10 +14,10 @@ CLAUDE: dict[str, dict[str, Any]] = {
         "thinking_display": "summarized",
     },
     "*claude-*-4[-.]6*": {"efforts": ("none", "low", "medium", "high"), "thinking_display": ""},
-    "*claude-*-4": {"effort": "budget", "efforts": ()},
-    "*claude-*-4[-.@:][0-5]*": {"effort": "budget", "efforts": ()},
-    "*claude-[123]*": {"effort": "omit", "efforts": ()},
-    "*claude-instant*": {"effort": "omit", "efforts": ()},
+    "*claude-*-4": _BUDGET,
+    "*claude-*-4[-.@:][0-5]*": _BUDGET,
+    "*claude-[123]*": {**_BUDGET, "effort": "omit"},
+    "*claude-instant*": {**_BUDGET, "effort": "omit"},
     "*claude-3[-.]7*": {"effort": "budget"},
 }
 """How Claude models think. The older ones are named; what is new thinks as the newest do."""
@@ -29,7 +30,11 @@ PROVIDER = ProviderSpec(
     auth="x-api-key",
     headers={"anthropic-version": "2023-06-01"},
     quirks=Quirks(call_id="word64"),
-    models={**CLAUDE, "*claude*": {"cache": "native", **CLAUDE["*claude*"]}},
+    # Thoughts of no set length share the answer's budget.
+    models={
+        **CLAUDE,
+        "*claude*": {"cache": "native", "max_tokens_default": 32000, **CLAUDE["*claude*"]},
+    },
     oauth=OAuth(
         flow="loopback",
         client_id="9d1c250a-e61b-44d9-88ed-5944d1962f5e",

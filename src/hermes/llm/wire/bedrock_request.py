@@ -41,7 +41,7 @@ MIN_BUDGET = 1024
 EMPTY = "[empty]"
 ATTACHED = "See the attached document."
 """Converse refuses documents without a text beside them."""
-_EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "high"}
+_EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh"}
 _KINDS = {
     "image/png": ("image", "png"),
     "image/jpeg": ("image", "jpeg"),
