@@ -177,6 +177,9 @@ A, OA, R, G = (
         # one that no maker is known for goes to whom has it, before an aggregator
         ({"model": "llama-3.3-70b-versatile"}, {}, R | A | G, ("groq", "llama-3.3-70b-versatile", "chat", "GROQ_API_KEY")),
         ({"model": "gpt-next"}, {}, R | A | OA | G, ("openai", "gpt-next", "responses", "OPENAI_API_KEY")),
+        # another address, the same model; but not another key
+        ({"base_url": "http://x:1/v1"}, {"model": {"default": "m"}}, {}, ("custom", "m", "chat", "")),
+        ({"base_url": "http://x:1/v1"}, {"model": {"default": "m", "provider": "custom", "base_url": "http://y/v1", "api_key_env": "K"}}, {"K": "k"}, ("custom", "m", "chat", "")),
         # OPENAI_BASE_URL is a server of one's own
         ({"model": "m"}, {}, {"OPENAI_BASE_URL": "http://x:1/v1/"}, ("custom", "m", "chat", "")),
         ({}, {}, OA | {"OPENAI_BASE_URL": "http://x:1/v1"}, ("custom", "gpt-5", "chat", "OPENAI_API_KEY")),

@@ -112,7 +112,8 @@ class Chooser:
 
     def _asked(self, choice: Choice) -> Wanted:
         """Flags over the section `model`. Another provider or address than the configured one
-        brings none of its key, address, protocol and model along."""
+        brings none of its key, address, protocol and model along; only between addresses of one's
+        own the model stays."""
         written = self._written()
         provider = choice.provider or (CUSTOM if choice.base_url else "")
         model = choice.model
@@ -120,6 +121,8 @@ class Chooser:
             provider, model = self._prefixed(model, written.provider)
         keep = not provider or (not choice.base_url and _same(provider, written.provider))
         base = written if keep else Wanted()
+        if choice.base_url and not choice.provider and written.provider in ("", CUSTOM):
+            model = model or written.model  # another address for the same model
         return Wanted(
             provider or base.provider,
             model or base.model,
