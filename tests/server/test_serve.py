@@ -139,6 +139,7 @@ REFUSED = {
     "no key, all of IPv6": ("--host", "::", {}),
     "a short key": ("--host", "0.0.0.0", {"API_SERVER_KEY": "short-key-12345"}),
     "a placeholder": ("--host", "0.0.0.0", {"API_SERVER_KEY": "your-secret-key"}),
+    "a longer one": ("--host", "0.0.0.0", {"API_SERVER_KEY": "your-api-key-here-0123"}),
     "one letter": ("--host", "0.0.0.0", {"API_SERVER_KEY": "a" * 40}),
     "by its variable": ("--port", "0", {"API_SERVER_HOST": "0.0.0.0"}),
 }

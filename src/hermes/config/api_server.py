@@ -16,9 +16,12 @@ DEFAULT_PORT = 8642
 SHORTEST_KEY = 16
 MAKE_KEY = 'python3 -c "import secrets; print(secrets.token_urlsafe(32))"'
 _PLACEHOLDERS = frozenset(
-    "changeme change-me secret password your-api-key your_api_key your-secret-key sk-your-key "
-    "api-key api_key test example placeholder hermes hermes-agent 1234567890123456".split()
+    "changeme changethis changeit yourapikey yourkey yoursecret yourtoken yourown yourpassword "
+    "keyhere tokenhere secrethere placeholder replaceme replacethis replacewith insertyour "
+    "example apiserverkey secretkeysecretkey passwordpassword".split()
 )
+"""Words of keys that nobody made, without what joins them; no random key has one of them."""
+_DIGITS = "12345678901234567890"
 VARIABLES = tuple(
     f"API_SERVER_{name}"
     for name in ("ENABLED", "HOST", "PORT", "KEY", "CORS_ORIGINS", "MODEL_NAME")
@@ -135,8 +138,15 @@ def check_exposure(settings: ApiServer, keys: Mapping[str, str]) -> None:
             f"could run commands on this machine. {advice}"
         )
     for name, key in keys.items():
-        if len(key) < SHORTEST_KEY or key.lower() in _PLACEHOLDERS or len(set(key)) < 5:
+        if guessable(key):
             raise ConfigError(
                 f"The API server would listen on {settings.host} with a key "
                 f"({name or 'API_SERVER_KEY'}) that is easy to guess. {advice}"
             )
+
+
+def guessable(key: str) -> bool:
+    """Too short, a placeholder, or the same few characters again and again."""
+    letters = "".join(c for c in key.lower() if c.isalpha())
+    named = any(word in letters for word in _PLACEHOLDERS)
+    return len(key) < SHORTEST_KEY or named or len(set(key)) < 5 or key in _DIGITS

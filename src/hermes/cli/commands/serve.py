@@ -34,7 +34,7 @@ examples:
 def run(argv: list[str], profile: str) -> int:
     parser = Parser("hermes serve", "Serve the agent over HTTP.", _EPILOG)
     parser.add_argument("--host", metavar="H", default="", help="address to listen on")
-    parser.add_argument("--port", metavar="P", type=_port, help="port; 0 picks a free one")
+    parser.add_argument("--port", metavar="P", type=port, help="port; 0 picks a free one")
     profile_option(parser, profile)
     args, unknown = parser.parse_known_args(argv)
     if unknown:
@@ -51,7 +51,7 @@ def run(argv: list[str], profile: str) -> int:
         return EXIT_USAGE
 
 
-def _port(text: str) -> int:
+def port(text: str) -> int:
     number = int(text)
     if not 0 <= number <= 65535:
         raise ValueError(text)
