@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from hermes.core.errors import ConfigError
 from hermes.exec.capture import Capture
 from hermes.exec.local import Command, run
 from hermes.exec.sandbox import Tier, standard, trusted
@@ -261,3 +262,26 @@ async def test_a_socket_bound_to_a_relative_name(
         await sh(f'/usr/bin/env python3 -c "{code}"', tmp_path / "work", home, tier)
         with pytest.raises(BlockingIOError):
             listener.accept()
+
+
+async def test_the_agents_own_home_as_the_workspace(tmp_path: Path, home: Path, tier: Tier) -> None:
+    """Work goes on there, and what steers the agent or is secret is neither seen nor made."""
+    agent = tmp_path / "agent"
+    for name in ("work", "logins"):
+        (agent / name).mkdir()
+    for name in (".env", "config.yaml", "auth.json", "logins/x.json"):
+        (agent / name).write_text("secret\n")
+    names = [".env", "config.yaml", "auth.json", "logins/x.json", "skills/x.md", "trust.json"]
+    text = f"cat {' '.join(names)}; {planting(names)}; echo fine > work/f; cat work/f"
+    assert (await sh(text, agent, home, tier)).replace("Permission denied", "").count("secret") == 0
+    assert evil(agent, names) == []
+    assert (agent / "work" / "f").read_text() == "fine\n"
+    assert (agent / ".env").read_text() == "secret\n"
+    assert not os.path.lexists(agent / "skills")
+    for folder in ("logins", "logins/inner"):
+        with pytest.raises(ConfigError):
+            standard("workspace-write", agent / folder, agent, home)
+    profile = agent / "profiles" / "p"
+    profile.mkdir(parents=True)
+    assert agent / ".env" in standard("workspace-write", agent, profile, home).hidden
+    assert standard("workspace-write", profile / "work", profile, home).hidden

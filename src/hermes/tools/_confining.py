@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hermes.core.errors import ConfigError, ToolError
 from hermes.core.tool import ToolContext
 
 if TYPE_CHECKING:
@@ -19,9 +20,12 @@ async def policy(ctx: ToolContext) -> Policy | None:
     from hermes.exec.sandbox import probe, require, standard
 
     tier = await probe(cache_folder(ctx.home))
-    if ctx.sandbox_required:
-        require(tier)
-    network = await ctx.egress() if ctx.egress and tier.level < 3 else ""
     home = ctx.child_env.get("HOME")
     user_home = Path(home) if home else Path.home()
-    return standard(ctx.sandbox, ctx.cwd, ctx.home, user_home, network=network)
+    try:
+        if ctx.sandbox_required:
+            require(tier)
+        network = await ctx.egress() if ctx.egress and tier.level < 3 else ""
+        return standard(ctx.sandbox, ctx.cwd, ctx.home, user_home, network=network)
+    except ConfigError as error:
+        raise ToolError(f"{error} Nothing was run.") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes.core.errors import ConfigError, ToolError
+from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def folder(workdir: str | None, place: Any) -> Path:
 async def require(ctx: ToolContext) -> None:
     """For `sandbox.required: true`."""
     if ctx.sandbox_required and not await ctx.place.confined():
-        raise ConfigError(
+        raise ToolError(
             f"sandbox.required is true, but commands run {ctx.place.where}, which confines them "
             "to nothing. Nothing was run."
         )

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from hermes.core.errors import ConfigError
 from hermes.exec.confine import Box
+from hermes.exec.sandbox.own import own
 from hermes.exec.sandbox.trusted import trusted
 
 Mode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
@@ -115,7 +116,8 @@ def standard(
     workspace, user_home = _real(workspace), _real(user_home)
     if workspace == Path("/"):
         raise ConfigError("The root folder cannot be a workspace; choose a folder below it.")
-    hidden = [_real(agent_home)]
+    ours = own(workspace, _real(agent_home), user_home)
+    hidden = [_real(agent_home), *ours.hidden]
     hidden += [
         home
         for home in (user_home, *_HOMES)
@@ -126,13 +128,13 @@ def standard(
     if os.geteuid() == 0:
         hidden += _existing(Path("/"), _KEYS_OF_ROOT)
         hidden += sorted(Path("/etc/ssh").glob("ssh_host_*_key"))
-    own = trusted(workspace, user_home, _TOOLS_IN_HOME)
+    others = trusted(workspace, user_home, _TOOLS_IN_HOME)
     return Policy(
         mode,
         workspace,
         tuple(dict.fromkeys(hidden)),
-        own.kept,
-        own.unmade,
+        others.kept,
+        (*others.unmade, *ours.unmade),
         network,
         tuple(_existing(user_home, _TOOLS_IN_HOME)),
     )
