@@ -64,7 +64,7 @@ class ApiServer(Section, frozen=True):
     max_output_tokens: Count | None = None
     """The most a client may ask for."""
     reasoning: bool = False
-    """Whether reasoning is shown, as `reasoning_content` and reasoning items."""
+    """Whether reasoning is shown, as `reasoning_content` and as thinking blocks."""
     toolsets: tuple[str, ...] | None = None
     """None: those of the platform `api`."""
     tool_items: ToolItems = "function_call"
