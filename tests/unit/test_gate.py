@@ -70,7 +70,8 @@ def test_dangerous_seeds_ask_or_are_denied_in_every_disguise():
     assert len(seeds) >= 60
     assert len(disguises) >= 20
     variants = [*seeds, *corpus.SCRIPTS]
-    variants += [disguise(seed) for seed in seeds for disguise in disguises.values()]
+    variants += [disguise(seed) for seed in corpus.SEEDS for disguise in disguises.values()]
+    variants += [disguise(seed) for seed in corpus.HARD for disguise in corpus.OPAQUE.values()]
     leaks = [command for command in variants if decision(command) == "allow"]
     rate = 100 * (1 - len(leaks) / len(variants))
     print(f"dangerous: {len(variants)} variants, {len(leaks)} allowed, {rate:.2f} % stopped")
@@ -127,6 +128,9 @@ def test_speed():
         "long chain": "ls -la foo && git status | grep bar\n" * 230,
         "words": "echo " + "word " * 1600,
         "variables": 'echo "$a" "$b" ' * 500,
+        "words of an unknown program": "foo " + "rm -rf x " * 900,
+        "find": "find . " + "-exec rm {} \\; " * 250,
+        "written and run": "echo rm -rf x > a.sh; bash a.sh; " * 250,
     }
     for name, command in small.items():
         spent = _milliseconds(command[:8192])
@@ -148,6 +152,9 @@ def test_speed():
         "tests": "[[ ! " * 25_000,
         "too long": "# " + "x" * 200_000,
         "suspects": "".join(f"rm -rf a{n}; " for n in range(9000)),
+        "suspects in one line": "foo " + "rm -rf x " * 14_000,
+        "variables": "$a" * 65_000,
+        "joined lines": "l\\\n" * 43_000,
     }
     for name, command in large.items():
         spent = _milliseconds(command)
@@ -366,6 +373,18 @@ def _could_be(argv: tuple[str, ...], call: tuple[str, ...]) -> bool:
         "builtin cd /; rm -rf *",
         "pushd / && rm -rf *",
         'rm -rf "${HOME:?}"/*',
+        "python3 -c 'import os; os.system(\"rm -rf /\")'",
+        'python3 -c \'import subprocess; subprocess.run(["rm", "-rf", "/"])\'',
+        "awk 'BEGIN { system(\"rm -rf /\") }'",
+        "git -c alias.x='!rm -rf /' x",
+        "$SHELL -c 'rm -rf /'",
+        "X=zzrm; ${X:2} -rf /",
+        "printf -v x %s 'rm -rf /'; eval \"$x\"",
+        'bash -c "$(echo cm0gLXJmIC8= | base64 -d)"',
+        "rm$IFS$9-rf$IFS$9/",
+        "r\u200bm -rf /",
+        "\uff52\uff4d -rf /",
+        "[[ -v 'a[$(rm -rf /)]' ]]",
     ],
 )
 def test_nothing_hides_from_the_hard_list(command: str):

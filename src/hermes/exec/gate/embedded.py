@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
@@ -13,7 +14,9 @@ _MAX_TEXT = 20_000
 _MAX_WORDS = 60
 _MAX_COMMANDS = 4
 _HARD = frozenset(HARD)
+_BLANKS = re.compile(r"\$\{?IFS\b\}?(?:\$\d)?")
 _APART = str.maketrans(dict.fromkeys("\"'`(){}!=", "\n"))
+_UNQUOTED = str.maketrans({**dict.fromkeys("\"'\\", ""), **dict.fromkeys("()`!", "\n")})
 _TOGETHER = str.maketrans({**dict.fromkeys("\"'`,[]", " "), **dict.fromkeys("(){}!", "\n")})
 
 
@@ -38,10 +41,10 @@ def disguises(name: str) -> tuple[str, ...]:
 def texts_in(text: str) -> list[str]:
     """The simple commands of the hard list in a text of any language: as one string of it, or as
     a list of strings."""
-    text = text[:_MAX_TEXT]
+    text = _BLANKS.sub(" ", text[:_MAX_TEXT])
     if not named(text):
         return []
     found: dict[str, None] = {}
-    for reading in (_APART, _TOGETHER):
+    for reading in (_APART, _TOGETHER, _UNQUOTED):
         found |= dict.fromkeys(suspects(text.translate(reading) + "\n"))
     return list(found)

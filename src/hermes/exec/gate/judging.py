@@ -169,7 +169,7 @@ class Court:
         if not simple.argv:
             return
         if not self._only_denials:
-            self._commands.append(tuple(written(word) for word in simple.argv))
+            self._commands.append(tuple(map(written, simple.argv)))
         self._argv(simple.argv, simple)
         if simple.likely:
             self._only_denials += 1
@@ -225,7 +225,7 @@ class Court:
     def _inner(self, inner: Inner, simple: Simple) -> None:
         if inner.ask:
             self._ask(inner.ask)
-            self._dynamic = True
+            self._dynamic = self._dynamic or not inner.commands
         for name, value in inner.assigned:
             self._setting(name, value, inherited=True)
         for command in inner.commands:
@@ -262,8 +262,7 @@ class Court:
             self._ask(reason)
         if findings:
             self._search(argv, simple)
-        if name in SHELLS or name in ("source", "."):
-            self._shell_file(call, simple)
+        self._runs_here(call, simple)
         self._commits = self._commits or call.commits
         for path in call.downloads:
             self._download(path)
@@ -273,13 +272,29 @@ class Court:
         if not self._by_rules(known, bool(findings) or call.alters):
             self._search(argv, simple)
 
-    def _shell_file(self, call: Call, simple: Simple) -> None:
+    def _runs_here(self, call: Call, simple: Simple) -> None:
+        """Texts of this very command that the call runs."""
+        if call.name in ("make", "gmake"):
+            self._makefile(call, simple)
+        if call.name not in SHELLS and call.name not in ("source", "."):
+            return
         for text in simple.offered:
             self._run_text(text, simple)
         for word in call.rest("-o +o -O +O")[:1]:
             self._run_staged(word, simple)
             if literal(word) in STDIN and simple.feed and not simple.feed.startswith("\x02"):
                 self._run_text(simple.feed, simple)
+
+    def _makefile(self, call: Call, simple: Simple) -> None:
+        """The recipes of a makefile that this very command writes."""
+        given = call.value("-f", "--file")
+        for word in [given] if given else ["Makefile", "makefile", "GNUmakefile"]:
+            _, text = self._staged.find(word, simple)
+            recipes = re.findall(
+                r"^(?:\t|[^\s#=]+\s*:[^=;\n]*;)[-@+\s]*(.*)", text or "", re.MULTILINE
+            )
+            if recipes:
+                self._run_text("\n".join(recipes).replace("$$", "$"), simple)
 
     def _name(self, word: str, simple: Simple) -> str:
         """The program's name; empty when it is a file, which is weighed here."""
@@ -316,8 +331,8 @@ class Court:
     def _by_rules(self, argv: tuple[str, ...], suspect: bool) -> bool:
         """Whether some rule knows it."""
         reading, working = builtin()
-        shown = tuple(written(word) for word in argv)
-        own = self._rules.decide(shown)
+        shown = tuple(map(written, argv)) if self._rules.own else argv
+        own = self._rules.decide(shown) if self._rules.own else None
         quiet = any(rule.goes_on(argv) for rule in reading.get(argv[0], ()))
         busy = any(rule.goes_on(argv) for rule in working.get(argv[0], ()))
         asks_version = len(argv) == 2 and argv[1] in _VERSION
@@ -328,7 +343,7 @@ class Court:
             reason = own.reason or f"a rule says so about {' '.join(map(str, own.prefix))}"
             self._findings.append(Finding(own.decision, reason))
         elif own is None and not quiet:
-            self._unknown(shown, busy or asks_version)
+            self._unknown(tuple(map(written, argv)), busy or asks_version)
         return own is not None or quiet or busy or asks_version
 
     def _unknown(self, argv: tuple[str, ...], busy: bool) -> None:

@@ -173,7 +173,9 @@ def _find_starts(call: Call, deletes: bool) -> Iterator[str]:
     if removes and not narrow:
         yield "find deletes everything it finds"
     for start in starts or ["."]:
-        if deletes and outside(call, start):
+        if any(path is not None and call.places.holds_secrets(path) for path in call.paths(start)):
+            yield f"find runs something for all of {literal(start)}, where credentials are kept"
+        if removes and outside(call, start):
             yield f"find deletes files in {literal(start)}, outside the workspace"
 
 
@@ -263,6 +265,9 @@ _AWK = re.compile(
 )
 
 
+_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
 def _awk(call: Call) -> Iterator[str]:
     if call.has("-i", "--include", "-l", "--load", "-E", "--exec", "-f", "--file"):
         yield f"{call.name} reads its program from a file"
@@ -270,7 +275,7 @@ def _awk(call: Call) -> Iterator[str]:
     for program in programs[:1]:
         if vague(program):
             yield f"the program of {call.name} is only known when it runs"
-        elif _AWK.search(literal(program)):
+        elif _AWK.search(literal(program)) or _AWK.search(_STRINGS.sub('""', literal(program))):
             yield f"{call.name} runs a command or writes a file"
 
 

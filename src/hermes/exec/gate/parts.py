@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from hermes.exec.gate.outputs import output_of
 from hermes.exec.gate.phrases import Phrase, Phrases
 from hermes.exec.gate.words import UNKNOWN
 
@@ -68,6 +69,15 @@ class Simple(Struct, frozen=True):
     """The texts it finds in its process substitutions, as far as they are known."""
     function: bool = False
     """Its name is a function's, whose body was read as well."""
+
+
+def printed(commands: list[Simple], kind: str) -> str:
+    """What a pipeline or a group of commands writes, as a feed."""
+    last = commands[-1:] if kind == "pipeline" else commands
+    texts = [output_of(command.argv, command.feed) for command in last]
+    if not texts or kind not in ("pipeline", "compound_statement", "subshell"):
+        return PIPE
+    return PIPE if None in texts else "\n".join(filter(None, texts))
 
 
 class Redirects:

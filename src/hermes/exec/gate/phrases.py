@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from hermes.exec.gate.scope import Scope
+from hermes.exec.gate.shapes import subscripts
 from hermes.exec.gate.words import (
     FIELDS,
     UNKNOWN,
@@ -185,7 +186,7 @@ class Phrases:
             self._offer(node)
             out.add("/dev/fd/" + UNKNOWN)
         elif kind == "arithmetic_expansion":
-            self.look_inside(node)
+            self._sum(node)
             out.add(UNKNOWN)
         elif kind == "$":
             out.add("$")
@@ -193,6 +194,11 @@ class Phrases:
             self.doubt(f"it contains a construct that is not understood ({kind})")
             self.look_inside(node)
             out.add(UNKNOWN)
+
+    def _sum(self, node: Node) -> None:
+        self.look_inside(node)
+        for text in subscripts(node, self._source):
+            self.doubt("a sum would evaluate a command hidden in a name", text)
 
     def _offer(self, node: Node) -> None:
         text = self._substitute(node)

@@ -88,7 +88,9 @@ class Places:
             return self._vague_zones(word, folders)
         found: set[Zone] = set()
         for path in self.paths(word, folders):
-            found.add("unknown" if path is None else self.zone(path))
+            zone = "unknown" if path is None else self.zone(path)
+            climbs = zone == "inside" and literal(word).startswith("../")
+            found.add("outside" if climbs and not self.in_workspace(path or "") else zone)
             if follow and path is not None and self._links_left > 0 and not wild(word):
                 self._links_left -= 1
                 real = os.path.realpath(path)
@@ -100,6 +102,9 @@ class Places:
         head = re.split("[\0\x1e]", word, maxsplit=1)[0]
         folder = head[: head.rfind("/") + 1]
         found: set[Zone] = {"unknown"}
+        example = re.sub("[\0\x1e]+", "x", word)
+        for zone in self.zones(example, folders, follow=False) & {"secret", "own", "device"}:
+            found.add(zone)
         if folder:
             found |= {z for z in self.zones(folder, folders, follow=False) if z != "vital"}
         return found - {"top", "inside"}

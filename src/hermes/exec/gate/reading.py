@@ -13,6 +13,7 @@ from hermes.exec.gate.parts import (
     Redirects,
     Simple,
     lines_of,
+    printed,
     settings_of,
 )
 from hermes.exec.gate.phrases import Phrase, Phrases
@@ -395,8 +396,9 @@ class Reader:
             self._visit(body)
             self._feed = feed
         self._sources = (*sources, *self._programs(start))
+        self._feed = printed(self.commands[start:], body.type if body is not None else "")
         self._finish([], (), redirects)
-        self._sources = sources
+        self._sources, self._feed = sources, feed
 
     def _text(self, node: Node) -> str:
         return self._source[node.start_byte : node.end_byte].decode("utf-8", "replace")

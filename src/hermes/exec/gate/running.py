@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from hermes.exec.gate.calls import Call
 from hermes.exec.gate.parts import FILE
 from hermes.exec.gate.words import literal, vague, written
+from hermes.exec.gate.writing import outside
 
 _CODE: dict[str, str] = {
     "perl": r"-[a-zA-Z0-9]*[eEnpi].*",
@@ -58,6 +59,9 @@ def _python(call: Call) -> Iterator[str]:
             module = word[word.index("m") + 1 :] or "".join(call.words[at + 1 : at + 2])
             if vague("".join(call.args[at : at + 2])) or module.partition(".")[0] in _MODULES:
                 yield f"{call.name} runs a text"
+            folder = call.value("-d", "--directory") if module == "http.server" else None
+            if folder is not None and outside(call, folder):
+                yield f"{call.name} serves {written(folder)}, outside the workspace"
             return
         if word in ("-", "-i") or ("i" in word.lstrip("-")[:4] and not word.startswith("--")):
             break

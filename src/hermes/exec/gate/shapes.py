@@ -14,6 +14,9 @@ _COMPUTED = frozenset(
 )
 
 
+_SUBSCRIPT = re.compile(r"(?:\[[^\]]*?|\A.)(?:\$\(|`)(.*?)(?:\)\]|`|\Z)", re.DOTALL)
+
+
 def disguised(name: Node) -> str:
     """Why the name of a program is suspicious: plain text needs no disguise. Or empty."""
     if name.type == "ansi_c_string":
@@ -61,7 +64,7 @@ def subscripts(test: Node, source: bytes) -> list[str]:
         todo += node.children
         if node.type in ("raw_string", "ansi_c_string", "string_content"):
             text = source[node.start_byte : node.end_byte].decode("utf-8", "replace")
-            if hidden := re.search(r"\[.*?(?:\$\(|`)(.*?)(?:\)\]|`|$)", text, re.DOTALL):
+            if hidden := _SUBSCRIPT.search(text):
                 found.append(hidden[1])
     return found
 

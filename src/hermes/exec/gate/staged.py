@@ -23,14 +23,14 @@ class Staged:
 
     def note(self, simple: Simple) -> None:
         """What this command leaves behind."""
+        fed = simple.feed if simple.feed and not simple.feed.startswith("\x02") else None
         for word in simple.writes:
-            self._write(word, simple, output_of(simple.argv, simple.feed))
+            self._write(word, simple, output_of(simple.argv, simple.feed) if simple.argv else fed)
         name = simple.argv[0].rpartition("/")[2] if simple.argv else ""
         words = [word for word in simple.argv[1:] if not word.startswith("-")]
         if name == "tee":
-            text = simple.feed if simple.feed and not simple.feed.startswith("\x02") else None
             for word in words:
-                self._write(word, simple, text)
+                self._write(word, simple, fed)
         elif name in _COPIES and len(words) > 1:
             self._copy(words[:-1], words[-1], simple)
 

@@ -67,6 +67,8 @@ def _subcommand(call: Call, name: str) -> Iterator[str]:
         yield f"git {name} is told to run something else"
     if any("ext::" in arg or arg.startswith("fd::") for arg in args):
         yield "git is told to run a program as its transport"
+    if name == "archive" and any(arg.startswith("--remote") for arg in args):
+        yield "git archive reaches other machines"
     if name == "grep" and any(re.match(r"-[a-zA-Z]*O", arg) for arg in args):
         yield "git grep is told to open a program"
     if name == "rebase" and any(re.match(r"-[a-zA-Z]*x|--exec", arg) for arg in args):

@@ -41,7 +41,9 @@ def wild(word: str) -> bool:
 
 def written(word: str) -> str:
     """As a person would write it, with `…` for what is unknown."""
-    return literal(word).translate(_SHOWN) if vague(word) else literal(word)
+    if word.isascii():
+        return word.translate(_SHOWN) if UNKNOWN in word or FIELDS in word else word
+    return literal(word).translate(_SHOWN)
 
 
 def literal(word: str) -> str:

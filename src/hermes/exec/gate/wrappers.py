@@ -33,6 +33,7 @@ class Inner(Struct, frozen=True):
 
 STDIN = ("-s", "-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 _MAX_COMMANDS = 50
+_PACKAGES = frozenset("npm pnpm yarn npx pnpx bunx".split())
 SHELLS = frozenset("sh bash dash zsh ksh mksh ash fish rbash csh tcsh".split())
 
 
@@ -130,15 +131,20 @@ _RUNNERS: dict[Argv, _Options] = {
 }  # fmt: skip
 
 
+_RUNNING = frozenset(words[0] for words in _RUNNERS)
+
+
 def unwrap(argv: Argv, feed: str | None) -> Inner | None:
     """What is inside; None when this is no wrapper."""
     name = literal(argv[0]).rpartition("/")[2]
     special = _SPECIAL.get(name)
     if special:
         return special(argv, feed)
+    if name in _PACKAGES and (inner := _npm(argv, feed)) is not None:
+        return inner
     if name in SHELLS:
         return _shell(argv, feed)
-    for size in (2, 3):
+    for size in (2, 3) if name in _RUNNING else ():
         options = _RUNNERS.get(tuple(literal(word) for word in (name, *argv[1:size])))
         if options:
             return _past(argv, options, size)
@@ -271,7 +277,11 @@ def _find(argv: Argv, feed: str | None) -> Inner | None:
 def _fd(argv: Argv, feed: str | None) -> Inner | None:
     for at, word in enumerate(argv):
         if literal(word) in ("-x", "-X", "--exec", "--exec-batch"):
-            inner = tuple(re.sub(r"\{[/.]*\}", "found", w) for w in argv[at + 1 :] if w != ";")
+            start = next((w for w in reversed(argv[1:at]) if w[:1] in "/.~"), ".")
+            found = f"{start.rstrip('/')}/found"
+            inner = tuple(re.sub(r"\{[/.]*\}", found, w) for w in argv[at + 1 :] if w != ";")
+            if inner and not any(found in word for word in inner):
+                inner = (*inner, found)
             return Inner((inner,) if inner else (), pure=False)
     return None
 
@@ -354,6 +364,17 @@ def _split(argv: Argv, feed: str | None) -> Inner | None:
         if option.startswith("--fi") and "--filter".startswith(option):
             text = value if equals else "".join(argv[at + 1 : at + 2])
             return Inner(scripts=(text,), ask="split runs a command for every part")
+    return None
+
+
+def _npm(argv: Argv, feed: str | None) -> Inner | None:
+    """`npm exec -c …` and `npx -c …` give a text to a shell."""
+    if literal(argv[0]).endswith("npx") or {"exec", "x", "dlx"} & {literal(w) for w in argv[1:4]}:
+        for at, word in enumerate(argv[1:], 1):
+            option, equals, value = word.partition("=")
+            if option in ("-c", "--call", "--shell-mode"):
+                text = value if equals else "".join(argv[at + 1 : at + 2])
+                return Inner(scripts=(text,), ask="npm gives a text to a shell")
     return None
 
 
