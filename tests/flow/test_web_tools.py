@@ -528,6 +528,8 @@ async def test_a_document_that_hangs_is_stopped(monkeypatch: pytest.MonkeyPatch)
         ("grüße €".encode("cp1252"), "iso-8859-1", "grüße €"),
         ("grüße".encode("utf-16"), "", "grüße"),
         ("\ufeffgrüße".encode(), "latin-1", "grüße"),
+        ("grüße".encode(), "iso-8859-1", "grüße"),
+        ("grüße".encode("cp1252"), "iso-8859-1", "grüße"),
         ("日本語テキスト".encode("shift_jis"), "Shift_JIS", "日本語テキスト"),
         ("中文网页".encode("gbk"), "gb2312", "中文网页"),
         ('<meta charset="koi8-r">Привет'.encode("koi8-r"), "", "Привет"),

@@ -102,7 +102,7 @@ def decode(body: bytes, declared: str = "") -> str:
         codec = _codec(name)
         if codec.startswith("utf"):
             codec = codec if name == declared else "utf-8"  # a page that could say so is no UTF-16
-        if codec == "utf-8":
+        if codec == "utf-8" or (codec == "cp1252" and _is_utf8(body)):
             break
         if codec:
             return body.decode(codec, "replace")
@@ -112,6 +112,14 @@ def decode(body: bytes, declared: str = "") -> str:
         if error.start >= len(body) - 3:
             return body.decode("utf-8", "replace")
     return _guess(body)
+
+
+def _is_utf8(body: bytes) -> bool:
+    """Western text is hardly ever valid UTF-8 by chance; a server's default is often wrong."""
+    try:
+        return not body.decode("utf-8").isascii()
+    except UnicodeDecodeError:
+        return False
 
 
 def _codec(name: str) -> str:
