@@ -58,6 +58,12 @@ async def test_what_is_being_typed_answers_no_question(tmp_path: Path) -> None:
             await asyncio.sleep(0.2)
             await t.see("yyy")
             assert "Allow it?" in t.screen and not (home.work / "ran").exists()
+            t.type(CTRL_C)
+            await t.see("! interrupted")
+            t.type("\x15go on" + ENTER)
+            await t.see("so it is")
+        result = next(m for m in p.last.json["messages"] if m["role"] == "tool")["content"]
+        assert "skipped: interrupted by the user" in result  # it had not begun
 
 
 async def test_a_command_is_edited(tmp_path: Path) -> None:

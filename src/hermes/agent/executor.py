@@ -49,6 +49,7 @@ class Batch:
         self._guard = guard
         self._open: dict[str, ToolCall] = {}
         self._started: set[str] = set()
+        self._began: dict[str, float] = {}
         self._twins: dict[str, list[ToolCall]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._unknown = self._bad = self._ran = False
@@ -142,9 +143,8 @@ class Batch:
 
     async def _execute(self, plan: _Plan) -> None:
         call = plan.call
-        self._started.add(call.id)
         self._turn.emit(ToolStarted(call))
-        began = time.monotonic()
+        began = self._began[call.id] = time.monotonic()
         context = structs.replace(
             self._turn.context(plan.inner),
             progress=self._progress(call),
@@ -213,6 +213,7 @@ class Batch:
 
     async def _run(self, plan: _Plan, context: ToolContext) -> ToolResult | str:
         async with asyncio.timeout(plan.tool.timeout):
+            self._started.add(plan.call.id)  # now: what still waited for a yes has done nothing
             try:
                 return await plan.tool.run(plan.params, context)
             finally:
@@ -232,7 +233,8 @@ class Batch:
         """What was running or waiting when the user interrupted gets its result all the same."""
         for call in list(self._open.values()):
             text = INTERRUPTED if call.id in self._started else SKIPPED
-            await self._finish(call, (Text(text),), error=True, began=None)
+            began = self._began.get(call.id)
+            await self._finish(call, (Text(text),), error=True, began=began)
 
 
 def _denied(reason: str) -> str:
