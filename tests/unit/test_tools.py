@@ -685,6 +685,17 @@ async def test_a_second_name_of_the_database_is_not_even_opened(
     assert "another name" in await refusal(patch, ctx, path="copy.db", old="rows", new="x")
 
 
+@pytest.mark.parametrize(
+    "path", ["trust.json", "active_profile", "cache/sandbox.json", "skills/x.md", "config.yaml"]
+)
+async def test_what_steers_the_agent_is_not_written_by_one_who_works_in_its_home(
+    ctx: ToolContext, path: str
+) -> None:
+    at_home = structs.replace(ctx, cwd=ctx.home)
+    assert "Denied" in await refusal(write_file, at_home, path=path, content="x")
+    await call(write_file, at_home, path="notes.txt", content="x")
+
+
 async def test_saved_outputs_are_read_and_not_written(ctx: ToolContext) -> None:
     ctx.spill.mkdir()
     (ctx.spill / "s1.txt").write_text("long output")

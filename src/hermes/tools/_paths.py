@@ -58,10 +58,14 @@ _RUNS_AT_LOGIN = frozenset(
 _SYSTEM = frozenset("etc boot proc sys dev bin sbin lib lib32 lib64 system library".split())
 _SYSTEM_USR = frozenset("bin sbin lib lib32 lib64 libexec".split())
 _OWN = frozenset(
-    "skills plugins cron memory memories logs logins profiles pairing hooks mcp processes".split()
+    "skills plugins cron memory memories logs logins profiles pairing hooks mcp processes cache "
+    "checkpoints models outputs run sessions".split()
 )
 """Folders of the agent's home that steer it, even when one works inside that home."""
-_OWN_FILES = ("config.", ".env", "state.", "auth.")
+_OWN_FILES = tuple(
+    "config. .config. .env state. auth. trust. .trust active_profile approvals. history. "
+    "hermes.".split()
+)
 
 
 def resolve(raw: str, cwd: Path) -> Path:
