@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import Tokens, call, say, status
+from tests.kit import Gate, Tokens, call, say, status
 from tests.kit.api import Api, api
 from tests.server.test_api_chat import sent
 from tests.server.test_api_streams import idle
@@ -167,3 +167,20 @@ async def test_toolsets_skills_and_documents(tmp_path: Path) -> None:
         assert "/v1/chat/completions" in document["paths"]
         page = await a.get("/docs")
         assert page.headers["Content-Type"].startswith("text/html") and b"/v1/runs" in page.body
+
+
+async def test_a_session_with_a_turn_is_not_deleted_under_it(tmp_path: Path) -> None:
+    """Whether its id was derived or given."""
+    body = {"messages": [{"role": "user", "content": "x"}], "stream": True}
+    async with api(tmp_path) as a:
+        for headers in ({}, {"X-Hermes-Session-Id": "mine"}):
+            gate = Gate()
+            a.provider.add(say("Hello ", "there").hold(gate, "text"))
+            async with a.open_stream("POST", "/v1/chat/completions", body, **headers) as reading:
+                await reading.until(b"Hello ")
+                identity = reading.headers["X-Hermes-Session-Id"]
+                refused = await a.call("DELETE", f"{ALL}/{identity}")
+                assert refused.status == 409 and refused.error["code"] == "busy"
+                gate.open()
+                assert b'"finish_reason":"stop"' in await reading.rest()
+            assert (await a.call("DELETE", f"{ALL}/{identity}")).status == 200

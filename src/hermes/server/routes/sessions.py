@@ -97,7 +97,8 @@ async def change(call: Call) -> web.StreamResponse:
 
 async def delete(call: Call) -> web.StreamResponse:
     meta = await _found(call)
-    if meta.id in call.server.turns:
+    busy = (session.id for session in call.server.sessions)
+    if meta.id in call.server.turns or meta.id in busy:
         raise ApiError(409, "A turn of this session is going on.", code="busy")
     await call.server.runtime.store.delete(meta.id)
     return call.answer({"id": meta.id, "object": "hermes.session", "deleted": True})
