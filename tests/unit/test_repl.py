@@ -232,6 +232,8 @@ def test_references(tmp_path: Path) -> None:
     assert message.text.startswith(text) and "AAAAAAAAAA" in message.text
     assert "````\n```\nB\n````" in message.text
     assert len(problems) == 1 and "bin" in problems[0]
+    _, problems = compose("@a.txt @gone.txt, @you me@x.org @types/node", [], tmp_path)
+    assert problems == ["@gone.txt is not there; nothing was attached for it."]
     message, _ = compose("see @a.txt and pasted: @bin", [], tmp_path, typed="see [pasted]")
     assert message.text == "see @a.txt and pasted: @bin"  # a stranger's text fetches no file
 

@@ -17,6 +17,7 @@ _ALL_BYTES = 400_000
 _ENTRIES = 200
 _REFERENCE = re.compile(r'(?<![\w@])@(?:"([^"\n]+)"|([^\s"]+))')
 _ENDS = ".,;:!?)]}'"
+_LIKE_A_FILE = re.compile(r"[^./]\.[A-Za-z0-9]{1,5}\Z")
 
 
 class Chips:
@@ -106,7 +107,9 @@ def compose(
             media.append(read_image(path))
         except ConfigError as error:
             problems.append(str(error))
-    for name, path in references(text if typed is None else typed, cwd):
+    named = text if typed is None else typed
+    problems += [f"@{name} is not there; nothing was attached for it." for name in lost(named, cwd)]
+    for name, path in references(named, cwd):
         try:
             if path.suffix.lower() in _IMAGES:
                 media.append(read_image(path))
@@ -135,6 +138,13 @@ def references(text: str, cwd: Path) -> list[tuple[str, Path]]:
                 found[wanted] = path
                 break
     return list(found.items())
+
+
+def lost(text: str, cwd: Path) -> list[str]:
+    """Every @name that looks like a file's, and is none."""
+    names = [(match[1] or match[2]).rstrip(_ENDS) for match in _REFERENCE.finditer(text)]
+    there = {name for name, _ in references(text, cwd)}
+    return [n for n in dict.fromkeys(names) if _LIKE_A_FILE.search(n) and n not in there]
 
 
 def _file(name: str, path: Path, room: int) -> str:
