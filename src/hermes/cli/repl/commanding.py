@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from hermes.cli.display import printable
 from hermes.cli.repl import asking
 from hermes.cli.repl.completing import LOCAL
 from hermes.cli.repl.keys import HELP
 from hermes.cli.repl.picking import Picking
+from hermes.cli.repl.results import coloured
 
 if TYPE_CHECKING:
     from hermes.app.commands import CommandContext, Reply
@@ -58,7 +60,7 @@ async def run(repl: Repl, name: str, args: str) -> None:
         rows = "\n".join(f"/{name.ljust(9)}  {text}" for name, text in LOCAL.items())
         reply = structs.replace(reply, text=f"{reply.text}\n\nhere only:\n{rows}")
     if reply.confirm:
-        _told(repl, reply.text)
+        _previewed(repl, reply.text)
         if not await _confirmed(repl, reply.confirm):
             repl.view.note("Nothing was changed.")
             return
@@ -110,6 +112,15 @@ def _told(repl: Repl, text: str) -> None:
     assert repl.view is not None
     if text:
         repl.view.note(text, "")
+
+
+def _previewed(repl: Repl, text: str) -> None:
+    """What would be done: words, and the changes to files in colours."""
+    assert repl.view is not None
+    words, found, diff = printable(text).partition("\ndiff --git ")
+    repl.view.note(words, "")
+    if found:
+        repl.view.text(coloured(f"diff --git {diff}".split("\n")))
 
 
 async def fresh_if_suspended(repl: Repl) -> None:

@@ -16,6 +16,7 @@ _SHELLS = frozenset({"terminal", "execute_code"})
 _DIFF_LINES = 40
 _NEW_LINES = 10
 _FIRST = 200
+_HEADS = ("--- ", "+++ ", "diff --git ", "new file mode ", "deleted file mode ")
 
 
 class Outcome(Struct, frozen=True):
@@ -50,7 +51,7 @@ def changes(call: ToolCall | None, result: ToolReturn) -> list[list[Piece]]:
     text = printable(result.text)
     at = 0 if text.startswith("--- ") else text.find("\n--- ") + 1
     if (at or text.startswith("--- ")) and "\n+++ " in text:
-        return _coloured(text[at:].rstrip().split("\n"))
+        return coloured(text[at:].rstrip().split("\n"))
     if call is None or not text.startswith("Created"):
         return []
     given = parsed(call.args)
@@ -62,10 +63,11 @@ def changes(call: ToolCall | None, result: ToolReturn) -> list[list[Piece]]:
     return [*lines, *_more(len(rows) - _NEW_LINES)]
 
 
-def _coloured(rows: list[str]) -> list[list[Piece]]:
+def coloured(rows: list[str]) -> list[list[Piece]]:
+    """A diff, as far as it is shown."""
     lines: list[list[Piece]] = []
     for row in rows[:_DIFF_LINES]:
-        if row.startswith(("--- ", "+++ ")):
+        if row.startswith(_HEADS):
             style = DIM
         elif row.startswith("@@"):
             style = MARK
