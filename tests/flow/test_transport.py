@@ -30,7 +30,10 @@ from hermes.llm.client import Client
 from hermes.llm.http import Transport
 from hermes.llm.keys import Credential, usable
 from hermes.llm.profile import Quirks
+from hermes.llm.reading import Reading
 from hermes.llm.timeouts import Timeouts
+from hermes.llm.watchdog import Watchdog
+from hermes.llm.wire import chat
 from tests.kit import (
     Gate,
     Provider,
@@ -362,6 +365,42 @@ async def test_an_open_connection_after_the_end_does_not_hold_the_answer(
     async with Provider([say("done").stall("done")]) as p:
         heard = await ask(client(transport, p, timeouts=Timeouts(5, 0.05, 5)))
         assert (heard.text, heard.failure) == ("done", None)
+
+
+class Pieces:
+    """An exchange whose body comes in these pieces and then breaks off."""
+
+    content_type, host = "text/event-stream", "h"
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = list(pieces)
+
+    async def read(self) -> bytes:
+        if not self._pieces:
+            raise ProviderError(Failure(Kind.NETWORK, "gone"))
+        return self._pieces.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("said", "complete"), [(["one", ""], True), (["one", "two"], False), (["one", "", "x"], False)]
+)
+async def test_a_reason_given_with_every_piece_is_no_last_word(
+    said: list[str], complete: bool
+) -> None:
+    delta = '{"choices":[{"index":0,"delta":{"content":"%s"},"finish_reason":"stop"}]}'
+    pieces = [f"data: {delta % text}\n\n".encode() for text in said]
+    answer = Answer()
+    watchdog = Watchdog(QUICK, "h")
+    decoder = chat.Decoder(answer, Quirks())
+    exchange: Any = Pieces(*pieces)
+    reading = Reading(exchange, watchdog, decoder, answer, chat.STREAM_TYPE)
+    try:
+        while await reading.step():
+            pass
+    except ProviderError:
+        pass
+    watchdog.stop()
+    assert answer.stop == ("end" if complete else "died")
 
 
 # -- leaving early -------------------------------------------------------------------------------

@@ -123,6 +123,11 @@ def test_arguments_that_come_value_by_value(seed: int) -> None:
     assert message.calls[0].extra == {"id": "g1", "thoughtSignature": "s"}
 
 
+def test_a_reason_that_is_none_ends_nothing() -> None:
+    body = sse(chunk({"text": "a"}, reason="FINISH_REASON_UNSPECIFIED"), chunk({"text": "b"}))
+    assert streamed(WIRE, body)[0].stop == "died"
+
+
 def test_a_count_once_given_is_not_taken_back() -> None:
     body = sse(
         chunk({"text": "a"}, usage={"promptTokenCount": 55, "thoughtsTokenCount": 9}),

@@ -172,6 +172,11 @@ class Answer:
         return tuple(s.name or "?" for s in self._slots.values() if s.kind == "call")
 
     @property
+    def size(self) -> int:
+        """Characters of text, reasoning and arguments so far."""
+        return self._size
+
+    @property
     def empty(self) -> bool:
         return not any(s.kind != "native" for s in self._slots.values())
 

@@ -44,7 +44,9 @@ class Reading:
         self._held: list[bytes] = []
         self._size = 0
         self._seen = 0
-        self._ended = False
+        self._ended = -1
+        """How much there was when the provider first said why it stopped."""
+        self._went_on = False
 
     async def step(self) -> bool:
         """Take in what has arrived; False at the end of the answer. Raises ProviderError; what
@@ -70,9 +72,18 @@ class Reading:
             if decoder.activity != self._seen:
                 self._seen = decoder.activity
                 self._watchdog.event()
-                if not self._ended and decoder.ended:
-                    self._ended = True
-                    self._watchdog.hurry(_AFTER_THE_END)
+                if decoder.ended and not self._went_on:
+                    self._hurry()
+
+    def _hurry(self) -> None:
+        """Little follows the reason why it stopped. Some give it with every piece: when there is
+        more of the answer behind it, it was none."""
+        if self._ended < 0:
+            self._ended = self._answer.size
+            self._watchdog.hurry(_AFTER_THE_END)
+        elif self._answer.size > self._ended:
+            self._went_on = True
+            self._watchdog.relax()
 
     def _hold(self, data: bytes) -> None:
         if not self._held:
@@ -133,7 +144,7 @@ class Reading:
         """The connection broke or was given up. After the provider's last word that is no loss."""
         if self._mode != "stream":
             raise error
-        if self._decoder.ended:
+        if self._decoder.ended and not self._went_on:
             self._decoder.close()
             return False
         self._answer.stop = "died"

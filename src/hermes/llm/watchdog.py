@@ -28,11 +28,13 @@ class Watchdog:
         "_last",
         "_limits",
         "_loop",
+        "_patience",
         "_task",
     )
 
     def __init__(self, limits: Timeouts, host: str) -> None:
         self._limits = limits
+        self._patience = limits.stale
         self._host = host
         self._loop = asyncio.get_running_loop()
         self._began = self._last = self._loop.time()
@@ -54,6 +56,11 @@ class Watchdog:
         if not self._limits.stale or self._limits.stale > seconds:
             self._limits = structs.replace(self._limits, stale=seconds)
             self._arm()
+
+    def relax(self) -> None:
+        """It was too early to hurry."""
+        self._limits = structs.replace(self._limits, stale=self._patience)
+        self._arm()
 
     def stop(self) -> None:
         if self._handle is not None:

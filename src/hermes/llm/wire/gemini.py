@@ -133,7 +133,8 @@ class Decoder(Reader):
     def _candidate(self, candidate: dict[str, Any]) -> None:
         for part in records(record(candidate.get("content")).get("parts")):
             self._part(part)
-        if reason := string(candidate.get("finishReason")):
+        reason = string(candidate.get("finishReason"))
+        if reason and reason != "FINISH_REASON_UNSPECIFIED":
             self._reason = reason
         if said := string(candidate.get("finishMessage")):
             self._answer.detail = said
