@@ -83,18 +83,36 @@ def _runs(text: str) -> str:
 
 
 def _shapes(text: str, runs: str) -> str:
-    from hermes.core.families import ISSUED
-    from hermes.core.told import TOLD
-
-    for family in (*ISSUED, *TOLD):
-        where = text if family.apart else runs
-        if family.hints and not any(hint in where for hint in family.hints):
-            continue
+    for family in _hinted(text, runs):
         if family.apart:
             text = _compiled(family.pattern).sub(partial(_marked, family), text)
         elif _compiled(family.pattern).search(runs) is not None:
             text = "".join(_issued(family, text))
     return text
+
+
+def _hinted(text: str, runs: str) -> list[Family]:
+    """Those that may be in it, in their order: every literal is looked for once."""
+    families, apart, inside = _index()
+    picked = {place for hint, places in apart.items() if hint in text for place in places}
+    if runs:
+        picked |= {place for hint, places in inside.items() if hint in runs for place in places}
+    return [families[place] for place in sorted(picked)]
+
+
+@cache
+def _index() -> tuple[list[Family], dict[str, list[int]], dict[str, list[int]]]:
+    """All families, and the places of those that a literal hints at: in the whole text, and in
+    its runs. One that has no hint is hinted at by every text."""
+    from hermes.core.families import ISSUED
+    from hermes.core.told import TOLD
+
+    families = [*ISSUED, *TOLD]
+    hints: tuple[dict[str, list[int]], dict[str, list[int]]] = {}, {}
+    for place, family in enumerate(families):
+        for hint in dict.fromkeys(family.hints or ("",)):
+            hints[not family.apart].setdefault(hint, []).append(place)
+    return families, *hints
 
 
 def _issued(family: Family, text: str) -> Iterator[str]:
