@@ -226,6 +226,26 @@ async def test_a_workspace_at_whose_top_nothing_can_be_made(
     assert os.listdir(work) == ["sub"]
 
 
+@pytest.mark.parametrize("where", ["/", "/usr", "/nonexistent", "link"])
+async def test_wherever_the_home_is_there_is_one(
+    tmp_path: Path, home: Path, tier: Tier, where: str
+) -> None:
+    (home / ".ssh").mkdir()
+    (home / ".ssh" / "id").write_text("SECRET")
+    (tmp_path / "link").symlink_to(home)
+    user = tmp_path / where
+    (tmp_path / "work").mkdir()
+    policy = standard("workspace-write", tmp_path / "work", tmp_path / "agent", user)
+    out = Capture(20_000, tmp_path / "spill")
+    text = "cat ~/.ssh/id; cd && echo fine > ~/f && cat f"
+    env = {"PATH": PATH, "HOME": str(user)}
+    await run(Command(text, tmp_path / "work", env, 30, policy, tier), out)
+    out.close()
+    assert out.text().endswith("fine\n")
+    assert "SECRET" not in out.text()
+    assert not (home / "f").exists()
+
+
 async def test_what_commands_make_is_theirs(tmp_path: Path, home: Path, tier: Tier) -> None:
     """A repository further down that was not there before is ordinary work."""
     (tmp_path / "work" / "sub").mkdir(parents=True)

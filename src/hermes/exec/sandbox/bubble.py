@@ -49,6 +49,9 @@ def launch(
     if policy.mode == "read-only":
         kept = Guards((), (), (), ())
     mounts = _mounts(policy, workspace, kept, inside.get("HOME", ""))
+    if "HOME" in inside:
+        home = os.path.realpath(inside["HOME"])
+        inside["HOME"] = home if _usable(home, workspace, mounts) else "/tmp"
     resources = box_of(policy.limits)
     scratch = min(policy.limits.scratch, resources["cgroup"][0] // 2)
     options = [*_FIXED, "--size", str(scratch), "--tmpfs", "/dev/shm"]
@@ -110,6 +113,10 @@ def _writable_folders(closed: str) -> list[str]:
     except OSError:
         return []
     return [path for path in folders if os.access(path, os.W_OK)][:_MOST_FOLDERS]
+
+
+def _usable(home: str, workspace: str, mounts: Mapping[str, Kind]) -> bool:
+    return mounts.get(home) == "scratch" or f"{home}/".startswith(f"{workspace}/")
 
 
 def _hidden(policy: Policy, home: str) -> dict[str, Kind]:

@@ -19,6 +19,7 @@ Level: TypeAlias = Literal[1, 2, 3]
 
 _GB = 1024**3
 _HOMES = (Path("/root"), Path("/home"))
+_NEEDED = ("/bin/sh", "/etc", "/lib", "/proc", "/dev")
 _KEYS_IN_HOME = """
     .ssh .gnupg .aws .azure .config/gcloud .config/gh .config/hub .config/op .kube .docker .netrc
     .npmrc .pypirc .git-credentials .gitconfig .pgpass .my.cnf .password-store .local/share/keyrings
@@ -121,7 +122,7 @@ def standard(
     hidden += [
         home
         for home in (user_home, *_HOMES)
-        if home.is_dir() and not home.is_relative_to(workspace)
+        if home.is_dir() and not home.is_relative_to(workspace) and not _is_of_the_system(home)
     ]
     if user_home not in hidden:
         hidden += _existing(user_home, _KEYS_IN_HOME)
@@ -138,6 +139,11 @@ def standard(
         network,
         tuple(_existing(user_home, _TOOLS_IN_HOME)),
     )
+
+
+def _is_of_the_system(home: Path) -> bool:
+    """Some users, in containers above all, have a home without which nothing can run."""
+    return any(_real(Path(needed)).is_relative_to(home) for needed in _NEEDED)
 
 
 def _real(path: Path) -> Path:
