@@ -162,6 +162,7 @@ async def test_the_first_key_that_works_is_taken(tmp_path: Path) -> None:
     ("words", "env", "said"),
     [
         (("--embedded", "--base-url", "http://x"), {}, "--embedded goes with --model only"),
+        (("--provider", "anthropc"), {}, "did you mean anthropic?"),
         (("--base-url", "x:80"), {}, "must begin with http://"),
         (("--base-url", "http://127.0.0.1:9"), {}, "does not say which models it has"),
         (("--key-env", "sk-real-key"), {}, "not the key itself"),
@@ -237,3 +238,13 @@ async def test_a_key_pasted_by_hand_is_kept_if_it_works(tmp_path: Path, works: b
         if works:
             assert key in file.read_text() and stat.S_IMODE(file.stat().st_mode) == 0o600
             assert written(home)["model"]["provider"] == "openrouter"  # type: ignore[index]
+
+
+async def test_leaving_instead_of_a_key_writes_nothing(tmp_path: Path) -> None:
+    home = patched(fresh(tmp_path))
+    terminal = Terminal(home, "setup", term="dumb")
+    await terminal.until("Paste the API key")
+    terminal.type("\x04")
+    await terminal.until("No model was chosen")
+    assert await terminal.end() == 2
+    assert not (home.path / "config.yaml").exists()

@@ -221,10 +221,11 @@ class Chooser:
         rows = self._config.providers
         row = rows.get(wanted.provider) or rows.get(name) or Provider()
         if spec is None and name not in (CUSTOM, *rows):
-            return (
-                f"Provider {name!r} is unknown: use a built-in one, or configure "
-                f"providers.{name}.base_url."
-            )
+            from difflib import get_close_matches
+
+            close = get_close_matches(name, {*KEYS.values(), *rows}, 1)
+            meant = f"did you mean {close[0]}? Else" if close else "use a built-in one, or"
+            return f"Provider {name!r} is unknown: {meant} configure providers.{name}.base_url."
         if spec is not None and spec.embedded:
             return self._embedded(wanted, spec, row)
         base_url = self._base_url(wanted, spec, row)

@@ -30,6 +30,7 @@ examples:
   hermes setup --base-url http://127.0.0.1:8000/v1 --model my-model --key-env MY_KEY
   hermes setup --embedded
 """
+_NONE = "No model was chosen; nothing was written. hermes setup looks again."
 
 
 def run(argv: list[str], profile: str) -> int:
@@ -90,6 +91,7 @@ def first(args: Namespace, *, attended: bool) -> Done | None:
     from hermes.config import paths
     from hermes.config.load import load
     from hermes.core.redact import Redactor
+    from hermes.llm.catalog import resolve
 
     setup = load(args.profile, keys=[args.key_env] if args.key_env else [])
     logs.install(paths.log_file(setup.home), Redactor(setup.secrets.known()).clean)
@@ -101,7 +103,9 @@ def first(args: Namespace, *, attended: bool) -> Done | None:
     if args.asked:
         if args.base_url and not args.model:
             args.model = _listed(setup, args, attended=attended)
-        session = _try(setup, _wanted(args), write=True)
+        wanted = _wanted(args)
+        resolve(setup.config, setup.secrets, wanted.choice)  # what nobody can call is misuse
+        session = _try(setup, wanted, write=True)
         return Done(session, fresh=fresh) if session else None
     found = asyncio.run(candidates(setup))
     _show(found)
@@ -175,17 +179,22 @@ def _pasted(args: Namespace, embedded: bool) -> str | None:
     from hermes.config import dotenv
     from hermes.config.env import environment
     from hermes.config.load import load
+    from hermes.core.errors import ConfigError
     from hermes.llm.catalog import KEYS, Choice, find
 
     rest = "or Enter for the small model on this machine" if embedded else "or Enter to leave"
-    key = getpass(f"Paste the API key of a provider (it is not shown), {rest}: ").strip()
+    try:
+        key = getpass(f"Paste the API key of a provider (it is not shown), {rest}: ").strip()
+    except EOFError:
+        print()
+        raise ConfigError(_NONE) from None
     if not key:
         return None
     variable = variable_for(key)
     while variable not in KEYS:
         print("Whose key is it? (e.g. openai, anthropic, openrouter) ", end="", flush=True)
         if not (line := sys.stdin.readline()):
-            return ""
+            raise ConfigError(_NONE)
         spec = find(line.strip())
         variable = spec.keys[0] if spec and spec.keys else ""
     provider = KEYS[variable]

@@ -164,7 +164,10 @@ class Lines:
         if not reply.confirm:
             return reply
         print(printable(reply.text))
-        said = await asyncio.to_thread(input, f"{reply.confirm} [y/N] ")
+        try:
+            said = await asyncio.to_thread(input, f"{reply.confirm} [y/N] ")
+        except EOFError:
+            said = ""
         if said.strip().lower() not in ("y", "yes"):
             return Reply("Nothing was changed.")
         return await run(structs.replace(context, confirmed=True), name, args)
