@@ -146,6 +146,10 @@ SHOP = """
 <script>console.log('hello from the page'); throw new Error('broken on purpose')</script>
 """
 
+ODD = """
+<select aria-label=Size><option>S<option value=2>Medium</select>
+<label><input type=checkbox>Agree</label><input type=file aria-label=Up>
+"""
 
 SECRET = "sk-other-0123456789abcdef0123456789"
 
@@ -177,6 +181,16 @@ async def test_a_page_is_read_and_driven(
         use(16, "cdp", method="Runtime.evaluate", params={"expression": "6*7"}),
         use(17, "cdp", method="DOM.setFileInputFiles", params={"files": ["/etc/passwd"]}),
         use(18, "cdp", method="Browser.getVersion"),
+        use(30, "navigate", url=site.put("/odd", ODD)),
+        on(31, "type", 'combobox "Size"', text="medium"),
+        on(32, "type", 'combobox "Size"', text="huge"),
+        on(33, "type", 'checkbox "Agree"', text="true"),
+        on(34, "click", 'button "Up"'),
+        use(35, "press", key="ctrl+a"),
+        use(36, "press", key="hop"),
+        use(37, "navigate", url=site.put("/blank", "<canvas></canvas>")),
+        on(38, "click", 'button "Up"'),
+        use(39, "navigate", url=f"{site.base}/file"),
         say("done"),
     ]
     async with rig(tmp_path, steps, config=site.config) as r:
@@ -205,6 +219,11 @@ async def test_a_page_is_read_and_driven(
         assert "Only http:// and https://" in got[15]
         assert '"value":42' in got[16]
         assert "not sent" in got[17] and "not sent" in got[18]
+        assert 'option "Medium" [selected]' in got[20] and "it has: 'S', 'Medium'" in got[21]
+        assert "use browser_click" in got[22] and "asks for a file" in got[23]
+        assert "Focus:" in got[24] and "Enter, Tab" in got[25]
+        assert "browser_vision" in got[26] and "on the page any more" in got[27]
+        assert "a file to download" in got[28]
         said = told_to_children(scratch)
         assert "--remote-debugging-pipe" in said and "--remote-debugging-port" not in said
         assert "PW_LANG_NAME" in said  # the driver was among them
@@ -559,6 +578,25 @@ async def test_a_picture_from_the_web_is_asked_for_only_when_that_tells_nothing(
         got = answers(r.requests[-1])
         assert "Not run:" in got[1] and site.asked == []
         assert got[2] == "a dot"
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (
+            "Locator.click: Timeout 8000ms exceeded.\nCall log:\n - element is not enabled",
+            "enabled",
+        ),
+        (
+            "Timeout 8000ms exceeded.\nCall log:\n - <div>x</div> intercepts pointer events\n",
+            "<div>",
+        ),
+        ("Page.goto: net::ERR_ABORTED at x\nCall log:\n - y", "net::ERR_ABORTED at x"),
+    ],
+)
+def test_why_an_element_could_not_be_used_is_said(raised: str, said: str) -> None:
+    told = _browser._first_line(Exception(raised))
+    assert said in told and "Timeout" not in told and "Call log" not in told
 
 
 def test_schemas_are_short() -> None:

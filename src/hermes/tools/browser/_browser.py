@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -40,6 +41,10 @@ _STUCK = 40.0
 _SIGN = 1.0
 _DRIVER = {"NODE_NO_WARNINGS": "1", "PW_LANG_NAME": "python"}
 _RELAY = "http://127.0.0.1:3128"
+_WAITED = re.compile(
+    r"(element is (?:not \w+|outside of the viewport)|<[^\n]{1,250}? intercepts pointer events)"
+)
+"""Why an element could not be used, in Playwright's log."""
 _ENDED = "The browser ended; its pages, cookies and logins are gone. browser_navigate starts anew."
 _open: WeakSet[Browser] = WeakSet()
 
@@ -266,7 +271,13 @@ async def _walls(ctx: ToolContext, home: Path) -> Policy | None:
 
 
 def _first_line(error: Exception) -> str:
-    """Playwright's own words without its log of attempts."""
-    text = str(error).partition("\nCall log:")[0].strip()
+    """Playwright's own words without its log of attempts, but with what it waited for."""
+    text, _, log = str(error).partition("\nCall log:")
+    if "Timeout" in text and (reasons := _WAITED.findall(log)):
+        return f"It cannot be used now: {reasons[-1][:300]}. Nothing was done."
+    if "Download is starting" in text:
+        return "That address is a file to download, not a page; it was not downloaded."
+    text = text.strip()
     _, colon, rest = text.partition(": ")
-    return (rest if colon and "." in text.partition(": ")[0] else text)[:500]
+    text = rest if colon and "." in text.partition(": ")[0] else text
+    return text.removeprefix("Error: ")[:500]

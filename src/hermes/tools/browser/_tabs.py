@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         Dialog,
         Download,
         Error,
+        FileChooser,
         Page,
     )
 
@@ -84,6 +85,7 @@ class Tabs:
         page.on("close", self._closed)
         page.on("crash", self._crashed)
         page.on("download", self._download)
+        page.on("filechooser", self._wants_file)
         if page in self._pages:
             return
         if len(self._pages) >= MOST:
@@ -109,6 +111,9 @@ class Tabs:
             return
         self.note(f"a dialog ({dialog.type}) was dismissed; it said: {dialog.message}")
         await dialog.dismiss()
+
+    def _wants_file(self, _: FileChooser) -> None:
+        self.note("the page asks for a file; none can be given from here")
 
     async def _download(self, download: Download) -> None:
         self.note(f"a download was refused: {download.suggested_filename} from {download.url}")

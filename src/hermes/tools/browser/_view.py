@@ -27,6 +27,7 @@ _LARGEST = 2_000_000
 _SETTLE = 5_000
 _REF = re.compile(r"(?:f\d+)?e\d+")
 _PASSWORDS = "() => [...document.querySelectorAll('input[type=password]')].map(e => e.value)"
+_BLANK = "[nothing in the tree; browser_vision shows a picture]"
 _WEB = ("http", "https", "about", "data", "blob", "chrome-error")
 
 
@@ -42,8 +43,13 @@ async def locate(page: Page, ref: str) -> Locator:
     name = ref.strip().strip("[]@").removeprefix("ref=")
     if not _REF.fullmatch(name):
         raise ToolError(f"{ref!r} is no ref; take one like e12 from browser_snapshot.")
+    from playwright.async_api import Error
+
     found = page.locator(f"aria-ref={name}")
-    if not await found.count():
+    count = 0
+    with suppress(Error):  # its frame is gone, too
+        count = await found.count()
+    if not count:
         raise ToolError(f"There is no {name} on the page any more; take a new browser_snapshot.")
     return found
 
@@ -64,7 +70,7 @@ async def shown(
         head.append(f"Title: {title}")
     if rows is None:
         browser.part = await _tree(page)
-        rows = ["", *_part(browser.part, 0, size)]
+        rows = ["", *_part(browser.part, 0, size)] if browser.part.strip() else [_BLANK]
     notes = [f"[{note}]" for note in browser.tabs.take_notes()]
     display = f"{said or title or 'page'} ({urlsplit(page.url).netloc})"
     text = "\n".join([*head, *rows, *notes])

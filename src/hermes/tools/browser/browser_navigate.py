@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct
 
+from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.net.web import web_of
-from hermes.tools.browser._browser import browser_of
+from hermes.tools.browser._browser import Browser, browser_of
 from hermes.tools.browser._view import settle, shown
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page, Response
 
 _LOAD = 30_000
 
@@ -28,8 +34,23 @@ async def browser_navigate(p: Params, ctx: ToolContext) -> ToolResult:
     await web_of(ctx).door.check(url)  # for a clear sentence; what counts is the proxy's own check
     browser = browser_of(ctx)
     async with browser.use(ctx, fresh=True) as page:
-        answer = await page.goto(url, wait_until="domcontentloaded", timeout=_LOAD)
-        await settle(page)
+        answer = await _opened(browser, page, url)
         status = answer.status if answer is not None else 200
         said = "" if 200 <= status < 300 else f"Status: {status}"
         return await shown(browser, page, said=said)
+
+
+async def _opened(browser: Browser, page: Page, url: str) -> Response | None:
+    """What a page that never ends to arrive has shown so far is shown, too."""
+    from playwright.async_api import TimeoutError as Late
+
+    before = page.url
+    try:
+        answer = await page.goto(url, wait_until="domcontentloaded", timeout=_LOAD)
+    except Late:
+        if page.url == before:
+            raise ToolError(f"{url[:200]} did not answer within {_LOAD // 1000} s.") from None
+        browser.tabs.note("the page is still loading")
+        return None
+    await settle(page)
+    return answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.tools.browser._browser import browser_of
 from hermes.tools.browser._moving import Moving
@@ -14,6 +15,26 @@ _FOCUS = """() => {
     return e ? (e.tagName + ' ' + (e.getAttribute('aria-label') || e.name || e.innerText || ''))
         .slice(0, 80) : '';
 }"""
+
+
+_OTHER_NAMES = {
+    "ctrl": "Control",
+    "cmd": "Meta",
+    "command": "Meta",
+    "option": "Alt",
+    "esc": "Escape",
+    "return": "Enter",
+    "space": "Space",
+    "del": "Delete",
+    "up": "ArrowUp",
+    "down": "ArrowDown",
+    "left": "ArrowLeft",
+    "right": "ArrowRight",
+}
+_NAMES = (
+    "Enter Tab Escape Backspace Delete Insert Home End PageUp PageDown ArrowUp ArrowDown ArrowLeft "
+    "ArrowRight Control Shift Alt Meta Space".split()
+)
 
 
 class Params(Struct, frozen=True):
@@ -28,9 +49,26 @@ class Params(Struct, frozen=True):
     timeout=60,
 )
 async def browser_press(p: Params, ctx: ToolContext) -> ToolResult:
+    from playwright.async_api import Error
+
     browser = browser_of(ctx)
     async with browser.use(ctx) as page:
         with Moving(page) as moving:
-            await page.keyboard.press(p.key)
+            key = "+".join(map(_known, p.key.split("+"))) if len(p.key) > 1 else p.key
+            try:
+                await page.keyboard.press(key)
+            except Error as error:
+                if "Unknown key" not in str(error):
+                    raise
+                raise ToolError(
+                    f"There is no key {p.key!r}: one character, or {', '.join(_NAMES)}, F1-F12, "
+                    "joined by +. To write text use browser_type."
+                ) from None
             focus = str(await page.evaluate(_FOCUS)).strip()
             return await acted(browser, page, moving, f"Pressed {p.key}. Focus: {focus or 'none'}.")
+
+
+def _known(name: str) -> str:
+    plain = name.strip().casefold()
+    known = {one.casefold(): one for one in _NAMES} | _OTHER_NAMES
+    return known.get(plain, name.strip() or name)

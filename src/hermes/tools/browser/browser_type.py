@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.tools.browser._browser import browser_of
 from hermes.tools.browser._moving import Moving
 from hermes.tools.browser._view import WAIT, acted, locate
 
-_SELECT = "e => e.tagName === 'SELECT'"
+_OPTIONS = "e => e.tagName === 'SELECT' ? [...e.options].map(o => [o.value, o.label]) : null"
+_SHOWN = 50
+_TICKED = "e => e.tagName === 'INPUT' && ['checkbox', 'radio'].includes(e.type)"
 
 
 class Params(Struct, frozen=True):
@@ -31,10 +34,22 @@ async def browser_type(p: Params, ctx: ToolContext) -> ToolResult:
     async with browser.use(ctx) as page:
         with Moving(page) as moving:
             field = await locate(page, p.ref)
-            if await field.evaluate(_SELECT):
-                await field.select_option(p.text, timeout=WAIT)
+            if (options := await field.evaluate(_OPTIONS)) is not None:
+                await field.select_option(_meant(p.text, options), timeout=WAIT)
+            elif await field.evaluate(_TICKED):
+                raise ToolError(f"{p.ref} is a box to tick: use browser_click.")
             else:
                 await field.fill(p.text, timeout=WAIT)
             if p.submit:
                 await field.press("Enter", timeout=WAIT)
             return await acted(browser, page, moving, f"Wrote {len(p.text)} characters to {p.ref}.")
+
+
+def _meant(text: str, options: list[list[str]]) -> str:
+    """The value or label of the option, whatever the case it was written in."""
+    for form in (str, lambda said: " ".join(said.split()).casefold()):
+        for option in options:
+            if form(text) in map(form, option):
+                return next(said for said in option if form(said) == form(text))
+    labels = ", ".join(repr(label) for _, label in options[:_SHOWN])
+    raise ToolError(f"The list has no {text[:100]!r}; it has: {labels[:2000]}.")
