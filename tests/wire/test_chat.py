@@ -134,6 +134,12 @@ def test_a_broken_off_answer_is_the_providers_failure() -> None:
     assert failure(events(chunk({"content": "hi"}), chunk({}, "error"))).kind is Kind.SERVER
 
 
+def test_a_full_window_without_an_answer_is_an_overflow() -> None:
+    full = chunk({}, "model_context_window_exceeded")
+    assert failure(events(full)).kind is Kind.CONTEXT_OVERFLOW
+    assert stream(chunk({"content": "hi"}), full).stop == "length"
+
+
 def test_done_twice_and_data_behind_it_are_ignored() -> None:
     tail = ["data: [DONE]", chunk({"content": "ghost"})]
     read = stream(chunk({"content": "a"}), chunk({}, "stop"), "data: [DONE]", *tail)

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 __all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
 
 STREAM_TYPE = "text/event-stream"
+_FULL = "model_context_window_exceeded"
 _STOPS: dict[str, Stop] = {
     "length": "length",
     "max_tokens": "length",
     "model_length": "length",
-    "model_context_window_exceeded": "length",
+    _FULL: "length",
     "content_filter": "filtered",
     "safety": "filtered",
     "sensitive": "filtered",
@@ -315,6 +316,8 @@ class Decoder(Reader):
         if reason == "died":
             words = f"the provider broke the answer off: {self._finish}"
             raise ProviderError(Failure(Kind.SERVER, words, code=self._finish))
+        if self._finish == _FULL and self._answer.empty:
+            raise ProviderError(Failure(Kind.CONTEXT_OVERFLOW, self._finish, code=self._finish))
         if self._calls or (self._said and self._said.calls):
             cut = self._calls.cut if self._calls else self._said is not None and self._said.cut
             return "length" if reason == "length" and cut else "tool_use"
