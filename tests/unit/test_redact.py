@@ -58,6 +58,9 @@ def test_a_private_key_is_caught_in_every_dress() -> None:
         "\r\n".join(lines),
         "\n".join("    " + line for line in lines),
         "\n".join(lines[:6]),  # cut off
+        "\n" + "\n".join(lines[1:]),  # its end
+        "\n" + "\n".join(f"{n}|{line}" for n, line in enumerate(lines[1:], 2)),
+        json.dumps("\n" + "\n".join(lines[1:])),
     ]
     for dress in dresses:
         cleaned = Redactor().clean(f"before {dress}")

@@ -24,6 +24,11 @@ _PEM = (
     r"(?:[A-Za-z0-9+/=\s|\\\"',:]|-(?!---))*+"  # line numbers of read_file and JSON's \n included
     r"(?:-{4,5} ?END {0}PRIVATE KEY(?: BLOCK)? ?-{4,5})?"
 )
+_LINE = r"[ \t]*(?:\d+\|)?[ \t]*"
+_LAST = (  # the end of a key whose beginning was not asked for
+    rf"(?m)((?:(?:^|(?<=\\n)){_LINE}[A-Za-z0-9+/=]{{8,76}}+(?:\r|\n|\\[rn])++){{1,100}})"
+    rf"{_LINE}-----END [A-Z0-9 ]{{0,20}}PRIVATE KEY"
+)
 _GITLAB = (
     rf"gl(?:pat|dt|rtr?|cbt|ptt|ft|imt|agent|soat|ffct|oas|wt)-{W}{{16,}}"
     r"(?:\.[a-z0-9]{2}\.[a-z0-9]{7,9})?"
@@ -225,6 +230,7 @@ ISSUED: tuple[Family, ...] = (
     _pem("ssh-key", "OPENSSH "),
     _pem("pgp-key", "PGP "),
     _pem("private-key", r"(?:(?:RSA|EC|DSA|ENCRYPTED|ANY|SSH2 ENCRYPTED) )?"),
+    near("private-key", "-----END", _LAST, _has_body),
     near(
         "private-key",
         "LS0tLS1CRUdJTiB",
