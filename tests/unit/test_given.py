@@ -33,6 +33,9 @@ TODO = {"content": "x", "status": "in_progress", "id": "1"}
         ("todo", dict(todos='[{"content": "x"}]'), {}),
         ("todo", dict(todos=dict(content="x")), {}),
         ("clarify", dict(question="x", options="a"), dict(choices=["a"])),
+        ("execute_code", dict(code="```python\nif x:\n    y\n```\n"), dict(code="if x:\n    y")),
+        ("execute_code", dict(script="\n  x\n  y"), dict(code="\nx\ny")),
+        ("execute_code", dict(code="x = 1\n"), dict(code="x = 1\n")),
         ("web_search", dict(query="x", limit=3), dict(query="x", count=3)),
     ],
 )

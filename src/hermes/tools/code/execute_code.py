@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 import sys
 from collections import Counter
@@ -33,11 +34,15 @@ SECONDS = 300.0
 MAX_SECONDS = 3600.0
 _NOT_FOR_SCRIPTS = frozenset({"execute_code", "clarify", "delegate_task"})
 """What asks a person or starts another level of work is the model's to call."""
+_FENCE = re.compile(r"```[\w+-]*\s*\n(.*?)\n?```", re.S)
 
 
 class Params(Struct, frozen=True):
     code: str
     timeout: Annotated[float | None, Meta(description="seconds, 300 by default")] = None
+
+    def __post_init__(self) -> None:
+        structs.force_setattr(self, "code", _bare(self.code))
 
 
 @tool(
@@ -71,6 +76,15 @@ async def execute_code(p: Params, ctx: ToolContext) -> ToolResult:
         data={"exit_status": outcome.status, "bytes": output.size, "calls": dict(desk.counts)},
         error=outcome.status != 0,
     )
+
+
+def _bare(code: str) -> str:
+    """Without the fence or the indentation a model may put it in."""
+    from textwrap import dedent
+
+    fenced = _FENCE.fullmatch(code.strip())
+    code = fenced[1] if fenced else code
+    return dedent(code) if code.lstrip("\r\n")[:1] in (" ", "\t") else code
 
 
 async def _run(code: str, ctx: ToolContext, desk: _Desk, output: Any, seconds: float) -> Outcome:
