@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import stat
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from hermes.core.message import user
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
 from tests.kit import Home, Provider, Ran, run_hermes, say, start_hermes
+from tests.kit.home import program
 from tests.kit.replies import Gate
 
 pytestmark = pytest.mark.e2e
@@ -154,6 +156,19 @@ async def test_following_sees_what_comes_and_a_file_begun_anew(tmp_path: Path) -
     assert b"anew" in await asyncio.wait_for(running.stdout.readline(), 20)
     running.terminate()
     await running.communicate()
+
+
+def test_following_ends_with_its_reader(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    following = subprocess.Popen(
+        [*program(), "logs", "-f"], env=home.env, cwd=home.work, stdout=subprocess.PIPE
+    )
+    assert following.stdout is not None
+    following.stdout.close()
+    try:
+        assert following.wait(20) == 141
+    finally:
+        following.kill()
 
 
 def test_a_record_names_the_session_whose_turn_it_was(tmp_path: Path) -> None:

@@ -46,6 +46,16 @@ def run(argv: list[str], profile: str) -> int:
         print(f"Nothing is logged{' like that' if file.exists() else ' yet'}.", file=sys.stderr)
     if args.follow:
         sys.stdout.flush()
-        for record in logbook.follow(file, place, test):
+        for record in logbook.follow(file, place, test, _pause):
             print(show(record), flush=True)
     return 0
+
+
+def _pause(seconds: float) -> None:
+    """Ends early when nobody reads any more: the next line to write may be hours away."""
+    import select
+
+    reader = select.poll()
+    reader.register(1, 0)  # that it is gone is told unasked
+    if reader.poll(seconds * 1000):
+        raise BrokenPipeError
