@@ -676,6 +676,17 @@ def test_tools_that_may_not_be_called_stay_declared() -> None:
     assert "tools" not in Talk(WIRE, Quirks(tools=False)).body(user("x"), tools=TOOLS)
 
 
+@pytest.mark.parametrize("wire", [WIRE, "bedrock"])
+@pytest.mark.parametrize("effort", ["budget", "adaptive"])
+def test_a_model_that_must_call_a_tool_does_not_think_first(wire: str, effort: Any) -> None:
+    """The two together are refused."""
+    settings = Settings(effort="high", tool_choice="required")
+    body = Talk(wire, Quirks(effort=effort)).body(user("x"), tools=TOOLS, settings=settings)
+    assert "thinking" not in str(body) and '"any"' in str(body).replace("'", '"')
+    free = Talk(wire, Quirks(effort=effort)).body(user("x"), settings=Settings(effort="high"))
+    assert "thinking" in str(free)
+
+
 def test_broken_unicode_is_sent_as_something_legal() -> None:
     message = assistant(ToolCall("t", "read", '{"a": "\\ud800"}'), Text("\ud800"))
     raw = Talk(WIRE).raw(user("\udc00 \x00"), message, result("t", Text("\udfff")))

@@ -126,8 +126,8 @@ def _marked(message: dict[str, Any]) -> dict[str, Any]:
 
 def _thinking(quirks: Quirks, settings: Settings, limit: int) -> dict[str, Any]:
     effort = settings.effort
-    if effort is None:
-        return {}
+    if effort is None or (settings.tool_choice == "required" and effort != "none"):
+        return {}  # a model that must call a tool may not think first
     match quirks.effort:
         case "budget" if effort != "none":
             # A quarter of the output is left for the answer itself.

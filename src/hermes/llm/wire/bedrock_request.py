@@ -66,6 +66,7 @@ _KINDS = {
     "video/x-matroska": ("video", "mkv"),
     "video/mpeg": ("video", "mpeg"),
 }
+_CLAUDE = ("budget", "adaptive")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9()\[\]-]+")
 
 
@@ -151,6 +152,8 @@ def _thinking(quirks: Quirks, settings: Settings, limit: int) -> dict[str, Any]:
     effort = settings.effort
     if effort is None:
         return {}
+    if settings.tool_choice == "required" and effort != "none" and quirks.effort in _CLAUDE:
+        return {}  # a model that must call a tool may not think first
     match quirks.effort:
         case "budget" if effort != "none":
             budget = min(BUDGETS[effort], limit * 3 // 4)
