@@ -218,7 +218,7 @@ ROUTES = (
         "run_stop",
         "Interrupt it.",
         scope="runs",
-        errors=_THERE,
+        errors=(*_THERE, 409),
         answer=RunTold,
     ),
     Route(
