@@ -178,6 +178,7 @@ async def test_calls_that_write_to_one_thing_take_turns(tmp_path: Path) -> None:
         ({"name": "no_such", "arguments": {}}, "no_such"),
         ({"name": "tool_search", "arguments": {"query": "x"}}, "cannot call"),
         ({"query": "zzz"}, "No tool matches"),
+        ({"name": "session_search", "query": "no such words"}, "Nothing was found"),
         ({}, "All there are"),
     ],
 )
@@ -242,13 +243,22 @@ def test_filler_words_find_nothing_by_themselves() -> None:
     ("query", "first"),
     [
         ("search the web", "web_search"),
+        ("internet search", "web_search"),
+        ("websearch", "web_search"),
+        ("fetch url", "web_extract"),
+        ("take a screenshot", "browser_vision"),
+        ("describe a photo", "vision_analyze"),
+        ("fill in a form", "browser_type"),
+        ("calculate", "execute_code"),
+        ("what did we talk about last week", "session_search"),
         ("read a web page", "web_extract"),
         ("web_extract", "web_extract"),
         ("pdf to markdown", "web_extract"),
     ],
 )
 def test_real_tools_are_found(query: str, first: str) -> None:
-    assert names(rank(query, select(["web"]).values()))[0] == first
+    words = ["web", "browser", "code", "vision", "sessions"]
+    assert names(rank(query, select(words).values()))[0] == first
 
 
 async def test_at_most_eight(ctx_tools: ToolContext) -> None:

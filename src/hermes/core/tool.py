@@ -167,6 +167,8 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
     """Whether it brings what is dangerous in a call to `ToolContext.approve` by itself."""
     flows: Callable[[P], tuple[frozenset[Source], bool]] | None = None
     """What one call brings and whether it sends, where that depends on its parameters."""
+    words: str = ""
+    """Others than its description's that one may search it by."""
 
     @cached_property
     def spec(self) -> ToolSpec:
@@ -243,6 +245,7 @@ def tool(  # noqa: PLR0913 - one keyword per field of Tool
     asks: str = "",
     asks_itself: bool = False,
     flows: Callable[[Any], tuple[frozenset[Source], bool]] | None = None,
+    words: str = "",
 ) -> Callable[[Callable[[P, ToolContext], Awaitable[ToolResult | str]]], Tool[P]]:
     """Make a Tool of `async def name(p: Params, ctx: ToolContext)`. What it brings and whether it
     sends follows from its risk unless it is said."""
@@ -268,6 +271,7 @@ def tool(  # noqa: PLR0913 - one keyword per field of Tool
             asks=asks,
             asks_itself=asks_itself,
             flows=flows,
+            words=words,
         )
 
     return wrap

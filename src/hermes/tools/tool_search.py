@@ -17,7 +17,8 @@ _HOW = 'Call one with tool_search: {"name": "...", "arguments": {...}}'
 _WORD = re.compile(r"[^\W_]+")
 _IDLE = frozenset(
     "a an and any at by can could do does find for from get help how i in is it me my need of on "
-    "or please that the there this to tool tools use using want way what which with you".split()
+    "or please something some take that the there this to tool tools use using want way we what "
+    "which with you did about".split()
 )
 
 
@@ -30,6 +31,8 @@ class Params(Struct, frozen=True):
 def _target(p: Params) -> tuple[str, dict[str, Any]] | None:
     if not p.name:
         return None
+    if p.arguments is None and p.query:  # meant for the tool that is named
+        return p.name, {"query": p.query}
     return p.name, _object(p.arguments)
 
 
@@ -77,9 +80,10 @@ def rank(query: str, tools: Iterable[Tool[Any]]) -> list[Tool[Any]]:
 
 
 def _score(wanted: set[str], tool: Tool[Any]) -> float:
-    name, toolset, text = _words(tool.name), _words(tool.toolset), _words(tool.description)
+    name, toolset = _words(tool.name), _words(tool.toolset)
+    text = _words(f"{tool.description} {tool.words}")
     fields = _words(" ".join(tool.spec.parameters.get("properties", ())))
-    total = 8.0 if "".join(sorted(wanted)) == "".join(sorted(name)) else 0.0
+    total = 8.0 if wanted == name or wanted == {"".join(_WORD.findall(tool.name))} else 0.0
     for word in wanted:
         total += max(
             4.0 * _like(word, name),

@@ -35,6 +35,7 @@ class Params(Struct, frozen=True):
     exclusive=True,
     timeout=60,
     asks="browser_cdp can do anything to the page, with whatever it is logged in to",
+    words="javascript evaluate cookie network",
 )
 async def browser_cdp(p: Params, ctx: ToolContext) -> ToolResult:
     import orjson

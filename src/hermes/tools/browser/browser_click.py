@@ -20,6 +20,7 @@ class Params(Struct, frozen=True):
     risk="network",
     exclusive=True,
     timeout=60,
+    words="button link press submit form log login",
 )
 async def browser_click(p: Params, ctx: ToolContext) -> ToolResult:
     browser = browser_of(ctx)

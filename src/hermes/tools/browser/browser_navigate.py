@@ -28,6 +28,7 @@ class Params(Struct, frozen=True):
     risk="network",
     exclusive=True,
     timeout=150,
+    words="visit go website site url link log login internet",
 )
 async def browser_navigate(p: Params, ctx: ToolContext) -> ToolResult:
     url = p.url.strip()

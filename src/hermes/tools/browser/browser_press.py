@@ -47,6 +47,7 @@ class Params(Struct, frozen=True):
     risk="network",
     exclusive=True,
     timeout=60,
+    words="keyboard shortcut",
 )
 async def browser_press(p: Params, ctx: ToolContext) -> ToolResult:
     from playwright.async_api import Error

@@ -28,6 +28,7 @@ class Params(Struct, frozen=True):
     risk="network",
     exclusive=True,
     timeout=60,
+    words="fill in form input text enter select log login",
 )
 async def browser_type(p: Params, ctx: ToolContext) -> ToolResult:
     browser = browser_of(ctx)

@@ -28,6 +28,7 @@ class Params(Struct, frozen=True):
     exclusive=True,
     timeout=180,
     sends=False,
+    words="screenshot photo look see",
 )
 async def browser_vision(p: Params, ctx: ToolContext) -> ToolResult:
     browser = browser_of(ctx)

@@ -54,6 +54,7 @@ class Params(Struct, frozen=True):
     risk="exec",
     exclusive=True,
     timeout=2 * MAX_SECONDS,
+    words="calculate compute math interpreter execution program batch",
 )
 async def execute_code(p: Params, ctx: ToolContext) -> ToolResult:
     from hermes.exec.capture import Capture

@@ -33,6 +33,7 @@ class Params(Struct, frozen=True):
     "messages by their words; `session` with `message` (and `count`) reads them in full.",
     toolset="sessions",
     sends=False,
+    words="history memory remember earlier talk said chat last recall",
 )
 async def session_search(p: Params, ctx: ToolContext) -> ToolResult:
     store: Store | None = ctx.state.get("store")

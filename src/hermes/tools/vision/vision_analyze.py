@@ -45,6 +45,7 @@ def _flows(p: Params) -> tuple[frozenset[Source], bool]:
     risk="network",
     timeout=300,
     flows=_flows,
+    words="picture photo screenshot ocr describe look see png jpg jpeg",
 )
 async def vision_analyze(p: Params, ctx: ToolContext) -> ToolResult:
     place = p.image.strip()

@@ -32,7 +32,13 @@ class _Kept(Struct, frozen=True):
     at: float
 
 
-@tool("Read a web page or PDF as Markdown.", toolset="web", risk="network", timeout=120)
+@tool(
+    "Read a web page or PDF as Markdown.",
+    toolset="web",
+    risk="network",
+    timeout=120,
+    words="fetch url download open link website scrape article http request internet",
+)
 async def web_extract(p: Params, ctx: ToolContext) -> ToolResult:
     if p.offset < 0 or p.max_chars < 1:
         raise ToolError("offset counts characters from 0; max_chars must be at least 1.")

@@ -17,7 +17,13 @@ class Params(Struct, frozen=True):
     count: int = 5
 
 
-@tool("Search the web: titles, URLs, snippets.", toolset="web", risk="network", timeout=60)
+@tool(
+    "Search the web: titles, URLs, snippets.",
+    toolset="web",
+    risk="network",
+    timeout=60,
+    words="internet google bing look up online news weather current",
+)
 async def web_search(p: Params, ctx: ToolContext) -> ToolResult:
     query = " ".join(p.query.split())
     if not query:
