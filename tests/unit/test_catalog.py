@@ -176,6 +176,7 @@ A, OA, R, G = (
         ({"model": "claude-x"}, {}, R | OA | A, ("anthropic", "claude-x", "anthropic", "ANTHROPIC_API_KEY")),
         # one that no maker is known for goes to whom has it, before an aggregator
         ({"model": "llama-3.3-70b-versatile"}, {}, R | A | G, ("groq", "llama-3.3-70b-versatile", "chat", "GROQ_API_KEY")),
+        ({"model": "claude-sonnet-4-5-next"}, {}, {"GEMINI_API_KEY": "k"} | A, ("anthropic", "claude-sonnet-4-5-next", "anthropic", "ANTHROPIC_API_KEY")),
         ({"model": "gpt-next"}, {}, R | A | OA | G, ("openai", "gpt-next", "responses", "OPENAI_API_KEY")),
         # another address, the same model; but not another key
         ({"base_url": "http://x:1/v1"}, {"model": {"default": "m"}}, {}, ("custom", "m", "chat", "")),

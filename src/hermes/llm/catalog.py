@@ -70,6 +70,25 @@ else says which: makers of models, then hosts, then aggregators. A list, so that
 imports one row and not all; a test compares it with the rows."""
 LOGINS = ("anthropic", "openai-codex", "copilot")
 """Providers one can log in to, in the order in which a login is taken; aggregators last."""
+FAMILIES = (
+    ("claude", "anthropic"),
+    ("gpt-", "openai"),
+    ("chatgpt-", "openai"),
+    ("o1", "openai"),
+    ("o3", "openai"),
+    ("o4", "openai"),
+    ("gemini", "gemini"),
+    ("grok", "xai"),
+    ("deepseek", "deepseek"),
+    ("mistral", "mistral"),
+    ("codestral", "mistral"),
+    ("magistral", "mistral"),
+    ("kimi", "kimi"),
+    ("glm", "zai"),
+    ("minimax", "minimax"),
+    ("qwen", "alibaba"),
+)
+"""How a model's name begins -> who makes it."""
 SLUGS = ("openrouter", "ai-gateway", "nous", "kilocode")
 """Who takes names of the form vendor/model, in order of preference."""
 

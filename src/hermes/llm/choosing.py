@@ -13,6 +13,7 @@ from hermes.core.errors import ConfigError
 from hermes.core.message import Target
 from hermes.llm.catalog import (
     CUSTOM,
+    FAMILIES,
     KEYS,
     LOGINS,
     SLUGS,
@@ -29,25 +30,6 @@ from hermes.llm.logins import flow_of, reaches, stored
 from hermes.llm.models import DEFAULT_OUTPUT, UNKNOWN, ModelFacts, Prices, facts
 from hermes.llm.profile import ProviderSpec, Quirks, WireName
 
-_FAMILIES = (
-    ("claude", "anthropic"),
-    ("gpt-", "openai"),
-    ("chatgpt-", "openai"),
-    ("o1", "openai"),
-    ("o3", "openai"),
-    ("o4", "openai"),
-    ("gemini", "gemini"),
-    ("grok", "xai"),
-    ("deepseek", "deepseek"),
-    ("mistral", "mistral"),
-    ("codestral", "mistral"),
-    ("magistral", "mistral"),
-    ("kimi", "kimi"),
-    ("glm", "zai"),
-    ("minimax", "minimax"),
-    ("qwen", "alibaba"),
-)
-"""How a model's name begins -> who makes it."""
 EMBEDDED = "local"
 _SET = "in the environment or in .env"
 NOTHING = (
@@ -174,6 +156,9 @@ class Chooser:
                 wanted, provider=CUSTOM, model=model, base_url=base_url, key_env=key
             )
         name = wanted.model.lower()
+        makers = (maker for start, maker in FAMILIES if name.startswith(start))
+        if maker := next((m for m in makers if self._callable(m)), ""):
+            return structs.replace(wanted, provider=maker)
         usable = self._usable(wanted.model)
         if (first := next(usable, "")) and name and facts(first, name) == UNKNOWN:
             # Not because an aggregator has it: those have everybody's.
@@ -195,10 +180,7 @@ class Chooser:
         raise ConfigError(NOTHING)
 
     def _usable(self, model: str) -> Iterator[str]:
-        """Who could be called by their key for a model of this name: its maker first."""
-        for start, maker in _FAMILIES:
-            if model.lower().startswith(start) and self._callable(maker):
-                yield maker
+        """Who could be called by their key for a model of this name."""
         for variable, provider in KEYS.items():
             if self._has(variable) and self._callable(provider, model):
                 yield provider
