@@ -171,6 +171,11 @@ async def test_lines_history_and_commands(tmp_path: Path) -> None:
             await t.see("❯ draft", "Enter sends")
             t.type("\x12two" + ENTER)
             await t.see("❯ one\n  two", "Enter sends")
+            t.type("!" + CTRL_C)
+            await t.see("brings the text back")
+            await t.gone("two")
+            t.type("\x1b[A")
+            await t.see("❯ one\n  !two")
 
 
 async def test_resume_picker(tmp_path: Path) -> None:

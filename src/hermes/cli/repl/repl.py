@@ -149,8 +149,11 @@ class Repl:
         elif self.interrupt():
             self._hint("stopping · Ctrl-C again leaves")
         else:
+            draft = self.buffer.text
+            if draft.strip():
+                self._remember(draft)
             self._clear()
-            self._hint("Ctrl-C again leaves")
+            self._hint("Ctrl-C again leaves" + " · ↑ brings the text back" * bool(draft.strip()))
         self.screen.refresh()
 
     def _hint(self, text: str) -> None:
