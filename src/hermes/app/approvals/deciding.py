@@ -33,6 +33,7 @@ _NETWORK = "\0network"
 """Among the names of tools that were allowed for the session: the network, for commands."""
 _STEERED = "; this session has read strangers' words, which may be what asks for it"
 _UNREAD = "it cannot be read in full, and it names {}: what is never allowed cannot be ruled out"
+_OWN_FILES = "the code names the agent's own files"
 _UNCONFINED = "it runs code that nothing confines on this machine"
 
 
@@ -186,6 +187,8 @@ class Approvals:
         from hermes.exec.gate import Judgement, judge
 
         if not hasattr(params, "command"):  # not for a shell: what confines it decides
+            if not sandboxed and str(self._home) in getattr(params, "code", ""):
+                return Judgement("deny", (_OWN_FILES,))
             return Judgement("allow") if sandboxed else Judgement("ask", (_UNCONFINED,))
         workdir = getattr(params, "workdir", None)
         workspace = self._place.workspace if self._place else self._cwd

@@ -375,7 +375,10 @@ class Court:
         for inner in commands_in(argv):
             self._argv(inner, simple)
         fed = simple.feed if simple.feed and not simple.feed.startswith("\x02") else ""
-        for piece in texts_in("\n".join((*map(literal, argv[1:_MAX_SEARCHED]), fed))):
+        text = "\n".join((*map(literal, argv[1:_MAX_SEARCHED]), fed))
+        if self._places.names_own(text):
+            self._deny(f"a text {_OWN}")
+        for piece in texts_in(text):
             self._read(piece, Scope(simple.folders[0] or "/", self._places.user))
         self._only_denials -= 1
         self._understood = understood

@@ -47,6 +47,8 @@ _SECRET_PAIRS = re.compile(
     r"|\.local/share/(?:keyrings|kwalletd)|Library/Keychains|run/secrets"
     r"|etc/(?:g?shadow|sudoers|passwd|ssh|krb5\.keytab|ssl/private|wireguard|NetworkManager)|proc/[^/]+/(?:environ|mem|auxv)|proc/kcore)(?:[-/.]|$)"
 )
+_AROUND = re.compile(r"/+proc/+[^/]+/+(?:task/+[^/]+/+)?(root|cwd)(?=/|$)(.*)", re.DOTALL)
+"""Other names of `/` and of the folder a process is in."""
 _MAX_PATTERN = 60
 _GIT = re.compile(r"/\.git(?:/hooks|/config|/info/attributes|/modules/.*/hooks)?(?:/|$)")
 _CRITICAL = re.compile(
@@ -73,6 +75,8 @@ class Places:
         if vague(word):
             return [None]
         text = literal(word)
+        while found := _AROUND.match(text):
+            text = found[2] or "/" if found[1] == "root" else "." + found[2]
         if text.startswith("/"):
             return [normal(text)]
         return [None if f is None else normal(f"{f}/{text}") for f in folders]
@@ -149,6 +153,13 @@ class Places:
     def in_workspace(self, path: str) -> bool:
         return any(path == w or _inside(path, w) for w in self._workspaces)
 
+    def names_own(self, text: str) -> bool:
+        """A text in some language that names the agent's home."""
+        homes = [
+            home for home in self._homes if not any(_inside(w, home) for w in self._workspaces)
+        ]
+        return any(home in text for home in homes) or re.search(r"/\.hermes\b", text) is not None
+
     def critical(self, path: str) -> bool:
         """Overwriting it takes the machine down or hands it over."""
         return _CRITICAL.search(path) is not None
@@ -159,6 +170,8 @@ class Places:
             if path == home or _inside(path, home):
                 working_there = [w for w in self._workspaces if _inside(w, home)]
                 return not any(path == w or _inside(path, w) for w in working_there)
+            if _may_lead_to(path, home) and not any(_inside(w, home) for w in self._workspaces):
+                return True
         return _has_part(path, _AGENTS)
 
     def _is_secret(self, path: str) -> bool:
@@ -211,6 +224,16 @@ def _directly_all(path: str, folder: str) -> bool:
 def _takes_all(name: str) -> bool:
     """A wildcard that spares (nearly) nothing."""
     return re.fullmatch(r"[.*?]*\*[.*?]*|\.?\[[^]]*\]\*|\?+", name) is not None
+
+
+def _may_lead_to(path: str, folder: str) -> bool:
+    """Wildcards in it may stand for this folder."""
+    if not any(c in path for c in "*?[") or len(path) > _MAX_PATTERN * 4:
+        return False
+    parts, names = path.split("/"), folder.split("/")
+    if len(parts) < len(names) or all(set(part) <= {"*"} for part in parts[1:]):
+        return False
+    return all(map(fnmatchcase, names, parts)) and len(parts) > len(names)
 
 
 def _has_part(path: str, names: frozenset[str]) -> bool:

@@ -134,6 +134,11 @@ def _particular(call: Call, name: str, args: list[str]) -> Iterator[str]:
         if any(arg in ("--global", "--system", "-e", "--edit") or arg.startswith(("-f", "--file"))
                for arg in args):  # fmt: skip
             yield "git config changes settings outside the workspace"
+    elif name == "push" and (
+        any(re.match(r"-[a-zA-Z]*[fd]|--(?:force|delete|mirror|prune|all|tags)", a) for a in args)
+        or any(re.match(r"[+:]|[\w.-]+@|\w+://|[./~]", word) for word in words)
+    ):
+        yield "git push replaces or deletes what others have, or sends it elsewhere"
     elif name == "submodule" and words[:1] == ["foreach"]:
         yield "git submodule foreach runs a command"
     elif name == "clean" and not any(re.match(r"-[a-z]*n|--dry-run", arg) for arg in args):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from hermes.exec.gate.places import Zone
@@ -14,12 +15,20 @@ def remembered(argv: tuple[str, ...]) -> tuple[str, ...]:
     """What is remembered of a command: the program and what it is told to do."""
     name = argv[0]
     if name not in WITH_SUBCOMMAND:
-        return (name,)
+        return _of_stranger(argv)
     size = 3 if name in TWO_DEEP else 2
     words = argv[:size]
     if len(words) < 2 or any(w.startswith("-") or "…" in w for w in words[1:]):
         return argv[:2] if len(argv) > 1 and not argv[1].startswith("-") and size == 3 else ()
     return words
+
+
+def _of_stranger(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Of a program nobody knows: all of it if it is given a text, which may be a program, else
+    with the word that may say what it does."""
+    if any(" " in word or "\n" in word for word in argv[1:]):
+        return () if any("…" in word for word in argv) else argv
+    return argv[:2] if len(argv) > 1 and re.fullmatch(r"[A-Za-z][\w:-]*", argv[1]) else argv[:1]
 
 
 def short(reason: str) -> str:
