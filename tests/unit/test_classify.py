@@ -187,6 +187,8 @@ PARAMETERS: list[tuple[str, str, str]] = [
     ("", "For this model the parameter temperature is not supported.", "temperature"),
     ("reasoning.summary", "Your organization must be verified to generate reasoning summaries. Please go to: https://platform.openai.com/settings/organization/general", "reasoning.summary"),
     ("reasoning.summary", "Unsupported parameter: 'reasoning.summary' is not supported with this model.", "reasoning.summary"),
+    ("", "thinking.adaptive.display: Extra inputs are not permitted", "thinking.display"),
+    ("", "thinking.display: unknown field", "thinking.display"),
     ("", "Unable to submit request because thinking is not supported by this model.", "thinking"),
 ]  # fmt: skip
 

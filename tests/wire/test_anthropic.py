@@ -490,6 +490,16 @@ def test_effort(quirk: Any, effort: Any, limit: int, thinking: Any, level: Any) 
     assert ("temperature" in body) is not thinks
 
 
+def test_thoughts_are_asked_for_in_words_unless_that_was_refused() -> None:
+    for drop, thinking in (
+        ((), {"type": "adaptive", "display": "summarized"}),
+        (("thinking.display",), {"type": "adaptive"}),
+    ):
+        quirks = Quirks(effort="adaptive", thinking_display="summarized", drop=drop)
+        body = Talk(WIRE, quirks).body(user("x"), settings=Settings(effort="low"))
+        assert body["thinking"] == thinking
+
+
 def test_a_turn_that_began_without_reasoning_goes_on_without() -> None:
     """With a budget the API wants the turn's first answer to begin with reasoning."""
     settings = Settings(effort="low")
