@@ -95,6 +95,8 @@ async def test_refusals(home: Home) -> None:
     assert settings(home) is None, "nothing was changed"
     inside = await hermes(home, "tools", "enable", "web", env={"HERMES_CHILD": "1"})
     assert inside.rc == 2 and "do it yourself" in inside.stderr
+    everything = await hermes(home, "tools", "disable", "all")
+    assert everything.rc == 0 and "core is off\nbrowser is off" in everything.stdout
     assert (await hermes(home, "tools", "enable")).rc == 2
     assert (await hermes(home, "tools", "list", "web")).rc == 2
 

@@ -313,7 +313,11 @@ async def test_a_line_longer_than_any_answer(ctx: ToolContext) -> None:
         ("grün\nx".encode("utf-16"), "1|grün\n2|x\n[UTF-16]"),
         (b"\xfe\xff" + "grün".encode("utf-16-be"), "1|grün\n[UTF-16]"),
         ("grün\n".encode("latin-1"), "1|grün\n[not UTF-8, read as Latin-1]"),
+        ("grün\nx".encode("utf-32"), "1|grün\n2|x\n[UTF-32]"),
         (b"a\r\nb\r\n", "1|a\n2|b\n[lines end in CRLF]"),
+        (b"a\r\nb", "1|a\n2|b\n[lines end in CRLF]"),
+        (b"a\r\nb\nc\r\n", "1|a\n2|b\n3|c\n[some lines end in CRLF]"),
+        (b"a\rb\r", "1|a\n2|b\n[lines end in CR]"),
     ],
 )
 async def test_encodings(ctx: ToolContext, data: bytes, shown: str) -> None:
@@ -453,6 +457,8 @@ async def test_a_file_one_may_not_read(ctx: ToolContext) -> None:
 async def test_files_without_a_size_are_read(ctx: ToolContext) -> None:
     if sys.platform == "linux":
         assert "1|" in await text(read_file, ctx, path="/proc/version")
+        said = await text(read_file, ctx, path="/proc/self/maps", limit=1)
+        assert said.endswith("[lines 1-1; go on with offset=2]"), "it has no end to count to"
 
 
 # -- write_file ----------------------------------------------------------------------------

@@ -25,6 +25,10 @@ LINE = 2000
 _WIDEST = 4 * LINE + 2
 """The most bytes these can be, with their end."""
 _CR = "\r"
+_WIDE = (
+    ((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "utf-32"),
+    ((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-16"),
+)
 _INLINE = 256 * 1024
 _COUNTABLE = 32 * 1024 * 1024
 _BLOCK = 1024 * 1024
@@ -110,13 +114,19 @@ def _as_utf8(file: BinaryIO, start: bytes, path: Path, size: int) -> tuple[Binar
     if start.startswith(codecs.BOM_UTF8):
         file.seek(len(codecs.BOM_UTF8))
         return file, "UTF-8 with BOM"
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and size <= _COUNTABLE:
-        text = (start + file.read()).decode("utf-16", "replace")
-        return io.BytesIO(text.encode("utf-8", "replace")), "UTF-16"
+    for marks, name in _WIDE:
+        if start.startswith(marks) and size <= _COUNTABLE:
+            text = (start + file.read()).decode(name, "replace")
+            return io.BytesIO(text.encode("utf-8", "replace")), name.upper()
     kind = next((k for magic, k in _BINARIES.items() if start.startswith(magic)), "")
     if kind or b"\0" in start:
         raise ToolError(f"{path} is {kind or 'binary data'} ({size} bytes), not text.")
     file.seek(0)
+    if b"\r" in start and b"\n" not in start and 0 < size <= _COUNTABLE:
+        data = file.read()
+        if b"\n" not in data:
+            return io.BytesIO(data.replace(b"\r", b"\n")), "lines end in CR"
+        file.seek(0)
     return file, ""
 
 
@@ -151,8 +161,9 @@ def _lines(file: BinaryIO, p: Params, encoding: str) -> str:
         notes.append(_cut_note(sorted(cut)))
     if latin:
         notes.append("not UTF-8, read as Latin-1")
-    if text[0].endswith("\r"):
-        notes.append("lines end in CRLF")
+    if any(row.endswith("\r") for row in text):
+        all_do = all(row.endswith("\r") for row in text[:-1])  # the last may have no end
+        notes.append("lines end in CRLF" if all_do else "some lines end in CRLF")
     shown = [f"{n}|{row.removesuffix(_CR)[:LINE]}" for n, row in enumerate(text, first)]
     last = first + len(shown) - 1
     if file.read(1):
@@ -216,7 +227,10 @@ def _skip(file: BinaryIO, lines: int | None) -> int:
 
 def _length(file: BinaryIO) -> int:
     here = file.tell()
-    end = file.seek(0, os.SEEK_END)
+    try:
+        end = file.seek(0, os.SEEK_END)
+    except OSError:  # a file of the kernel that has no end to go to
+        return _COUNTABLE + 1
     file.seek(here)
     return end
 

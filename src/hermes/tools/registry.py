@@ -142,7 +142,8 @@ def unknown(word: str) -> str:
     """The sentence about a word that is neither a toolset nor a tool."""
     from difflib import get_close_matches
 
-    valid = [*catalog(), *(name for name, _, _ in _rows()), ALL, NONE]
+    names = [*catalog(), *(name for name, _, _ in _rows()), ALL, NONE]
+    valid = [name for name in names if name != word]
     near = get_close_matches(word.casefold(), valid, n=1)
     hint = f"Did you mean {near[0]!r}?" if near else f"Valid: {', '.join(valid)}."
     return f"There is no toolset or tool {word!r}. {hint}"

@@ -24,7 +24,7 @@ _EPILOG = """\
 commands:
   list               every tool: its toolset, its risk, whether it is on, and why not
   enable NAME...     turn tools or whole toolsets on
-  disable NAME...    turn them off
+  disable NAME...    turn them off; `all` means every toolset
 
 on: every request declares it; deferred: the model finds it with tool_search when it needs it.
 --platform P looks at and changes one platform only (cli, telegram, ...); what is said there
@@ -53,7 +53,9 @@ def run(argv: list[str], profile: str) -> int:
         parser.error(f"{args.action} needs the name of a tool or toolset")
     if not all(part.isidentifier() for part in args.platform.split("-") if args.platform):
         parser.error(f"{args.platform!r} is not the name of a platform")
-    args.words = [argument_text(word) for word in args.words]
+    words = [argument_text(word) for word in args.words]
+    everything = list(registry.catalog())
+    args.words = [w for word in words for w in (everything if word == registry.ALL else [word])]
     return _ACTIONS[args.action](args)
 
 
