@@ -56,7 +56,7 @@ SHAPES = [
     Shape(
         "repositories further down",
         "mkdir -p a/lib && git init -q a/lib && git init -q b",
-        ("a/lib/.git/config", "a/lib/.git/hooks/post-commit", "b/.git/config"),
+        ("a/lib/.git/config", "a/lib/.git/hooks/post-commit", "b/.git/config", "b/.git/commondir"),
         "mv a/lib/.git a/lib/x; mv a y; mv b z; mkdir -p a/lib/.git/hooks b/.git",
     ),
     Shape(

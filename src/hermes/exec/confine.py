@@ -72,6 +72,8 @@ class Box(TypedDict, total=False):
     """Protected names that do not exist: held by empty folders as long as the command lives."""
     links: list[bytes]
     """The same, held by links to NOWHERE; they are among `covers` too."""
+    unwanted: list[bytes]
+    """Files that were not there before and are removed after the command."""
     covers: list[bytes]
     """Protected symbolic links: covered by what they point to, so that nobody can replace them."""
     scratch: bytes
@@ -190,6 +192,9 @@ class Held:
             _let_go(path, lock)
         for paths, lock in self._folders:
             _let_go_links(paths, lock)
+        for path in self._box.get("unwanted", ()):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
         if scratch := self._box.get("scratch"):
             with contextlib.suppress(OSError, RecursionError):
                 _remove(scratch)

@@ -68,6 +68,7 @@ def launch(
         **resources,
         "placeholders": [os.fsencode(path) for path in kept.make],
         "links": [os.fsencode(path) for path in kept.link],
+        "unwanted": [os.fsencode(p) for p in policy.unwanted if not os.path.lexists(p)],
         "covers": [os.fsencode(path) for path in kept.cover],
         "files": files,
         "wrapper": True,

@@ -70,6 +70,9 @@ class Policy(Struct, frozen=True):
     """Read-only inside the workspace; what does not exist cannot be made."""
     unmade: tuple[Path, ...] = ()
     """The same for names that somebody outside reads meanwhile, and shall find missing."""
+    unwanted: tuple[Path, ...] = ()
+    """What can neither be protected nor held, and is removed after the command where it was made
+    by it; only in a sandbox with namespaces."""
     network: str = ""
     """Where an egress proxy listens: the path of its unix socket (tier 1), or its address on the
     machine's loopback, with what it asks for (tier 2). Empty: no network."""
@@ -136,6 +139,7 @@ def standard(
         tuple(dict.fromkeys(hidden)),
         others.kept,
         (*others.unmade, *ours.unmade),
+        others.unwanted,
         network,
         tuple(_existing(user_home, _TOOLS_IN_HOME)),
     )

@@ -50,6 +50,8 @@ class Trusted(Struct, frozen=True):
     """Read-only; what does not exist is kept from being made by an empty folder."""
     unmade: tuple[Path, ...]
     """The same, but a folder in its place would disturb who reads it meanwhile."""
+    unwanted: tuple[Path, ...]
+    """Anything in its place would disturb git, and the file itself would lead it elsewhere."""
 
 
 def trusted(workspace: Path, user_home: Path, programs: Iterable[str]) -> Trusted:
@@ -72,7 +74,8 @@ def trusted(workspace: Path, user_home: Path, programs: Iterable[str]) -> Truste
         unmade += [f"{home}/{name}" for name in _FILES_AT_HOME]
         kept += [f"{home}/{name}" for name in _FOLDERS_AT_HOME]
         kept += [f"{home}/{name}" for name in programs if os.path.exists(f"{home}/{name}")]
-    return Trusted(_paths(kept), _paths(unmade))
+    inner = [os.path.dirname(path) for path in _nested(root) if path.endswith("/.git/config")]
+    return Trusted(_paths(kept), _paths(unmade), _paths([f"{git}/commondir" for git in inner]))
 
 
 def _paths(found: list[str]) -> tuple[Path, ...]:
