@@ -184,6 +184,18 @@ async def test_F25_reasoning_is_dropped_where_it_is_not_supported(
         assert field not in r.provider.last.json and len(r.requests) == 2
 
 
+async def test_F25_cache_markers_are_left_out_where_they_are_refused(tmp_path: Path) -> None:
+    message = "messages.0.content.0.cache_control: Extra inputs are not permitted"
+
+    def picky(request: Received) -> Reply:
+        return status(400, message) if b"cache_control" in request.body else say("ok")
+
+    config = {"model": {"default": "claude-kit"}}
+    async with rig(tmp_path, [], wire="anthropic", then=picky, config=config) as r:
+        assert (await r.turn()).completed and len(r.requests) == 2
+        assert (await r.turn("again")).completed and len(r.requests) == 3
+
+
 @pytest.mark.parametrize("wire", WIRES)
 async def test_F25_rejected_images_become_a_note(tmp_path: Path, wire: str) -> None:
     def blind(request: Received) -> Reply:

@@ -199,6 +199,7 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
     "schema": {"schema": "no_formats"},
     "call_id": {"call_id": "alnum9"},
     "missing": {"thinking_field": "reasoning_content"},
+    "cache_control": {"cache": "none"},
 }
 """Rejected parameter -> the quirk that avoids it. Any other is simply not sent again."""
 _EFFORT_FIELDS = frozenset({"reasoning", "reasoning_effort", "effort", "output_config"})
