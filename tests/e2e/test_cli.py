@@ -117,6 +117,8 @@ def test_help_is_a_word_too(run: Run, command: str) -> None:
         (("gateway",), "unknown command gateway"),
         (("--verbose",), "unknown option --verbose"),
         (("--plian",), "did you mean --plain?"),
+        (("--output", "xml", "-q", "x"), "chat: --output: invalid choice 'xml'"),
+        (("--max-turns", "0"), "chat: argument --max-turns"),
         (("-p",), "-p needs the name of a profile"),
         (("-p", "../x", "config", "show"), "Profile name '../x' is not valid"),
         (("chat", "hello"), 'give the prompt with -q "..."'),

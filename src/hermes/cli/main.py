@@ -71,7 +71,10 @@ State lives under HERMES_HOME (~/.hermes by default). Keys: in the environment
 """
 
 _CONVERSING = frozenset(
-    "-m --model --provider --plain -c --continue --resume --yolo --toolsets -q --query".split()
+    (
+        "-m --model --provider --plain -c --continue --resume --yolo --toolsets -q --query "
+        "--base-url --api-key-env --api-mode --max-turns --image --output"
+    ).split()
 )
 """Options of `hermes chat` that need no word before them."""
 _OPTIONS = [*sorted(o for o in _CONVERSING if o[:2] == "--"), "--profile", "--help", "--version"]
