@@ -333,6 +333,16 @@ def test_a_cut_never_splits_a_character(tmp_path: Path) -> None:
         assert "\ufffd" not in capture.text()
 
 
+def test_a_cut_leaves_no_half_of_a_word_that_could_be_a_secret(tmp_path: Path) -> None:
+    for before in range(3960, 4040, 7):
+        capture = Capture(8000, tmp_path)
+        token = "ghp_" + "a1B2c3D4" * 5
+        capture.feed(b"x" * before + f" {token} ".encode() + b"y" * 8000 + f" {token} ".encode())
+        capture.feed(b"z" * (before - 50))
+        capture.close()
+        assert "a1B2c3D4" not in capture.text().replace(token, "")
+
+
 def test_a_file_that_cannot_be_written_is_said_to_be_missing(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     capture = Capture(10, tmp_path / "file")

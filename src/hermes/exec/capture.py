@@ -13,6 +13,9 @@ from hermes.exec.plain import plain
 FILE_LIMIT = 256 * 1024 * 1024
 """Bytes of one output kept on disk; an endless one must not fill it."""
 
+_WORD = 2048
+"""Bytes in which a space is looked for where there is no line break."""
+
 
 class Capture:
     """At most `limit` bytes (and one chunk) are in memory, whatever is fed."""
@@ -97,9 +100,11 @@ class Capture:
 
 
 def whole_lines(head: bytes, tail: bytes) -> tuple[str, str]:
-    """Both cut at a line break where one is near the cut, else between characters."""
-    end = head.rfind(b"\n", len(head) * 3 // 4) + 1
-    start = tail.find(b"\n", 0, len(tail) // 4) + 1
+    """Both cut at a line break where one is near the cut, else between words (half a secret is not
+    recognised as one), else between characters."""
+    last, first = len(head) * 3 // 4, len(tail) // 4
+    end = head.rfind(b"\n", last) + 1 or head.rfind(b" ", max(last, len(head) - _WORD)) + 1
+    start = tail.find(b"\n", 0, first) + 1 or tail.find(b" ", 0, min(first, _WORD)) + 1
     while not start and tail[:1] and tail[0] & 0xC0 == 0x80:
         tail = tail[1:]
     before = getincrementaldecoder("utf-8")("replace").decode(head[: end or None])
