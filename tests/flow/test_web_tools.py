@@ -279,6 +279,10 @@ async def test_duckduckgo_lite_helps_out(site: Site, tmp_path: Path) -> None:
     assert await use("web_search", ctx, query="hermes") == FOUND.format(second="Two")
     site.put("/lite/", PUZZLE)
     assert "wants to see a person" in await refusal("web_search", ctx, query="hermes")
+    site.put("/html/", "<h1>We are working on it</h1>")
+    assert "something else than results" in await refusal("web_search", ctx, query="hermes")
+    site.put("/html/", '<div class="no-results">No results.</div>')
+    assert await use("web_search", ctx, query="hermes") == "No results for 'hermes'."
 
 
 async def test_refusals_of_services_are_clear(site: Site, tmp_path: Path) -> None:
@@ -299,6 +303,9 @@ async def test_refusals_of_services_are_clear(site: Site, tmp_path: Path) -> Non
         assert "web.search.base_url" in await refusal("web_search", ctx, query="x")
     site.json("/search", {"results": []})
     assert await use("web_search", ctx, query="x") == "No results for 'x'."
+    odd = [{"title": "no address"}, {"url": None}, 5, None, {"url": "https://a.example/"}]
+    site.json("/search", {"results": odd})
+    assert "1. https://a.example/" in await use("web_search", ctx, query="x")
     searx = context(tmp_path, web_for(site, Search("searxng", site.base)))
     site.put("/search", "<h1>Forbidden</h1>", status=403)
     assert "search.formats" in await refusal("web_search", searx, query="x")

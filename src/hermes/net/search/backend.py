@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from html import unescape
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ TIMEOUT = 20.0
 _TAG = re.compile(r"<[^<>]{1,200}>")
 _TITLE = 200
 _SNIPPET = 500
+_BROKEN = "The search service's answer is not what it promises to be; check web.search.base_url."
 A = TypeVar("A")
 
 
@@ -83,9 +85,18 @@ def decode(page: Page, shape: type[A]) -> A:
     try:
         return msgspec.json.decode(page.body, type=shape, strict=False)
     except msgspec.DecodeError:
-        raise EgressError(
-            "The search service's answer is not what it promises to be; check web.search.base_url."
-        ) from None
+        raise EgressError(_BROKEN) from None
+
+
+def each(results: list[Any] | None, shape: type[A]) -> list[A]:
+    """Those of the results that have their shape: one odd entry does not spoil the others."""
+    found: list[A] = []
+    for one in results or ():
+        with suppress(msgspec.ValidationError):
+            found.append(msgspec.convert(one, shape, strict=False))
+    if results and not found:
+        raise EgressError(_BROKEN)
+    return found
 
 
 def hit(title: str | None, url: str, snippet: str | None) -> Hit:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import urlencode
 
 from msgspec import Struct
 
 from hermes.net.egress import Door
-from hermes.net.search.backend import Asked, Backend, Hit, ask, decode, hit
+from hermes.net.search.backend import Asked, Backend, Hit, ask, decode, each, hit
 
 
 class _Result(Struct):
@@ -17,7 +18,7 @@ class _Result(Struct):
 
 
 class _Web(Struct):
-    results: list[_Result] = []
+    results: list[Any] | None = None
 
 
 class _Answer(Struct):
@@ -33,7 +34,7 @@ async def _search(door: Door, asked: Asked) -> list[Hit]:
         headers={"X-Subscription-Token": asked.key},
     )
     web = decode(page, _Answer).web or _Web()
-    return [hit(r.title, r.url, r.description) for r in web.results]
+    return [hit(r.title, r.url, r.description) for r in each(web.results, _Result)]
 
 
 BACKEND = Backend("brave", "https://api.search.brave.com", "BRAVE_API_KEY", _search)

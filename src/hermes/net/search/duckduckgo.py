@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -11,6 +12,8 @@ from hermes.net.search.backend import MAX_BYTES, TIMEOUT, Asked, Backend, Hit, c
 
 _TITLES = frozenset({"result__a", "result-link"})
 _SNIPPETS = frozenset({"result__snippet", "result-snippet"})
+_RESULTS = re.compile(rb"no-results|No (?:more )?results|id=.?links\b|result-link|result__a", re.I)
+"""On every page of results, be there any or not."""
 _USUAL = "https://html.duckduckgo.com"
 
 
@@ -21,7 +24,13 @@ async def _search(door: Door, asked: Asked) -> list[Hit]:
         page = await _ask(door, asked, url)
         if not _puzzle(page):
             check(page, asked)
-            return read(page.body.decode("utf-8", "replace"))
+            found = read(page.body.decode("utf-8", "replace"))
+            if not found and not _RESULTS.search(page.body):
+                raise EgressError(
+                    "DuckDuckGo answered with something else than results; try again later or set "
+                    "another web.search.backend."
+                )
+            return found
     raise EgressError(
         "DuckDuckGo wants to see a person; try again later or set another web.search.backend."
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
 from hermes.net.egress import Door
-from hermes.net.search.backend import Asked, Backend, Hit, ask, decode, hit
+from hermes.net.search.backend import Asked, Backend, Hit, ask, decode, each, hit
 
 
 class _Result(Struct):
@@ -17,7 +19,7 @@ class _Result(Struct):
 
 
 class _Answer(Struct):
-    results: list[_Result] = []
+    results: list[Any] | None = None
 
 
 async def _search(door: Door, asked: Asked) -> list[Hit]:
@@ -32,7 +34,7 @@ async def _search(door: Door, asked: Asked) -> list[Hit]:
             "contents": {"text": {"maxCharacters": 500}},
         },
     )
-    return [hit(r.title, r.url, _snippet(r)) for r in decode(page, _Answer).results]
+    return [hit(r.title, r.url, _snippet(r)) for r in each(decode(page, _Answer).results, _Result)]
 
 
 def _snippet(result: _Result) -> str:

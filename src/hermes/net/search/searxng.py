@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import urlencode
 
 from msgspec import Struct
 
 from hermes.net.egress import Door
 from hermes.net.errors import EgressError
-from hermes.net.search.backend import Asked, Backend, Hit, check, decode, hit
+from hermes.net.search.backend import Asked, Backend, Hit, check, decode, each, hit
 
 
 class _Result(Struct):
@@ -18,7 +19,7 @@ class _Result(Struct):
 
 
 class _Answer(Struct):
-    results: list[_Result] = []
+    results: list[Any] | None = None
 
 
 async def _search(door: Door, asked: Asked) -> list[Hit]:
@@ -33,7 +34,9 @@ async def _search(door: Door, asked: Asked) -> list[Hit]:
                 "add `json` to search.formats in its settings.yml."
             )
         check(page, asked)
-        return [hit(r.title, r.url, r.content) for r in decode(page, _Answer).results]
+        return [
+            hit(r.title, r.url, r.content) for r in each(decode(page, _Answer).results, _Result)
+        ]
 
 
 BACKEND = Backend("searxng", "", "", _search)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
 from hermes.net.egress import Door
-from hermes.net.search.backend import Asked, Backend, Hit, ask, decode, hit
+from hermes.net.search.backend import Asked, Backend, Hit, ask, decode, each, hit
 
 
 class _Result(Struct):
@@ -15,7 +17,7 @@ class _Result(Struct):
 
 
 class _Answer(Struct):
-    results: list[_Result] = []
+    results: list[Any] | None = None
 
 
 async def _search(door: Door, asked: Asked) -> list[Hit]:
@@ -26,7 +28,7 @@ async def _search(door: Door, asked: Asked) -> list[Hit]:
         headers={"Authorization": f"Bearer {asked.key}"},
         send={"query": asked.query, "max_results": min(asked.count, 20), "search_depth": "basic"},
     )
-    return [hit(r.title, r.url, r.content) for r in decode(page, _Answer).results]
+    return [hit(r.title, r.url, r.content) for r in each(decode(page, _Answer).results, _Result)]
 
 
 BACKEND = Backend("tavily", "https://api.tavily.com", "TAVILY_API_KEY", _search)
