@@ -329,7 +329,7 @@ P6 = [
 ]
 P7 = [
     Scenario(f"P7 {source}: {name}", SOURCES[source][0], cover(f"{READ_SECRET}\n{SEND}"))
-    for source in ("file", "page")
+    for source in ("file", "page", "command")
     for name, cover in COVERS.items()
 ]
 
