@@ -189,6 +189,11 @@ PARAMETERS: list[tuple[str, str, str]] = [
     ("reasoning.summary", "Unsupported parameter: 'reasoning.summary' is not supported with this model.", "reasoning.summary"),
     ("", "thinking.adaptive.display: Extra inputs are not permitted", "thinking.display"),
     ("", "thinking.display: unknown field", "thinking.display"),
+    ("", "Unable to submit request because thinking_level is not supported by this model", "thinking_level"),
+    ("", "Invalid value at 'generation_config.thinking_config.thinking_level'", "thinking_config"),
+    ("", "Invalid value for 'temperature'", "temperature"),
+    ("", "Unknown parameter: 'tools[0].strict'.", "strict"),
+    ("", "tools.0.strict: Extra inputs are not permitted", "strict"),
     ("", "Unable to submit request because thinking is not supported by this model.", "thinking"),
 ]  # fmt: skip
 

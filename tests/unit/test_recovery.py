@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from hermes.agent.recovery import PARAMETERS, POLICY, QUIRKS
 from hermes.agent.report import LIMIT, sentence
 from hermes.core.errors import CODES, Failure, Kind
-from hermes.core.message import Target
+from hermes.core.message import Target, user
+from hermes.core.provider import Settings
+from hermes.llm.profile import Quirks, overlay
+from hermes.llm.wordings import FIELDS
+from tests.wire.talk import TOOLS, Talk
 
 PUBLIC_CODES = set(
     "auth billing rate_limited overloaded server_error network stalled tls context_overflow "
@@ -29,6 +35,37 @@ def test_every_kind_has_a_public_code() -> None:
 def test_what_a_rejected_parameter_teaches_is_a_quirk() -> None:
     for lesson in PARAMETERS.values():
         assert set(lesson) <= QUIRKS
+
+
+def _keys(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        return {*value, *(k for v in value.values() for k in _keys(v))}
+    return {k for v in value for k in _keys(v)} if isinstance(value, list) else set()
+
+
+ASKED = Settings(max_output=4000, temperature=0.5, effort="high", stop=("x",))
+FULL: list[tuple[str, Quirks]] = [
+    ("chat", Quirks(effort="effort", cache="envelope", thinking_switch="asked")),
+    ("chat", Quirks(effort="object")),
+    ("responses", Quirks(effort="effort")),
+    ("anthropic", Quirks(effort="adaptive", cache="native")),
+    ("anthropic", Quirks(effort="budget")),
+    ("gemini", Quirks(effort="level")),
+    ("gemini", Quirks(effort="budget")),
+    ("bedrock", Quirks(effort="adaptive")),
+]
+
+
+@pytest.mark.parametrize(("wire", "quirks"), FULL, ids=lambda x: x if isinstance(x, str) else "")
+def test_what_an_endpoint_refused_is_not_in_the_next_request(wire: str, quirks: Quirks) -> None:
+    """Whatever field a refusal may name: what is learned from it takes it out."""
+    body = Talk(wire, quirks).body(user("x"), tools=TOOLS, settings=ASKED)
+    named = _keys(body) & {*FIELDS.split("|"), "strict"} - {"max_tokens", "maxOutputTokens"}
+    assert len(named) > 1
+    for name in named:
+        learned = overlay(quirks, PARAMETERS.get(name, {"drop": (name,)}))
+        less = Talk(wire, learned).body(user("x"), tools=TOOLS, settings=ASKED)
+        assert name not in _keys(less), name
 
 
 class _Endpoint:

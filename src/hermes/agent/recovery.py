@@ -187,9 +187,11 @@ def _once(**quirks: Any) -> Fix:
 PARAMETERS: Mapping[str, dict[str, Any]] = {
     "stream": {"stream": False},
     "stream_options": {"usage_in_stream": False},
+    "include_usage": {"usage_in_stream": False},
     "tools": {"tools": False},
     "reasoning": {"effort": "omit"},
     "reasoning_effort": {"effort": "omit"},
+    "effort": {"effort": "omit"},
     "thinkingConfig": {"effort": "omit"},
     "image": {"media": False},
     "images": {"media": False},

@@ -18,7 +18,10 @@ _QUOTES = str.maketrans("", "", "`'\"\\“”‘’")
 _NESTED = {"generation_config", "generationConfig", "inferenceConfig", "inferenceconfig", "body"}
 """Containers of request fields; a name like `generation_config.temperature` means its last part."""
 _NOT_A_FIELD = {"", "model", "messages", "message", "input", "contents", "content", "inputs", "of"}
-_SPECIAL = {"call_id", "schema", "developer", "missing", "reasoning.summary", "thinking.display"}
+_SPECIAL = {
+    *("call_id", "schema", "developer", "missing", "strict"),
+    *("reasoning.summary", "thinking.display"),
+}
 """Findings that are more exact than the field the provider names with them."""
 _MIN_ANSWER = 1024
 """Less room than this beside the prompt is no room: the prompt is what is too long."""
@@ -34,8 +37,8 @@ def classify(
 ) -> Failure:
     """The first row of RULES that fits. `Failure.param` is a top-level request field, or one of:
     `image`, `tool_image` (an image inside a tool result), `call_id` (form of tool-call ids),
-    `schema` (of a tool), `developer` (the role), `missing` (reasoning that must be sent back),
-    `reasoning.summary`, `thinking.display`."""
+    `schema` and `strict` (of a tool), `developer` (the role), `missing` (reasoning that must be
+    sent back), `reasoning.summary`, `thinking.display`."""
     from hermes.llm.waits import retry_after  # with the rules: only a failure needs them
 
     text = message.translate(_QUOTES)[:_MAX_SEARCHED]

@@ -120,6 +120,7 @@ MODEL_OR_FIELD = (
         param="developer",
     ),
     Rule(Kind.PARAMETER, r"verified to generate reasoning", _DENIED, param="reasoning.summary"),
+    Rule(Kind.PARAMETER, r"tools?[\[.]\d+[\w.\]]*\bstrict\b", _REQUEST, param="strict"),
     Rule(Kind.PARAMETER, r"thinking\.(?:\w+\.)?display", _REQUEST, param="thinking.display"),
     Rule(Kind.PARAMETER, r"temperature and top_p cannot both", _REQUEST, param="top_p"),
     Rule(Kind.PARAMETER, w.NO_THINKING, _REQUEST, param="thinking"),

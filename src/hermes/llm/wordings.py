@@ -318,7 +318,8 @@ NO_MODEL = any_of(
 FIELDS = (
     "temperature|top_p|top_k|topP|topK|min_p|tool_choice|toolConfig|parallel_tool_calls"
     "|reasoning_effort|reasoning_format|reasoning_split|reasoning|thinking_budget|thinkingConfig"
-    "|thinkingLevel|thinkingBudget|enable_thinking|thinking|think|effort|output_config|verbosity"
+    "|thinkingLevel|thinkingBudget|thinking_level|thinking_config|enable_thinking|thinking|think"
+    "|effort|output_config|verbosity"
     "|stream_options|include_usage|max_completion_tokens|max_output_tokens|max_tokens"
     "|maxOutputTokens|response_format|stopSequences|stop_sequences|stop|seed|logprobs|store"
     "|metadata|service_tier|prompt_cache_key|prompt_cache_retention|cache_control|cachePoint"
@@ -330,7 +331,8 @@ PATH = r"(?P<param>[A-Za-z_][\w.\[\]-]*)"
 PARAMETER = (
     rf"^{FIELD}: ",
     rf"(?:unsupported|unknown|unrecognized|unexpected|invalid|illegal|extra) (?:request )?"
-    rf"(?:param\w*|arguments?|value|fields?|keys?|propert\w+|name|input)(?: supplied)?\W+{PATH}",
+    rf"(?:param\w*|arguments?|value|fields?|keys?|propert\w+|name|input)(?: supplied)?"
+    rf"\W+(?:(?:at|for|in|of) )?{PATH}",
     rf"(?:extraneous key|property) \[?{PATH}\]? is "
     r"(?:not permitted|unsupported|not supported|not allowed)",
     rf"doesnt support the {PATH} field",

@@ -37,6 +37,11 @@ _LEVELS = {
     "xhigh": "high",
 }
 _MAX_STOPS = 5
+_THINKING = frozenset(
+    "thinking thinkingConfig thinkingLevel thinkingBudget thinking_config thinking_level "
+    "thinking_budget".split()
+)
+"""What refusals call the one field that asks for thoughts."""
 
 
 class Encoder:
@@ -143,7 +148,7 @@ def _config(quirks: Quirks, settings: Settings) -> dict[str, Any]:
     if settings.stop:
         config["stopSequences"] = list(settings.stop[:_MAX_STOPS])
     thinking = _thinking(quirks, settings)
-    if thinking:
+    if thinking and not _THINKING & set(quirks.drop):
         config["thinkingConfig"] = thinking
     return config
 

@@ -93,7 +93,7 @@ def _tool(tool: ToolSpec, quirks: Quirks) -> dict[str, Any]:
         out["description"] = tool.description
     out["parameters"] = fit(tool.parameters, quirks.schema)
     # Unlike in chat, strict is the default here, and it demands that nothing be optional.
-    return {**out, "strict": False}
+    return out if "strict" in quirks.drop else {**out, "strict": False}
 
 
 def _items(group: Message) -> list[dict[str, Any]]:
