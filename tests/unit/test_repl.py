@@ -22,7 +22,7 @@ from hermes.cli.repl.composing import Chips, compose, dropped, references
 from hermes.cli.repl.facts import Facts
 from hermes.cli.repl.ink import cells, fit, painted, wrap
 from hermes.cli.repl.inline import pieces
-from hermes.cli.repl.live import status
+from hermes.cli.repl.live import above, status
 from hermes.cli.repl.markdown import Markdown
 from hermes.cli.repl.results import changes, outcome
 from hermes.cli.repl.state import State
@@ -315,6 +315,13 @@ def test_a_recovery_is_told_in_words() -> None:
     rungs = [rung.name for rung in vars(recovery).values() if isinstance(rung, recovery.Rung)]
     assert rungs and all(rung not in recovering("empty", rung, 0).split() for rung in rungs)
     assert recovering("new_kind", "new_action", 0) == "! new kind: new action"
+
+
+def test_what_waits_takes_a_line_each() -> None:
+    state = State(ready=True, queue=["one\ntwo\x1b[2J", "x" * 90], entered=["first"])
+    rows = above(state, 40, 24, colour=False)
+    assert rows[:2] == ["next first", "then one two[2J"]
+    assert len(rows) == 3 and all(cells(row) < 40 for row in rows)
 
 
 def test_every_answer_is_seen_on_a_narrow_screen() -> None:

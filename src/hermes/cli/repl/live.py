@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from hermes.cli.display import one_line
 from hermes.cli.repl.ink import DIM, MARK, WARNING, cells, fit, painted
 from hermes.cli.repl.state import FRAMES, State
 
@@ -47,7 +48,8 @@ def above(state: State, columns: int, rows: int, *, colour: bool) -> list[str]:
         lines.append(_line((MARK, frame), fit(text, columns - 3), colour=colour, style=DIM))
     for number, text in enumerate([*state.entered, *state.queue]):
         held = "next" if not number else "then"
-        lines.append(_line((DIM, held), fit(text, columns - 7), colour=colour, style=DIM))
+        shown = fit(one_line(text, columns), columns - 7)
+        lines.append(_line((DIM, held), shown, colour=colour, style=DIM))
     if state.asking is not None:
         lines += state.asking.shown(columns, colour=colour)
     elif state.offer:
