@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from html import unescape
 
 from hermes.cli.display import printable
 from hermes.cli.repl.ink import BOLD, CODE, DIM, ITALIC, LINK, STRUCK, Piece, join
@@ -52,6 +51,8 @@ def _styled(match: re.Match[str], style: str, depth: int) -> list[Piece]:
     if (escaped := given["escaped"]) is not None:
         return [(style, escaped)]
     if (entity := given["entity"]) is not None:
+        from html import unescape  # two thousand names, seldom needed
+
         return [(style, printable(unescape(entity)))]
     if given["break"] is not None:
         return [(style, " ")]
