@@ -62,6 +62,8 @@ def keep(control: socket.socket, output: Sequence[int], groups: list[str]) -> No
         return
     try:
         held.prepare()
+        if select.select([control], [], [], 0)[0]:  # nothing but a hang-up or KILL can be there yet
+            return
         pid = _start(request, _streams(box, output, desk), control, held)
         for fd in output:
             os.close(fd)
