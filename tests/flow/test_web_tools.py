@@ -379,7 +379,9 @@ ARTICLE = f"""<!doctype html><html><head><title>Foxes &amp; dogs</title>
 
 
 async def test_an_article_becomes_markdown(site: Site, tmp_path: Path) -> None:
-    url = site.put("/fox", ARTICLE)
+    """What is hidden in it is shown, raw or as an entity; soft hyphens and joiners stay."""
+    odd = "zw&#8203;sp t\U000e0041g b&#x202E;idi inv&ic;isible Donau&shy;dampf 👩&zwj;💻 fox.</p>"
+    url = site.put("/fox", ARTICLE.replace("</p><h2>", odd + "<h2>"))
     text = await use("web_extract", context(tmp_path, web_for(site)), url=url)
     head, _, body = text.partition("\n\n")
     assert head.split("\n") == [
@@ -391,6 +393,8 @@ async def test_an_article_becomes_markdown(site: Site, tmp_path: Path) -> None:
     assert "quick brown fox" in body and "- red fox" in body
     assert "dog = 2" in body and "[the dog](" in body
     assert "scripted" not in body and "color: red" not in body
+    assert "zw<U+200B>sp t<U+E0041>g b<U+202E>idi inv<U+2063>isible" in body
+    assert "<U+00AD>" not in body and "<U+200D>" not in body
 
 
 def test_without_the_extra_the_text_is_still_readable() -> None:

@@ -6,11 +6,14 @@ import asyncio
 import codecs
 import re
 import sys
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from hermes.core.quoting import reveal
 from hermes.net.egress import Page
 from hermes.net.errors import EgressError
 
@@ -80,16 +83,48 @@ class _Made(Struct):
     error: str = ""
 
 
+_ENTITY = re.compile(
+    r"&(?:#[xX]0{0,8}[0-9A-Fa-f]{2,5}|#0{0,8}[0-9]{3,6}"
+    r"|zwn?j|[lr]rm|ZeroWidthSpace|NoBreak|Invisible(?:Times|Comma)|ApplyFunction|it|ic|af)\b;?"
+)
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x7f-\x9f\u180b-\u180f\u200b-\u206f\ufe00-\ufeff\U000e0000-\U000e0fff]|&[#z]"
+)
+_MOST_HIDDEN = 50_000
+_SHOWN = re.compile(r"<(U\+[0-9A-F]{4,6})>")
+
+
 async def read(page: Page, *, seconds: float = SECONDS) -> Reading:
     body = page.body
     if body.startswith(b"%PDF-") or page.content_type in ("application/pdf", "application/x-pdf"):
         return await _work("pdf", page.url, body, seconds)
     if page.content_type in _HTML or _STARTS_HTML.match(body[:4096]):
         text = decode(body, page.charset)
-        return await _work("html", page.url, text.encode("utf-8", "replace"), seconds)
+        made = await _work("html", page.url, _bared(text).encode("utf-8", "replace"), seconds)
+        return structs.replace(made, text=made.text.replace(r"\<U+", "<U+"))
     if b"\0" in body[:4096] and not body.startswith(tuple(mark for mark, _ in _MARKS)):
         raise EgressError("That is binary data, not text.")
     return Reading(decode(body, page.charset))
+
+
+def _bared(html: str) -> str:
+    """Hidden characters written out, before an extractor drops them and joins what they parted.
+    Soft hyphens stay what they are: half the web's long words have them. A page made of little
+    else is left to the extractor."""
+    if next(islice(_INVISIBLE.finditer(html), _MOST_HIDDEN, None), None):
+        return html
+    html = _ENTITY.sub(lambda found: _hidden(found[0]), html)
+    shown = reveal(html.replace("\xad", ""))
+    return _SHOWN.sub(r"&lt;\1&gt;", shown)
+
+
+@lru_cache(1024)
+def _hidden(entity: str) -> str:
+    """The character an entity stands for, when nobody would see it."""
+    from html import unescape
+
+    char = unescape(entity)
+    return char if len(char) == 1 and reveal(f"a{char}a") != f"a{char}a" else entity
 
 
 def decode(body: bytes, declared: str = "") -> str:
