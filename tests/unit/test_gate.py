@@ -437,7 +437,7 @@ def test_where_the_reading_is_uncertain_it_asks(command: str):
         "bash -c 'cat < /home/somebody/.hermes/.env'",
         "echo x > /proc/self/root/home/somebody/.hermes/config.yaml",
         "for f in /h*/*body/.herm*/config.yaml; do echo x > $f; done",
-        "python3 -c 'p = \"/home/somebody/.hermes/config.yaml\"; open(p, \"w\")'",
+        'python3 -c \'p = "/home/somebody/.hermes/config.yaml"; open(p, "w")\'',
     ],
 )
 def test_the_agents_own_files_are_nobodys_business(command: str):
@@ -666,6 +666,7 @@ def test_rules_are_data_and_their_examples_are_checked():
         ({"decision": "allow", "prefix": ["git", ""]}, "empty prefix"),
         ({"decision": "allow"}, "rule 1 is not valid"),
         ("ls", "rule 1 is not valid"),
+        ({"decision": "allow", "prefix": "ls", "mis": ["ls -l"]}, "unknown field `mis`"),
         ({"decision": "allow", "prefix": "ls", "match": ["ls 'x"]}, "quotation"),
     ],
 )

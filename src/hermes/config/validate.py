@@ -256,8 +256,10 @@ def _describe(kind: Any) -> str:
             return "true or false"
         case inspect.IntType() | inspect.FloatType():
             return _number(kind)
-        case inspect.VarTupleType():
+        case inspect.VarTupleType(item_type=inspect.StrType() | inspect.Metadata()):
             return "a list of texts"
+        case inspect.VarTupleType():
+            return "a list of mappings"
         case inspect.StrType():
             return "text"
         case _:

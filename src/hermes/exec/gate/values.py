@@ -11,7 +11,7 @@ Decision: TypeAlias = Literal["allow", "ask", "deny"]
 STRICTNESS: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
-class Rule(Struct, frozen=True):
+class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     """A decision about every simple command whose first words are `prefix`."""
 
     decision: Decision
