@@ -258,6 +258,15 @@ async def test_F47_truncated_arguments_are_never_run(tmp_path: Path, wire: str, 
         assert (max_tokens(r.requests[1]) or 0) > 500, "retried with a higher output limit"
 
 
+async def test_F47_the_limit_is_higher_than_the_one_that_is_sent_unasked(tmp_path: Path) -> None:
+    async with Provider([broken("length")], then=say("done")) as p:
+        row = {"base_url": p.base_url, "api_key_env": "KIT_KEY"}
+        model = {"provider": "kimi", "default": "kimi-k2.5", "base_url": "", "api_key_env": ""}
+        async with rig(tmp_path, p, config={"model": model, "providers": {"kimi": row}}) as r:
+            assert (await r.turn()).completed
+            assert [max_tokens(q) for q in r.requests] == [32000, 64000]
+
+
 @pytest.mark.parametrize("wire", FRAGMENTED)
 @pytest.mark.parametrize("stop", ["length", "tool_use"])
 async def test_F47_truncated_again_is_partial(tmp_path: Path, wire: str, stop: str) -> None:

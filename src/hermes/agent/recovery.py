@@ -246,7 +246,8 @@ async def _lower_effort(f: Fault) -> bool:
 
 async def _smaller_output(f: Fault) -> bool:
     learned = f.turn.lessons(f.provider.target)
-    current = learned.max_output or f.attempt.settings.max_output or 16384
+    asked = f.attempt.settings.max_output or f.provider.default_output
+    current = learned.max_output or asked or 16384
     limit = f.failure.limit if f.failure.limit and f.failure.limit < current else current // 2
     if limit < 256:
         return False
@@ -255,8 +256,9 @@ async def _smaller_output(f: Fault) -> bool:
 
 
 async def _larger_output(f: Fault) -> bool:
-    current = f.attempt.settings.max_output or 8192
-    f.attempt.settings = structs.replace(f.attempt.settings, max_output=current * 2)
+    current = f.attempt.settings.max_output or f.provider.default_output
+    more = 2 * current if current else max(16384, f.provider.facts.output or 0)
+    f.attempt.settings = structs.replace(f.attempt.settings, max_output=more)
     return True
 
 
