@@ -31,6 +31,11 @@ def turn_label(title: str, session_id: str, place: int) -> str:
     return f"{title[:_TITLE]} [{session_id} {place}]".strip()
 
 
+def spoken_label(label: str) -> str:
+    """The part for people."""
+    return _MARK.sub("", label)
+
+
 async def save_files(context: ToolContext, title: str, session_id: str, place: int) -> None:
     """Before a turn changes files for the first time: how they were."""
     from hermes.exec.checkpoints import snapshot

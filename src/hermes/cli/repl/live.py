@@ -85,7 +85,7 @@ def hints(state: State) -> str:
     if state.picking is not None:
         return "type to search · ↑↓ choose · Enter opens · Esc leaves"
     if state.asking is not None:
-        return "Esc: no"
+        return "Enter answers · Esc: no" if state.asking.wants_text else "Esc: no"
     if state.command and not state.running:
         return f"{stops} stops it · what you send waits for it"
     if state.running:
