@@ -258,6 +258,8 @@ def _describe(kind: Any) -> str:
             return _number(kind)
         case inspect.VarTupleType(item_type=inspect.StrType() | inspect.Metadata()):
             return "a list of texts"
+        case inspect.VarTupleType(item_type=inspect.IntType()):
+            return "a list of whole numbers"
         case inspect.VarTupleType():
             return "a list of mappings"
         case inspect.StrType():
