@@ -26,11 +26,12 @@ _FILES_AT_HOME = """
     .zlogin .zlogout .kshrc .mkshrc .cshrc .tcshrc .login .xprofile .xsession .xsessionrc .xinitrc
     .pam_environment .gitconfig .inputrc .vimrc .exrc .emacs .nanorc .tmux.conf .screenrc .gdbinit
     .psqlrc .sqliterc .npmrc .yarnrc .curlrc .wgetrc .netrc .direnvrc .forward .rhosts .mailcap
+    .cargo/config .cargo/config.toml .cargo/env
 """.split()
 """Read by programs of whoever's home it is."""
 _FOLDERS_AT_HOME = """
     .ssh .gnupg .vim .emacs.d .oh-my-zsh .aws .kube .docker .config/git .config/fish .config/nvim
-    .config/systemd .config/autostart .config/environment.d .config/pip .config/tmux .cargo
+    .config/systemd .config/autostart .config/environment.d .config/pip .config/tmux
     .local/bin .local/lib .local/share/systemd .local/share/applications bin
 """.split()
 _HOMES = ("/root", "/home")
@@ -71,7 +72,8 @@ def trusted(workspace: Path, user_home: Path, programs: Iterable[str]) -> Truste
     unmade: list[str] = []
     _follow_git(root, os.fspath(user_home), kept, unmade)
     for home in _homes(root, os.fspath(user_home)):
-        unmade += [f"{home}/{name}" for name in _FILES_AT_HOME]
+        files = [f"{home}/{name}" for name in _FILES_AT_HOME]
+        unmade += [path for path in files if os.path.isdir(os.path.dirname(path))]
         kept += [f"{home}/{name}" for name in _FOLDERS_AT_HOME]
         kept += [f"{home}/{name}" for name in programs if os.path.exists(f"{home}/{name}")]
     inner = [os.path.dirname(path) for path in _nested(root) if path.endswith("/.git/config")]
