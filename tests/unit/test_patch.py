@@ -339,6 +339,11 @@ def test_a_last_line_without_an_end(end: str) -> None:
         ),
         pytest.param("alpha\nbeta\ngamma\n", "something\nquite\ndifferent\n", id="nothing like it"),
         pytest.param("a = 1\na = 1\n", "7|a = 1", id="a line number that says nothing"),
+        pytest.param(
+            "    retry(operation, limit)\n    wait_seconds(operation, 30)\n",
+            "    retry(operation, limit)\n    wait_seconds(operation, 90)\n",
+            id="another word in a line that goes",
+        ),
     ],
 )
 def test_not_near_enough(text: str, old: str) -> None:
@@ -365,6 +370,14 @@ def test_places_that_overlap_are_two() -> None:
     with pytest.raises(ToolError, match="2 times"):
         replace("bbb", "bb", "x")
     assert replace("bbbb", "bb", "x", every=True).text == "xx"
+
+
+def test_every_place_of_very_many() -> None:
+    text = "value = compute(1)\n" * 100_000
+    began = time.monotonic()
+    edited = replace(text, "compute(", "calc(", every=True)
+    assert edited.count == 100_000 and edited.text == text.replace("compute(", "calc(")
+    assert time.monotonic() - began < 10
 
 
 def test_ambiguous_whatever_the_white_space() -> None:

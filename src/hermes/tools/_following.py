@@ -18,6 +18,9 @@ Item: TypeAlias = int | str
 _TOKEN = re.compile(r"\w+|\s+|.", re.S)
 _KINDS = {"'": "quote", '"': "quote", "-": "dash"}
 _ASCII = 127
+_WORD = re.compile(r"\w+")
+_SLIP = re.compile(r"\D*$")
+"""Where another digit stands, another number is meant."""
 _LONG = 2000
 """Characters of a line beyond which it is taken as it was written."""
 
@@ -50,9 +53,23 @@ def follow(rows: Sequence[str], found: Found, script: Script) -> list[Item]:
 
 
 def _safely_lost(there: str, known: str) -> bool:
-    """Whether a line may go that was known only nearly: not when there is more in it."""
+    """Whether a line may go that was known only nearly: not when there is more in it, nor when
+    another word stands there than was said."""
     one, other = collapsed(there), collapsed(known)
-    return one == other or (other not in one and likeness(there, known) >= CHANGED)
+    if one == other:
+        return True
+    return other not in one and likeness(there, known) >= CHANGED and _same_words(known, there)
+
+
+def _same_words(known: str, there: str) -> bool:
+    """Whether the words differ by slips of the pen only."""
+    mine, theirs = (_WORD.findall(row) for row in (known, there))
+    pairs = [("".join(mine[i:ii]), "".join(lost)) for i, ii, lost in _edits(mine, theirs)]
+    return all(not lost or (_SLIP.match(said + lost) and _near(said, lost)) for said, lost in pairs)
+
+
+def _near(one: str, other: str) -> bool:
+    return likeness(one, other) > ALIKE
 
 
 def _unsure(row: str) -> str:

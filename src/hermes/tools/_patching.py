@@ -44,14 +44,14 @@ def replace(text: str, old: str, new: str, *, every: bool = False) -> Edited:
     lines = Lines.of(text)
     if lines.mixed and ("\r" in old or "\r" in new) and old in text:
         places = _places(text, old, every=every)
-        _one_place([text.count("\n", 0, at) for at in places], every=every)
+        _one_place(_rows(text, places), every=every)
         return Edited(text.replace(old, new), len(places))
     wanted, fresh = _ends_as_in(lines, old), _ends_as_in(lines, new)
     if wanted == fresh:
         raise ToolError(_SAME)
     plain = lines.plain
     if places := _places(plain, wanted, every=every):
-        _one_place([plain.count("\n", 0, at) for at in places], every=every)
+        _one_place(_rows(plain, places), every=every)
         return Edited(_exchanged(text, lines, places, (wanted, fresh)), len(places))
     return _tolerant(lines, wanted, fresh, every=every)
 
@@ -73,6 +73,17 @@ def _places(text: str, old: str, *, every: bool) -> list[int]:
         places.append(at)
         at = text.find(old, at + step)
     return places
+
+
+def _rows(text: str, places: Sequence[int]) -> list[int]:
+    """The line of each place (places come in order)."""
+    rows: list[int] = []
+    row = done = 0
+    for at in places:
+        row += text.count("\n", done, at)
+        done = at
+        rows.append(row)
+    return rows
 
 
 def _one_place(rows: Sequence[int], *, every: bool) -> None:

@@ -147,5 +147,5 @@ def _existing(path: Path, folder: int) -> os.stat_result | None:
     if not is_regular(old):
         raise ToolError(f"{path} is a link, device, pipe or socket; it is not replaced.")
     if not os.access(path.name, os.W_OK, dir_fd=folder):
-        raise ToolError(f"{path} is write-protected.")
+        raise ToolError(f"{path} is write-protected. Nothing was changed.")
     return old
