@@ -222,8 +222,8 @@ async def test_guidance_keeps_the_prefix(tmp_path: Path, wire: str) -> None:
         check_prefix(r.requests)
         first = next(i for i, q in enumerate(r.requests) if b"use blue" in q.body)
         last = check_legal(r.requests[first])[-1]
-        text = dict(last.results)["c2"]
-        assert text.endswith("User guidance: use blue") and "c3" not in str(last)
+        results = dict(last.results)
+        assert results["c2"].endswith("User guidance: use blue") and "c3" not in results
         assert all(q.body.count(b"use blue") == 1 for q in r.requests[first:])
 
 
