@@ -224,6 +224,8 @@ async def test_what_is_wrong_is_found(home: Home) -> None:
     assert "'wob'" in rows["configuration"]["details"][0]
     assert any("notes is open" in line for line in rows["home"]["details"])
     assert rows["git"]["state"] == "note" and "checkpoints" in rows["git"]["text"]
+    confined = rows["sandbox"]["text"].startswith("bubblewrap")
+    assert not confined or rows["bubblewrap"]["state"] == "ok"  # they look in the same places
 
 
 async def test_a_damaged_database(tmp_path: Path) -> None:

@@ -65,9 +65,12 @@ async def sandbox(setup: Setup | None) -> Check:
 
 
 def programs() -> Iterator[Check]:
+    from hermes.exec.sandbox.probing import BWRAP
+
     path = environment().get("PATH", os.defpath)
     for name, (words, loss) in _PROGRAMS.items():
-        found = next(filter(None, (shutil.which(word, path=path) for word in words.split())), None)
+        places = BWRAP if words == "bwrap" else words.split()
+        found = next(filter(None, (shutil.which(word, path=path) for word in places)), None)
         yield Check(name, "ok" if found else "note", found or f"not found: {loss}")
 
 

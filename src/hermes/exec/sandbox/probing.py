@@ -18,12 +18,13 @@ from hermes.exec.sandbox.policy import Policy, Tier
 from hermes.version import VERSION
 
 log = logging.getLogger(__name__)
-_BWRAP = (
+BWRAP = (
     "/usr/bin/bwrap",
     "/usr/local/bin/bwrap",
     "/bin/bwrap",
     "/run/current-system/sw/bin/bwrap",
 )
+"""Where it may be: never where PATH leads, which anybody's folder may be part of."""
 _VERSION = 1
 """Raised when the sandbox changes so that an old finding says nothing about it."""
 _FILE = "sandbox.json"
@@ -106,7 +107,7 @@ def candidates() -> list[Tier]:
         return []
     found: list[Tier] = []
     version = landlock_version()
-    bwrap = next((path for path in _BWRAP if os.access(path, os.X_OK)), "")
+    bwrap = next((path for path in BWRAP if os.access(path, os.X_OK)), "")
     counted = cgroup.possible()
     always = _LOST_ALWAYS if counted else (*_LOST_ALWAYS, _uncounted())
     evidence = (_GROUPS,) if counted else ()
@@ -215,7 +216,7 @@ def _key() -> list[str]:
     with contextlib.suppress(OSError):
         lines = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace").splitlines()
         key += [line for line in lines if line.startswith(("NoNewPrivs:", "Seccomp:", "CapEff:"))]
-    for path in _BWRAP:
+    for path in BWRAP:
         with contextlib.suppress(OSError):
             found = Path(path).stat()
             key.append(f"{path} {found.st_mtime_ns} {found.st_size} {found.st_ino}")
@@ -229,7 +230,7 @@ def _recall(cache: Path | None) -> _Finding | None:
         found = msgspec.json.decode((cache / _FILE).read_bytes(), type=_Finding)
     except (OSError, msgspec.DecodeError):
         return None
-    return found if found.tier.bwrap in ("", *_BWRAP) else None
+    return found if found.tier.bwrap in ("", *BWRAP) else None
 
 
 def _remember(cache: Path | None, finding: _Finding) -> None:
