@@ -289,6 +289,13 @@ DEEP = "    def f(self):\n        if x:\n            y()\n        return 2\n"
             id="a typing error in a line that changes",
         ),
         pytest.param(
+            "from ...._models import BaseModel\n",
+            "from ..._models import BaseModel",
+            "from ...._models import OtherModel",
+            "from ...._models import OtherModel\n",
+            id="a sign too few among those that stand in a row",
+        ),
+        pytest.param(
             "cafe\u0301 = 1\n",
             "caf\u00e9 = 1\n",
             "caf\u00e9 = 2\n",

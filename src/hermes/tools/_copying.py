@@ -50,14 +50,8 @@ def _all_begin(rows: Sequence[str], sign: str) -> bool:
 
 def escaped(written: Sequence[str], there: Sequence[str]) -> str:
     """What the block escapes though the file does not; nothing when there is no such thing."""
-    return next(
-        (
-            mark
-            for mark in _ESCAPES
-            if any(mark in row for row in written) and not any(mark in row for row in there)
-        ),
-        "",
-    )
+    mine, theirs = "\n".join(written), "\n".join(there)
+    return next((mark for mark in _ESCAPES if mine.count(mark) > theirs.count(mark)), "")
 
 
 def advice(old: Sequence[str]) -> str:

@@ -15,7 +15,8 @@ Script: TypeAlias = list[tuple[str, str]]
 """A block line by line: " " stays, "-" goes, "+" comes."""
 Item: TypeAlias = int | str
 """A line of a result: one of the old lines, by its number, or a fresh one."""
-_TOKEN = re.compile(r"\w+|\s+|.", re.S)
+_TOKEN = re.compile(r"\w+|\s+|(.)\1*", re.S)
+"""Signs that stand in a row are one: nobody could say which of them was added."""
 _KINDS = {"'": "quote", '"': "quote", "-": "dash"}
 _ASCII = 127
 _WORD = re.compile(r"\w+")
@@ -157,8 +158,7 @@ def _merged(new: str, written: str, there: str) -> str:
     """`there` with the changes from `written` to `new`; where both differ, `new`."""
     if written.strip() == there.strip() or max(len(new), len(written), len(there)) > _LONG:
         return new
-    base = _TOKEN.findall(written.lstrip())
-    mine, theirs = _TOKEN.findall(new.lstrip()), _TOKEN.findall(there.lstrip())
+    base, mine, theirs = (_tokens(row.lstrip()) for row in (written, new, there))
     edits = _edits(base, mine)
     for start, stop, tokens in _edits(base, theirs):
         if not any(_meet(start, stop, a, b) for a, b, _ in edits):
@@ -169,6 +169,10 @@ def _merged(new: str, written: str, there: str) -> str:
         out += (*base[done:start], *tokens)
         done = stop
     return indent_of(new) + "".join([*out, *base[done:]])
+
+
+def _tokens(text: str) -> list[str]:
+    return [token[0] for token in _TOKEN.finditer(text)]
 
 
 def _edits(base: list[str], other: list[str]) -> list[tuple[int, int, list[str]]]:
