@@ -39,7 +39,11 @@ class Shape(NamedTuple):
 
 
 SHAPES = [
-    Shape("notes for agents", "true", ("AGENTS.md", "CLAUDE.md", ".cursorrules", ".hermes.md")),
+    Shape(
+        "notes for agents",
+        "touch AGENTS.md CLAUDE.md .cursorrules .hermes.md",
+        ("AGENTS.md", "CLAUDE.md", ".cursorrules", ".hermes.md"),
+    ),
     Shape(
         "a repository beside its .git",
         "mkdir meta && git init -q --separate-git-dir=meta/repo .",
@@ -77,6 +81,12 @@ SHAPES = [
         "mkdir sub",
         ("HEAD",),
         "git init -q --bare sub/x && mv sub/x/* .; git init -q --bare .",
+    ),
+    Shape(
+        "a folder that borrows a bare repository",
+        "mkdir sub",
+        ("HEAD",),
+        "git init -q --bare sub/x && echo sub/x > commondir; echo ref: refs/heads/m > HEAD",
     ),
 ]
 

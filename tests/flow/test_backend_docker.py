@@ -109,9 +109,10 @@ async def test_protected_names_cannot_be_changed_or_made(tmp_path: Path, docker:
     (work / ".git").mkdir(parents=True)
     (work / ".git" / "config").write_text("[core]\n")
     (work / "lib" / "r" / ".git" / "hooks").mkdir(parents=True)
-    tries = "echo x >> .git/config; rm -rf .git; mkdir CLAUDE.md/x; rmdir AGENTS.md; rm .hermes; "
+    (work / "AGENTS.md").write_text("mine\n")
+    tries = "echo x >> .git/config; rm -rf .git; mkdir .hermes/x; rmdir .hermes; rm AGENTS.md; "
     tries += "mv lib old; mkdir -p lib/r/.git/hooks; echo x > lib/r/.git/hooks/post-commit; "
-    tries += "echo x > .hermes.md"
+    tries += "echo x > AGENTS.md; mv AGENTS.md old"
     (work / "tries").write_text(tries)  # which the gate does not read
     steps = [call(command("sh tries; touch fine")), say("ok")]
     async with boxed(tmp_path, steps, docker) as r:
@@ -119,7 +120,9 @@ async def test_protected_names_cannot_be_changed_or_made(tmp_path: Path, docker:
         await r.turn()
     assert (work / ".git" / "config").read_text() == "[core]\n"
     assert not any((work / "lib/r/.git/hooks").iterdir())
-    await until(lambda: {p.name for p in work.iterdir()} == {".git", "fine", "lib", "tries"})
+    assert (work / "AGENTS.md").read_text() == "mine\n"
+    names = {".git", "AGENTS.md", "fine", "lib", "tries"}
+    await until(lambda: {p.name for p in work.iterdir()} == names)
 
 
 async def test_out_of_time_nothing_lives_in_it(tmp_path: Path, docker: Engine, mark: str) -> None:

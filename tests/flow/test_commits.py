@@ -163,6 +163,9 @@ async def test_a_rebase_that_stops_is_not_left_behind(r: Rig) -> None:
 async def test_a_new_repository_is_begun_by_us(r: Rig) -> None:
     work = r.home.work
     subprocess.run(["rm", "-rf", str(work / ".git")], check=True)
+    assert "not kept" not in await run(r, "git init -q")
+    assert "No commits yet" in await run(r, "git status")
+    subprocess.run(["rm", "-rf", str(work / ".git")], check=True)
     evil = "git config core.fsmonitor $PWD/evil; echo x > .git/hooks/pre-commit"
     r.home.file("steps.sh", evil)  # the gate would ask about it
     told = await run(r, "git init -q -b trunk && sh steps.sh; git add -A && git commit -qm begun")

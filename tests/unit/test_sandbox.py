@@ -262,10 +262,12 @@ def test_the_standard_policy(tmp_path: Path) -> None:
     home, agent, work = tmp_path / "u", tmp_path / "u" / ".hermes", tmp_path / "u" / "work"
     for folder in (agent, work, home / ".ssh", home / ".cargo" / "bin"):
         folder.mkdir(parents=True)
+    (work / "AGENTS.md").touch()
     found = standard("workspace-write", work, agent, home)
     assert {home, agent} <= set(found.hidden)
     assert home / ".cargo" / "bin" in found.visible
     assert {work / ".git", work / "AGENTS.md", work / ".hermes"} <= set(found.protected)
+    assert work / "CLAUDE.md" not in found.protected, "nothing in its place shows in listings"
     at_home = standard("workspace-write", home, agent, home)
     assert {home / ".ssh", agent} <= set(at_home.hidden)
     assert home not in at_home.hidden

@@ -4,7 +4,7 @@ Only the standard library: the launcher runs without anything else. What to do w
 `hermes.exec.sandbox`; here it is merely done, and a step that fails keeps the command from running.
 """
 
-# ruff: noqa: PTH101, PTH102, PTH106, PTH108, PTH110, PTH115, PTH120, PTH123, PTH208, PTH211
+# ruff: noqa: PTH101, PTH102, PTH104, PTH106, PTH108, PTH110, PTH115, PTH120, PTH123, PTH208, PTH211
 from __future__ import annotations
 
 import contextlib
@@ -23,6 +23,7 @@ FIRST_FILE_FD = 61
 PLACEHOLDER = 0o040501
 """Kind and mode of the empty folders that hold the places of protected names: nobody else makes
 such folders, so one that was left behind is known."""
+ASIDE = b"HEAD.not-a-repository"
 NOWHERE = "/nonexistent/held by hermes while a command runs"
 """Target of the links that hold the places of protected names that somebody outside may read
 meanwhile: he finds no such file, as before."""
@@ -74,6 +75,9 @@ class Box(TypedDict, total=False):
     """The same, held by links to NOWHERE; they are among `covers` too."""
     unwanted: list[bytes]
     """Files that were not there before and are removed after the command."""
+    plain: bytes
+    """A folder that is no bare repository, and must not be one after the command: nothing can hold
+    a name for that without being in every listing, so the HEAD it takes is put aside."""
     covers: list[bytes]
     """Protected symbolic links: covered by what they point to, so that nobody can replace them."""
     scratch: bytes
@@ -195,9 +199,21 @@ class Held:
         for path in self._box.get("unwanted", ()):
             with contextlib.suppress(OSError):
                 os.unlink(path)
+        if (folder := self._box.get("plain")) and would_be_bare(folder):
+            with contextlib.suppress(OSError):
+                os.rename(folder + b"/HEAD", folder + b"/" + ASIDE)
         if scratch := self._box.get("scratch"):
             with contextlib.suppress(OSError, RecursionError):
                 _remove(scratch)
+
+
+def would_be_bare(folder: bytes) -> bool:
+    """Whether git would take the folder itself for a repository, and follow its settings."""
+    if not os.path.lexists(folder + b"/HEAD"):
+        return False
+    if os.path.lexists(folder + b"/commondir"):
+        return True
+    return all(os.path.exists(folder + b"/" + name) for name in (b"objects", b"refs"))
 
 
 def _hold(path: bytes) -> int:

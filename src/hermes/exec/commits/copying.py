@@ -124,6 +124,8 @@ def walk(root: Path, tree: str) -> Iterator[tuple[str, int]]:
     followed, whoever puts one there meanwhile."""
     handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
+        if tree not in os.listdir(handle):  # noqa: PTH208 - a new repository has no logs yet
+            return
         for folder, _, names, fd in os.fwalk(tree, dir_fd=handle):
             for name in names:
                 if not name.endswith(".lock"):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from hermes.core.errors import ToolError
-from hermes.exec.confine import FIRST_FILE_FD, STATUS_FD, Box
+from hermes.exec.confine import FIRST_FILE_FD, STATUS_FD, Box, would_be_bare
 from hermes.exec.sandbox import filters
 from hermes.exec.sandbox.limits import box_of
 from hermes.exec.sandbox.network import through_relay
@@ -73,6 +73,9 @@ def launch(
         "files": files,
         "wrapper": True,
     }
+    root = os.fsencode(workspace)
+    if policy.mode == "workspace-write" and not would_be_bare(root):
+        box["plain"] = root
     fixed = ["--json-status-fd", str(STATUS_FD), "--seccomp", str(FIRST_FILE_FD)]
     fixed += ["--args", str(FIRST_FILE_FD + 1)]
     return Launch((bwrap, *fixed, "--", *command), {}, box)

@@ -13,13 +13,18 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.config.paths import CONTEXT_FILES
-from hermes.exec.confine import PLACEHOLDER
+from hermes.exec.confine import PLACEHOLDER, would_be_bare
 
-_ALWAYS = (".git", ".hermes", *CONTEXT_FILES)
-_WHEN_PRESENT = """
+_ALWAYS = (".git", ".hermes")
+_WHEN_PRESENT = (
+    *CONTEXT_FILES,
+    *"""
     .claude .cursor .mcp.json .vscode .idea .envrc .gitmodules .gitconfig .bashrc .bash_profile
     .bash_login .bash_logout .profile .zshrc .zprofile .zshenv .zlogin .config/fish
-""".split()
+    """.split(),
+)
+"""A placeholder for each that is missing would show in every listing. New notes for agents are
+read by ours when the user has trusted them; the rest is a matter of whoever keeps the folder."""
 _MOST_SUBMODULES = 200
 _FILES_AT_HOME = """
     .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile
@@ -64,9 +69,8 @@ def trusted(workspace: Path, user_home: Path, programs: Iterable[str]) -> Truste
     root = os.fspath(workspace)
     names = [*_ALWAYS, *(n for n in _WHEN_PRESENT if os.path.lexists(f"{root}/{n}"))]
     names += _submodules(root)
-    if _is_missing(f"{root}/.git"):
-        names.append("HEAD")  # without it git takes no folder for a repository
-        names += _of_a_bare_repository(root)
+    if _is_missing(f"{root}/.git") and would_be_bare(os.fsencode(root)):
+        names += ["HEAD", "config", "hooks"]
     kept = [f"{root}/{name}" for name in names]
     kept += [path for path in _nested(root) if os.path.lexists(path)]
     unmade: list[str] = []
@@ -97,11 +101,6 @@ def _submodules(root: str) -> list[str]:
         r"^\s*path\s*=\s*\"?([^\"\n]+?)\"?\s*$", _text(f"{root}/.gitmodules"), re.MULTILINE
     )
     return [f"{path}/.git" for path in paths[:_MOST_SUBMODULES]]
-
-
-def _of_a_bare_repository(root: str) -> list[str]:
-    is_one = os.path.isfile(f"{root}/HEAD") and os.path.isdir(f"{root}/objects")
-    return ["config", "hooks"] if is_one else []
 
 
 @lru_cache(maxsize=256)
