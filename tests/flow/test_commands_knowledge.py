@@ -36,7 +36,7 @@ async def test_insights(tmp_path: Path) -> None:
         assert "No model calls" in await do(r, "insights")
         await r.turn("hi")
         told = await do(r, "insights", "7")
-        assert "kit-model: 1 calls" in told and "$" not in told
+        assert "kit-model: 1 call," in told and "$" not in told
         assert "$" in await do(r, "insights", "cost")
         with pytest.raises(ConfigError):
             await do(r, "insights", "soon")

@@ -72,7 +72,12 @@ REPLACED = [
     ("budget.daily_usd", "2.5", "budget:\n", "budget:\n  daily_usd: 2.5\n"),
     ("model.max_tokens", "9", "# spaced\n", "# spaced\n    max_tokens: 9\n"),
     ("terminal.timeout", "9", "budget:\n", "budget:\nterminal:\n  timeout: 9\n"),
-    ("providers.new.base_url", "u", "    - m2\n", "    - m2\n  new:\n    base_url: u\n"),
+    (
+        "providers.new.base_url",
+        "http://u",
+        "    - m2\n",
+        "    - m2\n  new:\n    base_url: http://u\n",
+    ),
 ]
 
 
