@@ -53,7 +53,7 @@ class Lane:
         else:
             command = f"echo {prompt} >> effects.log; echo ran {prompt}"
             reply = say("Now. ") + call((f"call_{prompt}", "terminal", {"command": command}))
-        return reply.bytes_each(60).slow(0.002)
+        return reply.bytes_each(200).slow(0.002)
 
     async def turn(self, kill: bool) -> None:
         self.number += 1
