@@ -189,6 +189,27 @@ def test_a_record_names_the_session_whose_turn_it_was(tmp_path: Path) -> None:
     assert first["session"] == "20260101-000000-abcd" and "session" not in second
 
 
+def test_a_process_that_writes_for_weeks_begins_its_log_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import logging
+
+    from hermes.cli import logs
+
+    monkeypatch.setattr(logs, "MAX_BYTES", 2000)
+    file = tmp_path / "logs" / "hermes.log"
+    mine, others = (logs.LogFile(file, lambda text: text) for _ in range(2))
+    for n in range(200):
+        record = logging.LogRecord("x", logging.WARNING, "", 0, f"number {n}", None, None)
+        (others if n % 3 == 0 else mine).emit(record)
+    mine.close()
+    others.close()
+    assert sorted(p.name for p in file.parent.iterdir()) == ["hermes.log", "hermes.log.1"]
+    assert all(p.stat().st_size < 2500 for p in file.parent.iterdir())
+    told = [r["message"] for r in logbook.latest(file, 9, logbook.wanted("debug", ""))]
+    assert told == [f"number {n}" for n in range(191, 200)]
+
+
 # -- doctor ----------------------------------------------------------------------------------
 
 
@@ -256,7 +277,7 @@ async def test_what_a_provider_says_of_the_key(
         home = Home(tmp_path)
         address = str(server.make_url("/v1"))
         home.configure(model={"default": "m", "base_url": address, "api_key_env": "KIT_KEY"})
-        [check] = await reach.providers(load("", home.env), online=True)
+        _, check = await reach.models(load("", home.env), online=True)
     assert (check.state, said in check.text) == (state, True), check
     assert bool(check.details) is bool(date)
 

@@ -6,8 +6,10 @@ import asyncio
 import time
 from pathlib import Path
 
+import aiohttp
 import pytest
 
+from hermes.server.stream import Stream
 from tests.kit import Gate, call, say, think
 from tests.kit.api import Api, api
 
@@ -163,6 +165,28 @@ async def test_leaving_before_the_model_answers(tmp_path: Path) -> None:
             async with a.open_stream("POST", path, body):
                 await asyncio.sleep(0)
             await idle(a, 2)
+
+
+async def test_leaving_before_the_stream_begins_is_no_crash(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with api(tmp_path, then=say("never read")) as a:
+        left = asyncio.Event()
+
+        async def late(stream: Stream) -> None:
+            transport = stream._request.transport
+            assert transport is not None
+            transport.abort()
+            left.set()
+            await opened(stream)
+
+        opened = Stream.open
+        monkeypatch.setattr(Stream, "open", late)
+        with pytest.raises(aiohttp.ClientError):
+            await a.post(CHAT, ASK)
+        await left.wait()
+        await idle(a)
+    assert "crashed" not in caplog.text
 
 
 @pytest.mark.parametrize("path", [CHAT, "/v1/responses", "/v1/messages"])

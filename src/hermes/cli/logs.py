@@ -28,7 +28,7 @@ class LogFile(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             line = self._line(record)
-            if self._handle < 0:
+            if self._handle < 0 or self._full():
                 self._handle = self._open()
             os.write(self._handle, line)
         except (OSError, ValueError, TypeError):
@@ -59,6 +59,15 @@ class LogFile(logging.Handler):
         if record.exc_info and record.exc_info[1] is not None:
             entry["trace"] = self._redact("".join(traceback.format_exception(record.exc_info[1])))
         return (dump(entry) + "\n").encode()
+
+    def _full(self) -> bool:
+        """Then it is let go of: a server writes for weeks, and another process of this home may
+        have begun the file anew."""
+        if os.fstat(self._handle).st_size <= MAX_BYTES:
+            return False
+        os.close(self._handle)
+        self._handle = -1
+        return True
 
     def _open(self) -> int:
         from hermes.config.paths import private_folder

@@ -9,6 +9,18 @@ from pathlib import Path
 
 DAYS = 7.0
 MOST = 500 * 1024 * 1024
+EVERY = 3600.0
+_next: dict[Path, float] = {}
+"""When each folder is looked at again: a server runs for weeks."""
+
+
+def due(folder: Path) -> bool:
+    """Whether it is time to tidy; asking once is enough."""
+    now = time.monotonic()
+    if now < _next.get(folder, now):
+        return False
+    _next[folder] = now + EVERY
+    return True
 
 
 def tidy(folder: Path, *, days: float = DAYS, most: int = MOST) -> int:

@@ -131,7 +131,7 @@ class Connection(web.RequestHandler):
         """A request that could not be understood gets the same envelope as any other error."""
         said = "The request could not be understood." if status < 500 else "Internal error."
         error = ApiError(status, said, code="bad_request" if status < 500 else None)
-        if status >= 500:
+        if status >= 500 and not isinstance(exc, ConnectionError):  # that is a client who left
             self.log_exception("request crashed", exc_info=exc)
         response = web.Response(
             body=error.body(), status=status, headers=HEADERS, content_type="application/json"

@@ -54,12 +54,8 @@ def report(state: State, *, nothing: str = "(no new output)") -> str:
 
 
 async def tidied(ctx: ToolContext) -> None:
-    """Once in a process, beside the first command: files of old outputs are removed."""
-    if ctx.spill not in _tidied:
-        _tidied.add(ctx.spill)
-        from hermes.exec.spills import tidy
+    """Beside a command, now and then: files of old outputs are removed."""
+    from hermes.exec.spills import due, tidy
 
+    if due(ctx.spill):
         await asyncio.to_thread(tidy, ctx.spill)
-
-
-_tidied: set[object] = set()

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from hermes.core.errors import ToolError
-from hermes.exec import background, records
+from hermes.exec import background, records, spills
 from hermes.exec.background import Owner, Processes
 from hermes.exec.capture import Capture
 from hermes.exec.desk import LOCK, OPERATION, SEGMENT_SIZE, SOCKET, TOKEN, WRITE, Log
@@ -427,3 +427,11 @@ def test_spilled_outputs_are_kept_for_a_week_and_half_a_gigabyte(tmp_path: Path)
     assert tidy(tmp_path, most=250) == 5
     assert {p.name for p in tmp_path.iterdir()} == {"folder", "s-0.txt", "s-1.txt"}
     assert tidy(tmp_path / "missing") == 0
+
+
+def test_a_server_that_runs_for_weeks_tidies_every_hour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter((10.0, 20.0, 10.0 + spills.EVERY, 20.0 + spills.EVERY))
+    monkeypatch.setattr(spills.time, "monotonic", lambda: next(clock))
+    assert [spills.due(tmp_path) for _ in range(4)] == [True, False, True, False]
