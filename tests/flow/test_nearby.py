@@ -84,3 +84,52 @@ async def test_who_does_not_answer_in_time_is_not_waited_for(
     async with asyncio.timeout(5):
         assert await nearby.look_around(["ollama", "vllm"]) == ()
     server.close()
+
+
+async def test_what_floods_us_is_no_list_of_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever listens there may talk for ever: it is read as far as a list can go."""
+    taken = 0
+
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal taken
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        try:
+            while True:
+                writer.write(b"x" * 65536)
+                await writer.drain()
+                taken += 65536
+        except OSError:
+            writer.close()
+
+    server = await asyncio.start_server(flood, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    monkeypatch.setattr(nearby, "SECONDS", 20)
+
+    class Flood:
+        base_url = f"http://127.0.0.1:{port}/v1"
+
+    monkeypatch.setattr(nearby, "find", lambda _: Flood)
+    async with asyncio.timeout(30):
+        assert await nearby.look_around(["lmstudio"]) == ()
+    server.close()
+    assert taken < 64 << 20
+
+
+async def test_everybody_names_the_model_that_would_answer(
+    bare: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The doctor, the status and `hermes model` go the way a conversation goes."""
+    from hermes.cli.commands.status import _model
+    from hermes.cli.doctor import reach
+    from hermes.cli.models.showing import survey
+
+    async with Provider([], models=["qwen3:8b"]) as provider, _server(monkeypatch, provider):
+        setup = load("", bare.env)
+        assert await _model(setup) == "lmstudio:qwen3:8b"
+        model, reached = await reach.models(setup, online=False)
+        assert model.text.startswith("lmstudio:qwen3:8b at ") and reached.state == "ok"
+        assert (await survey(setup))["model"] == "qwen3:8b"
+        asked = len(provider.requests)
+        bare.configure(model={"default": "m", "base_url": "http://127.0.0.1:9/v1"})
+        assert (await survey(load("", bare.env)))["model"] == "m"
+        assert len(provider.requests) == asked

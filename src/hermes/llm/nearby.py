@@ -11,7 +11,9 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from hermes.llm.catalog import Choice, find
+from hermes.config.schema import Config
+from hermes.config.secrets import Secrets
+from hermes.llm.catalog import Choice, find, undecided
 
 SERVERS = ("ollama", "lmstudio", "llamacpp", "vllm")
 SECONDS = 0.2
@@ -44,6 +46,14 @@ async def look_around(servers: Sequence[str] = SERVERS) -> tuple[Nearby, ...]:
     return tuple(server for server in found if server is not None)
 
 
+async def chosen(config: Config, secrets: Secrets, choice: Choice) -> Choice:
+    """What a conversation would be led with; nobody is asked where something is configured."""
+    if not undecided(config, secrets, choice):
+        return choice
+    found = await look_around()
+    return found[0].choice if found else choice
+
+
 async def _ask(name: str) -> Nearby | None:
     spec = find(name)
     assert spec is not None
@@ -72,11 +82,21 @@ async def _get(url: str) -> bytes:
             name, _, value = line.partition(b":")
             if name == b"content-length" and value.strip().isdigit():
                 size = min(int(value), _MOST)
-        return await (reader.readexactly(size) if size >= 0 else reader.read())
+        return await (reader.readexactly(size) if size >= 0 else _rest(reader))
     finally:
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
+
+
+async def _rest(reader: asyncio.StreamReader) -> bytes:
+    """To the end; what never ends is no list of models."""
+    found = bytearray()
+    while piece := await reader.read(_MOST):
+        found += piece
+        if len(found) > _MOST:
+            return b""
+    return bytes(found)
 
 
 def _models(body: bytes) -> tuple[str, ...]:

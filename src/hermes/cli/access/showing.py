@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from hermes.cli.display import dump
@@ -11,6 +12,7 @@ from hermes.core.errors import ConfigError
 from hermes.llm.catalog import Choice, resolve
 from hermes.llm.cooling import Cooling
 from hermes.llm.credentials import Held, Named, everything, held
+from hermes.llm.nearby import chosen
 
 
 def cooling_of(setup: Setup) -> Cooling:
@@ -57,6 +59,7 @@ def show_status(setup: Setup, provider: Named | None, *, json: bool) -> int:
 def _answering(setup: Setup, provider: Named | None) -> tuple[str, str]:
     """(who would be called, "") or ("", what is missing)."""
     choice = Choice() if provider is None else Choice(provider=provider.name)
+    choice = asyncio.run(chosen(setup.config, setup.secrets, choice))
     try:
         endpoint = resolve(setup.config, setup.secrets, choice)[0]
     except ConfigError as error:

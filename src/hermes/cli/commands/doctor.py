@@ -84,7 +84,7 @@ async def _all(args: Namespace) -> list[Check]:
         checks += [await home.sessions(place), home.disk(place), home.clock(place)]
         checks += [home.remains(place)]
     if setup is not None:
-        checks += [reach.model(setup), *await reach.providers(setup, online=args.online)]
+        checks += await reach.models(setup, online=args.online)
         if setup.config.terminal.backend != "local":
             checks.append(await reach.backend(setup))
     checks += [machine.sqlite(), await machine.sandbox(setup)]

@@ -64,7 +64,7 @@ async def _gathered(args: Namespace) -> dict[str, Any]:
         "version": VERSION,
         "home": str(setup.home),
         "profile": setup.profile or paths.used_profile(paths.find_home(environment(), "default")),
-        "model": _model(setup),
+        "model": await _model(setup),
         "servers": to_builtins(present(setup.home)),
         "sessions": [],
         "interrupted": [],
@@ -77,12 +77,14 @@ async def _gathered(args: Namespace) -> dict[str, Any]:
     return found
 
 
-def _model(setup: Setup) -> str:
+async def _model(setup: Setup) -> str:
     from hermes.core.errors import ConfigError
     from hermes.llm.catalog import Choice, resolve
+    from hermes.llm.nearby import chosen
 
+    choice = await chosen(setup.config, setup.secrets, Choice())
     try:
-        target = resolve(setup.config, setup.secrets, Choice())[0].target
+        target = resolve(setup.config, setup.secrets, choice)[0].target
     except ConfigError:
         return ""
     return f"{target.provider}:{target.model}"

@@ -15,33 +15,53 @@ from hermes.config.load import Setup
 from hermes.core.errors import ConfigError, HermesError
 from hermes.llm.catalog import Choice, Endpoint, resolve
 from hermes.llm.http import EMBEDDED
+from hermes.llm.nearby import chosen
 
 _CONNECT = 3.0
 _SKEW = 300.0
 
 
-def model(setup: Setup) -> Check:
+async def models(setup: Setup, *, online: bool) -> list[Check]:
+    """What a conversation would be led with, and whether it is there."""
+    choice = await chosen(setup.config, setup.secrets, Choice())
     try:
-        first, *rest = resolve(setup.config, setup.secrets, Choice())
+        endpoints = resolve(setup.config, setup.secrets, choice)
     except ConfigError as error:
-        return Check("model", "failed", str(error))
+        return [Check("model", "failed", str(error))]
+    return [_model(endpoints), *await _providers(endpoints, online=online)]
+
+
+def _model(endpoints: list[Endpoint]) -> Check:
+    first, *rest = endpoints
     details = [f"falls back to {e.target.provider}:{e.target.model}" for e in rest]
     keys = ", ".join(key.source for key in first.keys) or "no key"
     target = f"{first.target.provider}:{first.target.model}"
+    if first.base_url.startswith(EMBEDDED):
+        return _embedded(target, first.base_url, details)
     text = f"{target} at {_shown(first.base_url)} ({first.target.wire}, {keys}); not called"
     return Check("model", "ok", text, tuple(details))
+
+
+def _embedded(target: str, base_url: str, details: list[str]) -> Check:
+    from hermes.llm.local.address import parse
+    from hermes.llm.local.finding import missing
+
+    if lacking := missing(base_url):
+        size = f"{lacking.size / 1e6:,.0f} MB"
+        text = (
+            f"{target} is downloaded when it is first needed, {size}; hermes setup connects others"
+        )
+        return Check("model", "note", text, tuple(details))
+    place, _ = parse(base_url)
+    return Check("model", "ok", f"{target}, {place.file}; not started", tuple(details))
 
 
 def _shown(base_url: str) -> str:
     return re.sub(r"//[^/@]*@", "//", base_url)
 
 
-async def providers(setup: Setup, *, online: bool) -> list[Check]:
+async def _providers(endpoints: list[Endpoint], *, online: bool) -> list[Check]:
     """The one that is called must be there; fallbacks only should."""
-    try:
-        endpoints = resolve(setup.config, setup.secrets, Choice())
-    except ConfigError:
-        return []  # said above
     remote = [e for e in endpoints if not e.base_url.startswith(EMBEDDED)]
     ask = _asked if online else _connected
     found = await asyncio.gather(*(ask(endpoint) for endpoint in remote))

@@ -18,10 +18,10 @@ from hermes.llm.remembered import Remembered
 
 async def survey(setup: Setup) -> dict[str, Any]:
     """Everything that is shown, as plain data. Only this machine is asked."""
-    nearby = await look_around()
     told: dict[str, Any] = {"error": None, "note": None}
     choice = Choice()
-    if nearby and undecided(setup.config, setup.secrets, choice):
+    nearby = await look_around() if undecided(setup.config, setup.secrets, choice) else ()
+    if nearby:
         choice = nearby[0].choice
         told["note"] = nearby[0].note
     try:

@@ -12,7 +12,8 @@ from hermes.app.trial import FEATURES, Trial, examine
 from hermes.cli.display import dump, one_line
 from hermes.cli.main import EXIT_FAILED, fail
 from hermes.config.load import Setup
-from hermes.llm.catalog import Choice, resolve, undecided
+from hermes.llm.catalog import Choice, resolve
+from hermes.llm.nearby import chosen
 
 _SIGNS = {"yes": "✓", "no": "✗", "unknown": "–"}
 
@@ -31,11 +32,7 @@ def test(setup: Setup, choice: Choice, *, cache: bool, json: bool) -> int:
 
 async def _tried(setup: Setup, choice: Choice, *, cache: bool) -> Trial:
     async with Runtime.open(setup) as runtime:
-        if undecided(setup.config, setup.secrets, choice):
-            from hermes.llm.nearby import look_around
-
-            near = await look_around()
-            choice = near[0].choice if near else choice
+        choice = await chosen(setup.config, setup.secrets, choice)
         endpoint = resolve(setup.config, setup.secrets, choice)[0]
         endpoint = runtime.remembered.applied(endpoint)
         if endpoint.base_url.startswith("local:"):
