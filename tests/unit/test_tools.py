@@ -87,6 +87,7 @@ def test_tools_by_name_in_an_order_that_is_not_the_askers() -> None:
     assert list(select(["write_file", "read_file"])) == ["read_file", "write_file"]
     assert list(select(["read_file", "read_file"])) == ["read_file"]
     assert set(select(["all"])) >= set(select(None))
+    assert list(select(["file"])) == ["patch", "read_file", "search_files", "write_file"]
 
 
 def test_none_is_none() -> None:

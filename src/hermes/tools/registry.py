@@ -25,6 +25,11 @@ SEARCH = "tool_search"
 _PACKAGE = "hermes.tools"
 _NEEDS = {"browser": ("playwright", "browser")}
 """Toolset or tool -> the module it cannot do without, and the extra that brings it."""
+_GROUPS = {
+    "file": ("read_file", "write_file", "patch", "search_files"),
+    "code_execution": ("execute_code",),
+}
+"""Names people bring along for several tools, or for one that is called otherwise here."""
 _FEW = frozenset({"terminal", "read_file", "write_file", "patch", "search_files"})
 _HARMLESS_ONLY = frozenset({"webhook"})
 """Platforms whose messages come from programs: without a word from the operator they only read."""
@@ -96,7 +101,8 @@ def select(
     for word in toolsets:
         if word == NONE:
             continue
-        rows = [(n, s, m) for n, s, m in _rows() if word in (ALL, n, s)]
+        group = _GROUPS.get(word, ())
+        rows = [(n, s, m) for n, s, m in _rows() if word in (ALL, n, s) or n in group]
         if not rows:
             raise ConfigError(unknown(word))
         reasons = [_barred(n, s, settings, platform) for n, s, _ in rows]
