@@ -16,7 +16,7 @@ from msgspec import Struct
 from hermes.app.runtime import Options
 from hermes.core.errors import StoreError
 from hermes.core.events import StepStart, TextDelta, ThinkingDelta, ToolDone, ToolStarted
-from hermes.core.message import Media, Message, Text, Thinking, ToolCall, user
+from hermes.core.message import Media, Message, Text, Thinking, ToolCall, ToolReturn, user
 from hermes.core.store import SessionMeta
 from hermes.core.tool import Tool, ToolResult, tool
 from tests.kit import (
@@ -255,15 +255,13 @@ async def test_19_a_key_with_look_alike_characters_is_cleaned_or_explained(
 async def test_20_a_stored_history_with_holes_is_made_legal(tmp_path: Path, wire: str) -> None:
     """What a crash leaves behind: calls without results, results without calls, reasoning only,
     two questions in a row."""
-    from hermes.core.message import tool_return
-
     one, two = ToolCall("c1", "read_file", "{}"), ToolCall("c2", "read_file", "{}")
     past = [
         user("first"),
         user("first again"),
         Message("assistant", (Text("Let me look."), one, two)),
-        tool_return(two, "two"),
-        tool_return(ToolCall("ghost", "read_file"), "orphan"),
+        Message("tool", (ToolReturn("c2", "read_file", (Text("two"),)),)),
+        Message("tool", (ToolReturn("ghost", "read_file", (Text("orphan"),)),)),
         user("what happened?"),
         Message("assistant", (Thinking("only thoughts"),)),
         Message("assistant", (Text("Nothing."),)),

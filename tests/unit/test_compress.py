@@ -23,7 +23,6 @@ from hermes.core.message import (
     ToolCall,
     ToolReturn,
     Usage,
-    tool_return,
     user,
 )
 from hermes.tools.registry import select
@@ -35,7 +34,7 @@ def asks(*ids: str, text: str = "") -> Message:
 
 
 def returns(id: str, text: str = "ok") -> Message:
-    return tool_return(ToolCall(id, "read_file"), text)
+    return Message("tool", (ToolReturn(id, "read_file", (Text(text),)),))
 
 
 def answer(text: str = "fine") -> Message:

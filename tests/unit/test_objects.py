@@ -62,11 +62,3 @@ async def test_events_keep_their_numbers_and_their_bytes(tmp_path: Path) -> None
     assert await again.objects.read("run", after=1, most=1) == [b"b"]
     assert await again.objects.read("other") == []
     await again.close()
-
-
-async def test_what_was_not_used_for_long_expires(store: SqliteStore) -> None:
-    for name in "abc":
-        await store.objects.put("key", name, b"")
-    await store.objects.get("key", "a", owner="", touch=True)
-    assert await store.objects.expire("key", before=3.5) == 2
-    assert [o.id for o in await store.objects.every("key")] == ["a"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.recovery import PARAMETERS, POLICY, QUIRKS
+from hermes.agent.recovery import PARAMETERS, POLICY
 from hermes.agent.report import LIMIT, sentence
 from hermes.core.errors import CODES, Failure, Kind
 from hermes.core.message import Target, user
@@ -34,7 +34,7 @@ def test_every_kind_has_a_public_code() -> None:
 
 def test_what_a_rejected_parameter_teaches_is_a_quirk() -> None:
     for lesson in PARAMETERS.values():
-        assert set(lesson) <= QUIRKS
+        assert set(lesson) <= set(Quirks.__struct_fields__)
 
 
 def _keys(value: Any) -> set[str]:

@@ -31,7 +31,6 @@ from hermes.core.message import (
     ToolCall,
     ToolReturn,
     Usage,
-    tool_return,
     user,
 )
 from hermes.core.store import SessionMeta, Stored
@@ -589,7 +588,9 @@ async def fill(store: SqliteStore, **texts: str) -> None:
 async def test_search_finds_words_phrases_and_tool_output(store: SqliteStore) -> None:
     await fill(store, a="the quick brown fox", b="brown quick", c="Ünïcode café")
     await store.append(
-        "d", [tool_return(ToolCall("1", "terminal"), "exit status: brown")], create=SessionMeta("d")
+        "d",
+        [Message("tool", (ToolReturn("1", "terminal", (Text("exit status: brown"),)),))],
+        create=SessionMeta("d"),
     )
     await store.append(
         "e", [Message("assistant", (Thinking("brown secret"),))], create=SessionMeta("e")

@@ -22,7 +22,7 @@ from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
 from hermes.core.history import History
 from hermes.core.message import Message as Said
-from hermes.core.message import Target, Text, Thinking, ToolCall, tool_return, user
+from hermes.core.message import Target, Text, Thinking, ToolCall, ToolReturn, user
 from hermes.core.provider import Effort, Request, Settings, ToolSpec
 from hermes.llm.assemble import Answer
 from hermes.llm.catalog import Choice, Endpoint, find, resolve
@@ -460,7 +460,7 @@ def thought(to: Endpoint, **extra: Any) -> History:
         [
             user("hi"),
             Said("assistant", (Thinking("because", extra), call), origin=origin),
-            tool_return(call, "a tree"),
+            Said("tool", (ToolReturn(call.id, call.name, (Text("a tree"),)),)),
             Said("assistant", (Thinking("so", extra), Text("A tree.")), origin=origin),
             user("and?"),
         ]

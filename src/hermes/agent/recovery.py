@@ -16,7 +16,6 @@ from hermes.core.events import Notice, Recovering
 from hermes.core.message import Media, Message, ToolReturn, user
 from hermes.core.provider import Request, Settings
 from hermes.llm.efforts import stated
-from hermes.llm.profile import Quirks
 
 MAX_WAIT = 60.0
 MAX_RETRY_AFTER = 120.0
@@ -350,8 +349,6 @@ POLICY: Mapping[Kind, tuple[Rung, ...]] = {
     Kind.UNKNOWN: (AGAIN, FALLBACK),
 }
 """Every kind has a row (a test says so); an empty one means: say it at once."""
-
-QUIRKS = frozenset(Quirks.__struct_fields__)
 
 
 async def recover(fault: Fault) -> bool:

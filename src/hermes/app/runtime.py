@@ -32,7 +32,7 @@ from hermes.core.provider import Effort, Settings
 from hermes.core.quoting import mark_of
 from hermes.core.redact import Redactor
 from hermes.core.store import SessionMeta, Store
-from hermes.core.tool import Tool, ToolContext, Verdict
+from hermes.core.tool import ToolContext, nobody_approves
 from hermes.llm.catalog import Choice, Endpoint, resolve, undecided
 from hermes.llm.client import Client
 from hermes.llm.cooling import Cooling
@@ -330,7 +330,7 @@ class Runtime:
             session_id=meta.id,
             cwd=cwd,
             call=ToolCall("", ""),
-            approve=_nobody,
+            approve=nobody_approves,
             progress=_nothing,
             child_env=self._child_env,
             spill=self.setup.home / "outputs",
@@ -372,10 +372,6 @@ class Runtime:
 
             self._door = open_web(self.setup.config.web, self.setup.secrets)
         return self._door
-
-
-async def _nobody(call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]) -> Verdict:
-    return Verdict(False)
 
 
 def _nothing(_: str) -> None:

@@ -19,22 +19,27 @@ def replace_file(file: Path, data: bytes) -> None:
     OSError when it could not be written: then the old content is still there."""
     target = file.resolve()
     temporary = target.with_name(f".{target.name}.{os.getpid()}.new")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        handle = os.open(temporary, flags, 0o600)
-        try:
-            os.fchmod(handle, 0o600)
-            view = memoryview(data)
-            while view:
-                view = view[os.write(handle, view) :]
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        write_durably(temporary, data)
         temporary.replace(target)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
     sync_folder(target.parent)
+
+
+def write_durably(file: Path, data: bytes) -> None:
+    """All of it, on the disk, for nobody else's eyes; OSError may leave a part of it."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(file, flags, 0o600)
+    try:
+        os.fchmod(handle, 0o600)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(handle, view) :]
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def sync_folder(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
@@ -17,7 +16,7 @@ from hermes.config.edit import append, edit, remove, render
 from hermes.config.load import read_source
 from hermes.config.parse import Parsed, decode, dotted, parse, scalar
 from hermes.config.parse import Path as KeyPath
-from hermes.config.private import locked, sync_folder
+from hermes.config.private import locked, sync_folder, write_durably
 from hermes.config.validate import check, field_type
 from hermes.core.errors import ConfigError
 
@@ -303,16 +302,7 @@ def _commit(home: Path, source: bytes, result: bytes) -> bool:
     target = file.resolve()
     temporary = target.with_name(".config.yaml.new")
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        handle = os.open(temporary, flags, 0o600)
-        try:
-            os.fchmod(handle, 0o600)
-            view = memoryview(result)
-            while view:
-                view = view[os.write(handle, view) :]
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        write_durably(temporary, result)
         if (read_source(home) or b"") != source:
             temporary.unlink()
             return False

@@ -140,7 +140,3 @@ def cleaned(message: Message) -> Message:
         structs.replace(p, text=clean(p.text)) if isinstance(p, Text) else p for p in message.parts
     )
     return structs.replace(message, parts=parts)
-
-
-def tool_return(call: ToolCall, text: str, *, error: bool = False) -> Message:
-    return Message("tool", (ToolReturn(call.id, call.name, (Text(text),), error),))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -26,6 +26,10 @@ class Objects(Protocol):
         going first, with their events."""
         ...
 
+    async def trim(self, kind: str, most: int, *, owner: str, spare: Collection[str]) -> None:
+        """The same as `most`; those to `spare` stay, however long ago they were used."""
+        ...
+
     async def add(self, kind: str, id: str, body: bytes, *, owner: str = "") -> bool:
         """Add; False, and nothing changed, when it is there already."""
         ...
@@ -38,10 +42,6 @@ class Objects(Protocol):
 
     async def every(self, kind: str, *, owner: str | None = None) -> list[Object]:
         """The oldest first."""
-        ...
-
-    async def expire(self, kind: str, *, before: float) -> int:
-        """Remove those not used since; how many."""
         ...
 
     async def log(self, stream: str, first: int, events: Sequence[bytes]) -> None:

@@ -20,7 +20,6 @@ from hermes.core.taint import BOTH, Source
 Risk: TypeAlias = Literal["read", "write", "exec", "network"]
 Keys: TypeAlias = str | tuple[str, ...] | None
 P = TypeVar("P", bound=Struct)
-HIDDEN = msgspec.Meta(extra_json_schema={"hidden": True})
 """Annotates a parameter that is understood but not advertised."""
 _BRINGS: dict[Risk, frozenset[Source]] = {
     "read": BOTH,
@@ -61,6 +60,13 @@ class Approver(Protocol):
     async def __call__(
         self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]
     ) -> Verdict: ...
+
+
+async def nobody_approves(
+    call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]
+) -> Verdict:
+    """Where there is no person to say yes."""
+    return Verdict(False)
 
 
 class Asker(Protocol):
@@ -222,8 +228,7 @@ def _plain(node: Any, defs: dict[str, Any]) -> Any:
         if key == "title" or (key == "default" and value is None):
             continue
         if key == "properties":
-            shown = {k: v for k, v in value.items() if "hidden" not in v}
-            out[key] = {k: _plain(v, defs) for k, v in shown.items()}
+            out[key] = {k: _plain(v, defs) for k, v in value.items()}
         else:
             out[key] = _plain(value, defs)
     return out

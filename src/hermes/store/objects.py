@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -39,6 +39,10 @@ class SqliteObjects:
 
         await self._write(run)
 
+    async def trim(self, kind: str, most: int, *, owner: str, spare: Collection[str]) -> None:
+        kept = list(spare)
+        await self._write(lambda db: _trim(db, kind, owner, most, kept))
+
     async def add(self, kind: str, id: str, body: bytes, *, owner: str = "") -> bool:
         now = self._clock()
 
@@ -67,13 +71,6 @@ class SqliteObjects:
     async def every(self, kind: str, *, owner: str | None = None) -> list[Object]:
         found: list[Object] = await self._read(partial(_every, kind=kind, owner=owner))
         return found
-
-    async def expire(self, kind: str, *, before: float) -> int:
-        def run(db: Connection) -> int:
-            db.execute("DELETE FROM objects WHERE kind = ? AND used < ?", (kind, before))
-            return db.changes()
-
-        return int(await self._write(run))
 
     async def log(self, stream: str, first: int, events: Sequence[bytes]) -> None:
         rows = [(stream, first + n, body) for n, body in enumerate(events)]
@@ -106,12 +103,14 @@ _PUT = (
 )
 
 
-def _trim(db: Connection, kind: str, owner: str, most: int) -> None:
-    db.execute(
-        "DELETE FROM objects WHERE kind = ? AND owner = ? AND id IN (SELECT id FROM objects"
-        " WHERE kind = ? AND owner = ? ORDER BY used DESC, created DESC LIMIT -1 OFFSET ?)",
-        (kind, owner, kind, owner, most),
-    )
+def _trim(db: Connection, kind: str, owner: str, most: int, spare: Sequence[str] = ()) -> None:
+    old = db.execute(
+        "SELECT id FROM objects WHERE kind = ? AND owner = ?"
+        " ORDER BY used DESC, created DESC LIMIT -1 OFFSET ?",
+        (kind, owner, most),
+    ).fetchall()
+    gone = [(kind, id) for (id,) in old if id not in spare]
+    db.executemany("DELETE FROM objects WHERE kind = ? AND id = ?", gone)
 
 
 def _get(db: Connection, kind: str, id: str, owner: str) -> Object | None:

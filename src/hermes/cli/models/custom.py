@@ -42,7 +42,7 @@ def set_up(setup: Setup, args: Namespace) -> Wanted:
     if found.wire is None:
         raise ConfigError(f"{url} is no endpoint for models: {found.said}. Nothing was changed.")
     if found.base_url != url:
-        found = _with_version(url, found, attended=attended)
+        found = _with_version(found, attended=attended)
     model = args.model or model_of(found, attended=attended)
     _store(setup, variable, key)
     return _written(setup, args, found, variable, model)
@@ -79,7 +79,7 @@ def probed(url: str, key: Credential, api_mode: str) -> Probe:
     return asyncio.run(look())
 
 
-def _with_version(url: str, found: Probe, *, attended: bool) -> Probe:
+def _with_version(found: Probe, *, attended: bool) -> Probe:
     """The user left /v1 out, as one does."""
     if attended:
         text = f"/v1 is missing: {found.base_url} is what answers there. Use that? [Y/n] "

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
@@ -59,19 +59,14 @@ class Files:
         from itertools import islice
 
         from hermes.core.message import ToolCall
-        from hermes.core.tool import Tool, ToolContext, Verdict
+        from hermes.core.tool import ToolContext, nobody_approves
         from hermes.tools._walk import files
-
-        async def nobody(
-            call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]
-        ) -> Verdict:
-            return Verdict(False)
 
         context = ToolContext(
             session_id="",
             cwd=self._cwd,
             call=ToolCall("", ""),
-            approve=nobody,
+            approve=nobody_approves,
             progress=lambda _: None,
             child_env={},
             spill=self._home,

@@ -5,8 +5,6 @@ What a command starts is known by a variable in its environment, by its session 
 
 from __future__ import annotations
 
-VARIABLE = "HERMES_JOB"
-
 _FIND = r"""
 lf='
 '

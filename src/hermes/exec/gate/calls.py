@@ -6,7 +6,7 @@ import re
 
 from hermes.exec.gate.parts import Simple
 from hermes.exec.gate.places import Places, Zone
-from hermes.exec.gate.words import literal, vague
+from hermes.exec.gate.words import literal
 
 
 class Call:
@@ -66,16 +66,8 @@ class Call:
             at += 1
         return found
 
-    def vague_from(self, position: int) -> bool:
-        """Some argument from there on could turn out to be an option."""
-        return any(_could_be_option(arg) for arg in self.args[position:])
-
     def zones(self, word: str, *, follow: bool = True) -> set[Zone]:
         return self.places.zones(word, self.simple.folders, follow=follow)
 
     def paths(self, word: str) -> list[str | None]:
         return self.places.paths(word, self.simple.folders)
-
-
-def _could_be_option(arg: str) -> bool:
-    return vague(arg) and (arg[0] in "\0\x1e-" or "\x1e" in arg)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Literal, TypeAlias
 
+from hermes.exec import making
 from hermes.exec.broker import CALLS as _ASKED
 
 Machine: TypeAlias = Literal["x86_64", "aarch64"]
@@ -19,7 +20,6 @@ MACHINES: dict[str, tuple[Machine, int]] = {
 }
 """What uname says -> which table, and the number of seccomp(2)."""
 _ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-_X32 = 0x40000000
 _NEWEST = 470
 """Calls that are younger than this table are unknown to it: a program is told they do not exist."""
 
@@ -36,6 +36,8 @@ _FASTOPEN = 0x20000000
 _CONNECT = "connect"
 _SENDING = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}
 """Calls that can connect, and the position of the flags that make them."""
+_LOOKED_AT = ("open", "openat", "creat")
+"""Calls whose arguments tell the filter whether they concern the keeper."""
 _SERVING = ("bind", "listen", "accept", "accept4")
 _IOCTLS = {
     "TIOCSTI": 0x5412,
@@ -56,7 +58,7 @@ _NEVER = """
     fanotify_init move_pages migrate_pages
 """.split()
 _NOT_WITHOUT_NAMESPACES = """
-    ptrace chown fchown lchown fchownat shmget shmat semget msgget mq_open
+    ptrace shmget shmat semget msgget mq_open
 """.split()
 """Harmless where a namespace keeps the command to itself."""
 _ATTRIBUTES = """
@@ -85,14 +87,13 @@ _NUMBERS: dict[str, tuple[int, int]] = {
     "clone": (56, 220), "clone3": (435, 435), "openat2": (437, 437), "ioctl": (16, 29),
     "socket": (41, 198), "open": (2, -1), "openat": (257, 56), "creat": (85, -1),
     "mknod": (133, -1), "mknodat": (259, 33), "truncate": (76, 45), "prlimit64": (302, 261),
-    "ptrace": (101, 117), "chown": (92, -1), "fchown": (93, 55), "lchown": (94, -1),
-    "fchownat": (260, 54), "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7),
+    "ptrace": (101, 117), "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7),
     "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
     "setxattrat": (463, 463), "removexattrat": (466, 466), "shmget": (29, 194),
     "shmat": (30, 196), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180),
     "socketpair": (53, 199), "bind": (49, 200), "listen": (50, 201), "accept": (43, 202),
     "accept4": (288, 242), "sendto": (44, 206), "sendmsg": (46, 211), "sendmmsg": (307, 269),
-    **{name: (x86, arm) for name, (x86, arm, _) in _ASKED.items()},
+    **{name: (x86, arm) for name, (x86, arm, _) in _ASKED.items()}, **making.CALLS,
 }  # fmt: skip
 """Name -> number on x86_64 and on aarch64; -1: there is none."""
 
@@ -111,17 +112,22 @@ def isolated(machine: Machine) -> bytes:
 
 
 @cache
-def confined(machine: Machine, *, ask: bool, truncation: bool, online: bool = False) -> bytes:
+def confined(
+    machine: Machine, *, ask: bool, truncation: bool, online: bool = False, makes: bool = False
+) -> bytes:
     """For a command that only Landlock confines.
 
     `ask`: changes of modes and times are left to the keeper, else refused. `truncation`: whether
     Landlock knows of it; if not it is refused here wherever it needs no permission to write.
-    `online`: there may be TCP sockets, which the keeper connects to where they may go.
+    `online`: there may be TCP sockets, which the keeper connects to where they may go. `makes`: the
+    keeper is asked before anything is written, made, moved or removed.
     """
     blocks: list[tuple[str, Code]] = [("socket", _families(_NETLINK, tcp=online))]
     # A pair of datagram sockets is connected, yet sends to any address it is given.
     blocks.append(("socketpair", _kinds(_STREAM, _SEQPACKET)))
     asked = [name for name in _ASKED if online or name != _CONNECT]
+    if makes:
+        asked += [name for name in making.CALLS if name not in _LOOKED_AT]
     if online:
         blocks += [(name, _refuse_bits(at, _FASTOPEN)) for name, at in _SENDING.items()]
     blocks.append(("prlimit64", [_load(0), (_EQUAL, 1, 0, 0), _no(errno.EPERM), _yes()]))
@@ -133,37 +139,42 @@ def confined(machine: Machine, *, ask: bool, truncation: bool, online: bool = Fa
         never += asked
     if not truncation:
         never.append("truncate")
-    common = _common(truncation=truncation)
+    common = _common(truncation=truncation, makes=makes)
     return _program(machine, never, blocks + common, asked=asked if ask else ())
 
 
-def _common(*, truncation: bool = True) -> list[tuple[str, Code]]:
+def _common(*, truncation: bool = True, makes: bool = False) -> list[tuple[str, Code]]:
     ioctl: Code = [_load(1)]
     for number in _IOCTLS.values():
         ioctl += [(_EQUAL, 0, 1, number), _no(errno.EPERM)]
     return [
         ("clone", _refuse_bits(0, _NAMESPACES)),
         ("ioctl", [*ioctl, _yes()]),
-        ("open", _opening(1, truncation=truncation)),
-        ("openat", _opening(2, truncation=truncation)),
-        ("creat", _refuse_bits(1, _SET_ID)),
+        ("open", _opening(1, truncation=truncation, makes=makes)),
+        ("openat", _opening(2, truncation=truncation, makes=makes)),
+        ("creat", _refuse_bits(1, _SET_ID, _asks() if makes else _yes())),
         ("mknod", _refuse_bits(1, _SET_ID)),
         ("mknodat", _refuse_bits(2, _SET_ID)),
     ]
 
 
-def _opening(flags: int, *, truncation: bool) -> Code:
+def _opening(flags: int, *, truncation: bool, makes: bool) -> Code:
     """No new file with a set-id bit; and no emptying of a file by opening it to read."""
     code: Code = []
     if not truncation:
         code = [_load(flags), (_AND, 0, 0, _TRUNC | _ACCESS_MODE), (_EQUAL, 0, 1, _TRUNC)]
         code.append(_no(errno.EACCES))
-    mode = _refuse_bits(flags + 1, _SET_ID)
-    return [*code, _load(flags), (_ANY_BIT, 1, 0, _CREAT | _TMPFILE), _yes(), *mode]
+    code.append(_load(flags))
+    if not makes:
+        mode = _refuse_bits(flags + 1, _SET_ID)
+        return [*code, (_ANY_BIT, 1, 0, _CREAT | _TMPFILE), _yes(), *mode]
+    mode = _refuse_bits(flags + 1, _SET_ID, _asks())
+    writes = (_ANY_BIT, len(mode), 0, _ACCESS_MODE)  # to the last of them
+    return [*code, (_ANY_BIT, 2, 0, _CREAT | _TMPFILE), writes, _yes(), *mode]
 
 
-def _refuse_bits(argument: int, bits: int) -> Code:
-    return [_load(argument), (_ANY_BIT, 0, 1, bits), _no(errno.EPERM), _yes()]
+def _refuse_bits(argument: int, bits: int, end: tuple[int, int, int, int] | None = None) -> Code:
+    return [_load(argument), (_ANY_BIT, 0, 1, bits), _no(errno.EPERM), end or _yes()]
 
 
 def _families(*allowed: int, tcp: bool = False) -> Code:
@@ -201,6 +212,10 @@ def _yes() -> tuple[int, int, int, int]:
     return (_RETURN, 0, 0, _ALLOW)
 
 
+def _asks() -> tuple[int, int, int, int]:
+    return (_RETURN, 0, 0, _ASK)
+
+
 def _program(
     machine: Machine, never: Iterable[str], blocks: list[tuple[str, Code]], asked: Iterable[str]
 ) -> bytes:
@@ -209,7 +224,7 @@ def _program(
     code += [(_LOAD, 0, 0, 0), (_ABOVE, 0, 1, _NEWEST), _no(errno.ENOSYS)]  # and all of x32
     answers: list[tuple[str, Code]] = [(name, [_no(errno.ENOSYS)]) for name in _UNKNOWN]
     answers += [(name, [_no(errno.EPERM)]) for name in never]
-    answers += [(name, [(_RETURN, 0, 0, _ASK)]) for name in asked]
+    answers += [(name, [_asks()]) for name in asked]
     for name, block in [*answers, *blocks]:
         number = _NUMBERS[name][column]
         if number >= 0:

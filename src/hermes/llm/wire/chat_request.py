@@ -13,7 +13,7 @@ from hermes.llm.profile import Quirks
 from hermes.llm.schema import fit
 from hermes.llm.wire.envelope import Head, legal, shaped
 from hermes.llm.wire.marking import MARKER, Forms, Tail
-from hermes.llm.wire.pieces import described, inline, records
+from hermes.llm.wire.pieces import content_of, described, located, records
 
 _AUDIO = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav"}
 
@@ -215,25 +215,17 @@ def _user(parts: Sequence[Part]) -> list[dict[str, Any]]:
 
 
 def _content(parts: Sequence[Text | Media], seam: str) -> str | list[dict[str, Any]]:
-    if not any(isinstance(p, Media) for p in parts):
-        return seam.join([p.text for p in parts if isinstance(p, Text)])
-    return [
-        _media(p) if isinstance(p, Media) else {"type": "text", "text": p.text}
-        for p in parts
-        if isinstance(p, Media) or p.text
-    ]
+    return content_of(parts, seam, kind="text", show=_media)
 
 
 def _media(media: Media) -> dict[str, Any]:
-    held = inline(media)
-    mime = held[0] if held else media.mime
-    address = f"data:{mime};base64,{held[1]}" if held else media.url
+    mime, address, data = located(media)
     if mime.startswith("image/"):
         detail = {"detail": media.detail} if media.detail else {}
         return {"type": "image_url", "image_url": {"url": address, **detail}}
-    if held and mime in _AUDIO:
-        return {"type": "input_audio", "input_audio": {"data": held[1], "format": _AUDIO[mime]}}
-    if held and mime == "application/pdf":
+    if data is not None and mime in _AUDIO:
+        return {"type": "input_audio", "input_audio": {"data": data, "format": _AUDIO[mime]}}
+    if data is not None and mime == "application/pdf":
         file = {"filename": media.name or "file.pdf", "file_data": address}
         return {"type": "file", "file": file}
     return {"type": "text", "text": described(media)}

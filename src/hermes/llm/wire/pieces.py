@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hermes.core.errors import Failure, Kind, ProviderError
-from hermes.core.message import Media, Message, Thinking, ToolCall, ToolReturn
+from hermes.core.message import Media, Message, Text, Thinking, ToolCall, ToolReturn
 from hermes.core.provider import Effort
 from hermes.llm import jsonic
 
@@ -40,6 +41,28 @@ def inline(media: Media) -> tuple[str, str] | None:
     if comma and head.startswith("data:") and head.endswith(";base64"):
         return head[5:-7].partition(";")[0] or media.mime, data
     return None
+
+
+def located(media: Media) -> tuple[str, str, str | None]:
+    """(mime, address, base64) of media; the last is None when it is only an address."""
+    held = inline(media)
+    if held is None:
+        return media.mime, media.url, None
+    mime, data = held
+    return mime, f"data:{mime};base64,{data}", data
+
+
+def content_of(
+    parts: Sequence[Text | Media], seam: str, *, kind: str, show: Callable[[Media], dict[str, Any]]
+) -> str | list[dict[str, Any]]:
+    """Texts alone are one text, joined by `seam`; next to media each is a piece of this kind."""
+    if not any(isinstance(part, Media) for part in parts):
+        return seam.join([part.text for part in parts if isinstance(part, Text)])
+    return [
+        show(part) if isinstance(part, Media) else {"type": kind, "text": part.text}
+        for part in parts
+        if isinstance(part, Media) or part.text
+    ]
 
 
 def described(media: Media) -> str:

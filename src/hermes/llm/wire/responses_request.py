@@ -22,7 +22,7 @@ from hermes.llm.profile import Quirks
 from hermes.llm.schema import fit
 from hermes.llm.wire.envelope import Head, legal, shaped
 from hermes.llm.wire.marking import Tail
-from hermes.llm.wire.pieces import described, inline, string
+from hermes.llm.wire.pieces import content_of, described, located, string
 
 ENCRYPTED = "reasoning.encrypted_content"
 _NAMELESS = frozenset({"web_search_call", "tool_search_call", "tool_search_output", "compaction"})
@@ -150,23 +150,15 @@ def _user(parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
 
 
 def _content(parts: Sequence[Text | Media], seam: str) -> str | list[dict[str, Any]]:
-    if not any(isinstance(p, Media) for p in parts):
-        return seam.join([p.text for p in parts if isinstance(p, Text)])
-    return [
-        _media(p) if isinstance(p, Media) else {"type": "input_text", "text": p.text}
-        for p in parts
-        if isinstance(p, Media) or p.text
-    ]
+    return content_of(parts, seam, kind="input_text", show=_media)
 
 
 def _media(media: Media) -> dict[str, Any]:
-    held = inline(media)
-    mime = held[0] if held else media.mime
-    address = f"data:{mime};base64,{held[1]}" if held else media.url
+    mime, address, data = located(media)
     if mime.startswith("image/"):
         return {"type": "input_image", "image_url": address, "detail": media.detail or "auto"}
     if mime.startswith(("audio/", "video/")):
         return {"type": "input_text", "text": described(media)}
-    if held:
+    if data is not None:
         return {"type": "input_file", "filename": media.name or "file", "file_data": address}
     return {"type": "input_file", "file_url": address}
