@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hermes.agent.arguments import parse
 from hermes.core.message import Message, Target, Text, ToolCall, ToolReturn, user
 from hermes.core.provider import Settings, ToolSpec
 from hermes.core.text import clean
@@ -210,6 +211,20 @@ ONE = [("terminal", {"command": "ls"})]
         (CALL, "", ONE),
         ('{"name": "terminal", "parameters": {"command": "ls"}}', "", ONE),
         ('{"type":"function","function":' + CALL + "}", "", ONE),
+        (f"```json\n[{CALL}, {CALL}]\n```", "", ONE * 2),
+        (f"<tool_call>\n{CALL}\n{CALL}\n</tool_call>", "", ONE * 2),
+        (f"<tool_call>[{CALL}, 1]</tool_call>", f"<tool_call>[{CALL}, 1]</tool_call>", []),
+        (
+            "<tool_call>\n<function=terminal>\n<parameter=command>\nls\n</parameter>\n"
+            "</function>\n</tool_call>",
+            "",
+            ONE,
+        ),
+        (
+            "<tool_call><function=launch></function></tool_call>",
+            "<tool_call><function=launch></function></tool_call>",
+            [],
+        ),
         (CALL.replace("terminal", "launch"), CALL.replace("terminal", "launch"), []),
         ('{"name": "terminal", "age": 3}', '{"name": "terminal", "age": 3}', []),
         (f"```python\n{CALL}\n```", f"```python\n{CALL}\n```", []),
@@ -229,6 +244,24 @@ def test_calls_written_into_the_text(said: str, text: str, calls: list[Any]) -> 
         message = heard(pieces, "text")
         assert parts(message) == (text, calls)
         assert message.stop == ("tool_use" if calls else "end")
+
+
+@pytest.mark.parametrize(
+    ("said", "args"),
+    [
+        ('{"name": "terminal", "arguments": {"command": "ls",}}', '{"command": "ls",}}'),
+        ('{"name": "terminal", "arguments": {"command": "ls"}}}', '{"command": "ls"}}}'),
+        ('{"name": "terminal", "arguments": {"command": "ls"}', '{"command": "ls"}'),
+        ("{'name': 'terminal', 'arguments': {'command': 'ls'}}", "{'command': 'ls'}}"),
+    ],
+)
+def test_a_slip_in_a_written_call_is_left_to_who_repairs_arguments(said: str, args: str) -> None:
+    for whole in (f"<tool_call>{said}</tool_call>", f"```json\n{said}\n```"):
+        message = heard([whole], "text")
+        assert [(c.name, c.args) for c in message.calls] == [("terminal", args)]
+        assert parse(args) == {"command": "ls"}
+    cut = f"<tool_call>{said[:-4]}"
+    assert heard([cut], "text").calls == ()
 
 
 PIECES = st.sampled_from(

@@ -18,6 +18,13 @@ _LONGEST_INFO = 40
 _NAME_WITHIN = 400
 """Characters of a bare object within which a call would have named its tool."""
 _MOST = 256 * 1024
+_BEGUN = re.compile(
+    r"""\{\s*["'](?:name|tool)["']\s*:\s*["']([\w.-]+)["']\s*,\s*"""
+    r"""["'](?:arguments|parameters)["']\s*:\s*(?=\{)"""
+)
+_FUNCTION = re.compile(r"<function=([\w.-]+)>\s*((?:<parameter=[\w.-]+>.*)?)\s*</function>\Z", re.S)
+_PARAMETER = re.compile(r"<parameter=([\w.-]+)>\n?(.*?)\n?</parameter>", re.S)
+"""As some models for code were taught to write calls."""
 _KEYS = frozenset({"name", "arguments", "parameters", "id", "type", "tool", "function"})
 
 
@@ -112,7 +119,7 @@ class SpokenCalls:
         if not newline and not last and len(info) <= _LONGEST_INFO:
             return False
         start = body.lstrip()
-        if word in _INFO and newline and (start[:1] == "{" or (not start and not last)):
+        if word in _INFO and newline and (start[:1] in ("{", "[") or (not start and not last)):
             shut = _SHUT.search(body)
             whole = shut is not None and (last or shut.end() < len(body))
             if not whole and not last and len(body) <= _MOST:
@@ -151,23 +158,42 @@ class SpokenCalls:
             self._answer.text(self._slot, text)
 
     def _lift(self, text: str) -> bool:
-        """Whether this was a call of an offered tool; then it is in the answer now."""
-        found = _call_in(text)
-        if found is None or found[0] not in self._names:
+        """Whether these were calls of offered tools; then they are in the answer now."""
+        found = _calls_in(text.strip())
+        if not found or any(name not in self._names for name, _ in found):
             return False
-        self.calls += 1
-        name, args = found
-        slot = f"spoken{self.calls}"
-        self._answer.call(slot, id=f"call_{self.calls}", name=name, args=args)
+        for name, args in found:
+            self.calls += 1
+            slot = f"spoken{self.calls}"
+            self._answer.call(slot, id=f"call_{self.calls}", name=name, args=args)
         return True
 
 
-def _call_in(text: str) -> tuple[str, str] | None:
-    """(name, arguments) of an object that is a call and nothing else."""
+def _calls_in(text: str) -> list[tuple[str, str]]:
+    """(name, arguments) of each call in a text that holds nothing else."""
+    if written := _FUNCTION.match(text):
+        given = {key: value for key, value in _PARAMETER.findall(written[2])}
+        return [(written[1], jsonic.dumps(given).decode())]
     try:
-        value = jsonic.loads(text.strip())
+        value = jsonic.loads(text)
     except ValueError:
-        return None
+        return _loosely(text)
+    found = [_call_in(one) for one in (value if isinstance(value, list) else [value])]
+    return [call for call in found if call is not None] if None not in found else []
+
+
+def _loosely(text: str) -> list[tuple[str, str]]:
+    """One object per line; or one whose slips are left to who repairs arguments, unless its end
+    is missing."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    if len(lines) > 1 and all(line.lstrip().startswith("{") for line in lines):
+        found = [_calls_in(line.strip()) for line in lines]
+        return [call for calls in found for call in calls] if all(found) else []
+    begun = _BEGUN.match(text)
+    return [(begun[1], text[begun.end() :])] if begun and text.endswith("}") else []
+
+
+def _call_in(value: Any) -> tuple[str, str] | None:
     if not isinstance(value, dict):
         return None
     inner = value.get("function")
