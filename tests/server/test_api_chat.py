@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import time
 from pathlib import Path
 
 import pytest
 
+from hermes.store.objects import SqliteObjects
 from tests.kit import Gate, Tokens, call, nothing, say, status, think
 from tests.kit.api import Api, api
 from tests.kit.home import KEY
@@ -523,6 +525,19 @@ async def test_the_same_key_and_body_run_once(tmp_path: Path) -> None:
         elsewhere = await a.chat("x", headers={"Idempotency-Key": "k2"})
         assert elsewhere.json["choices"][0]["message"]["content"] == "Three."
         assert len(a.provider.requests) == 3
+
+
+async def test_a_key_that_is_used_again_after_a_day_counts_from_then(tmp_path: Path) -> None:
+    async with api(tmp_path, [say("One."), say("Two."), say("Three.")]) as a:
+        headers = {"Idempotency-Key": "k"}
+        objects = a.server.runtime.store.objects
+        assert isinstance(objects, SqliteObjects)
+        objects._clock = lambda: time.time() - 25 * 3600
+        await a.chat("x", headers=headers)
+        objects._clock = time.time
+        two = await a.chat("x", headers=headers)
+        assert two.json["choices"][0]["message"]["content"] == "Two."
+        assert (await a.chat("x", headers=headers)).body == two.body
 
 
 async def test_a_client_that_leaves_does_not_cancel_what_others_wait_for(tmp_path: Path) -> None:

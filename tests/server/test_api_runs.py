@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.server import runs
 from hermes.server.app import Server
 from tests.kit import Gate, Tokens, call, say, status, think
 from tests.kit.api import Api, api
@@ -248,6 +249,28 @@ async def test_readers_that_leave_do_not_touch_the_run(tmp_path: Path) -> None:
                 await reading.until(b"Half")
         gate.open()
         assert (await follow(a, run)).events[-1][0] == "run.completed"
+
+
+async def test_old_runs_are_forgotten_but_none_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "MOST", 3)
+    gate = Gate()
+    script = [say("Half", " of it").hold(gate, after="text")]
+    async with api(tmp_path, script, then=say("x")) as a:
+        waits = await begin(a)
+        await gate.reached()
+        short = []
+        for _ in range(6):
+            short.append(await begin(a))
+            await follow(a, short[-1])
+        assert (await state(a, waits))["status"] == "running"
+        gate.open()
+        told = await follow(a, waits)
+        deltas = "".join(data["delta"] for name, data in told.events if name == "message.delta")
+        assert deltas == "Half of it" and told.events[-1][0] == "run.completed"
+        found = [(await a.get(f"{RUNS}/{run}")).status for run in short]
+        assert found[0] == found[1] == 404 and found[-2:] == [200, 200]
 
 
 # -- stop, steer -----------------------------------------------------------------------------

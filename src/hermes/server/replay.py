@@ -57,6 +57,8 @@ async def once(call: Call, work: Callable[[], Awaitable[web.Response]]) -> web.R
         found = await objects.get(KIND, identity, owner=call.principal.name)
         if found is not None and found.created > time.time() - KEPT_SECONDS:
             return msgspec.msgpack.decode(found.body, type=Answered).response()
+        if found is not None:  # else the next answer would count as old as this one
+            await objects.remove(KIND, identity, owner=call.principal.name)
         pending = call.server.replays.get(identity)  # somebody may have been quicker
     if pending is None:
         pending = asyncio.get_running_loop().create_future()

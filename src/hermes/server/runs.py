@@ -273,9 +273,14 @@ def frame(number: int, name: str, run: str, data: dict[str, Any]) -> bytes:
     return event(name, orjson.dumps(body), str(number))
 
 
-async def save(server: Server, owner: str, state: State, most: int | None = None) -> None:
+async def save(server: Server, owner: str, state: State) -> None:
     body = msgspec.msgpack.encode(state)
-    await server.runtime.store.objects.put(KIND, state.run_id, body, owner=owner, most=most)
+    await server.runtime.store.objects.put(KIND, state.run_id, body, owner=owner)
+
+
+async def forget_old(server: Server, owner: str) -> None:
+    """Never one that goes on, however long it has waited for somebody's answer."""
+    await server.runtime.store.objects.trim(KIND, MOST, owner=owner, spare=set(server.runs))
 
 
 async def find(server: Server, owner: str, run_id: str) -> State | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from asyncio import gather
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Annotated
@@ -85,7 +86,9 @@ async def _start(call: Call) -> web.Response:
     run = Run(call.server, call.principal, ask, state)
     async with AsyncExitStack() as held:
         held.enter_context(call.server.running(call.principal))
-        await runs.save(call.server, run.owner, state, runs.MOST)
+        await gather(
+            runs.save(call.server, run.owner, state), runs.forget_old(call.server, run.owner)
+        )
         call.server.runs[state.run_id] = run
         call.server.runtime.spawn(run.work(held.pop_all()), f"run {state.run_id}")
     return call.answer({"run_id": state.run_id, "status": "started"}, 202)
