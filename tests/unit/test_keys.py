@@ -59,6 +59,16 @@ def test_the_next_process_knows_and_the_file_holds_no_key(tmp_path: Path) -> Non
     assert Pool(URL, KEYS, Cooling(file)).pick().source == "A"
 
 
+def test_processes_that_run_learn_of_each_other(tmp_path: Path) -> None:
+    file = tmp_path / "cooling.json"
+    pools = [Pool(URL, KEYS, Cooling(file)) for _ in range(2)]
+    assert [pool.pick().source for pool in pools] == ["A", "A"]
+    pools[0].set_aside(KEYS[0], BROKE)
+    assert pools[1].pick().source == "B"
+    pools[1].set_aside(KEYS[1], BROKE)
+    assert [pool.pick().source for pool in pools] == ["C", "C"]
+
+
 def test_one_key_is_never_set_aside() -> None:
     pool = Pool(URL, KEYS[:1], Cooling())
     assert not pool.set_aside(KEYS[0], BROKE) and pool.take().source == "A"
