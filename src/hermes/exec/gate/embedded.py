@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from hermes.exec.gate.blocks import HARD, named
 from hermes.exec.gate.scan import suspects
-from hermes.exec.gate.words import literal
+from hermes.exec.gate.words import ansi, literal
 
 _MAX_TEXT = 20_000
 _MAX_WORDS = 60
 _MAX_COMMANDS = 4
+_MAX_DECODED = 8
 _HARD = frozenset(HARD)
 _BLANKS = re.compile(r"\$\{?IFS\b\}?(?:\$\d)?")
 _APART = str.maketrans(dict.fromkeys("\"'`(){}!=", "\n"))
 _UNQUOTED = str.maketrans({**dict.fromkeys("\"'\\", ""), **dict.fromkeys("()`!", "\n")})
-_TOGETHER = str.maketrans({**dict.fromkeys("\"'`,[]", " "), **dict.fromkeys("(){}!", "\n")})
+_TOGETHER = str.maketrans({**dict.fromkeys("\"'`,[]", " "), **dict.fromkeys("()!", "\n")})
+_BOMB = re.compile(r"\(\s*\)\s*\{\s*([^\s|&;{}()]+)\s*[|&]\s*\1(?![\w.-])")
+_NOTHING = re.compile(r"(?<=\w)(?:\$\(\s*\)|``|\$[@*]|\$\{[A-Za-z_]\w*\})(?=\w)")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]{7,}={0,2}")
+_HEX = re.compile(r"(?:[0-9a-fA-F]{2}){4,}")
+_ROT13 = str.maketrans(
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ",
+    "nopqrstuvwxyzabcdefghijklmNOPQRSTUVWXYZABCDEFGHIJKLM",
+)
 
 
 def commands_in(argv: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -38,6 +47,11 @@ def disguises(name: str) -> tuple[str, ...]:
     return ("rm", "dd", "shred", "chmod", "kill")
 
 
+def bomb_in(text: str) -> bool:
+    """A function that calls itself twice at once, in a text of any language."""
+    return "{" in text and _BOMB.search(text) is not None
+
+
 def texts_in(text: str) -> list[str]:
     """The simple commands of the hard list in a text of any language: as one string of it, or as
     a list of strings."""
@@ -48,3 +62,50 @@ def texts_in(text: str) -> list[str]:
     for reading in (_APART, _TOGETHER, _UNQUOTED):
         found |= dict.fromkeys(suspects(text.translate(reading) + "\n"))
     return list(found)
+
+
+def without_nothing(text: str) -> str:
+    """Without the expansions inside words that are most likely empty: `sh$()utdown`."""
+    return _NOTHING.sub("", text) if "$" in text or "``" in text else text
+
+
+def decoded(texts: Iterable[str]) -> list[str]:
+    """Those of the texts, and of what they are the usual codes for, that name the worst."""
+    found: dict[str, None] = {}
+    budget = _MAX_TEXT
+    for text in texts:
+        budget -= len(text)
+        if budget < 0:
+            break
+        for reading in _readings(text):
+            if named(reading) or bomb_in(reading):
+                found[reading] = None
+    return list(found)
+
+
+def _readings(text: str) -> Iterator[str]:
+    yield text
+    if "\\" in text:
+        yield ansi(text)
+    if "," in text and " " not in text:
+        yield text.replace(",", " ")
+    if len(text) > 4:
+        yield text[::-1]
+        yield text.translate(_ROT13)
+    for code in _BASE64.findall(text)[:_MAX_DECODED]:
+        yield _from_base64(code)
+    for code in _HEX.findall(text)[:_MAX_DECODED]:
+        yield bytes.fromhex(code).decode("utf-8", "replace")
+
+
+def _from_base64(code: str) -> str:
+    import binascii
+    import zlib
+
+    try:
+        data = binascii.a2b_base64(code + "=" * (-len(code) % 4))
+        if data[:2] == b"\x1f\x8b":
+            data = zlib.decompressobj(31).decompress(data, _MAX_TEXT)
+    except (ValueError, zlib.error):
+        return ""
+    return data.decode("utf-8", "replace")

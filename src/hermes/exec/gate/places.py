@@ -150,6 +150,10 @@ class Places:
             or re.search(r"/\.(?:config|local|local/share|docker)$", path) is not None
         )
 
+    def exists(self, path: str) -> bool:
+        self._links_left -= 1
+        return self._links_left > 0 and os.path.exists(path)  # noqa: PTH110 - plain text
+
     def in_workspace(self, path: str) -> bool:
         return any(path == w or _inside(path, w) for w in self._workspaces)
 

@@ -28,6 +28,8 @@ _MAX_WORD = 1500
 _MAX_PLAIN = 8000
 _EXPECTING = frozenset("| || && |& ; & < > >> >| <& >& <<<".split())
 _FOLLOWING = frozenset([*"| || && |& ; ;; & )".split(), "\n"])
+_LOOK_ALIKES = str.maketrans("аеорсухіјѕһԁԛԝкмтнвгӏοαερτυνικχ", "aeopcyxijshdqwkmthbrloaeptuvikx")
+"""Letters of other alphabets that are taken for Latin ones."""
 _OPENING = {"(": ")", "$(": ")", "<(": ")", ">(": ")", "$((": "))", "((": "))", "${": "}"}
 
 
@@ -51,7 +53,7 @@ def plain(text: str) -> str:
     """As it looks to a person: look-alikes are what they look like, nothing is invisible."""
     kept = (
         char
-        for char in unicodedata.normalize("NFKC", text[:_MAX_PLAIN])
+        for char in unicodedata.normalize("NFKC", text[:_MAX_PLAIN]).translate(_LOOK_ALIKES)
         if char in "\t\n" or unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn")
     )
     return "".join(" " if unicodedata.category(char) == "Zs" else char for char in kept)
@@ -83,9 +85,11 @@ def suspects(text: str) -> list[str]:
         first, last = max(0, found.start() - _MAX_WORD), found.end() + _MAX_WORD
         start = 1 + max(text.rfind(mark, first, found.start()) for mark in ";\n&|")
         after = _pattern("separator").search(text, found.end(), last)
-        piece = text[start or first : after.start() if after else last].strip()
-        if len(piece) <= _MAX_WORD:
-            pieces[piece] = None
+        end = after.start() if after else last
+        for begin in (start or first, found.start()):
+            piece = text[begin:end].strip()
+            if len(piece) <= _MAX_WORD:
+                pieces[piece] = None
     return list(pieces)[:_MAX_SUSPECTS]
 
 

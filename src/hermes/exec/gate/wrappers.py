@@ -28,6 +28,8 @@ class Inner(Struct, frozen=True):
     ask: str = ""
     """Why the wrapper itself needs a human, whatever is inside."""
     assigned: tuple[tuple[str, str], ...] = ()
+    passed_on: Argv = ()
+    """Words that it may run as a command, if they are no files."""
     pure: bool = True
     """Apart from what it runs, the wrapper does nothing."""
 
@@ -156,11 +158,13 @@ def _xargs(argv: Argv, feed: str | None) -> Inner | None:
     inner = argv[at:] or ("echo",)
     inner = tuple(w.replace(replace, UNKNOWN) for w in inner) if replace else (*inner, FIELDS)
     likely: tuple[Argv, ...] = ()
+    shell = literal(inner[0]).rpartition("/")[2] in SHELLS
+    ask = "a shell is given words that are only known when it runs" if shell else ""
     if feed and not feed.startswith("\x02"):
         likely = ((*argv[at:], *feed.split()[:50]),)
         if replace:
             likely = (tuple(w.replace(UNKNOWN, feed.strip()) for w in inner),)
-    return Inner((inner, *(likely if not replace else ())), likely)
+    return Inner((inner, *(likely if not replace else ())), likely, ask=ask)
 
 
 def _find(argv: Argv, feed: str | None) -> Inner | None:
@@ -292,6 +296,12 @@ def _nix(argv: Argv, feed: str | None) -> Inner | None:
     return None
 
 
+def _tox(argv: Argv, feed: str | None) -> Inner | None:
+    """What stands behind `--` goes where a project's settings say; that may be a command."""
+    rest = argv[argv.index("--") + 1 :] if "--" in argv else ()
+    return Inner(passed_on=rest, pure=False) if rest and not rest[0].startswith("-") else None
+
+
 _SPECIAL: dict[str, Callable[[Argv, str | None], Inner | None]] = {
     "env": _env,
     **dict.fromkeys("python python2 python3 pypy pypy3".split(), _python),
@@ -313,4 +323,6 @@ _SPECIAL: dict[str, Callable[[Argv, str | None], Inner | None]] = {
     "nix-shell": _nix,
     "hyperfine": _hyperfine,
     "split": _split,
+    "tox": _tox,
+    "nox": _tox,
 }
