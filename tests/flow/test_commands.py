@@ -193,6 +193,7 @@ async def test_rollback_lists_shows_and_restores(tmp_path: Path) -> None:
         await r.turn("second")
         listed = (await do(r, "/rollback")).text
         assert "1. " in listed and "2. " in listed and "[" not in listed  # our own mark
+        assert listed.index("second") < listed.index("first")  # what was asked in each turn
         shown = await do(r, "/rollback 1")
         assert shown.confirm and "-1" in shown.text and "+2" in shown.text
         done = await do(r, "/rollback 1 yes")

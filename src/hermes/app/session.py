@@ -121,8 +121,8 @@ class Session:
         )
         self._saved = False
         """Whether this turn's checkpoint was made."""
-        self._began = (meta.id, 0)
-        """Where this turn's message stands: in which session, at which place."""
+        self._began = ("", meta.id, 0)
+        """This turn's message: how it begins, in which session it stands, at which place."""
         self._compressor = Compressor(self._reader, self._go_on, lambda: self.id, runtime.once)
         self._turn: asyncio.Task[TurnResult] | None = None
         self._worker: asyncio.Task[None] | None = None
@@ -267,7 +267,7 @@ class Session:
         SESSION.set(self.id)
         turn = self._new_turn()
         self._saved = False
-        self._began = (self.id, len(self.history))
+        self._began = (first_words(message), self.id, len(self.history))
         self._turn = asyncio.ensure_future(run_turn(self.agent, turn, message))
         try:
             await asyncio.wait({self._turn})
@@ -396,5 +396,5 @@ class Session:
             if not self._runtime.places.elsewhere:  # a command there changes nothing here
                 from hermes.app.turns import save_files
 
-                await save_files(self._context, self.meta.title, *self._began)
+                await save_files(self._context, *self._began)
         return verdict

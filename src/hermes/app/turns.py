@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MARK = re.compile(r" ?\[(\S+) (\d+)\]$")
-_TITLE = 100
+_ASKED = 100
 _ANCESTORS = 100
 
 
-def turn_label(title: str, session_id: str, place: int) -> str:
+def turn_label(asked: str, session_id: str, place: int) -> str:
     """Of the checkpoint made before a turn changes files: for people, and to be found again."""
-    return f"{title[:_TITLE]} [{session_id} {place}]".strip()
+    return f"{asked[:_ASKED]} [{session_id} {place}]".strip()
 
 
 def spoken_label(label: str) -> str:
@@ -36,11 +36,11 @@ def spoken_label(label: str) -> str:
     return _MARK.sub("", label)
 
 
-async def save_files(context: ToolContext, title: str, session_id: str, place: int) -> None:
+async def save_files(context: ToolContext, asked: str, session_id: str, place: int) -> None:
     """Before a turn changes files for the first time: how they were."""
     from hermes.exec.checkpoints import snapshot
 
-    await snapshot(context.cwd, context.home, turn_label(title, session_id, place), log.info)
+    await snapshot(context.cwd, context.home, turn_label(asked, session_id, place), log.info)
 
 
 def starts(messages: Sequence[Message]) -> list[int]:
