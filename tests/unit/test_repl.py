@@ -12,10 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
+from prompt_toolkit.key_binding.key_processor import KeyPress
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.styles import Style, default_ui_style, merge_styles
 
 from hermes.agent import recovery
 from hermes.cli.display import recovering
 from hermes.cli.repl.asking import Asking
+from hermes.cli.repl.bursts import pasted
 from hermes.cli.repl.code import Highlighter
 from hermes.cli.repl.completing import Completing, Files
 from hermes.cli.repl.composing import Chips, compose, dropped, references
@@ -25,6 +29,7 @@ from hermes.cli.repl.inline import pieces
 from hermes.cli.repl.live import above, status
 from hermes.cli.repl.markdown import Markdown
 from hermes.cli.repl.results import changes, outcome
+from hermes.cli.repl.screen import STYLE
 from hermes.cli.repl.state import State
 from hermes.cli.repl.table import shared
 from hermes.core.message import Message, Text, ToolCall, ToolReturn, Usage
@@ -101,6 +106,21 @@ def test_a_string_over_lines_keeps_its_colour() -> None:
     colours = Highlighter("python")
     colours.line("x = '''over")
     assert [style for style, text in colours.line("two lines") if text] == ["32"]
+
+
+@pytest.mark.parametrize(
+    ("language", "line", "styles"),
+    [
+        ("json", '  "a": [1, "b"]', {"36", "32", ""}),
+        ("yaml", "name: 'x' # why", {"36", "32", "2", ""}),
+        ("jsonl", '{"a": "b"', {"36", "32", ""}),
+        ("nosuch", "a: 1", {""}),
+    ],
+)
+def test_lines_of_data_have_colours(language: str, line: str, styles: set[str]) -> None:
+    found = Highlighter(language).line(line)
+    assert "".join(text for _, text in found) == line
+    assert {style for style, _ in found} == styles
 
 
 @settings(max_examples=60, deadline=None)
@@ -266,18 +286,20 @@ def returned(text: str, name: str = "terminal", *, error: bool = False) -> ToolR
 
 
 @pytest.mark.parametrize(
-    ("result", "bad", "code", "first"),
+    ("result", "bad", "code", "said"),
     [
-        (returned("hello\nworld"), False, "exit 0", "hello"),
+        (returned("hello\nworld\n\n"), False, "exit 0", "world"),
+        (returned("1|a\n2|b\n[3 more]", "read_file"), False, "", "2 lines"),
+        (returned("x.py:1: a\nx.py:2: b", "search_files"), False, "", "x.py:1: a"),
         (returned("oops\n[exit status 3]"), True, "exit 3", "oops"),
         (returned("[killed by SIGTERM]"), True, "killed by SIGTERM", ""),
         (returned("no", error=True), True, "", "no"),
         (returned("x\x1b[31m", "read_file"), False, "", "x[31m"),
     ],
 )
-def test_outcomes(result: ToolReturn, bad: bool, code: str, first: str) -> None:
+def test_outcomes(result: ToolReturn, bad: bool, code: str, said: str) -> None:
     found = outcome(result, 1.25)
-    assert (found.bad, found.code, found.first, found.took) == (bad, code, first, "1.2 s")
+    assert (found.bad, found.code, found.said, found.took) == (bad, code, said, "1.2 s")
 
 
 def test_changes() -> None:
@@ -287,6 +309,11 @@ def test_changes() -> None:
     call = ToolCall("c", "write_file", '{"path": "x", "content": "1\\n2\\n"}')
     created = changes(call, returned("Created x (4 bytes)", "write_file"))
     assert [line[0][1] for line in created] == ["  +1", "  +2"]
+    same = changes(None, returned("Patched\n--- a\n+++ a\n@@ -1 +1 @@\n-old\n+new", "patch"))
+    assert [line[0][1] for line in same] == ["  @@ -1 +1 @@", "  -old", "  +new"]
+    call = ToolCall("c", "todo", '{"todos": [{"content": "a", "status": "completed"}, 3, {}]}')
+    steps = changes(call, returned("Noted", "todo"))
+    assert [painted(line, colour=False) for line in steps] == ["  ☑ a", "  ☐ "]
     long = changes(None, returned("--- a\n+++ b\n" + "+x\n" * 100, "patch"))
     assert len(long) == 41 and "62 more" in long[-1][0][1]
 
@@ -338,3 +365,32 @@ def test_unknown_costs_are_marked() -> None:
     facts.count(Message("assistant", (), usage=Usage(10, 10, cost=0.5)))
     facts.count(Message("assistant", (), usage=Usage(10, 10)))
     assert facts.shown() == ["$0.5000+"]
+
+
+def test_what_is_offered_is_readable_on_any_background() -> None:
+    """prompt_toolkit has classes of its own, and some of their names bring a background along."""
+    style = merge_styles([default_ui_style(), Style.from_dict(STYLE)])
+    for name in STYLE:
+        assert style.get_attrs_for_style_str(f"class:{name}").bgcolor in (None, ""), name
+
+
+def typed(text: str) -> list[KeyPress]:
+    return [KeyPress(Keys.ControlM if char == "\r" else char, char) for char in text]
+
+
+@pytest.mark.parametrize(
+    ("text", "paste"),
+    [
+        ("one line\rand two\rand a third", True),
+        ("a\rbb\rcc\rdd\r", True),
+        ("typed ahead, sent\rand the next is queued\t", False),
+        ("one\rtwo\rthree\r", False),
+        ("hello\r", False),
+        ("/model x\rhello there\r", False),  # typed ahead, and sent
+        ("hello there\rwh", False),
+        ("y\r", False),
+    ],
+)
+def test_lines_that_come_at_once_are_a_paste(text: str, paste: bool) -> None:
+    assert pasted(typed(text)) is paste
+    assert not pasted([*typed(text), KeyPress(Keys.Up, "\x1b[A")])

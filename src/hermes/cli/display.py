@@ -105,6 +105,11 @@ def call_line(name: str, arguments: str) -> str:
     values = parsed(arguments)
     if not isinstance(values, dict):
         return one_line(f"{name} {arguments}")
+    if isinstance(values.get("pattern"), str):
+        place = f" in {values['path']}" if isinstance(values.get("path"), str) else ""
+        return one_line(f"{name}: {values['pattern']}{place}")
+    if isinstance(values.get("todos"), list):
+        return name
     for key in ("command", "path", "query", "url", "question"):
         if isinstance(values.get(key), str):
             return one_line(f"{name}: {values[key]}")

@@ -12,19 +12,22 @@ _COLOURS = {
     "Keyword.Constant": "36",
     "Literal.String": "32",
     "Literal.Number": "36",
-    "Name.Function": "34",
-    "Name.Class": "34;1",
-    "Name.Decorator": "33",
+    "Name.Function": "1",
+    "Name.Class": "1",
+    "Name.Decorator": "35",
     "Name.Builtin": "36",
-    "Name.Tag": "35",
-    "Name.Attribute": "34",
-    "Name.Variable": "33",
+    "Name.Tag": "36",
+    "Name.Attribute": "36",
+    "Name.Variable": "36",
     "Operator.Word": "35",
     "Generic.Deleted": "31",
     "Generic.Inserted": "32",
     "Generic.Heading": "1",
     "Generic.Subheading": "36",
 }
+_ALONE = frozenset({"JSON", "YAML", "Makefile"})
+"""Languages whose lexers keep their state to themselves, and whose lines tell enough alone."""
+_NAMES = {"jsonc": "json", "jsonl": "json", "ndjson": "json", "env": "bash", "svelte": "html"}
 _LONGEST = 2000
 """Longer lines are data, and are not coloured."""
 
@@ -40,10 +43,13 @@ class Highlighter:
     def line(self, text: str) -> list[Piece]:
         if self._lexer is None or len(text) > _LONGEST:
             return [("", text)]
+        if self._lexer.name in _ALONE:
+            found = [(self._style(token), v) for _, token, v in self._alone(text) if v]
+            return found or [("", text)]
         from pygments.lexer import ExtendedRegexLexer, LexerContext
 
         context = LexerContext(text + "\n", 0, list(self._stack))
-        found: list[Piece] = []
+        found = []
         try:
             # Of all lexers this one alone tells in which state it ended.
             for _, token, value in ExtendedRegexLexer.get_tokens_unprocessed(
@@ -56,6 +62,10 @@ class Highlighter:
             return [("", text)]
         self._stack = context.stack
         return found or [("", text)]
+
+    def _alone(self, text: str) -> list[tuple[int, Any, str]]:
+        found = list(self._lexer.get_tokens_unprocessed(text))
+        return found if "".join(value for _, _, value in found) == text else []
 
     def _style(self, token: Any) -> str:
         style = self._styles.get(token)
@@ -74,7 +84,7 @@ def _lexer(language: str) -> Any:
     from pygments.util import ClassNotFound
 
     try:
-        lexer = get_lexer_by_name(language)
+        lexer = get_lexer_by_name(_NAMES.get(language.lower(), language))
     except ClassNotFound:
         return None
-    return lexer if isinstance(lexer, RegexLexer) else None
+    return lexer if isinstance(lexer, RegexLexer) or lexer.name in _ALONE else None

@@ -39,7 +39,7 @@ async def run(repl: Repl, name: str, args: str) -> None:
         repl.leave()
         return
     if name == "keys":
-        repl.view.note(HELP)
+        _told(repl, HELP)
         return
     if name == "export":
         from hermes.cli.repl.exporting import export

@@ -75,6 +75,7 @@ class Conversation:
         facts.model = endpoint.target.model
         facts.window = endpoint.context_length
         facts.begin(session.history.messages)
+        self._view.folder = session.meta.cwd
         self._view.verbose = lambda: session.people.verbose
         self.refresh_mode()
         state.running = session.busy

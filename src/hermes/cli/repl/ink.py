@@ -11,8 +11,9 @@ Piece: TypeAlias = tuple[str, str]
 """SGR parameters ("1;36", or "" for none) and the text they are for."""
 
 PLAIN, BOLD, DIM, ITALIC, STRUCK = "", "1", "2", "3", "9"
-HEADING, CODE, LINK, MARK = "1;36", "36", "4;34", "36"
-GOOD, BAD, WARNING, SAID = "32", "31", "33", "1"
+HEADING, CODE, LINK, MARK = "1;36", "36", "4;36", "36"
+GOOD, BAD, WARNING, SAID = "32", "31", "35", "1"
+"""Neither blue, which is not to be read on black, nor yellow, which is not on white."""
 
 _WIDE = (
     "\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\ua960-\ua97c\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f"

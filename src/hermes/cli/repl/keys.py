@@ -23,7 +23,7 @@ Ctrl-T           show the last reasoning
 Ctrl-X Ctrl-E    write in your editor
 Ctrl-R           search what you typed before
 Ctrl-Z           to the background (fg comes back)
-Ctrl-D           leave, in an empty prompt
+Ctrl-D           leave, in an empty prompt (while it works: twice)
 /                commands        @  files and folders        //  a message with a slash"""
 
 

@@ -63,7 +63,7 @@ def _line(mark: tuple[str, str], text: str, *, colour: bool, style: str = "") ->
 
 def status(state: State, columns: int) -> str:
     """One line: facts first, then what the keys do."""
-    parts = state.facts.shown()
+    parts = [state.mode] * bool(state.mode) + state.facts.shown()
     if not state.ready:
         parts.append("starting")
     if state.running:

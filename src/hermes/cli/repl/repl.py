@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hermes.cli.repl.view import View
 
 _TWICE = 1.5
-"""Seconds within which a second Ctrl-C leaves."""
+"""Seconds within which a second Ctrl-C, or Ctrl-D while it works, leaves."""
 _QUIET = 0.5
 """Seconds without a key before a key may answer a question that came while somebody typed."""
 _LEAVING = frozenset({"exit", "quit", ":q"})
@@ -59,7 +59,7 @@ class Repl:
         self.cwd = Path()
         self.offered = ""
         """The interrupted session that Tab goes on with."""
-        self._stopped = self._last_key = 0.0
+        self._stopped = self._last_key = self._leaving = 0.0
         self.suspended = False
         """The next message starts a session of its own."""
         self._stash: str | None = None
@@ -143,7 +143,7 @@ class Repl:
         twice = now - self._stopped < _TWICE
         self._stopped = now
         if twice:
-            self.leave()
+            self.quit(0)
         elif self.state.asking is not None and not self.state.running:
             self._answer(None)
         elif self.interrupt():
@@ -167,6 +167,13 @@ class Repl:
             self.screen.refresh()
 
     def leave(self) -> None:
+        """At once; while something runs, when it is asked for twice."""
+        now = time.monotonic()
+        if self.state.running and now - self._leaving > _TWICE:
+            self._leaving = now
+            self._hint("it still works · Ctrl-D again stops it and leaves")
+            self.screen.refresh()
+            return
         self.quit(0)
 
     def take_back(self) -> bool:

@@ -15,6 +15,7 @@ from prompt_toolkit.data_structures import Point, Size
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.layout import (
     BufferControl,
     ConditionalContainer,
@@ -25,11 +26,12 @@ from prompt_toolkit.layout import (
     SearchBufferControl,
     Window,
 )
-from prompt_toolkit.layout.processors import BeforeInput
+from prompt_toolkit.layout.processors import BeforeInput, TabsProcessor
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
+from hermes.cli.repl.bursts import Bursts
 from hermes.cli.repl.ink import cells, fit
 from hermes.cli.repl.live import above, status
 from hermes.cli.repl.state import State
@@ -43,14 +45,18 @@ _BURST = 64 << 10
 """Characters that are written before keys are looked at again."""
 _MENU = 8
 _SPIN, _COUNT = 1 / 8, 1.0
+_MODES = {InputMode.INSERT: "INSERT", InputMode.REPLACE: "REPLACE"}
 _SEARCHING = "type what you look for · Ctrl-R older · Enter takes it · Ctrl-C leaves"
-_STYLE = {
+STYLE = {
     "prompt": "ansicyan bold",
-    "status": "ansibrightblack",
-    "menu.name": "ansicyan",
-    "menu.help": "ansibrightblack",
-    "menu.chosen": "reverse",
+    "status": "dim",
+    "control-character": "dim",
+    "offered.name": "ansicyan",
+    "offered.help": "dim",
+    "offered.chosen": "reverse",
 }
+"""No class of prompt_toolkit's own (`menu` is grey on grey there), and no bright black: in some
+palettes it is the background."""
 
 
 _SGR = re.compile(r"\x1b\[([0-9;]*)m")
@@ -128,8 +134,9 @@ class Screen:
         self.app = _Application(
             layout=self._layout(),
             key_bindings=keys,
-            style=Style.from_dict(_STYLE if colour else {"menu.chosen": "reverse"}),
+            style=Style.from_dict(STYLE if colour else {"offered.chosen": "reverse"}),
             color_depth=None if colour else ColorDepth.DEPTH_1_BIT,
+            input=Bursts(sys.stdin, lambda: state.ready),
             output=self.output,
             erase_when_done=True,
             include_default_pygments_style=False,
@@ -252,7 +259,8 @@ class Screen:
         find = SearchBufferControl(
             Buffer(multiline=False), input_processors=[BeforeInput("  find ")], ignore_case=True
         )
-        prompt = BufferControl(self.buffer, search_buffer_control=find, preview_search=True)
+        tabs = TabsProcessor(char1=" ", char2=" ")
+        prompt = BufferControl(self.buffer, [tabs], search_buffer_control=find, preview_search=True)
         search = BufferControl(self.search)
         rows = HSplit(
             [
@@ -303,6 +311,8 @@ class Screen:
     def _status(self) -> StyleAndTextTuples:
         if self.app.layout.is_searching:
             return [("", fit(_SEARCHING, self.columns - 1))]
+        if self.state.vi:
+            self.state.mode = _MODES.get(self.app.vi_state.input_mode, "NORMAL")
         return [("", status(self.state, self.columns))]
 
     def _menu(self) -> StyleAndTextTuples:
@@ -315,14 +325,14 @@ class Screen:
         wide = min(36, max((cells(c.display_text) for c in shown), default=0))
         out: StyleAndTextTuples = []
         for number, one in enumerate(shown, first):
-            chosen = " class:menu.chosen" if number == found.complete_index else ""
+            chosen = " class:offered.chosen" if number == found.complete_index else ""
             name = fit(one.display_text, min(wide, self.columns - 4))
             pad = " " * max(0, wide - cells(name))
-            out.append((f"class:menu.name{chosen}", f"  {name}{pad}"))
+            out.append((f"class:offered.name{chosen}", f"  {name}{pad}"))
             room = self.columns - wide - 6
             if one.display_meta_text and room > 8:
-                out.append((f"class:menu.help{chosen}", f"  {fit(one.display_meta_text, room)}"))
+                out.append((f"class:offered.help{chosen}", f"  {fit(one.display_meta_text, room)}"))
             out.append(("", "\n"))
         if more := len(found.completions) - first - len(shown):
-            out += [("class:menu.help", f"  … {more} more"), ("", "\n")]
+            out += [("class:offered.help", f"  … {more} more"), ("", "\n")]
         return out[:-1]

@@ -112,6 +112,7 @@ async def _begin(repl: Repl, runtime: Runtime, session: Session) -> None:
     session.people.busy = "steer"
     conversation = Conversation(runtime, session, repl.view, repl.state, repl.screen.refresh)
     conversation.editing = repl.edit
+    _greet(repl, session)
     if session.agent.note:
         repl.view.note(f"! {session.agent.note}")
     await _fetch(repl, runtime, session)
@@ -127,6 +128,18 @@ async def _begin(repl: Repl, runtime: Runtime, session: Session) -> None:
     gc.freeze()  # what was imported stays for good
     gc.enable()
     repl.screen.refresh()
+
+
+def _greet(repl: Repl, session: Session) -> None:
+    """What this is and where it works; a conversation that goes on is its own greeting."""
+    from hermes.version import VERSION
+
+    if not len(session.history):
+        assert repl.view is not None
+        folder, home = repl.cwd, Path.home()
+        inside = folder.is_relative_to(home) and folder != home
+        place = f"~/{folder.relative_to(home)}" if inside else str(folder)
+        repl.view.note(f"Hermes {VERSION} · {place} · /help")
 
 
 async def _fetch(repl: Repl, runtime: Runtime, session: Session) -> None:

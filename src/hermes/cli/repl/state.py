@@ -54,6 +54,8 @@ class State:
     busy: str = "steer"
     vi: bool = False
     """Then Esc leaves the insert mode, and Ctrl-C stops what runs."""
+    mode: str = ""
+    """Of the vi keys."""
     facts: Facts = field(default_factory=Facts)
 
     @property

@@ -6,7 +6,19 @@ import time
 from collections.abc import Callable
 
 from hermes.cli.display import call_line, one_line, printable, recovering
-from hermes.cli.repl.ink import BAD, DIM, GOOD, MARK, SAID, WARNING, Piece, fit, painted, wrap
+from hermes.cli.repl.ink import (
+    BAD,
+    DIM,
+    GOOD,
+    MARK,
+    SAID,
+    WARNING,
+    Piece,
+    cells,
+    fit,
+    painted,
+    wrap,
+)
 from hermes.cli.repl.markdown import Markdown
 from hermes.cli.repl.results import changes, outcome
 from hermes.cli.repl.state import RunningTool, State
@@ -30,6 +42,8 @@ from hermes.core.message import ToolCall
 _TAIL = 400
 _THOUGHT = 200_000
 _VERBOSE = 40
+_FACTS = 45
+"""Columns that what came of a call has before its name is cut."""
 
 
 class View:
@@ -58,6 +72,8 @@ class View:
         self.reasoning = ""
         """Of the last time it thought."""
         self.verbose: Callable[[], bool] = bool
+        self.folder = ""
+        """Where it works: names of what is in there are shown without it."""
         state.tail = self._markdown.live
 
     # -- what others say through it ----------------------------------------------------------
@@ -196,9 +212,10 @@ class View:
         label = call_line(call.name, call.args) if call else result.name
         columns = self._columns() - 1
         mark = (BAD, "✗ ") if ending.bad else (GOOD, "✓ ")
-        label = fit(label, max(20, columns - 12 - min(30, len(ending.first))))
-        facts = " · ".join(filter(None, (ending.took, ending.code, ending.first)))
-        room = max(12, columns - 4 - len(label))
+        said = ending.said.replace(f"{self.folder}/", "") if self.folder else ending.said
+        facts = " · ".join(filter(None, (ending.took, ending.code, said)))
+        label = fit(label, max(20, columns - 4 - min(_FACTS, columns // 2, cells(facts))))
+        room = max(12, columns - 4 - cells(label))
         lines: list[list[Piece]] = [[mark, ("", label), (DIM, f"  {fit(facts, room)}")]]
         shown = changes(call, result)
         if not shown and self.verbose():
@@ -206,7 +223,11 @@ class View:
             shown = [[(DIM, f"  {line}")] for line in text[:_VERBOSE]]
             if len(text) > _VERBOSE:
                 shown.append([(DIM, f"  … {len(text) - _VERBOSE} more lines")])
+        if shown:  # a block of its own; calls without one stand together
+            self._last = self._last and "change"
         self._paragraph("tool", lines + shown)
+        if shown:
+            self._last = "change"
         self._state.do("waiting for the model")
 
     def _end(self, result: TurnResult) -> None:
