@@ -89,7 +89,7 @@ async def test_F50_a_missing_name_is_an_error_result(tmp_path: Path, wire: str) 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_F50_a_name_no_provider_would_take_back(tmp_path: Path, wire: str) -> None:
     """The history must stay legal whatever the model called its tool."""
-    names = ["launch rocket!", "functions.fire", "запуск", "x" * 200, 'a"b\n']
+    names = ["launch rocket!", "3-2-1", "functions.fire", "запуск", "x" * 200, 'a"b\n']
     async with rig(tmp_path, [], wire=wire) as r:
         for i, name in enumerate(names):
             r.provider.add(call((f"c{i}", name, {"n": i})), say("ok"))

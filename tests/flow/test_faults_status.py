@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
+from hermes.app.runtime import Options
 from hermes.core.message import Media, Text, user
 from hermes.core.tool import Tool, ToolResult
+from hermes.llm.catalog import Choice
 from tests.kit import WIRES, Provider, Received, Reply, call, html, nothing, raw, say, status, think
 from tests.kit.bodies import check_legal, max_tokens, messages
 from tests.kit.home import KEY, SPARE_KEY
@@ -452,6 +454,30 @@ async def test_F31_content_policy_is_not_asked_again(tmp_path: Path, wire: str, 
         result = await r.turn()
         assert result.failed and result.error_code == "content_policy"
         assert len(r.requests) == 1 and not r.waits
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_F31_what_was_refused_does_not_hold_up_the_session(tmp_path: Path, wire: str) -> None:
+    """Neither a prompt nor what a tool brought is sent there again: it would be refused again."""
+    looks = call(("c1", "read_file", {"path": "POISON.txt"}))
+    steps = [POLICY, say("fine"), looks, POLICY, say("still fine")]
+    async with rig(tmp_path, steps, wire=wire) as r:
+        assert (await r.turn("POISON")).error_code == "content_policy"
+        assert (await r.turn("hello")).text == "fine"
+        assert b"POISON" not in r.requests[1].body and b"hello" in r.requests[1].body
+        assert (await r.turn("look")).error_code == "content_policy"
+        assert b"does not exist" in r.requests[3].body
+        assert (await r.turn("and now")).text == "still fine"
+        assert b"does not exist" not in r.requests[4].body
+
+
+async def test_F31_another_model_reads_what_one_refused(tmp_path: Path) -> None:
+    async with rig(tmp_path, [POLICY, say("fine")]) as r:
+        await r.turn("POISON")
+        other = Options(Choice(model="bolder"))
+        session = await r.runtime.session(resume=r.session.id, cwd=r.home.work, options=other)
+        assert (await session.turn(user("go on"))).text == "fine"
+        assert b"POISON" in r.requests[1].body
 
 
 async def test_F31_content_policy_falls_back_once(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 from tests.kit.server import Received
 
-NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""What OpenAI, Anthropic and Bedrock accept as the name of a function."""
+NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+"""What OpenAI, Anthropic, Bedrock and Gemini all accept as the name of a function."""
 _ODD = re.compile(rb"\0|\\u(0000|[dD][89a-fA-F])")
 """Only a body with one of these can hold a NUL or half a pair."""
 WRAPPED = re.compile(

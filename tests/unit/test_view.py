@@ -260,6 +260,13 @@ def test_reasoning_alone_is_not_sent_and_neighbours_join() -> None:
     assert found == [Message("user", (Text("a"), Text("b")))]
 
 
+@pytest.mark.parametrize("origin", [HERE, THERE])
+def test_blank_text_beside_a_call_is_not_sent(origin: Target) -> None:
+    made = Message("assistant", (Text("\n\n"), ToolCall("a", "read", "{}")), origin=origin)
+    _, answer, _ = groups([user("hi"), made])
+    assert [type(p) for p in answer.parts] == [ToolCall]
+
+
 def test_a_history_that_starts_with_an_answer_gets_a_beginning() -> None:
     found = groups([assistant(Text("hi"))])
     assert found[0] == Message("user", (Text(BEGINNING),))

@@ -113,7 +113,7 @@ async def _stopped(turn: Turn, stop: Stopped) -> TurnResult:
     text = stop.message.text if stop.message is not None else ""
     partial = stop.partial or stop.code in PARTIAL or bool(text.strip())
     state: State = "partial" if partial else "failed"
-    if stop.message is not None and stop.message.parts:
+    if stop.message is not None and (stop.message.parts or stop.message.stop == "filtered"):
         await turn.append(stop.message, state)
     else:
         await turn.settle(state)

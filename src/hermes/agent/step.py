@@ -34,8 +34,8 @@ REWRITE_CALL = (
 )
 CALL_LOST = "[The connection broke while you wrote a tool call; it was not run. Go on from there.]"
 MAX_CONTINUES = 3
-_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
-"""No wire takes these back in the name of a tool."""
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]|^(?=[0-9-])")
+"""No wire takes these back in the name of a tool, and not every one a digit in front."""
 
 
 class Stopped(Exception):
@@ -332,6 +332,9 @@ async def _give_up(agent: Agent, turn: Turn, step: _Step, failure: Failure) -> S
     if step.pieces:
         empty = Message("assistant", (), origin=turn.target, stop="died")
         kept = _whole(step, empty)
+    elif failure.kind is Kind.CONTENT_POLICY:  # a record of it: that is not sent there again
+        who = None if turn.active and step.attempt.declined else provider.target
+        kept = Message("assistant", (), origin=who, stop="filtered")
     return Stopped(CODES[failure.kind], sentence(failure, provider, near), kept)
 
 

@@ -24,6 +24,7 @@ from hermes.llm.profile import Quirks
 NO_RESULT = "[no result: interrupted]"
 NO_IMAGES = "[image omitted: this model cannot see images]"
 BEGINNING = "[conversation continues]"
+REFUSED = "[left out: the provider refused this for its content policy]"
 STEER = "\n\nUser guidance: "
 _WORD64 = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ALNUM9 = re.compile(r"[a-zA-Z0-9]{9}")
@@ -33,9 +34,9 @@ class View:
     """Turns canonical messages into groups: user and assistant strictly alternate, the first is
     a user's, none is empty. A user group starts with the results of the assistant group before
     it, one ToolReturn per call, in the order of the calls, each wrapped in the history's mark;
-    guidance is appended to the last of them, outside the wrapper. No two calls of the whole
-    history share an id. A group goes to `sink` when the next one begins; the open one can still
-    grow."""
+    guidance is appended to the last of them, outside the wrapper. What a target refused to read
+    is not shown to it again. No two calls of the whole history share an id. A group goes to
+    `sink` when the next one begins; the open one can still grow."""
 
     def __init__(self, target: Target, quirks: Quirks, sink: Callable[[Message], None]) -> None:
         self._target = target
@@ -100,6 +101,10 @@ class View:
                     self._parts.extend(parts)
 
     def _assistant(self, message: Message) -> None:
+        if message.stop == "filtered" and not message.parts:
+            if message.origin in (None, self._target):
+                self._leave_out()
+            return
         parts = self._own(message)
         if not any(_counts(p) for p in parts):
             return
@@ -113,6 +118,16 @@ class View:
                 part = self._call(part)
                 self._calls.append(part)
             self._parts.append(part)
+
+    def _leave_out(self) -> None:
+        """What was said since the last answer would be refused again, with all that follows it."""
+        if self._role == "user":
+            self._parts = [Text(REFUSED)] if self._parts else []
+            self._returns = {
+                key: ToolReturn(done.call_id, done.name, (Text(REFUSED),), done.error)
+                for key, done in self._returns.items()
+            }
+            self._steers = []
 
     def _results(self, message: Message) -> None:
         for part in message.parts:
@@ -196,6 +211,7 @@ class View:
             self._target.wire,
         )
         replay = mine and self._quirks.thinking_replay == "keep"
+        blank = not message.text.strip()  # some refuse it, and it says nothing
         out: list[Part] = []
         for part in message.parts:
             match part:
@@ -206,7 +222,7 @@ class View:
                     if mine:
                         out.append(part)
                 case Text(text=text, extra=extra):
-                    if text or (mine and extra):
+                    if (text and not blank) or (mine and extra):
                         out.append(part if mine or extra is None else Text(text))
                 case ToolCall(extra=extra):
                     plain = mine or extra is None
