@@ -19,7 +19,6 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -31,8 +30,7 @@ from hermes.exec.capture import Capture
 from hermes.exec.local import Command, run, stop_all
 from hermes.exec.sandbox import Limits, Policy, Tier
 from hermes.exec.sandbox.filters import _NUMBERS
-from hermes.exec.sandbox.probing import attempt as try_tier
-from hermes.exec.sandbox.probing import candidates
+from tests.kit.tiers import had, tiers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes need Linux")
 
@@ -679,22 +677,9 @@ def world(spare: list[World]) -> Iterator[World]:
     spare.append(found) if found.unharmed else found.close()
 
 
-@cache
-def _tiers() -> list[Tier]:
-    return candidates() if sys.platform == "linux" else []
-
-
-_usable: dict[int, str] = {}
-
-
-@pytest.fixture(params=_tiers(), ids=lambda tier: f"tier{tier.level}")
+@pytest.fixture(params=tiers(), ids=lambda tier: f"tier{tier.level}")
 async def tier(request: pytest.FixtureRequest) -> Tier:
-    found: Tier = request.param
-    if found.level not in _usable:
-        _usable[found.level] = (await try_tier(found))[1]
-    if _usable[found.level]:
-        pytest.skip(f"tier {found.level} is not to be had here: {_usable[found.level]}")
-    return found
+    return await had(request.param)
 
 
 def _name(attempt: Attempt) -> str:

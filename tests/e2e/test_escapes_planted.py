@@ -14,8 +14,7 @@ from hermes.core.errors import ConfigError
 from hermes.exec.capture import Capture
 from hermes.exec.local import Command, run
 from hermes.exec.sandbox import Tier, standard, trusted
-from hermes.exec.sandbox.probing import attempt as try_tier
-from hermes.exec.sandbox.probing import candidates
+from tests.kit.tiers import had, tiers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes need Linux")
 
@@ -24,8 +23,6 @@ RC = """
     .bash_profile .profile .zshenv .bash_aliases .gitconfig .ssh/authorized_keys .config/git/config
     .config/systemd/user/x.service .config/autostart/x.desktop .local/bin/ls .pam_environment bin/ls
 """.split()
-
-_usable: dict[int, str] = {}
 
 
 class Shape(NamedTuple):
@@ -91,16 +88,9 @@ SHAPES = [
 ]
 
 
-@pytest.fixture(
-    params=candidates() if sys.platform == "linux" else [], ids=lambda t: f"tier{t.level}"
-)
+@pytest.fixture(params=tiers(), ids=lambda t: f"tier{t.level}")
 async def tier(request: pytest.FixtureRequest) -> Tier:
-    found: Tier = request.param
-    if found.level not in _usable:
-        _usable[found.level] = (await try_tier(found))[1]
-    if _usable[found.level]:
-        pytest.skip(f"tier {found.level} is not to be had here: {_usable[found.level]}")
-    return found
+    return await had(request.param)
 
 
 async def sh(text: str, workspace: Path, home: Path, tier: Tier) -> str:

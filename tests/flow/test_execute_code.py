@@ -27,22 +27,18 @@ from tests.kit.processes import naming
 from tests.kit.replies import call, say
 from tests.kit.rig import Rig, rig
 from tests.kit.server import Provider
+from tests.kit.tiers import had, tiers
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes need Linux")
 pytestmark = linux
-_usable: dict[int, str] = {}
 PACKAGE = Path(probing.__file__).parents[2]
 
 
-@pytest.fixture(params=[*probing.candidates(), None], ids=lambda t: f"tier{t.level if t else 3}")
+@pytest.fixture(params=[*tiers(), None], ids=lambda t: f"tier{t.level if t else 3}")
 async def tier(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Tier]:
-    found: Tier = request.param or Tier(3, "none")
-    if found.level < 3 and found.level not in _usable:
-        _usable[found.level] = (await probing.attempt(found))[1]
-    if why := _usable.get(found.level):
-        pytest.skip(f"tier {found.level} is not to be had here: {why}")
+    found = await had(request.param) if request.param else Tier(3, "none")
     monkeypatch.setattr(probing, "_known", found)
     yield found
 
@@ -138,7 +134,7 @@ print([n for n in os.environ if "KEY" in n])
 """
 
 
-@pytest.mark.parametrize("tier", probing.candidates(), indirect=True, ids=lambda t: t.name)
+@pytest.mark.parametrize("tier", tiers(), indirect=True, ids=lambda t: t.name)
 async def test_it_can_neither_import_nor_read_ours(tmp_path: Path, tier: Tier) -> None:
     async with await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", 0) as server:
         code = ESCAPE.replace("HOME", str(tmp_path / "home")).replace("AGENT", str(os.getpid()))

@@ -24,19 +24,15 @@ from hermes.exec.sandbox import Tier, probing
 from tests.kit.home import Home
 from tests.kit.replies import call, say
 from tests.kit.rig import Rig, rig
+from tests.kit.tiers import had, tiers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes need Linux")
 HOST = "127.0.0.2"
-_usable: dict[int, str] = {}
 
 
-@pytest.fixture(params=probing.candidates(), ids=lambda t: f"tier{t.level}")
+@pytest.fixture(params=tiers(), ids=lambda t: f"tier{t.level}")
 async def tier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Tier:
-    found: Tier = request.param
-    if found.level not in _usable:
-        _usable[found.level] = (await probing.attempt(found))[1]
-    if why := _usable[found.level]:
-        pytest.skip(f"tier {found.level} is not to be had here: {why}")
+    found = await had(request.param)
     monkeypatch.setattr(probing, "_known", found)
     return found
 

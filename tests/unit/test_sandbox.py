@@ -33,22 +33,17 @@ from hermes.exec.sandbox import (
     wrap,
 )
 from hermes.exec.sandbox.paths import Guards, guards
+from tests.kit.tiers import had, tiers
 
 LINUX = sys.platform == "linux"
 linux = pytest.mark.skipif(not LINUX, reason="sandboxes need Linux")
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 ALLOW, ASK = 0x7FFF0000, 0x7FC00000
-_usable: dict[int, str] = {}
 
 
-@pytest.fixture(params=probing.candidates(), ids=lambda tier: f"tier{tier.level}")
+@pytest.fixture(params=tiers(), ids=lambda tier: f"tier{tier.level}")
 async def tier(request: pytest.FixtureRequest) -> Tier:
-    found: Tier = request.param
-    if found.level not in _usable:
-        _usable[found.level] = (await probing.attempt(found))[1]
-    if _usable[found.level]:
-        pytest.skip(f"tier {found.level} is not to be had here: {_usable[found.level]}")
-    return found
+    return await had(request.param)
 
 
 @pytest.fixture

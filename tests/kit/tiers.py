@@ -1,0 +1,26 @@
+"""Tiers of the sandbox for tests that want every one: each is tried once."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+
+import pytest
+
+from hermes.exec.sandbox import Tier, probing
+
+_missing: dict[int, str] = {}
+
+
+@cache
+def tiers() -> list[Tier]:
+    return probing.candidates() if sys.platform == "linux" else []
+
+
+async def had(tier: Tier) -> Tier:
+    """The tier; the test is skipped where this machine does not have it."""
+    if tier.level not in _missing:
+        _missing[tier.level] = (await probing.attempt(tier))[1]
+    if why := _missing[tier.level]:
+        pytest.skip(f"tier {tier.level} is not to be had here: {why}")
+    return tier
