@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 
 from hermes.exec.gate.places import Places
@@ -53,6 +53,11 @@ def named(text: str) -> str:
     """A program of the hard list that a text names which could not be read, or empty."""
     found = _names().search(text)
     return found[1] if found else ""
+
+
+def names_in(text: str) -> Iterator[tuple[int, str]]:
+    """Where a text names programs of the hard list."""
+    return ((found.start(1), found[1]) for found in _names().finditer(text))
 
 
 @cache

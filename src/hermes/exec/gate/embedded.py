@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
+from functools import cache
+from itertools import islice
 
-from hermes.exec.gate.blocks import HARD, named
-from hermes.exec.gate.scan import suspects
+from hermes.exec.gate.blocks import HARD, named, names_in
 from hermes.exec.gate.words import ansi, literal
 
 _MAX_TEXT = 20_000
 _MAX_WORDS = 60
 _MAX_COMMANDS = 4
 _MAX_DECODED = 8
+_MAX_SUSPECTS = 40
+_MAX_SUSPECT = 1500
+_SEPARATOR = re.compile(r"[;\n&|]")
 _HARD = frozenset(HARD)
 _BLANKS = re.compile(r"\$\{?IFS\b\}?(?:\$\d)?")
 _APART = str.maketrans(dict.fromkeys("\"'`(){}!=", "\n"))
@@ -21,7 +25,7 @@ _UNQUOTED = str.maketrans({**dict.fromkeys("\"'\\", ""), **dict.fromkeys("()`!",
 _TOGETHER = str.maketrans({**dict.fromkeys("\"'`,[]", " "), **dict.fromkeys("()!", "\n")})
 _BOMB = re.compile(r"\(\s*\)\s*\{\s*([^\s|&;{}()]+)\s*[|&]\s*\1(?![\w.-])")
 _NOTHING = re.compile(r"(?<=\w)(?:\$\(\s*\)|``|\$[@*]|\$\{[A-Za-z_]\w*\})(?=\w)")
-_BASE64 = re.compile(r"[A-Za-z0-9+/]{7,}={0,2}")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]{6,}={0,2}")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}){4,}")
 _ROT13 = str.maketrans(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ",
@@ -47,6 +51,36 @@ def disguises(name: str) -> tuple[str, ...]:
     return ("rm", "dd", "shred", "chmod", "kill")
 
 
+def hints_at_worst(text: str) -> bool:
+    """It names a program of the hard list, or writes to a device."""
+    return bool(named(text)) or _written().search(text) is not None
+
+
+@cache
+def _written() -> re.Pattern[str]:
+    return re.compile(r">\s*/(?:dev/(?!null|std|tty|fd/|pts/|zero)|proc/|sys/|etc/|boot/)")
+
+
+def suspects(text: str) -> list[str]:
+    """The simple commands around names of the hard list, as far as separators show them; also from
+    the name on, since what stands before it may be no command."""
+    pieces: dict[str, None] = {}
+    places = [(at, at + len(name)) for at, name in islice(names_in(text), _MAX_SUSPECTS * 4)]
+    places += [found.span() for found in islice(_written().finditer(text), _MAX_SUSPECTS)]
+    for begin, end in places:
+        first = max(0, begin - _MAX_SUSPECT)
+        start = 1 + max(text.rfind(mark, first, begin) for mark in ";\n&|")
+        after = _SEPARATOR.search(text, end, end + _MAX_SUSPECT)
+        last = after.start() if after else end + _MAX_SUSPECT
+        for origin in (start or first, begin):
+            piece = text[origin:last].strip()
+            if len(piece) <= _MAX_SUSPECT:
+                pieces[piece] = None
+        if len(pieces) >= _MAX_SUSPECTS:
+            break
+    return list(pieces)[:_MAX_SUSPECTS]
+
+
 def bomb_in(text: str) -> bool:
     """A function that calls itself twice at once, in a text of any language."""
     return "{" in text and _BOMB.search(text) is not None
@@ -56,7 +90,7 @@ def texts_in(text: str) -> list[str]:
     """The simple commands of the hard list in a text of any language: as one string of it, or as
     a list of strings."""
     text = _BLANKS.sub(" ", text[:_MAX_TEXT])
-    if not named(text):
+    if not hints_at_worst(text):
         return []
     found: dict[str, None] = {}
     for reading in (_APART, _TOGETHER, _UNQUOTED):
@@ -78,7 +112,7 @@ def decoded(texts: Iterable[str]) -> list[str]:
         if budget < 0:
             break
         for reading in _readings(text):
-            if named(reading) or bomb_in(reading):
+            if hints_at_worst(reading) or bomb_in(reading):
                 found[reading] = None
     return list(found)
 

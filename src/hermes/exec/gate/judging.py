@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import islice
 
-from hermes.exec.gate.blocks import blocked
+from hermes.exec.gate.blocks import blocked, names_in
 from hermes.exec.gate.calls import Call
 from hermes.exec.gate.code import Code
 from hermes.exec.gate.embedded import (
@@ -13,6 +13,7 @@ from hermes.exec.gate.embedded import (
     commands_in,
     decoded,
     disguises,
+    suspects,
     texts_in,
     without_nothing,
 )
@@ -24,7 +25,7 @@ from hermes.exec.gate.permitting import permitted
 from hermes.exec.gate.places import Places
 from hermes.exec.gate.reading import Reader
 from hermes.exec.gate.rules import Rules
-from hermes.exec.gate.scan import joined, misleading, plain, spelled_out, suspects
+from hermes.exec.gate.scan import joined, misleading, plain, spelled_out
 from hermes.exec.gate.scope import Scope
 from hermes.exec.gate.settings import risky_setting
 from hermes.exec.gate.staged import Staged
@@ -66,6 +67,8 @@ class Court:
         self._seen: set[tuple[Simple, int, bool]] = set()
         self._held: dict[str, None] = {}
         """The texts that the command line holds or prints."""
+        self._unnamed: list[tuple[tuple[str, ...], Simple]] = []
+        """The calls of programs that nobody knows, or only when they run."""
 
     def judge(self, command: str, folder: str) -> Judgement:
         scope = Scope(folder, self._places.user)
@@ -75,13 +78,21 @@ class Court:
         self._script(command, scope)
         verdict = self._verdict
         if verdict.decision != "deny" and (verdict.dynamic or not verdict.understood):
-            start = Scope(folder, self._places.user)
-            self._skim(command, start)
-            if (shorter := without_nothing(command)) != command:
-                self._skim(shorter, start)
-            for text in islice(decoded((*self._held, command)), _MAX_SEARCHES):
-                self._skim(text, start, whole=text != command)
+            self._look_for_worst(command, Scope(folder, self._places.user))
         return verdict.sum_up()
+
+    def _look_for_worst(self, command: str, scope: Scope) -> None:
+        """In the whole as a text, in its texts once decoded, and behind names not known."""
+        self._skim(command, scope)
+        if (shorter := without_nothing(command)) != command:
+            self._skim(shorter, scope)
+        for text in islice(decoded((*self._held, command)), _MAX_SEARCHES):
+            self._skim(text, scope, whole=text != command)
+        names = dict.fromkeys(name for _, name in islice(names_in(command), _MAX_SEARCHES))
+        for name in names if self._unnamed else ():
+            for argv, simple in self._unnamed[:_MAX_SEARCHES]:
+                if reason := blocked((name, *argv[1:]), simple.folders, self._places):
+                    self._verdict.deny(reason)
 
     # Scripts
 
@@ -166,7 +177,7 @@ class Court:
         texts += [text for text in (simple.feed, *simple.offered) if text]
         if simple.argv and (printed := output_of(simple.argv, simple.feed)):
             texts.append(printed)
-        self._held |= dict.fromkeys(text for text in texts if text[0] != "\x02")
+        self._held |= dict.fromkeys(text for text in texts if text and text[0] != "\x02")
 
     def _setting(self, name: str, value: str, *, inherited: bool) -> None:
         verdict = self._verdict
@@ -201,6 +212,7 @@ class Court:
             self._verdict.dynamic = True
             self._search(argv, simple)
             self._disguised(argv, simple)
+            self._unnamed.append((argv, simple))
             return
         if reason := blocked(argv, simple.folders, self._places):
             self._verdict.deny(reason)
@@ -224,9 +236,10 @@ class Court:
             self._setting(name, value, inherited=True)
         for command in inner.commands:
             self._argv(command, simple)
-        if inner.passed_on and not self._is_there(inner.passed_on[0], simple):
-            self._argv(inner.passed_on, simple)
-        for command in inner.likely:
+        maybe = inner.passed_on
+        if maybe and not self._is_there(maybe[0], simple):
+            self._argv(maybe, simple)
+        for command in (maybe, *inner.likely):
             with verdict.searching():
                 self._argv(command, simple)
         for script in inner.scripts:
@@ -277,6 +290,7 @@ class Court:
         suspect = bool(findings) or call.alters
         if not permitted(known, self._rules, verdict, sandboxed=self._sandboxed, suspect=suspect):
             self._search(argv, simple)
+            self._unnamed.append((argv, simple))
             if verdict.dynamic:
                 self._disguised(argv, simple)
 

@@ -269,7 +269,7 @@ class Phrases:
         if operator and "?" not in operator and (vague(value) or "+" in operator):
             return str(default).strip("'\"") if in_quotes else split(str(default).strip("'\""))
         if trim and trim != "%":
-            return ""
+            return _changed(value, source.partition(name)[2][:-1])
         if trim:
             suffix = source.rpartition("%")[2][:-1]
             return value.removesuffix(suffix) if suffix else value
@@ -302,3 +302,17 @@ class Phrases:
 
     def _slice(self, start: int, end: int) -> str:
         return self._source[start:end].decode("utf-8", "replace")
+
+
+def _changed(value: str, how: str) -> str:
+    """A value after `:2:3`, `#x`, `/a/b`, `,,` and the like; empty when that takes patterns."""
+    if found := re.fullmatch(r":\s*(\d{1,4})(?::\s*(\d{1,4}))?", how):
+        start = int(found[1])
+        return value[start : start + int(found[2])] if found[2] else value[start:]
+    if how[:1] == "#":
+        return value.removeprefix(how.lstrip("#"))
+    if how in (",,", ",", "^^", "^"):
+        return value.lower() if how[0] == "," else value.upper()
+    if found := re.fullmatch(r"//?([^/*?\[]+)(?:/([^/$`]*))?", how):
+        return value.replace(found[1], found[2] or "")
+    return ""

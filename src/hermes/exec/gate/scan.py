@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import cache
-from itertools import islice
 
 from hermes.exec.gate.values import TooComplex
 
@@ -22,7 +21,6 @@ _MAX_TESTS = 200
 _MAX_VARIABLES = 1500
 _MAX_JOINED = 500
 _MAX_DOCUMENTS = 30
-_MAX_SUSPECTS = 40
 _MAX_WORDS = 6000
 _MAX_WORD = 1500
 _MAX_PLAIN = 8000
@@ -76,21 +74,6 @@ def spelled_out(text: str) -> str:
     if "{" in text:
         text = _pattern("braces first").sub(r"\1''{", text)
     return text
-
-
-def suspects(text: str) -> list[str]:
-    """The simple commands around names of the hard list, as far as separators show them."""
-    pieces: dict[str, None] = {}
-    for found in islice(_pattern("suspect").finditer(text), _MAX_SUSPECTS * 10):
-        first, last = max(0, found.start() - _MAX_WORD), found.end() + _MAX_WORD
-        start = 1 + max(text.rfind(mark, first, found.start()) for mark in ";\n&|")
-        after = _pattern("separator").search(text, found.end(), last)
-        end = after.start() if after else last
-        for begin in (start or first, found.start()):
-            piece = text[begin:end].strip()
-            if len(piece) <= _MAX_WORD:
-                pieces[piece] = None
-    return list(pieces)[:_MAX_SUSPECTS]
 
 
 def check_shape(text: str) -> None:
@@ -214,10 +197,6 @@ _PATTERNS = {
     "braces first": r"((?:^|[;&|(\n])[ \t]*)\{(?=[^\s{}]*,[^\s{}]*\})",
     "dash": r" -( <<)",
     "line start": r"(?<=\n)(?:[ \t]*\\\n)+|\A(?:[ \t]*\\\n)+",
-    "suspect": r"(?<![\w./-])(?:/\S*/)?(?:rm|mkfs[.\w]*|dd|wipefs|shred|shutdown|reboot|halt|init|"
-    r"poweroff|systemctl|kill|killall5|pkill|chmod|chown|mv|find|blkdiscard|tee)(?=\s)"
-    r"|>\s*/(?:dev|proc)/",
-    "separator": r"[;\n&|]",
     "unquote": r"[\\'\"]",
     "code": r"""(?x)
         \\. | \$?'(?:(?<=\$')(?:[^'\\]|\\.)*|(?<!\$')[^']*)'
