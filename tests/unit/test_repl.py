@@ -32,6 +32,8 @@ from hermes.cli.repl.results import changes, outcome
 from hermes.cli.repl.screen import STYLE
 from hermes.cli.repl.state import State
 from hermes.cli.repl.table import shared
+from hermes.cli.repl.view import View
+from hermes.core.events import ToolDone, ToolStarted
 from hermes.core.message import Message, Text, ToolCall, ToolReturn, Usage
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -394,3 +396,23 @@ def typed(text: str) -> list[KeyPress]:
 def test_lines_that_come_at_once_are_a_paste(text: str, paste: bool) -> None:
     assert pasted(typed(text)) is paste
     assert not pasted([*typed(text), KeyPress(Keys.Up, "\x1b[A")])
+
+
+def test_a_question_is_broken_between_words_and_goes_on_deeper() -> None:
+    written: list[str] = []
+    view = View(State(), written.extend, lambda: 32, colour=False)
+    view.asked([[("", "    docker push registry.example/team/service")], [("", "    next row")]])
+    assert written == ["    docker push", "      registry.example/team/ser", "      vice",
+                       "    next row"]  # fmt: skip
+
+
+def test_a_tool_leaves_room_for_what_came_of_it() -> None:
+    written: list[str] = []
+    view = View(State(), written.extend, lambda: 60, colour=False)
+    view.folder = "/w"
+    for text in ("1 failed\n6 passed", "wrote /w/a.py"):
+        call = ToolCall("c", "terminal", '{"command": "' + "long words " * 20 + '"}')
+        view.event(ToolStarted(call))
+        view.event(ToolDone(ToolReturn("c", "terminal", (Text(text),)), 2.2))
+    assert written[0].endswith("…  2.2 s · exit 0 · 6 passed") and cells(written[0]) < 60
+    assert written[1].endswith("exit 0 · wrote a.py")

@@ -245,7 +245,7 @@ class Conversation:
         one = self._asked[0]
         self._state.asking = one
         if one.body:
-            self._view.text(one.body)
+            self._view.asked(one.body)
         self._changed()
 
     def answered(self, answer: str | None) -> None:

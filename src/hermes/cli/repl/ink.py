@@ -12,7 +12,7 @@ Piece: TypeAlias = tuple[str, str]
 
 PLAIN, BOLD, DIM, ITALIC, STRUCK = "", "1", "2", "3", "9"
 HEADING, CODE, LINK, MARK = "1;36", "36", "4;36", "36"
-GOOD, BAD, WARNING, SAID = "32", "31", "35", "1"
+GOOD, BAD, WARNING, SAID = "32", "31", "1;35", "1"
 """Neither blue, which is not to be read on black, nor yellow, which is not on white."""
 
 _WIDE = (

@@ -209,10 +209,10 @@ async def _entered(repl: Repl, text: str, *, queued: bool) -> None:
     typed = message_text(text)
     told, images = repl.pasted.expanded(typed)
     message, problems = await asyncio.to_thread(compose, told, images, repl.cwd, typed=typed)
-    for problem in problems:
-        repl.view.trouble(problem)
     send = repl.conversation.enqueue if queued else repl.conversation.send
     send(text, message)
+    for problem in problems:
+        repl.view.trouble(problem)
 
 
 async def fetched(repl: Repl) -> None:

@@ -100,6 +100,15 @@ class View:
         """Lines that are painted but not to be wrapped again."""
         self._paragraph("text", lines)
 
+    def asked(self, lines: list[list[Piece]]) -> None:
+        """What a question is about. A line that is broken goes on deeper than the next begins."""
+        found = []
+        for line in lines:
+            text = "".join(piece for _, piece in line)
+            indent = " " * (len(text) - len(text.lstrip()) + 2)
+            found += wrap(line, self._columns() - 1, indent=indent)
+        self._paragraph("text", found)
+
     def answered(self, text: str) -> None:
         """What a question was answered with."""
         self._paragraph("text", wrap([(SAID, printable(text))], self._columns() - 1, [("", "  ")]))
@@ -196,7 +205,8 @@ class View:
         self._thoughts.clear()
         self._state.thought = self._thought_tail = ""
         self._state.do("")
-        self._small(f"thought for {took:.0f} s · Ctrl-T shows it")
+        length = f"for {took:.0f} s" if took >= 1 else "briefly"
+        self._small(f"thought {length} · Ctrl-T shows it")
 
     def show_reasoning(self) -> None:
         if self.reasoning:
