@@ -173,7 +173,7 @@ async def test_reasoning_is_folded_and_shown(tmp_path: Path) -> None:
         t.type("why" + ENTER)
         await t.see("thinking", "first I weigh it")
         gate.open()
-        await t.see("thought for", "The answer.", "Enter sends")
+        await t.see("thought ", "Ctrl-T shows it", "The answer.", "Enter sends")
         assert "first I weigh it" not in t.screen
         t.type(CTRL_T)
         await t.see("first I weigh it")
