@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from hermes.exec.gate.calls import Call
 from hermes.exec.gate.editing import awk, sed
 from hermes.exec.gate.fetching import FETCHING
-from hermes.exec.gate.running import RUNNING
+from hermes.exec.gate.running import RUNNING, fetched_program
 from hermes.exec.gate.settings import risky_setting
 from hermes.exec.gate.versions import git
 from hermes.exec.gate.words import UNKNOWN, literal, vague
@@ -221,9 +221,13 @@ def _npm(call: Call) -> Iterator[str]:
         at += 2 if folder else 1
     if 0 < at < len(call.words) and not vague(call.args[at]):
         call.words, call.args = call.words[at:], call.args[at:]
+    if call.words[:1] == ["dlx"]:
+        yield from fetched_program(call, 1)
 
 
 def _pip(call: Call) -> Iterator[str]:
+    if call.name == "uv" and call.words[:2] == ["tool", "run"]:
+        yield from fetched_program(call, 2)
     if any(re.match(r"(?:git|hg|svn|bzr)\+|https?:|ssh:|git@|file:", word) for word in call.words):
         yield f"{call.name} installs from an address"
     if any(word == "--user" for word in call.words):

@@ -309,7 +309,7 @@ def _changed(value: str, how: str) -> str:
     if found := re.fullmatch(r":\s*(\d{1,4})(?::\s*(\d{1,4}))?", how):
         start = int(found[1])
         return value[start : start + int(found[2])] if found[2] else value[start:]
-    if how[:1] == "#":
+    if how[:1] == "#" and not re.search(r"[*?\[$]", how):
         return value.removeprefix(how.lstrip("#"))
     if how in (",,", ",", "^^", "^"):
         return value.lower() if how[0] == "," else value.upper()

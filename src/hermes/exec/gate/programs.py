@@ -223,3 +223,17 @@ WITH_SUBCOMMAND = frozenset(
 )
 """Their second word says what they do, and belongs to what is remembered."""
 TWO_DEEP = frozenset("gh aws gcloud az docker podman nix".split())
+
+TOOLS = frozenset(
+    "shadcn shadcn-ui prisma drizzle-kit husky lint-staged serve http-server rimraf concurrently "
+    "cross-env npm-check-updates depcheck knip madge tsup changeset @changesets/cli @angular/cli "
+    "@vue/cli @nestjs/cli @biomejs/biome @playwright/test @tailwindcss/cli @svelte-kit/package "
+    "expo react-native degit sv c8 nyc size-limit license-checker markdownlint-cli "
+    "yarn-deduplicate npm-run-all npm-run-all2 sort-package-json syncpack commitlint "
+    "@commitlint/cli semantic-release standard xo ts-prune type-coverage api-extractor typedoc jsdoc "
+    "openapi-typescript graphql-codegen @graphql-codegen/cli json-server wait-on cowsay esno "
+    "browserslist update-browserslist-db svgo live-server "
+    "cookiecutter copier httpie yt-dlp pycowsay check-jsonschema djlint sqlfluff pyproject-fmt "
+    "validate-pyproject zizmor pip-tools nbstripout pdoc build".split()
+)
+"""Packages that npx, uvx and the like may fetch and run: well known tools of development."""

@@ -68,6 +68,12 @@ def builtin() -> tuple[dict[str, list[Rule]], dict[str, list[Rule]]]:
     return _by_program(READING), _by_program(WORKING)
 
 
+@cache
+def everyday() -> frozenset[str]:
+    """The programs that the builtin rules know."""
+    return frozenset(name for index in builtin() for name in index)
+
+
 def _by_program(rules: Iterable[Rule]) -> dict[str, list[Rule]]:
     index: dict[str, list[Rule]] = {}
     for rule in rules:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 
 from hermes.exec.gate.calls import Call
 from hermes.exec.gate.parts import FILE
+from hermes.exec.gate.programs import TOOLS
+from hermes.exec.gate.rules import everyday
 from hermes.exec.gate.words import literal, vague, written
 from hermes.exec.gate.writing import outside
 
@@ -142,8 +144,35 @@ def _source(call: Call) -> Iterator[str]:
 def _npx(call: Call) -> Iterator[str]:
     if call.has("-c", "--call", "--shell-auto-fallback"):
         yield f"{call.name} runs a text"
-    if call.args and vague(call.args[0]):
-        yield f"what {call.name} runs is only known when it runs"
+    yield from fetched_program(call, 1 if call.name == "pipx" and call.words[:1] == ["run"] else 0)
+
+
+def fetched_program(call: Call, at: int) -> Iterator[str]:
+    """A package by its name, of which all code may come from the network: known ones pass, and
+    those that are installed here."""
+    packages: list[str] = []
+    while at < len(call.words) and call.words[at].startswith("-"):
+        option, equals, value = call.args[at].partition("=")
+        if option in ("-p", "--package", "--from", "--with", "--spec"):
+            packages.append(value if equals else "".join(call.args[at + 1 : at + 2]))
+        at += 2 if option in _PACKAGE_OPTIONS and not equals else 1
+    if call.name != "pipx" or at:
+        packages += call.args[at : at + 1]
+    for package in packages:
+        if vague(package):
+            yield f"what {call.name} runs is only known when it runs"
+        elif not _known_package(call, re.sub(r"(?<=.)(?:@[^/]*|[=<>~].*)$", "", literal(package))):
+            yield f"{call.name} fetches and runs {written(package)}, which is not known"
+
+
+_PACKAGE_OPTIONS = ("-p", "--package", "--from", "--with", "--spec", "--python")
+
+
+def _known_package(call: Call, package: str) -> bool:
+    if package in TOOLS or package.startswith(("create-", "@types/")) or package in everyday():
+        return True
+    installed = (f"node_modules/.bin/{package}", f"node_modules/{package}")
+    return any(path and call.places.exists(path) for at in installed for path in call.paths(at))
 
 
 RUNNING: dict[str, Callable[[Call], Iterator[str]]] = {

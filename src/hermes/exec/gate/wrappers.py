@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.exec.gate.runners import PLAIN, PRIVILEGE, RUNNERS, Options
 from hermes.exec.gate.words import FIELDS, UNKNOWN, literal
@@ -56,13 +56,25 @@ def unwrap(argv: Argv, feed: str | None) -> Inner | None:
     for size in (2, 3) if name in _RUNNING else ():
         options = RUNNERS.get(tuple(literal(word) for word in (name, *argv[1:size])))
         if options:
-            return _past(argv, options, size)
+            inner = _past(argv, options, size)
+            return _bisect(inner) if size == 3 else inner
     options = PLAIN.get(name)
     if options is None:
         return None
     if name == "command" and argv[1:2] in (("-v",), ("-V",)):
         return None
     return _past(argv, options, 1)
+
+
+def _bisect(inner: Inner) -> Inner:
+    """`git bisect run`: a script may be another one in every version."""
+    name = literal(inner.commands[0][0]) if inner.commands else ""
+    script = name in SHELLS or name.startswith("./")
+    return (
+        structs.replace(inner, ask="git bisect runs a script of every version")
+        if script
+        else (inner)
+    )
 
 
 def _past(argv: Argv, options: Options, start: int) -> Inner:

@@ -50,6 +50,8 @@ def _copy(call: Call) -> Iterator[str]:
     target = call.value("-t", "--target-directory")
     words = call.rest("-t --target-directory -S --suffix -m --mode -o --owner -g --group")
     ends = [target] if target is not None else words[-1:]
+    if ends == ["\x1e"]:  # as with xargs, which may add nothing
+        ends = words[-2:]
     if len(words) > 1 and ends and literal(ends[0]).rstrip("/") in ("/tmp", "/var/tmp"):
         ends = [f"{literal(ends[0])}/{literal(words[0]).rpartition('/')[2] or 'x'}"]
     yield from _targets(call, ends, "writes", strict=False)
