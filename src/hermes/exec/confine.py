@@ -96,6 +96,8 @@ class Box(TypedDict, total=False):
     """With a seccomp program that asks: where modes and times of files may be changed ..."""
     readonly: list[bytes]
     """... except there."""
+    workspace: bytes
+    """... where what Landlock cannot open is made and removed by the keeper ..."""
     way: tuple[str, int]
     """... and the one address its sockets are connected to."""
 
@@ -171,10 +173,13 @@ class Held:
             with ours, theirs, contextlib.suppress(BlockingIOError):
                 _, fds, _, _ = socket.recv_fds(ours, 1, 1)
                 self.listener = fds[0] if fds else -1
+                broker.hurry(self.listener)
 
     def serve(self) -> None:
         """Answer one question of the seccomp filter."""
-        reach = broker.Reach(self._box["writable"], self._box["readonly"], self._box.get("way"))
+        box = self._box
+        ground = (box["writable"], box["readonly"])
+        reach = broker.Reach(*ground, box.get("way"), box.get("workspace", b""))
         if not broker.answer(self.listener, reach):
             os.close(self.listener)
             self.listener = -1

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from hermes.core.errors import ToolError
-from hermes.exec.confine import Box
+from hermes.exec.confine import Box, would_be_bare
 from hermes.exec.sandbox import filters
 from hermes.exec.sandbox.limits import box_of
 from hermes.exec.sandbox.network import by_address, environment
@@ -49,24 +49,31 @@ def launch(
     inside = {**env, "TMPDIR": scratch, "HOME": scratch}
     if "PATH" in env:
         inside["PATH"] = _reachable(env["PATH"], hidden, rules)
+    makes = policy.mode == "workspace-write" and not kept.barred and workspace not in writable
     box: Box = {
         **box_of(policy.limits),
         "scratch": os.fsencode(scratch),
         "bare": True,
         "landlock": (handled, [_rule(path, access, handled[0]) for path, access in rules.items()]),
-        "seccomp": (number, _filter(table, policy, landlock)),
+        "seccomp": (number, _filter(table, policy, landlock, makes=makes)),
         "writable": [os.fsencode(path) for path in writable],
         "readonly": [os.fsencode(path) for path in closed | within],
     }
+    if makes:
+        root = os.fsencode(workspace)
+        box["workspace"] = root
+        box["readonly"] += [os.fsencode(path) for path in policy.unwanted]
+        if not would_be_bare(root):
+            box["plain"] = root
     if policy.network:
         box["way"] = by_address(policy.network)
         inside |= environment(policy.network)
     return Launch(tuple(argv), inside, box)
 
 
-def _filter(table: filters.Machine, policy: Policy, landlock: int) -> bytes:
+def _filter(table: filters.Machine, policy: Policy, landlock: int, *, makes: bool) -> bytes:
     online = bool(policy.network)
-    return filters.confined(table, ask=True, truncation=landlock >= 3, online=online)
+    return filters.confined(table, ask=True, truncation=landlock >= 3, online=online, makes=makes)
 
 
 def _readable(policy: Policy, workspace: str, hidden: set[str]) -> dict[str, int]:
