@@ -84,3 +84,12 @@ def test_every_failure_is_one_bounded_sentence_that_says_what_to_do(kind: Kind, 
     assert "{" not in text
     lowered = text.lower()
     assert "lost" in lowered or "kept" in lowered or "not run" in lowered
+
+
+def test_where_no_key_is_set_none_is_said_to_be_wrong() -> None:
+    class Keyless(_Endpoint):
+        key_source = ""
+
+    text = sentence(Failure(Kind.AUTH, "no words " * 90), Keyless())  # type: ignore[arg-type]
+    assert "none is set" in text and text.endswith("send the message again.")
+    assert "model.api_key_env" in text

@@ -31,6 +31,8 @@ def sentence(failure: Failure, provider: Endpoint, near: tuple[str, ...] = ()) -
     template = _SENTENCES.get(failure.kind, _DEFAULT)
     if failure.kind is Kind.AUTH and provider.key_source.startswith(LOGIN):
         template = _LOGIN
+    elif failure.kind is Kind.AUTH and not provider.key_source:
+        template = _NO_KEY
     fixed = template.format(
         provider=target.provider,
         model=target.model,
@@ -68,6 +70,12 @@ _LOGIN = (
     "{provider} does not accept the login any more. {said} "
     + KEPT
     + " Run hermes auth login {provider} and send the message again."
+)
+_NO_KEY = (
+    "{provider} wants a key, and none is set for it. {said} "
+    + KEPT
+    + " Put one into a variable (environment or .env), name that in model.api_key_env and send the "
+    "message again."
 )
 _SENTENCES: dict[Kind, str] = {
     Kind.AUTH: "{provider} rejected the key from {key}. {said} "

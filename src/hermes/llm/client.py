@@ -113,7 +113,8 @@ class Client:
 
     @property
     def key_source(self) -> str:
-        return self._credential().source
+        found = self._credential().source
+        return found or ("the AWS credentials" if self._endpoint.auth == "aws" else "")
 
     def rotate(self, failure: Failure) -> bool:
         """Set the key of this task's last call aside; False when no other is left."""
