@@ -212,7 +212,7 @@ def run(folder: Path, seed: int, kills: int) -> dict[str, object]:
     return {"kills": done, "acknowledged": acknowledged, "problems": problems}
 
 
-def helper(folder: Path, seed: int, kills: int) -> subprocess.Popen[str]:
+def killing(folder: Path, seed: int, kills: int) -> subprocess.Popen[str]:
     arguments = ["--seed", str(seed), "--kills", str(kills), "--folder", str(folder)]
     return subprocess.Popen(
         [sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True
@@ -226,8 +226,8 @@ def test_r1_kill_minus_nine(tmp_path: Path) -> None:
     results = []
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as memory:
         running = [
-            helper(tmp_path, seed, KILLS // 3),
-            helper(Path(memory), seed + 1, KILLS - KILLS // 3),
+            killing(tmp_path, seed, KILLS // 3),
+            killing(Path(memory), seed + 1, KILLS - KILLS // 3),
         ]
         for process in running:
             out, _ = process.communicate(timeout=150)

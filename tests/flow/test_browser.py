@@ -595,7 +595,7 @@ async def test_a_picture_from_the_web_is_asked_for_only_when_that_tells_nothing(
     ],
 )
 def test_why_an_element_could_not_be_used_is_said(raised: str, said: str) -> None:
-    told = _browser._first_line(Exception(raised))
+    told = _browser.reason(Exception(raised))
     assert said in told and "Timeout" not in told and "Call log" not in told
 
 

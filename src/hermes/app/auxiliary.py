@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from hermes.agent.deps import Agent, Endpoint, Metering, Turn, sees_images
 from hermes.agent.recovery import Attempt
 from hermes.agent.step import Stopped, sample
+from hermes.app.aside import turn_aside
 from hermes.app.jobs import Jobs
 from hermes.core.errors import ToolError
-from hermes.core.history import History
-from hermes.core.message import Media, Message, ToolCall
+from hermes.core.message import Media, Message
 from hermes.core.provider import Settings
-from hermes.core.tool import ToolContext
 
 if TYPE_CHECKING:
     from hermes.app.runtime import Runtime
@@ -58,18 +56,8 @@ class Auxiliary:
         raise ToolError(f"No model here takes images; name one that does in auxiliary.{job}.")
 
     def _turn(self, prompt: Message, system: str, meter: Metering | None) -> Turn:
-        return Turn(
-            system=system,
-            history=History((prompt,)),
-            record=_forget,
-            emit=_nothing,
-            steer=_no_steer,
-            context=_no_tools,
-            absorb=_nothing_read,
-            sleep=self._runtime.sleep,
-            learned=self._runtime.learned,
-            meter=meter,
-        )
+        runtime = self._runtime
+        return turn_aside(runtime, prompt, system, learned=runtime.learned, meter=meter)
 
     async def _sample(
         self, chain: tuple[Endpoint, ...], main: Agent, turn: Turn, max_output: int
@@ -79,23 +67,3 @@ class Auxiliary:
             return await sample(agent, turn, Attempt(Settings(max_output=max_output)))
         except Stopped as stop:
             raise ToolError(stop.error) from None
-
-
-async def _forget(message: Message | None, state: Any) -> None:
-    return None
-
-
-def _nothing(event: object) -> None:
-    return None
-
-
-def _no_steer() -> str:
-    return ""
-
-
-def _nothing_read(brings: Collection[Any]) -> None:
-    return None
-
-
-def _no_tools(call: ToolCall) -> ToolContext:
-    raise AssertionError("an auxiliary call has no tools")

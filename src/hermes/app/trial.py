@@ -12,13 +12,12 @@ from hermes.agent.arguments import BadArguments, parse
 from hermes.agent.deps import Agent, Learned, Limits, Turn
 from hermes.agent.recovery import Attempt
 from hermes.agent.step import Stopped, sample
+from hermes.app.aside import turn_aside
 from hermes.app.metering import Meter
 from hermes.core.events import Notice, TurnEvent
-from hermes.core.history import History
 from hermes.core.ledger import Account
 from hermes.core.message import Media, Message, Target, Thinking, ToolCall, Usage, user
 from hermes.core.provider import Settings, ToolSpec
-from hermes.core.tool import ToolContext
 from hermes.llm.catalog import Endpoint
 from hermes.llm.profile import overlay
 
@@ -92,19 +91,10 @@ class _Run:
         runtime = self._runtime
         account = Account(purpose="test")
         meter = Meter(runtime.store, runtime.setup.config.budget, account, self._emit, runtime.told)
-        turn = Turn(
-            system=system,
-            history=History((prompt,)),
-            record=_forget,
-            emit=self._emit,
-            steer=lambda: "",
-            context=_no_tools,
-            absorb=_nothing_read,
-            sleep=runtime.sleep,
-            learned=self.learned,
-            meter=meter,
-            remember=runtime.remember,
+        turn = turn_aside(
+            runtime, prompt, system, learned=self.learned, meter=meter, emit=self._emit
         )
+        turn.remember = runtime.remember
         agent = Agent((self.client,), specs=(_REPORT,) if tools else (), limits=Limits(tries=2))
         try:
             return await sample(agent, turn, Attempt(settings)), turn, "", ""
@@ -227,15 +217,3 @@ def red_square() -> bytes:
     head = struct.pack(">IIBBBBB", 32, 32, 8, 2, 0, 0, 0)
     parts = (chunk(b"IHDR", head), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
-
-
-async def _forget(message: Message | None, state: Any) -> None:
-    return None
-
-
-def _nothing_read(brings: Collection[Any]) -> None:
-    return None
-
-
-def _no_tools(call: ToolCall) -> ToolContext:
-    raise AssertionError("a trial runs no tools")

@@ -6,7 +6,6 @@ keeper; `seen` (how much of the log was shown) and `input` (what was typed) by w
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from hermes.config.presence import alive
 from hermes.exec.capture import whole_lines
 from hermes.exec.desk import END, LOCK, SEGMENT, Why
 from hermes.exec.plain import plain
@@ -119,27 +119,11 @@ def look(folder: Path) -> State | None:
         record = msgspec.json.decode((folder / RECORD).read_bytes(), type=Record)
     except (OSError, msgspec.DecodeError):
         return None
-    held = _locked(folder / LOCK)  # before the end: a keeper writes that while it has the lock
+    held = alive(folder / LOCK)  # before the end: a keeper writes that while it has the lock
     end = None
     with suppress(OSError, msgspec.DecodeError):
         end = msgspec.json.decode((folder / END).read_bytes(), type=End)
     return State(record, folder, held and (end is None or end.left > 0), end)
-
-
-def _locked(path: Path) -> bool:
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
-    return False
 
 
 def write(folder: Path, record: Record) -> None:
@@ -272,7 +256,7 @@ def tidy(root: Path, *, days: float = 7.0, most: int = 100) -> None:
         folder = root / name
         with suppress(OSError):
             old = time.time() - folder.stat().st_mtime > days * 86400
-            if (old or position >= most) and not _locked(folder / LOCK):
+            if (old or position >= most) and not alive(folder / LOCK):
                 remove(folder)
 
 

@@ -108,7 +108,7 @@ class Browser:
     def _failure(self, error: Exception) -> ToolError:
         """In Playwright's words, with what happened besides."""
         notes = [f"[{note}]" for note in self.tabs.take_notes()]
-        return ToolError("\n".join([_first_line(error), *notes]))
+        return ToolError("\n".join([reason(error), *notes]))
 
     async def _has_ended(self, error: Exception) -> bool:
         """A page that is gone may be the first sign of it."""
@@ -270,7 +270,7 @@ async def _walls(ctx: ToolContext, home: Path) -> Policy | None:
     return structs.replace(policy, protected=())
 
 
-def _first_line(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """Playwright's own words without its log of attempts, but with what it waited for."""
     text, _, log = str(error).partition("\nCall log:")
     if "Timeout" in text and (reasons := _WAITED.findall(log)):
