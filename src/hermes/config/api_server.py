@@ -70,6 +70,9 @@ class ApiServer(Section, frozen=True):
     tool_items: ToolItems = "function_call"
     """As what a response shows the tools that ran here. Clients that run every `function_call`
     themselves want `mcp_call`; they can also ask for it, in X-Hermes-Tool-Items."""
+    images: Literal["link", "keep"] = "link"
+    """What becomes of pictures from elsewhere in the answers of a session that has read private
+    data and strangers' words: clients fetch them unasked, and an address can carry data away."""
     access_log: bool = False
     """Whether each request is a line of the log: never its query, headers or body."""
     drain_seconds: Annotated[float, Meta(ge=0)] = 10.0

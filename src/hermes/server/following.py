@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import structs
 
 from hermes.app.session import Session
-from hermes.core.channel import Channel
 from hermes.core.events import TurnEnd, TurnEvent, TurnResult
 from hermes.server import web
 from hermes.server.conversations import Ask, opened
+from hermes.server.images import Shown, shown, shown_as
 from hermes.server.route import Call
 from hermes.server.stream import ClientGone, Stream
 
@@ -49,7 +49,7 @@ async def follow(
         stack.enter_context(call.server.running(call.principal))
         session = await stack.enter_async_context(opened(call.server, call.principal, ask))
         teller = told_by(session)
-        events = session.events()
+        events = shown(call.server, session)
         session.submit(ask.prompt)
         stream = Stream(call, teller.headers)
         slow = ended = False
@@ -76,7 +76,7 @@ async def follow(
     return await stream.close()
 
 
-def stop(session: Session, events: Channel) -> None:
+def stop(session: Session, events: Shown) -> None:
     """Also a turn that is about to begin ends with a TurnEnd."""
     if session.starting:
         events.put(TurnEnd(NEVER))
@@ -88,7 +88,7 @@ async def whatever_comes(server: Server, work: Coroutine[None, None, None]) -> N
     await asyncio.shield(server.runtime.spawn(work, "end of a turn"))
 
 
-async def _rest(server: Server, events: Channel, teller: Teller, held: AsyncExitStack) -> None:
+async def _rest(server: Server, events: Shown, teller: Teller, held: AsyncExitStack) -> None:
     """Nobody listens any more."""
     async with held:
         async for happened in events:
@@ -107,6 +107,8 @@ async def to_the_end(
             begun(session)
             result = await session.turn(ask.prompt)
     call.server.metrics.turn(result)
+    text = shown_as(call.server, session.taint)(result.text)
+    result = structs.replace(result, text=text)
     return _explained(call.server, result), session
 
 

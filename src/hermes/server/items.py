@@ -22,15 +22,18 @@ def none_hosted(_: str) -> bool:
     return False
 
 
-def items_of(messages: Iterable[Message], hosted: Hosted = none_hosted) -> list[Item]:
-    """What the agent added, in order; the user's own words are not output."""
+def items_of(
+    messages: Iterable[Message], hosted: Hosted = none_hosted, say: Callable[[str], str] = str
+) -> list[Item]:
+    """What the agent added, in order; the user's own words are not output. `say`: how a text is
+    shown."""
     items: list[Item] = []
     made: dict[str, Item] = {}
     for message in messages:
         for part in message.parts if message.role != "user" else ():
             match part:
                 case Text(text) if text:
-                    items.append(_message(text))
+                    items.append(_message(say(text)))
                 case ToolCall(id, name, args) if not name.startswith("_"):
                     items.append(_hosted(name, args) if hosted(name) else _call(id, name, args))
                     if hosted(name):

@@ -9,6 +9,8 @@ from msgspec import Struct
 
 from hermes.core.errors import StoreError
 from hermes.core.message import Message
+from hermes.core.taint import Taint
+from hermes.server.images import shown_as
 from hermes.server.items import items_of
 from hermes.server.route import Call
 
@@ -48,8 +50,9 @@ async def _end_lost(call: Call, kept: Kept) -> None:
     store = call.server.runtime.store
     try:
         messages = await store.load(kept.session)
+        meta = await store.meta(kept.session)
     except StoreError:
-        messages = []
+        messages, meta = [], None
     last = max((n for n, m in enumerate(messages) if m.role == "user"), default=-1)
     done: tuple[Message, ...] = ()
     if last >= 0 and messages[last].text == kept.transcript[-1].text:
@@ -58,7 +61,7 @@ async def _end_lost(call: Call, kept: Kept) -> None:
     kept.response |= {
         "status": "incomplete",
         "incomplete_details": {"reason": "error"},
-        "output": items_of(done),
+        "output": items_of(done, say=shown_as(call.server, meta.taint if meta else Taint())),
     }
     body = msgspec.msgpack.encode(kept)
     await store.objects.put(KIND, kept.response["id"], body, owner=call.principal.name)

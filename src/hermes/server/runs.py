@@ -14,7 +14,6 @@ import orjson
 from msgspec import Struct, structs
 
 from hermes.app.session import Session
-from hermes.core.channel import Channel
 from hermes.core.errors import HermesError, StoreError
 from hermes.core.events import (
     Answer,
@@ -32,6 +31,7 @@ from hermes.core.message import user
 from hermes.server.conversations import Ask, opened
 from hermes.server.errors import ApiError
 from hermes.server.following import stop
+from hermes.server.images import Shown, shown
 from hermes.server.labels import label
 from hermes.server.narrating import plain_usage
 from hermes.server.principals import Principal
@@ -100,7 +100,7 @@ class Run:
         self._ask = ask
         self._count = 0
         self._session: Session | None = None
-        self._events: Channel | None = None
+        self._events: Shown | None = None
         self._cancelled = False
         self._tools: dict[str, str] = {}
         self.news = asyncio.Event()
@@ -170,7 +170,7 @@ class Run:
                 self._tell()
 
     async def _follow(self, session: Session) -> None:
-        events = self._events = session.events()
+        events = self._events = shown(self._server, session)
         session.submit(self._ask.prompt)
         if self._cancelled:
             stop(session, events)

@@ -24,6 +24,7 @@ from hermes.server.conversations import Ask, alone, session_headers, speakable, 
 from hermes.server.ending import incomplete, incomplete_headers, turn_headers
 from hermes.server.errors import bad, missing
 from hermes.server.following import follow, to_the_end, whatever_comes
+from hermes.server.images import shown_as
 from hermes.server.input import read_input
 from hermes.server.items import Hosted, Narrator, fail, items_of, none_hosted, settle
 from hermes.server.kept import KIND, Kept, load_kept
@@ -238,7 +239,8 @@ async def _whole(call: Call, body: ResponsesRequest) -> web.Response:
         nothing = not result.completed and not result.text.strip()
         if nothing:
             fail(response, result)
-        response["output"] = items_of(result.messages[1:], work.hosted)
+        say = shown_as(call.server, session.taint)
+        response["output"] = items_of(result.messages[1:], work.hosted, say)
         await _keep(work, result.messages or (work.ask.prompt,))
     headers = turn_headers(session.id, work.ask) | incomplete_headers(result)
     if nothing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, structs
@@ -18,6 +19,7 @@ from hermes.server.conversations import SOURCE, Ask, key_of, owned
 from hermes.server.ending import ending, incomplete, incomplete_headers, turn_headers
 from hermes.server.errors import ApiError, bad, missing
 from hermes.server.following import follow, to_the_end
+from hermes.server.images import shown_as
 from hermes.server.items import usage_of
 from hermes.server.narrating import tell
 from hermes.server.replay import once
@@ -109,12 +111,14 @@ async def messages(call: Call) -> web.StreamResponse:
     limit = _number(call, "limit", 100, 1000)
     after = _number(call, "after", -1, 1 << 24, least=-1)
     data: list[dict[str, Any]] = []
+    say = shown_as(call.server, meta.taint)
     async for stored in call.server.runtime.store.export(meta.id):
         if stored.seq <= after:
             continue
         if len(data) == limit:
             return call.answer({"object": "list", "data": data, "has_more": True})
-        data.append({"seq": stored.seq, "created_at": stored.created, **spoken(stored.message)})
+        told = spoken(stored.message, say)
+        data.append({"seq": stored.seq, "created_at": stored.created, **told})
     return call.answer({"object": "list", "data": data, "has_more": False})
 
 
@@ -227,12 +231,14 @@ def shown(meta: SessionMeta) -> dict[str, Any]:
     }
 
 
-def spoken(message: Message) -> dict[str, Any]:
+def spoken(message: Message, say: Callable[[str], str]) -> dict[str, Any]:
+    """`say`: how a text of the model is shown."""
     content: list[dict[str, Any]] = []
     for part in message.parts:
         match part:
             case Text(text):
-                content.append({"type": "text", "text": text})
+                told = say(text) if message.role == "assistant" else text
+                content.append({"type": "text", "text": told})
             case Thinking(text) if text:
                 content.append({"type": "reasoning", "text": text})
             case Media(mime, _, url):
