@@ -436,6 +436,19 @@ asyncio.run(main())
     assert await texts(path) == ["in the wal only"]
 
 
+async def test_f67_a_text_that_is_none_is_damage(path: Path) -> None:
+    await fill(path, 3, 10)
+    db = apsw.Connection(str(path))
+    db.execute("UPDATE sessions SET title = CAST(x'ff61' AS TEXT)")
+    db.close()
+    store = SqliteStore(path)
+    with pytest.raises(StoreError) as refused:
+        await store.sessions()
+    sentence(refused.value, "damaged")
+    assert len(await store.load("s")) == 3, "what can be read is"
+    await store.close()
+
+
 async def test_f67_random_damage_never_wedges(
     path: Path, raw_database: Raw, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ _KINDS = {
     "CorruptError": "damaged",
     "NotADBError": "damaged",
     "TooBigError": "too_big",
+    "UnicodeDecodeError": "damaged",
 }
 _ERRNOS = {
     errno.ENOSPC: "full",
@@ -48,7 +49,7 @@ _SENTENCES = {
 
 
 def explain(error: Exception, path: Path, system_errno: int = 0) -> StoreError:
-    """`error` is an apsw.Error, an OSError, or a StoreError already."""
+    """`error` is an apsw.Error, an OSError, a text that is none, or a StoreError already."""
     if isinstance(error, StoreError):
         return error
     name = type(error).__name__

@@ -201,7 +201,7 @@ class Worker:
                 job.result = job.run()
             else:
                 job.result = job.run(self.connection())
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             job.error = self.blame(error)
         except Exception as error:  # noqa: BLE001 - the caller gets it; the thread goes on
             job.error = error
@@ -211,7 +211,7 @@ class Worker:
             self._db = self._connect()
         return self._db
 
-    def blame(self, error: Error) -> StoreError:
+    def blame(self, error: Error | UnicodeDecodeError) -> StoreError:
         """The error in words. A connection that met a failing disk is given up."""
         db = self._db
         fault = faults.explain(error, self._path, db.system_errno if db else 0)

@@ -41,7 +41,6 @@ _GROUPS = "memory and processes are counted by control groups"
 _LOST_ALWAYS = ("many files can fill the disk of the workspace: only the size of each is limited",)
 _LOST_ALONE = (
     "the list of processes and their command lines can be read",
-    "new files cannot be made in a folder that holds protected names (the top of the workspace)",
     "private /tmp and home are an ordinary folder, and there is no /dev/shm",
     "sockets on loopback or in the file system cannot be used: only the proxy of a granted network",
 )
