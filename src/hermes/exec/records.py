@@ -173,7 +173,7 @@ def kept(folder: Path, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
                 yield first, file.read(last - first)
 
 
-def news(state: State, limit: int, *, patient: bool = True) -> str:
+def news(state: State, limit: int) -> str:
     """What was written since it was last shown, its middle cut out when that is long.
 
     While it runs, a last word that may be half a secret waits until it is whole, or until nothing
@@ -183,7 +183,7 @@ def news(state: State, limit: int, *, patient: bool = True) -> str:
     total = written(folder)
     seen, waited = _seen(folder)
     end = total
-    if patient and state.running and waited != total:
+    if state.running and waited != total:
         tail = b"".join(data for _, data in kept(folder, max(seen, total - 4096), total))
         if unfinished := _UNFINISHED.search(tail):
             end = max(total - (len(tail) - unfinished.start()), seen)

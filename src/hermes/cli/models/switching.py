@@ -24,15 +24,13 @@ class Wanted(Struct, frozen=True):
     api_key_env: str = ""
 
 
-def understood(setup: Setup, text: str, provider: str = "") -> Wanted:
+def understood(setup: Setup, text: str) -> Wanted:
     """`provider:model`, a provider (its usual model), or a model wherever it can be had.
     ConfigError when it is none of these."""
     config = setup.config
-    if not text.strip() and not provider:
+    if not text.strip():
         raise ConfigError("Say which model: PROVIDER:MODEL.")
     name, colon, rest = text.partition(":")
-    if provider:
-        return Wanted(_known(config, provider), text or _usual(config, provider))
     if colon and rest and _is_provider(config, name):
         return Wanted(_known(config, name), rest)
     if not colon and _is_provider(config, text):

@@ -51,7 +51,7 @@ class Tail:
             self._kept += b"".join([plain + b"," for plain, _ in recent[:settled]])
             del recent[:settled]
 
-    def joined(self, head: bytes, pending: Iterable[Forms], end: bytes = b"]}") -> bytes:
+    def joined(self, head: bytes, pending: Iterable[Forms]) -> bytes:
         """Everything with `pending` behind it, the last ones marked."""
         fresh = list(pending)
         self.sent = Sent(
@@ -67,6 +67,6 @@ class Tail:
             last.append(marked if marked and left > 0 else plain)
             left -= bool(marked)
         if not last:
-            return (head + self._kept).removesuffix(b",") + end
+            return (head + self._kept).removesuffix(b",") + b"]}"
         last.reverse()
-        return b"".join((head, self._kept, b",".join(last), end))
+        return b"".join((head, self._kept, b",".join(last), b"]}"))
