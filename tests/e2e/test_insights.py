@@ -97,11 +97,16 @@ async def test_only_the_days_that_were_asked_for_count(tmp_path: Path) -> None:
         entry = Entry(int(at * 1e9), day, Account("s"), "p", "m", input=10, output=1, cost=1.0)
         store.ledger.settle(entry)
         store.ledger.settle(structs.replace(entry, id=entry.id + 1, cost=None))
+    for i in range(20):  # more models than are shown among other tables
+        store.ledger.settle(structs.replace(entry, id=entry.id + 2 + i, model=f"m{i}", cost=0.1))
     await store.close()
-    for days, calls in ((1, 2), (3, 4), (100, 6), (10**9, 6)):
+    for days, calls in ((1, 2), (3, 4), (100, 26), (10**9, 26)):
         ran = await run_hermes(["insights", "--json", "--days", str(days)], home)
         total = ran.json["totals"]
-        assert (total["calls"], total["unpriced_calls"]) == (calls, calls // 2)
+        assert (total["calls"], total["unpriced_calls"]) == (calls, min(calls // 2, 3))
+        assert total["cost_usd"] == (calls // 2 if calls < 20 else 5.0)
+    everything = (await run_hermes(["insights", "--days", "100"], home)).stdout
+    assert "... 6 more: hermes insights --by model" in everything and "p:m9" not in everything
     shown = (await run_hermes(["insights", "--days", "3", "--by", "day"], home)).stdout
     assert "2 calls of unknown price" in shown and shown.count("\n") == 1 + 1 + 3 + 1 + 3
 

@@ -28,6 +28,8 @@ examples:
 _SECTIONS: tuple[By, ...] = ("model", "purpose", "tool")
 _ALL: tuple[By, ...] = ("day", "model", "provider", "purpose", "tool")
 _LONGEST = 36_500
+_ROWS = 15
+"""Of a table among others."""
 
 
 def run(argv: list[str], profile: str) -> int:
@@ -117,7 +119,7 @@ def _public(row: Row) -> dict[str, Any]:
         "cache_write_tokens": row.cache_write,
         "reasoning_tokens": row.reasoning,
         "cache_hit_rate": round(row.cache_read / row.input, 4) if row.input else 0.0,
-        "cost_usd": row.cost,
+        "cost_usd": round(row.cost, 9),
         "unpriced_calls": row.unpriced,
         "estimated_calls": row.estimated,
         "seconds_per_call": round(row.seconds / row.calls, 3) if row.calls else 0.0,
@@ -140,8 +142,12 @@ def _show(found: dict[By, list[Row]], args: Namespace) -> None:
     for by in sections:
         if found[by]:
             print()
-            for line in _table(by, found[by], room):
+            head, *lines = _table(by, found[by], room)
+            shown = len(lines) if args.by else _ROWS
+            for line in (head, *lines[:shown]):
                 print(line)
+            if len(lines) > shown:
+                print(f"... {len(lines) - shown} more: hermes insights --by {by}")
 
 
 def _headline(row: Row, days: int) -> str:
