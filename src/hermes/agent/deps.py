@@ -1,4 +1,4 @@
-"""What one turn is given. Built by app, consumed by loop, step, executor and recovery."""
+"""What one turn is given: built by app, consumed by loop, step, executor and recovery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failure -> ladder of rungs. The whole recovery policy of the product is the POLICY table."""
+"""Failure -> ladder of rungs: the whole recovery policy of the product is the POLICY table."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Conversation values: immutable, protocol-neutral, and their own storage format.
+"""Conversation values: immutable, protocol-neutral, and their own storage format."""
 
-They cannot be part of a reference cycle, so the collector need not walk them (`gc=False`): long
-histories would otherwise be walked again and again."""
+# They cannot be part of a reference cycle, so the collector need not walk them (`gc=False`): long
+# histories would otherwise be walked again and again.
 
 from __future__ import annotations
 

@@ -1,21 +1,20 @@
-"""Two bits a session keeps about what it has read, and what they make a call ask for.
+"""Two bits a session keeps about what it has read, and what they make a call ask for."""
 
-`private`: something of the user's is in the conversation. `untrusted`: words of strangers are. With
-both, whoever wrote the words may be steering what happens to the data, so everything that sends
-out or persists beyond the workspace asks first. The bits are only ever set; a child session
-(compression, delegation, a branch) starts with its parent's, and a parent takes over its child's.
-
-What tools bring:
-- files, search and commands bring both. They are the user's; and who wrote a checkout, a download
-  or a log is not known, so treating them as the user's words would let any file speak for him.
-- pages, the browser and MCP bring `untrusted`; memory and past sessions bring both, because what
-  was read then is quoted again.
-- writing and planning tools bring nothing: they answer with what the model wrote.
-
-What sends: everything that reaches the network with something the model chose (a query and an
-address are enough), messages, memory, skills and schedules. A command does, unless it runs without
-network and cannot write outside the workspace. Writing inside the workspace does not.
-"""
+# `private`: something of the user's is in the conversation. `untrusted`: words of strangers are.
+# With both, whoever wrote the words may be steering what happens to the data, so everything that
+# sends out or persists beyond the workspace asks first. The bits are only ever set; a child session
+# (compression, delegation, a branch) starts with its parent's, and a parent takes over its child's.
+#
+# What tools bring:
+# - files, search and commands bring both. They are the user's; and who wrote a checkout, a download
+#   or a log is not known, so treating them as the user's words would let any file speak for him.
+# - pages, the browser and MCP bring `untrusted`; memory and past sessions bring both, because what
+#   was read then is quoted again.
+# - writing and planning tools bring nothing: they answer with what the model wrote.
+#
+# What sends: everything that reaches the network with something the model chose (a query and an
+# address are enough), messages, memory, skills and schedules. A command does, unless it runs
+# without network and cannot write outside the workspace. Writing inside the workspace does not.
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Does for a command what Landlock confines but cannot keep from it: what is allowed, itself.
+"""Does for a command what Landlock confines but cannot keep from it: what is allowed, itself."""
 
-Landlock lets anyone change mode, owner and times of any file he owns, and connect to a port of any
-machine once he may connect to it on one. So a seccomp filter stops those calls, and a keeper makes
-them in the command's stead: on a file it has opened itself, after looking where that file is; to
-the one address that was granted. The command cannot swap anything between the look and the deed.
-"""
+# Landlock lets anyone change mode, owner and times of any file he owns, and connect to a port of
+# any machine once he may connect to it on one. So a seccomp filter stops those calls, and a keeper
+# makes them in the command's stead: on a file it has opened itself, after looking where that file
+# is; to the one address that was granted. The command cannot swap anything between the look and the
+# deed.
 
 # ruff: noqa: PTH101, PTH115
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The launcher's side of a sandbox: what a process does to itself before it becomes the command.
+"""The launcher's side of a sandbox: what a process does to itself before it becomes the command."""
 
-Only the standard library: the launcher runs without anything else. What to do was decided by
-`hermes.exec.sandbox`; here it is merely done, and a step that fails keeps the command from running.
-"""
+# Only the standard library: the launcher runs without anything else. What to do was decided by
+# `hermes.exec.sandbox`; here it is merely done, and a step that fails keeps the command from
+# running.
 
 # ruff: noqa: PTH101, PTH102, PTH104, PTH106, PTH108, PTH110, PTH115, PTH120, PTH123, PTH208, PTH211
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The keeper's side of a command in the background: its log, its input, and who may ask for what.
+"""The keeper's side of a command in the background: its log, its input, who may ask for what."""
 
-Only the standard library: the launcher runs without anything else. The lock on the folder is held
-as long as the keeper lives, so whoever wants to know that asks the kernel and no process number.
-"""
+# Only the standard library: the launcher runs without anything else. The lock on the folder is held
+# as long as the keeper lives, so whoever wants to know that asks the kernel and no process number.
 
 # ruff: noqa: PTH104, PTH108
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The process beside one command: it starts it, reports its end, and ends all it ever started.
+"""The process beside one command: it starts it, reports its end, and ends all it ever started."""
 
-A keeper is the reaper of everything its command starts, so nothing escapes it by forking twice or
-by leaving the process group. It ends them all when the agent hangs up, and an agent that dies hangs
-up. A command in the background has a desk too: see `hermes.exec.desk`.
-"""
+# A keeper is the reaper of everything its command starts, so nothing escapes it by forking twice or
+# by leaving the process group. It ends them all when the agent hangs up, and an agent that dies
+# hangs up. A command in the background has a desk too: see `hermes.exec.desk`.
 
 from __future__ import annotations
 

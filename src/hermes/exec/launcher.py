@@ -1,8 +1,7 @@
-"""The program of the small process that starts the agent's commands and outlives it to end them.
+"""The program of the small process that starts the agent's commands and outlives it to end them."""
 
-One launcher per agent forks one keeper per command, ahead of time. The launcher's own environment
-is empty: a command that reads its parents' finds no secret.
-"""
+# One launcher per agent forks one keeper per command, ahead of time. The launcher's own environment
+# is empty: a command that reads its parents' finds no secret.
 
 from __future__ import annotations
 

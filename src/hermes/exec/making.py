@@ -1,12 +1,11 @@
-"""Makes, moves and removes files for a command where Landlock cannot let it: it opens whole trees.
+"""Makes, moves and removes files for a command where Landlock, which opens whole trees, cannot."""
 
-Something protected in a folder closes all of that folder to Landlock, and the workspace itself
-nearly always holds something. So the calls that change folders are asked about. Wherever Landlock
-opens a folder, or nothing may be changed, the kernel goes on and decides, so that swapping what was
-looked at gains nobody anything. In between, the keeper does it itself: beneath a folder, or on a
-file, that it has opened and found to be inside the workspace and neither protected nor above
-something that is.
-"""
+# Something protected in a folder closes all of that folder to Landlock, and the workspace itself
+# nearly always holds something. So the calls that change folders are asked about. Wherever Landlock
+# opens a folder, or nothing may be changed, the kernel goes on and decides, so that swapping what
+# was looked at gains nobody anything. In between, the keeper does it itself: beneath a folder, or
+# on a file, that it has opened and found to be inside the workspace and neither protected nor above
+# something that is.
 
 # ruff: noqa: PTH115, PTH120
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What is on disk about commands in the background: what they are, what became of them, their log.
+"""What is on disk about commands in the background: what they are, their logs, their ends."""
 
-One folder each: `record` by the agent that started it; `out.N`, `end`, `lock` and `socket` by its
-keeper; `seen` (how much of the log was shown) and `input` (what was typed) by whoever did that.
-"""
+# One folder each: `record` by the agent that started it; `out.N`, `end`, `lock` and `socket` by its
+# keeper; `seen` (how much of the log was shown) and `input` (what was typed) by whoever did that.
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Provider facts and quirks as data. Codecs read Quirks; they never ask who the provider is."""
+"""Provider facts and quirks as data: codecs read Quirks and never ask who the provider is."""
 
 from __future__ import annotations
 

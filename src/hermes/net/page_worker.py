@@ -1,9 +1,8 @@
-"""Runs as a process of its own: turns a page or a PDF, which may be hostile, into text.
+"""Runs as a process of its own: turns a page or a PDF, which may be hostile, into text."""
 
-    python -I page_worker.py html|pdf URL  < document  > {"title", "text", "note"} as JSON
-
-In a process it can be stopped, its memory is limited and given back. Needs nothing of ours.
-"""
+#     python -I page_worker.py html|pdf URL  < document  > {"title", "text", "note"} as JSON
+#
+# In a process it can be stopped, its memory is limited and given back. Needs nothing of ours.
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""A program of its own: searches the files named on its input and prints what ripgrep would.
+"""A program of its own: searches the files named on its input and prints what ripgrep would."""
 
-It is a process because an expression that takes for ever can only be stopped from outside: the
-interpreter's lock is held while it matches. It imports nothing of ours.
-"""
+# It is a process because an expression that takes for ever can only be stopped from outside: the
+# interpreter's lock is held while it matches. It imports nothing of ours.
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The first prompt: shown and typed into while the real one is being imported.
+"""The first prompt: shown and typed into while the real one is being imported."""
 
-The terminal itself echoes and keeps what is typed; the real prompt finds it in its input."""
+# The terminal itself echoes and keeps what is typed; the real prompt finds it in its input.
 
 from __future__ import annotations
 

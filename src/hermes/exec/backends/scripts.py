@@ -1,7 +1,7 @@
-"""The shell scripts that start, watch and end commands in another place: POSIX sh, nothing else.
+"""The shell scripts that start, watch and end commands in another place: POSIX sh, nothing else."""
 
-What a command starts is known by a variable in its environment, by its session and by its parents.
-"""
+# What a command starts is known by a variable in its environment, by its session and by its
+# parents.
 
 from __future__ import annotations
 

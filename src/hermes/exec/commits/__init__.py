@@ -1,11 +1,10 @@
 """Lets a confined command change a repository: on a stand-in, of which only what can do no harm
-is taken over.
+is taken over."""
 
-Much in .git makes git run programs for whoever uses it next, outside the sandbox: hooks, settings,
-other repositories it is told to look into, plans of a rebase. So a command never writes there. It
-gets a copy in its place, and afterwards new objects, branches and the index are read from that
-copy as data, looked at, and written by us.
-"""
+# Much in .git makes git run programs for whoever uses it next, outside the sandbox: hooks,
+# settings, other repositories it is told to look into, plans of a rebase. So a command never writes
+# there. It gets a copy in its place, and afterwards new objects, branches and the index are read
+# from that copy as data, looked at, and written by us.
 
 from __future__ import annotations
 

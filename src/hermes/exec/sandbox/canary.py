@@ -1,7 +1,6 @@
-"""Runs inside a sandbox that is being tried, and says of each forbidden thing whether it worked.
+"""Runs inside a sandbox that is being tried, and says of each forbidden thing whether it worked."""
 
-It is handed to an interpreter as a text, so it imports nothing of ours.
-"""
+# It is handed to an interpreter as a text, so it imports nothing of ours.
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Runs inside a sandbox beside a command: a TCP port that leads to the egress proxy's socket.
+"""Runs inside a sandbox beside a command: a TCP port that leads to the egress proxy's socket."""
 
-It is handed to an interpreter as text, so it imports nothing of ours. The port is open before the
-command starts, and the command takes this process's place, so its exit status is the one that
-counts.
-"""
+# It is handed to an interpreter as text, so it imports nothing of ours. The port is open before the
+# command starts, and the command takes this process's place, so its exit status is the one that
+# counts.
 
 from __future__ import annotations
 

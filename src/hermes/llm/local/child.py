@@ -1,8 +1,7 @@
-"""The process the model runs in: llama.cpp behind a socket file that only its owner can reach.
+"""The process the model runs in: llama.cpp behind a socket file that only its owner can reach."""
 
-Run by file name, so that it needs nothing of Hermes: `child.py MODEL SOCKET CONTEXT THREADS`. It
-says `ready` on its standard output, and lives as long as its standard input stays open.
-"""
+# Run by file name, so that it needs nothing of Hermes: `child.py MODEL SOCKET CONTEXT THREADS`. It
+# says `ready` on its standard output, and lives as long as its standard input stays open.
 
 from __future__ import annotations
 

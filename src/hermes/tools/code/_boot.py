@@ -1,8 +1,7 @@
-"""Runs a script in an interpreter of its own; its module `hermes_tools` calls the agent's tools.
+"""Runs a script in an interpreter of its own; its module `hermes_tools` calls the agent's tools."""
 
-It is handed to that interpreter as text, so it imports nothing of ours. Standard input is a
-connected socket: the first line from it is the script, then every line is the answer to a call.
-"""
+# It is handed to that interpreter as text, so it imports nothing of ours. Standard input is a
+# connected socket: the first line from it is the script, then every line is the answer to a call.
 
 from __future__ import annotations
 
