@@ -9,6 +9,8 @@ from functools import cache
 from itertools import islice
 
 from hermes.exec.gate.blocks import HARD, named, names_in
+from hermes.exec.gate.outputs import output_of
+from hermes.exec.gate.parts import Simple
 from hermes.exec.gate.words import ansi, literal
 
 _MAX_TEXT = 20_000
@@ -101,6 +103,18 @@ def texts_in(text: str) -> list[str]:
 def without_nothing(text: str) -> str:
     """Without the expansions inside words that are most likely empty: `sh$()utdown`."""
     return _NOTHING.sub("", text) if "$" in text or "``" in text else text
+
+
+def held(commands: Iterable[Simple]) -> list[str]:
+    """The texts that these commands hold or print: something unknown may run them."""
+    texts: dict[str, None] = {}
+    for simple in commands:
+        texts |= dict.fromkeys(value for _, value in simple.assigned)
+        texts |= dict.fromkeys(word for word in simple.argv[1:] if len(word) > 3)
+        texts |= dict.fromkeys(text for text in (simple.feed, *simple.offered) if text)
+        if simple.argv and (printed := output_of(simple.argv, simple.feed)):
+            texts[printed] = None
+    return [text for text in texts if text and text[0] != "\x02"]
 
 
 def decoded(texts: Iterable[str]) -> list[str]:

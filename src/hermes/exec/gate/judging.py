@@ -13,13 +13,13 @@ from hermes.exec.gate.embedded import (
     commands_in,
     decoded,
     disguises,
+    held,
     suspects,
     texts_in,
     without_nothing,
 )
 from hermes.exec.gate.grammar import parse
 from hermes.exec.gate.options import objections
-from hermes.exec.gate.outputs import output_of
 from hermes.exec.gate.parts import Simple
 from hermes.exec.gate.permitting import permitted
 from hermes.exec.gate.places import Places
@@ -65,8 +65,7 @@ class Court:
         self._layers = 0
         self._searches = 0
         self._seen: set[tuple[Simple, int, bool]] = set()
-        self._held: dict[str, None] = {}
-        """The texts that the command line holds or prints."""
+        self._read_before: list[Simple] = []
         self._unnamed: list[tuple[tuple[str, ...], Simple]] = []
         """The calls of programs that nobody knows, or only when they run."""
 
@@ -86,7 +85,7 @@ class Court:
         self._skim(command, scope)
         if (shorter := without_nothing(command)) != command:
             self._skim(shorter, scope)
-        for text in islice(decoded((*self._held, command)), _MAX_SEARCHES):
+        for text in islice(decoded((*held(self._read_before), command)), _MAX_SEARCHES):
             self._skim(text, scope, whole=text != command)
         names = dict.fromkeys(name for _, name in islice(names_in(command), _MAX_SEARCHES))
         for name in names if self._unnamed else ():
@@ -145,9 +144,10 @@ class Court:
     def _simple(self, simple: Simple) -> None:
         verdict = self._verdict
         key = (simple, len(self._places.tainted) + len(self._staged), verdict.quiet)
-        if key in self._seen:
-            return
+        known = len(self._seen)
         self._seen.add(key)
+        if len(self._seen) == known:
+            return
         reads_lines = simple.argv[:1] in (("read",), ("mapfile",), ("readarray",))
         for name, value in simple.assigned:
             if not (reads_lines and name == "IFS"):
@@ -157,8 +157,8 @@ class Court:
         for word in simple.reads:
             self._files.opened(word, simple.folders)
         self._staged.note(simple)
-        if not verdict.quiet:
-            self._hold(simple)
+        if not verdict.quiet and len(self._read_before) < _MAX_HELD:
+            self._read_before.append(simple)
         if not simple.argv:
             return
         if not verdict.quiet:
@@ -167,17 +167,6 @@ class Court:
         if simple.likely:
             with verdict.searching():
                 self._argv(simple.likely, simple)
-
-    def _hold(self, simple: Simple) -> None:
-        """Its texts may be what something unknown would run."""
-        if len(self._held) > _MAX_HELD:
-            return
-        texts = [value for _, value in simple.assigned]
-        texts += [word for word in simple.argv[1:] if len(word) > 3]
-        texts += [text for text in (simple.feed, *simple.offered) if text]
-        if simple.argv and (printed := output_of(simple.argv, simple.feed)):
-            texts.append(printed)
-        self._held |= dict.fromkeys(text for text in texts if text and text[0] != "\x02")
 
     def _setting(self, name: str, value: str, *, inherited: bool) -> None:
         verdict = self._verdict
@@ -206,7 +195,8 @@ class Court:
 
     def _one(self, argv: tuple[str, ...], simple: Simple) -> None:
         for word in argv[1:]:
-            self._files.named(word, argv[0], simple.folders)
+            if "/" in word or "=" in word or word[:1] == ".":
+                self._files.named(word, argv[0], simple.folders)
         if vague(argv[0]):
             self._verdict.ask("the name of a program is only known when it runs")
             self._verdict.dynamic = True

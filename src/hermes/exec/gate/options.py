@@ -21,6 +21,8 @@ _LOOKS_RUN = re.compile(r"\$\(|`")
 def objections(call: Call) -> Iterator[str]:
     """Why this call needs a human, whatever the rules say about its program."""
     name = call.name
+    if name not in _SPECIAL:
+        return
     if name in _ALTERS and call.has(*_ALTERS[name]):
         call.alters = True
     if name in _TRAPS and call.has(*_TRAPS[name]):
@@ -325,3 +327,7 @@ _CHECKS: dict[str, Check] = {
     "sqlite3": _sqlite,
     "duckdb": _sqlite,
 }
+_SPECIAL: frozenset[str] = frozenset().union(
+    _ALTERS, _TRAPS, _NEVER, _NAMES, _SETS, _CHECKS, RUNNING, WRITING, FETCHING
+)
+"""Every program that there is something to say about."""

@@ -10,8 +10,10 @@ from msgspec import Struct
 
 from hermes.exec.gate.scope import Scope
 from hermes.exec.gate.shapes import subscripts
+from hermes.exec.gate.values import TooComplex
 from hermes.exec.gate.words import (
     FIELDS,
+    MAX_BRACES,
     UNKNOWN,
     ansi,
     bare,
@@ -82,6 +84,8 @@ class Phrases:
             text = bare(text)
             words = [text] if as_value and "~" not in text else self._expand(text, False)
             return Phrase(words, words)
+        if node.type == "concatenation" and self.raw(node).count(b"{") > MAX_BRACES * 2:
+            raise TooComplex("a word has too many braces")
         pieces = _Pieces()
         self._piece(node, pieces, as_value)
         certain, likely = "".join(pieces.certain), "".join(pieces.likely)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -200,6 +201,7 @@ class Places:
         return path == "/root"
 
 
+@lru_cache(2048)
 def normal(path: str) -> str:
     path = os.path.normpath(path)
     return "/" + path.lstrip("/") if path.startswith("//") else path
@@ -240,6 +242,7 @@ def _may_lead_to(path: str, folder: str) -> bool:
     return all(map(fnmatchcase, names, parts)) and len(parts) > len(names)
 
 
+@lru_cache(2048)
 def _has_part(path: str, names: frozenset[str]) -> bool:
     """One of the names is a part of the path, or what a wildcard in it may stand for."""
     parts = path.split("/")

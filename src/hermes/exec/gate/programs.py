@@ -230,9 +230,9 @@ TOOLS = frozenset(
     "@vue/cli @nestjs/cli @biomejs/biome @playwright/test @tailwindcss/cli @svelte-kit/package "
     "expo react-native degit sv c8 nyc size-limit license-checker markdownlint-cli "
     "yarn-deduplicate npm-run-all npm-run-all2 sort-package-json syncpack commitlint "
-    "@commitlint/cli semantic-release standard xo ts-prune type-coverage api-extractor typedoc jsdoc "
-    "openapi-typescript graphql-codegen @graphql-codegen/cli json-server wait-on cowsay esno "
-    "browserslist update-browserslist-db svgo live-server "
+    "@commitlint/cli semantic-release standard xo ts-prune type-coverage api-extractor "
+    "typedoc jsdoc openapi-typescript graphql-codegen @graphql-codegen/cli json-server wait-on "
+    "cowsay esno browserslist update-browserslist-db svgo live-server "
     "cookiecutter copier httpie yt-dlp pycowsay check-jsonschema djlint sqlfluff pyproject-fmt "
     "validate-pyproject zizmor pip-tools nbstripout pdoc build".split()
 )

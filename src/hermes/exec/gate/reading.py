@@ -20,7 +20,7 @@ from hermes.exec.gate.phrases import Phrase, Phrases
 from hermes.exec.gate.scope import Scope
 from hermes.exec.gate.shapes import calls_itself, disguised, floods, skips_blanks, subscripts
 from hermes.exec.gate.values import TooComplex
-from hermes.exec.gate.words import UNKNOWN, vague
+from hermes.exec.gate.words import UNKNOWN, plain_words, vague
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -251,6 +251,10 @@ class Reader:
 
     def _command(self, node: Node, given: Redirects | None = None) -> None:
         redirects = given or Redirects()
+        words = plain_words(self._text(node)) if not redirects.extra else None
+        if words is not None:
+            self._add(words, (), (), redirects)
+            return
         assigned: list[tuple[str, str]] = []
         phrases: list[Phrase | None] = []
         before: Node | None = None
@@ -297,9 +301,18 @@ class Reader:
         argv = tuple(word for phrase in phrases for word in phrase.words)
         certain = all(phrase.certain for phrase in phrases)
         likely = () if certain else tuple(w for phrase in phrases for w in phrase.likely)
+        self._add(argv, likely if likely != argv else (), assigned, redirects)
+
+    def _add(
+        self,
+        argv: tuple[str, ...],
+        likely: tuple[str, ...],
+        assigned: tuple[tuple[str, str], ...],
+        redirects: Redirects,
+    ) -> None:
         command = Simple(
             argv,
-            likely if likely != argv else (),
+            likely,
             assigned,
             tuple(redirects.writes),
             tuple(redirects.reads),

@@ -49,12 +49,16 @@ def misleading(text: str) -> str:
 
 def plain(text: str) -> str:
     """As it looks to a person: look-alikes are what they look like, nothing is invisible."""
-    kept = (
-        char
-        for char in unicodedata.normalize("NFKC", text[:_MAX_PLAIN]).translate(_LOOK_ALIKES)
-        if char in "\t\n" or unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn")
-    )
-    return "".join(" " if unicodedata.category(char) == "Zs" else char for char in kept)
+    chars = unicodedata.normalize("NFKC", text[:_MAX_PLAIN]).translate(_LOOK_ALIKES)
+    shown = {char: _shown(char) for char in set(chars)}
+    return "".join([shown[char] for char in chars])
+
+
+def _shown(char: str) -> str:
+    category = unicodedata.category(char)
+    if category in ("Cc", "Cf", "Cs", "Co", "Cn") and char not in "\t\n":
+        return ""
+    return " " if category == "Zs" else char
 
 
 def joined(text: str) -> str:

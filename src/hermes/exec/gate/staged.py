@@ -23,10 +23,12 @@ class Staged:
 
     def note(self, simple: Simple) -> None:
         """What this command leaves behind."""
+        name = simple.argv[0].rpartition("/")[2] if simple.argv else ""
+        if not simple.writes and name != "tee" and name not in _COPIES:
+            return
         fed = simple.feed if simple.feed and not simple.feed.startswith("\x02") else None
         for word in simple.writes:
             self._write(word, simple, output_of(simple.argv, simple.feed) if simple.argv else fed)
-        name = simple.argv[0].rpartition("/")[2] if simple.argv else ""
         words = [word for word in simple.argv[1:] if not word.startswith("-")]
         if name == "tee":
             for word in words:

@@ -26,19 +26,22 @@ class Stored:
     def __init__(self, places: Places) -> None:
         self._places = places
         self._left = _MAX_FILES
+        self._absent: set[str] = set()
 
     def text(self, path: str | None) -> str | None:
         if path is None or self._left <= 0 or not self._places.in_workspace(path):
             return None
-        if _DATABASE.search(path) or not self._places.in_workspace(os.path.realpath(path)):
+        if path in self._absent or _DATABASE.search(path):
             return None
         try:
             file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
+            self._absent.add(path)
             return None
         self._left -= 1
         try:
-            if not stat.S_ISREG(os.fstat(file).st_mode):
+            plain = stat.S_ISREG(os.fstat(file).st_mode)
+            if not plain or not self._places.in_workspace(os.path.realpath(path)):
                 return None
             data = os.read(file, _MAX_BYTES)
         except OSError:

@@ -51,8 +51,6 @@ class Files:
 
     def named(self, word: str, program: str, folders: tuple[str | None, ...]) -> None:
         """Any argument may be a path, also behind `--option=` or `@`."""
-        if "/" not in word and word[:1] != "." and "=" not in word:
-            return
         text = word
         if text.startswith("-") or "=" in text:
             text = text.rpartition("=")[2] or text

@@ -26,8 +26,25 @@ _SHOWN = str.maketrans({UNKNOWN: "…", FIELDS: "…"})
 WILD = re.compile("[\ue02a\ue03f\ue05b]")
 _LIVELY = re.compile(r"[*?\[\\]")
 _QUOTABLE = re.compile("[{},~=]")
+_ESCAPES = re.compile(r"\\(.|\Z)", re.DOTALL)
 _MAX_WORDS = 200
-_MAX_BRACES = 40
+MAX_BRACES = 40
+
+
+_ORDINARY = r"[^\s'\"\\$`*?\[\]{}()<>|&;#~!=^\x00-\x1f]"
+_QUOTES = r"""'[^'\n]*'|"[^"$`\\\n!]*\""""
+_PLAINLY = re.compile(rf"{_ORDINARY}+(?: (?:(?:{_ORDINARY}|=)+|{_QUOTES}))*")
+_PLAIN_WORD = re.compile(rf"(?:{_ORDINARY}|=)+|{_QUOTES}")
+
+
+def plain_words(source: str) -> tuple[str, ...] | None:
+    """The words of a command without anything that the shell would expand, else None."""
+    if not _PLAINLY.fullmatch(source):
+        return None
+    if "'" not in source and '"' not in source:
+        return tuple(source.split(" "))
+    words = _PLAIN_WORD.findall(source)
+    return tuple(word[1:-1] if word[0] in "'\"" else word for word in words)
 
 
 def vague(word: str) -> bool:
@@ -67,7 +84,9 @@ def bare(source: str) -> str:
         return source
     if "\\" not in source:
         return source.translate(_TO_LIVE)
-    parts = re.split(r"\\(.|\Z)", source, flags=re.DOTALL)
+    if len(source) == 2:
+        return "" if source[1] == "\n" else quoted(source[1])
+    parts = _ESCAPES.split(source)
     return "".join(
         ("" if part == "\n" else quoted(part)) if at % 2 else part.translate(_TO_LIVE)
         for at, part in enumerate(parts)
@@ -127,7 +146,8 @@ def expand(text: str, home: str, *, keep_empty: bool) -> list[str]:
     if text and text.isascii() and "~" not in text and "{" not in text and GAP not in text:
         return [text]
     words: list[str] = []
-    for piece in _braces(text) if "{" in text else [text]:
+    braces = "{" in text and ("," in text or ".." in text)
+    for piece in _braces(text) if braces else [text]:
         fields = [f for f in piece.split(GAP) if f] if GAP in piece else [piece]
         words += [_tilde(field, home).translate(_FROM_QUOTED) for field in fields]
         if len(words) > _MAX_WORDS:
@@ -163,7 +183,7 @@ def _braces(text: str, depth: int = 0) -> list[str]:
 
 def _first_braces(text: str) -> tuple[int, int, list[str]] | None:
     """Start, end and alternatives of the first `{a,b}` or `{1..3}`."""
-    if text.count("{") > _MAX_BRACES:
+    if text.count("{") > MAX_BRACES:
         raise TooComplex("a word has too many braces")
     start = text.find("{")
     while start >= 0:

@@ -46,6 +46,8 @@ _RUNNING = frozenset(words[0] for words in RUNNERS)
 def unwrap(argv: Argv, feed: str | None) -> Inner | None:
     """What is inside; None when this is no wrapper."""
     name = literal(argv[0]).rpartition("/")[2]
+    if name not in _WRAPPERS:
+        return None
     special = _SPECIAL.get(name)
     if special:
         return special(argv, feed)
@@ -338,3 +340,4 @@ _SPECIAL: dict[str, Callable[[Argv, str | None], Inner | None]] = {
     "tox": _tox,
     "nox": _tox,
 }
+_WRAPPERS = frozenset((*_SPECIAL, *_PACKAGES, *SHELLS, *_RUNNING, *PLAIN))
