@@ -109,7 +109,11 @@ async def test_what_always_crashes_says_so_and_the_next_turn_works(
 
 @pytest.mark.parametrize(
     ("name", "content", "says"),
-    [("text", b"not a model", "is no GGUF file"), ("fail", b"GGUF", "cannot load the model")],
+    [
+        ("text", b"not a model", "is no GGUF file"),
+        ("fail", b"GGUF", "cannot load the model"),
+        ("torn", b"GGUF", "torn.gguf is incomplete, damaged or of a kind"),
+    ],
 )
 async def test_a_model_that_cannot_be_loaded_is_one_sentence(
     home: Home, name: str, content: bytes, says: str

@@ -1,7 +1,8 @@
 """Stands in for llama.cpp behind the embedded model's socket: scripted by what is said to it.
 
 Takes the arguments of hermes/llm/local/child.py. `crash` kills it, `crash once` only the first
-time, `run CMD` calls the terminal, a result is repeated, `fail` ends it before it is ready.
+time, `run CMD` calls the terminal, a result is repeated, `fail` and `torn` end it before it is
+ready.
 """
 
 from __future__ import annotations
@@ -57,6 +58,9 @@ class Server(socketserver.ThreadingUnixStreamServer):
 if __name__ == "__main__":
     if Path(MODEL).stem == "fail":
         sys.exit("cannot load the model")
+    if Path(MODEL).stem == "torn":
+        print("E llama_model_load: error loading model: no", file=sys.stderr)
+        raise RuntimeError("Failed to init server")
     import threading
 
     server = Server(SOCKET, Handler)

@@ -27,6 +27,8 @@ HOST = "the local model"
 START_SECONDS = 180.0
 CHILD = Path(__file__).with_name("child.py")
 _LAST_WORDS = 400
+_UNLOADABLE = "error loading model"
+_TRACEBACK = "Traceback (most recent call last)"
 _NEEDED = 1.15
 """Memory a model takes, beside its context, as a multiple of its file's size."""
 _CONTEXT_BYTES = 40_000
@@ -118,9 +120,7 @@ class Engine:
         if line != b"ready\n":
             child.kill()
             await asyncio.to_thread(child.wait)
-            raise ProviderError(
-                Failure(Kind.UNKNOWN, f"{HOST} did not start: {_ending(child, self._folder)}")
-            )
+            raise ProviderError(_unstarted(self._place, child, self._folder))
         import aiohttp
 
         self._session = aiohttp.ClientSession(
@@ -243,13 +243,28 @@ def _end(child: subprocess.Popen[bytes], folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def _unstarted(place: Place, child: subprocess.Popen[bytes], folder: Path) -> Failure:
+    if child.returncode == 1 and _UNLOADABLE in _log(folder):
+        file = Path(place.file)
+        known = find(file.name)
+        todo = f"; delete it, and `hermes model pull {known.name}` gets it again" if known else ""
+        told = f"{file} is incomplete, damaged or of a kind this engine does not know{todo}"
+        return Failure(Kind.MODEL_NOT_FOUND, told)
+    return Failure(Kind.UNKNOWN, f"{HOST} did not start: {_ending(child, folder)}")
+
+
+def _log(folder: Path) -> str:
+    try:
+        return (folder / "log").read_text("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
 def _ending(child: subprocess.Popen[bytes], folder: Path) -> str:
     code = child.poll()
-    try:
-        said = (folder / "log").read_text("utf-8", "replace").strip()
-    except OSError:
-        said = ""
-    last = " ".join(said.splitlines()[-3:])[-_LAST_WORDS:]
+    said, traceback, raised = _log(folder).partition(_TRACEBACK)
+    lines = said.splitlines()[-2:] + raised.splitlines()[-1:] if traceback else said.splitlines()
+    last = " ".join(lines[-3:])[-_LAST_WORDS:]
     if code is None:
         reason = "it took too long"
     elif code < 0:
