@@ -1,6 +1,7 @@
 """Finds tools by their file names and imports the chosen ones."""
 
-# `tools/NAME.py` defines the Tool NAME of the toolset `core`, `tools/SET/NAME.py` one of SET. A name with a leading underscore, and this module, are no tools.
+# `tools/NAME.py` defines the Tool NAME of the toolset `core`, `tools/SET/NAME.py` one of SET. A
+# name with a leading underscore, and this module, are no tools.
 
 from __future__ import annotations
 
