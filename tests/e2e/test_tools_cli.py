@@ -235,6 +235,9 @@ async def test_a_damaged_database(tmp_path: Path) -> None:
     damage(home.path / "hermes.db", seek=4096)
     ran = await hermes(home, "doctor", "--json")
     assert ran.rc == 1 and by_name(ran)["sessions"]["state"] == "failed"
+    assert "saved" in (await hermes(home, "doctor", "--fix")).stdout
+    ran = await hermes(home, "sessions", "list")
+    assert ran.rc == 0 and [*home.path.glob("hermes.db.damaged-*")]
 
 
 async def test_a_broken_configuration(home: Home) -> None:

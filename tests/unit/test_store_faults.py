@@ -386,11 +386,48 @@ async def test_f67_damage_is_seen_at_open_and_the_file_left_alone(
     with raw_database():
         assert digest(path) == before
     store = SqliteStore(path)
-    aside = await store.set_aside()
+    aside = (await store.salvage()).aside
     with raw_database():
         assert digest(aside) == before
     await store.append("t", [user("fresh start")], create=SessionMeta("t"))
-    assert await store.load("s") == [] and len(await store.load("t")) == 1
+    assert len(await store.load("t")) == 1
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("damage", "least"), [("half", 100), ("ragged", 249), ("a page", 200), ("text", 0)]
+)
+async def test_f67_what_can_be_read_is_saved(
+    path: Path, raw_database: Raw, damage: str, least: int
+) -> None:
+    """In order, and every session goes on; the damaged file is kept as it was."""
+    store = SqliteStore(path)
+    for i in range(25):
+        said = [user(f"{i} {k} " + "x" * 2000) for k in range(10)]
+        await store.append(f"s{i}", said, create=SessionMeta(f"s{i}"), state="idle")
+    await store.close()
+    with raw_database():
+        data = path.read_bytes()
+        page = (len(data) // 8192) * 4096
+        broken = {
+            "half": data[: len(data) // 2],
+            "ragged": data[:-1000],
+            "a page": data[:page] + b"\xff" * 4096 + data[page + 4096 :],
+            "text": b"this is no database at all\n" * 500,
+        }[damage]
+        path.write_bytes(broken)
+    store = SqliteStore(path)
+    saved = await store.salvage()
+    with raw_database():
+        assert saved.aside.read_bytes() == broken
+    assert saved.messages >= least and not await store.check()
+    assert not saved.sessions or saved.messages + saved.lost == 250
+    left = {f"s{i}": [m.text[:6].split()[1] for m in await store.load(f"s{i}")] for i in range(25)}
+    assert sum(map(len, left.values())) == saved.messages
+    assert all(found == sorted(found) for found in left.values())
+    for name in left if saved.sessions else ():
+        await store.append(name, [user("go on")], state="idle")
+        assert (await store.load(name))[-1].text == "go on"
     await store.close()
 
 
@@ -398,7 +435,7 @@ async def test_f67_setting_aside_waits_for_no_living_neighbour(path: Path) -> No
     other, store = SqliteStore(path), SqliteStore(path)
     await other.append("s", [user("x")], state="running", create=SessionMeta("s"))
     with pytest.raises(StoreError) as refused:
-        await store.set_aside()
+        await store.salvage()
     sentence(refused.value, "in_use")
     assert len(await store.load("s")) == 1
     await store.close()

@@ -86,14 +86,19 @@ def fold(path: Path) -> None:
         )
 
 
-def set_aside(path: Path, owner: locks.Owner) -> Path:
-    """With no connection of this process open. Nothing is deleted."""
+def alone(owner: locks.Owner) -> None:
+    """Refused while anybody else uses the database."""
     if owner.others():
         raise StoreError(
             "Other Hermes processes are using this database. Nothing was changed or lost. "
             "End them, then try again.",
             "in_use",
         )
+
+
+def set_aside(path: Path, owner: locks.Owner) -> Path:
+    """With no connection of this process open. Nothing is deleted."""
+    alone(owner)
     aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
     try:
         if aside.exists():

@@ -39,8 +39,8 @@ _SENTENCES = {
     "folder writable, or set HERMES_HOME to one that is.",
     "unopened": "{path} cannot be opened ({detail}). Nothing was lost. Check the folder and its "
     "permissions, or set HERMES_HOME to another one.",
-    "damaged": "The session database {path} is damaged ({detail}). It was left as it is. Restore "
-    "a backup, or move the file away to start with an empty one.",
+    "damaged": "The session database {path} is damaged ({detail}). It was left as it is. `hermes "
+    "doctor --fix` saves what can be read of it and keeps the file; or restore a backup.",
     "too_big": "A message is too large for the session database. It was not saved; earlier "
     "messages are safe.",
     "io": "The disk failed while reading or writing {path} ({detail}). This may not have been "

@@ -23,6 +23,8 @@ from hermes.store.writer import Writer
 if TYPE_CHECKING:
     from apsw import Connection
 
+    from hermes.store.salvage import Saved
+
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -208,12 +210,14 @@ class SqliteStore:
         finally:
             await worker.close()
 
-    async def set_aside(self) -> Path:
-        """Give a damaged database another name; the next call starts an empty one. Only on
+    async def salvage(self) -> Saved:
+        """Give a damaged database another name, and go on with what can be read of it. Only on
         request: nothing else ever moves or replaces the file."""
+        from hermes.store.salvage import salvage
+
         self._opened = False
         await self._reader.detached(_nothing)
-        return await self._writer.detached(partial(copy.set_aside, self._path, self._owner))
+        return await self._writer.detached(partial(salvage, self._path, self._owner))
 
     async def close(self) -> None:
         """Write what was submitted, checkpoint, let go of the file."""

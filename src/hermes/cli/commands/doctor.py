@@ -73,6 +73,7 @@ async def _all(args: Namespace) -> list[Check]:
     checks = [machine.version()]
     if args.fix:
         checks.append(_fixed(args))
+        checks += await home.saved(place)
     setup = None
     try:
         setup = load(args.profile)

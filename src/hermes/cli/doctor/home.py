@@ -8,12 +8,17 @@ import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hermes.cli.doctor.check import Check
 from hermes.cli.doctor.leftovers import leftovers
 from hermes.config import paths
 from hermes.config.load import Setup, read_source
-from hermes.core.errors import ConfigError, HermesError
+from hermes.core.errors import ConfigError, HermesError, StoreError
+from hermes.core.text import counted
+
+if TYPE_CHECKING:
+    from hermes.store.sqlite import SqliteStore
 
 _LEAST = 100 * 2**20
 _LITTLE = 2**30
@@ -107,6 +112,35 @@ async def sessions(home: Path) -> Check:
     size = file.stat().st_size
     text = f"{file} is sound ({size / 2**20:.1f} MB)"
     return Check("sessions", "note" if told else "ok", text, told)
+
+
+async def _damaged(store: SqliteStore) -> bool:
+    try:
+        return bool(await store.check())
+    except StoreError as error:
+        return error.code == "damaged"
+
+
+async def saved(home: Path) -> list[Check]:
+    """A damaged database replaced by what can be read of it; nothing where there is none."""
+    file = paths.database(home)
+    if not file.exists():
+        return []
+    from hermes.store.sqlite import SqliteStore
+
+    store = SqliteStore(file)
+    try:
+        if not await _damaged(store):
+            return []
+        got = await store.salvage()
+    except HermesError as error:
+        return [Check("sessions", "failed", str(error))]
+    finally:
+        await store.close()
+    missing = f"; {counted(got.lost, 'message')} of them could not be read" if got.lost else ""
+    text = f"{counted(got.sessions, 'session')} with {counted(got.messages, 'message')} saved"
+    kept = f"the damaged file is {got.aside}; a backup may have more (hermes import)"
+    return [Check("sessions", "note", text + missing, (kept,))]
 
 
 def disk(home: Path) -> Check:
