@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from hermes.exec import making
+from hermes.exec.kernel import check, libc
 
 _RECEIVE, _SEND, _VALID, _TAKE_TURNS = 0xC0502100, 0xC0182101, 0x40082102, 0x40082104
 _QUESTION = struct.Struct("=QIIiIQ6Q")
@@ -183,7 +184,7 @@ def _connect(
     handle = os.pidfd_open(_process(pid))
     try:
         still_there()
-        fd = _check(_libc().syscall(_GET_FD, handle, _signed(args[0]), 0))
+        fd = check(libc().syscall(_GET_FD, handle, _signed(args[0]), 0))
     finally:
         os.close(handle)
     with socket.socket(fileno=fd) as theirs:
@@ -234,12 +235,12 @@ def _change(name: str, pid: int, args: list[int], fd: int) -> None:
         return
     pointer = args[position + 1]
     raw = _memory(pid, pointer, _TIMES[name]) if pointer else b""
-    libc = _libc()
+    library = libc()
     if raw and name != "utimensat":
         fields = struct.unpack("=2q" if name == "utime" else "=4q", raw)
         pairs = (fields[0], 0, fields[1], 0) if name == "utime" else fields
         raw = struct.pack("=4q", pairs[0], pairs[1] * 1000, pairs[2], pairs[3] * 1000)
-    _check(libc.utimensat(_AT_FDCWD, path.encode(), raw or None, 0))
+    check(library.utimensat(_AT_FDCWD, path.encode(), raw or None, 0))
 
 
 def _text(pid: int, address: int) -> bytes:
@@ -268,18 +269,3 @@ def _memory(pid: int, address: int, size: int) -> bytes:
 def _signed(value: int) -> int:
     value &= 0xFFFFFFFF
     return value - (1 << 32) if value & 0x80000000 else value
-
-
-def _check(result: int) -> int:
-    import ctypes
-
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-    return result
-
-
-def _libc() -> Any:
-    import ctypes
-
-    return ctypes.CDLL(None, use_errno=True)

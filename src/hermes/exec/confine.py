@@ -12,9 +12,10 @@ import os
 import socket
 import struct
 import time
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from hermes.exec import broker, cgroup
+from hermes.exec.kernel import call, check, libc
 
 STATUS_FD = 60
 """Where bubblewrap reports that the command has begun, and how it ended."""
@@ -295,7 +296,7 @@ def _let_go_links(paths: list[bytes], lock: int) -> None:
 def _cover(links: list[bytes]) -> None:
     """In a mount namespace of our own, a mount on each link. Bubblewrap's begins with a copy."""
     uid, gid = os.getuid(), os.getgid()
-    _check(_libc().unshare(_NEWNS | _NEWUSER))
+    check(libc().unshare(_NEWNS | _NEWUSER))
     for name, line in (
         ("setgroups", "deny"),
         ("uid_map", f"{uid} {uid} 1"),
@@ -303,11 +304,11 @@ def _cover(links: list[bytes]) -> None:
     ):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(line)
-    _check(_libc().mount(b"none", b"/", None, _MS_PRIVATE, None))
+    check(libc().mount(b"none", b"/", None, _MS_PRIVATE, None))
     for link in links:
         source = link if os.path.exists(link) else os.devnull.encode()
-        tree = _call(_OPEN_TREE, _AT_FDCWD, source, _COPY)
-        _call(_MOVE_MOUNT, tree, b"", _AT_FDCWD, link, _EMPTY_PATH)
+        tree = call(_OPEN_TREE, _AT_FDCWD, source, _COPY)
+        call(_MOVE_MOUNT, tree, b"", _AT_FDCWD, link, _EMPTY_PATH)
         os.close(tree)
         _remount_read_only(link)
 
@@ -316,7 +317,7 @@ def _remount_read_only(path: bytes) -> None:
     """With the flags it has: a namespace of ours may not take any of them away."""
     has = os.statvfs(path).f_flag
     flags = has & _SAME_FLAGS | (_MS_RELATIME if has & os.ST_RELATIME else 0)
-    _check(_libc().mount(None, path, None, flags | _MS_READ_ONLY_BIND, None))
+    check(libc().mount(None, path, None, flags | _MS_READ_ONLY_BIND, None))
 
 
 def _in_memory(content: bytes) -> int:
@@ -341,27 +342,27 @@ def _limit(limits: list[tuple[int, int]]) -> None:
 
 
 def _give_up_powers() -> None:
-    libc = _libc()
+    library = libc()
     for capability in range(64):
-        libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
-    libc.prctl(_PR_SET_SECUREBITS, _NO_ROOT_POWERS, 0, 0, 0)
-    _check(libc.capset(struct.pack("=Ii", _CAPABILITIES, 0), bytes(24)))
-    _check(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+        library.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+    library.prctl(_PR_SET_SECUREBITS, _NO_ROOT_POWERS, 0, 0, 0)
+    check(library.capset(struct.pack("=Ii", _CAPABILITIES, 0), bytes(24)))
+    check(library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
 def _landlock(handled: tuple[int, int, int], rules: list[tuple[bytes, int]]) -> None:
     attributes = struct.pack("=3Q", *handled)
     size = 8 if not any(handled[1:]) else 16 if not handled[2] else 24
-    ruleset = _call(_LANDLOCK_CREATE, attributes, size, 0)
+    ruleset = call(_LANDLOCK_CREATE, attributes, size, 0)
     for path, access in rules:
         try:
             fd = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
             continue  # what is gone, or was never ours to see, needs no permission
-        _call(_LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", access, fd), 0)
+        call(_LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", access, fd), 0)
         os.close(fd)
-    _check(_libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    _call(_LANDLOCK_RESTRICT, ruleset, 0)
+    check(libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    call(_LANDLOCK_RESTRICT, ruleset, 0)
     os.close(ruleset)
 
 
@@ -370,8 +371,8 @@ def _seccomp(number: int, program: bytes, *, tell: socket.socket | None) -> None
 
     code = ctypes.create_string_buffer(program, len(program))
     fprog = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
-    _check(_libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    listener = _call(number, _FILTER, _NEW_LISTENER if tell else 0, fprog)
+    check(libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    listener = call(number, _FILTER, _NEW_LISTENER if tell else 0, fprog)
     if tell:
         socket.send_fds(tell, [b"l"], [listener])
         os.close(listener)
@@ -391,25 +392,3 @@ def _remove(folder: bytes, inside: int | None = None) -> None:
     finally:
         os.close(fd)
     os.rmdir(folder, dir_fd=inside)
-
-
-def _libc() -> Any:
-    import ctypes
-
-    return ctypes.CDLL(None, use_errno=True)
-
-
-def _call(number: int, *args: Any) -> int:
-    import ctypes
-
-    given = [ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in args]
-    return _check(_libc().syscall(ctypes.c_long(number), *given))
-
-
-def _check(result: int) -> int:
-    import ctypes
-
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-    return result
