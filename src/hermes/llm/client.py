@@ -345,14 +345,9 @@ class Client:
         for name, value in _HINTS.findall(raw):
             if value.decode() not in message:
                 message += f" ({name.decode()}: {value.decode()})"
+        headers = exchange.headers
         raise ProviderError(
-            classify(
-                status=status,
-                code=code,
-                message=message,
-                param=param,
-                headers=exchange.headers,
-            )
+            classify(status=status, code=code, message=message, param=param, headers=headers)
         )
 
     def _clean(self, failure: Failure) -> Failure:
