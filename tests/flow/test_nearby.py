@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from hermes.app.runtime import Runtime
+from hermes.app.runtime import Options, Runtime
 from hermes.config.load import load
+from hermes.core.errors import ConfigError
 from hermes.core.message import user
 from hermes.llm import catalog, nearby
+from hermes.llm.catalog import Choice
 from tests.kit import Home, Provider, say
 
 
@@ -51,6 +53,25 @@ async def test_it_is_used_when_nothing_else_is_there(
         assert session.agent.providers[0].target.model == "qwen3:8b"
         assert "qwen3:8b" in session.agent.note
         assert (await session.turn(user("hi"))).text == "Near."
+
+
+async def test_a_model_that_was_only_named_is_asked_of_who_has_it(
+    bare: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--model qwen3` with a server that runs is enough; who does not have it is not asked."""
+    async with (
+        Provider([say("Near.")], models=["llama3.2:3b", "qwen3:latest"]) as provider,
+        _server(monkeypatch, provider),
+        Runtime.open(load("", bare.env)) as runtime,
+    ):
+        options = Options(choice=Choice(model="qwen3"))
+        session = await runtime.session(cwd=bare.work, options=options)
+        assert session.agent.providers[0].target.model == "qwen3:latest"
+        assert "qwen3:latest of lmstudio" in session.agent.note
+        for name, key in (("gpt-5-nano", "OPENAI_API_KEY"), ("phi9", "that has it")):
+            with pytest.raises(ConfigError, match=f"{name}.*{key}"):
+                await runtime.session(cwd=bare.work, options=Options(choice=Choice(model=name)))
+        assert not any(r.method == "POST" for r in provider.requests)
 
 
 async def test_nobody_is_asked_when_a_model_is_set(

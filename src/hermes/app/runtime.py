@@ -240,8 +240,16 @@ class Runtime:
 
             self._nearby = await look_around()
         if self._nearby and undecided(self.setup.config, self.setup.secrets, options.choice):
-            return structs.replace(options, choice=self._nearby[0].choice)
+            found = self._near(options.choice)
+            return structs.replace(options, choice=found.choice) if found else options
         return options
+
+    def _near(self, choice: Choice) -> Nearby | None:
+        if not self._nearby:
+            return None
+        from hermes.llm.nearby import served
+
+        return served(self._nearby, self.setup.config, choice)
 
     def _agent(self, options: Options, platform: str) -> Agent:
         """Sessions that ask alike share one agent: its clients, tools and schemas."""
@@ -280,7 +288,8 @@ class Runtime:
         )
 
     def _found_note(self, choice: Choice) -> str:
-        return next((n.note for n in self._nearby or () if n.choice == choice), "")
+        found = self._near(choice)
+        return found.note if found and found.choice == choice else ""
 
     def _recall(self, endpoints: Sequence[Endpoint]) -> None:
         """Output limits that were stated to earlier processes."""

@@ -72,7 +72,7 @@ class Chooser:
     def undecided(self, choice: Choice) -> bool:
         """Whether nothing that was written or set says what to call."""
         wanted = self._asked(choice)
-        if wanted.provider or wanted.model:
+        if wanted.provider:
             return False
         try:
             return self._by_environment(wanted).provider == EMBEDDED
@@ -175,7 +175,9 @@ class Chooser:
             spec = find(vendor)
             named = f" or {spec.keys[0]}" if spec and spec.keys else ""
             raise ConfigError(f"No key for {wanted.model}: set OPENROUTER_API_KEY{named} {_SET}.")
-        if not wanted.model and (last := self._last_resort()):
+        if wanted.model:
+            raise ConfigError(_nobody(wanted.model))
+        if last := self._last_resort():
             return last
         raise ConfigError(NOTHING)
 
@@ -294,9 +296,10 @@ class Chooser:
     ) -> tuple[Credential, ...] | str:
         """A named variable must hold a key; otherwise the usual ones are looked through, and a
         server of one's own needs none."""
-        named: tuple[str, ...] = (wanted.key_env,) if wanted.key_env else ()
-        if not named:
-            named = row.api_key_envs or ((row.api_key_env,) if row.api_key_env else ())
+        pool = row.api_key_envs or ((row.api_key_env,) if row.api_key_env else ())
+        named: tuple[str, ...] = (wanted.key_env,) if wanted.key_env else pool
+        if wanted.configured and wanted.key_env == self._config.model.api_key_env:
+            named = tuple(dict.fromkeys((*named, *row.api_key_envs)))  # no flag says: this one
         usual = spec.keys if spec else ()
         keys = tuple(Credential(v, k) for v in named or usual if (k := self._secrets.get(v)))
         if keys:
@@ -370,6 +373,18 @@ def _within(quirks: Quirks, wire: WireName, known: ModelFacts) -> Quirks:
 def _same(one: str, other: str) -> bool:
     a, b = find(one), find(other)
     return one == other or (a is not None and a is b)
+
+
+def _nobody(model: str) -> str:
+    """Why a model that was named cannot be asked."""
+    maker = next((m for start, m in FAMILIES if model.lower().startswith(start)), "")
+    spec = find(maker) if maker else None
+    key = spec.keys[0] if spec and spec.keys else "the key of a provider that has it"
+    return (
+        f"Nobody is connected who has the model {model!r}: set {key} {_SET}, or say who has it, as "
+        "provider:model or with model.base_url for a server of your own. No model server on this "
+        "machine offers it."
+    )
 
 
 def _native(model: str, vendor: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.config.schema import Config
 from hermes.config.secrets import Secrets
@@ -50,8 +50,21 @@ async def chosen(config: Config, secrets: Secrets, choice: Choice) -> Choice:
     """What a conversation would be led with; nobody is asked where something is configured."""
     if not undecided(config, secrets, choice):
         return choice
-    found = await look_around()
-    return found[0].choice if found else choice
+    found = served(await look_around(), config, choice)
+    return found.choice if found is not None else choice
+
+
+def served(found: Sequence[Nearby], config: Config, choice: Choice) -> Nearby | None:
+    """The first, or where a model was named the first that has it, with that one in front."""
+    name = choice.model or config.model.default
+    if not name:
+        return found[0] if found else None
+    for server in found:
+        for model in server.models:
+            if model in (name, f"{name}:latest"):
+                others = tuple(m for m in server.models if m != model)
+                return structs.replace(server, models=(model, *others))
+    return None
 
 
 async def _ask(name: str) -> Nearby | None:

@@ -12,7 +12,7 @@ from hermes.core.errors import ConfigError
 from hermes.llm.catalog import Choice, Endpoint, resolve, undecided
 from hermes.llm.keys import Credential
 from hermes.llm.models import Prices
-from hermes.llm.nearby import Nearby, look_around
+from hermes.llm.nearby import Nearby, look_around, served
 from hermes.llm.remembered import Remembered
 
 
@@ -21,9 +21,9 @@ async def survey(setup: Setup) -> dict[str, Any]:
     told: dict[str, Any] = {"error": None, "note": None}
     choice = Choice()
     nearby = await look_around() if undecided(setup.config, setup.secrets, choice) else ()
-    if nearby:
-        choice = nearby[0].choice
-        told["note"] = nearby[0].note
+    if near := served(nearby, setup.config, choice):
+        choice = near.choice
+        told["note"] = near.note
     try:
         chain = resolve(setup.config, setup.secrets, choice)
     except ConfigError as error:
