@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from hermes.exec.gate.parts import Simple
 from hermes.exec.gate.places import Places, Zone
 from hermes.exec.gate.words import literal
@@ -33,7 +31,7 @@ class Call:
         for word in self.words:
             if word in options or word.partition("=")[0] in options:
                 return True
-            bundled = short and re.match(r"-[A-Za-z0-9]", word)
+            bundled = short and word[:1] == "-" and word[1:2].isalnum()
             if bundled and any(letter in word[1:] for letter in short):
                 return True
         return False

@@ -24,8 +24,13 @@ WORDS = frozenset(
     "expansion command_substitution process_substitution arithmetic_expansion number "
     "brace_expression extglob_pattern regex variable_name".split()
 )
-
-
+SEQUENCES = frozenset(
+    "program compound_statement do_group elif_clause else_clause negated_command".split()
+)
+EXPRESSIONS = frozenset(
+    "binary_expression unary_expression postfix_expression parenthesized_expression number "
+    "ternary_expression".split()
+)
 RESERVED = frozenset(
     "if then else elif fi for while until do done case esac select function { } ! [[ ]] (".split()
 )
@@ -91,6 +96,17 @@ class Redirects:
         """Words the parser took for targets; None where a line, and so a command, ends."""
         self.piped: list[Node] = []
         self.after: list[Node] = []
+
+    def read_all(self, statement: Node, body: Node | None, phrases: Phrases) -> None:
+        before = body
+        for child in statement.children:
+            if child.type in REDIRECTS:
+                gap = phrases.gap(before, child) if before is not None else "none"
+                if gap == "odd":
+                    phrases.doubt("its words could not be told apart")
+                self.extra += [None] if gap == "line" else []
+                self.read(child, phrases)
+                before = child
 
     def read(self, node: Node, phrases: Phrases) -> None:
         if node.type == "herestring_redirect":

@@ -41,6 +41,10 @@ class Phrase(Struct, frozen=True):
     certain: bool = True
 
 
+_FOUND = Phrase(["{}"], ["{}"])
+"""What find and xargs replace."""
+
+
 class _Pieces:
     def __init__(self) -> None:
         self.certain: list[str] = []
@@ -67,6 +71,7 @@ class Phrases:
         self._substitute = substitute
         self.doubt = doubt
         self._offered: list[str] = []
+        self._known: dict[tuple[str, bool], Phrase] = {}
 
     def take_offered(self) -> tuple[str, ...]:
         """What the process substitutions read since the last call print."""
@@ -77,15 +82,14 @@ class Phrases:
         """`as_value`: on the right of an assignment nothing is split."""
         if node.type == "word":
             text = self._text(node)
-            if _PLAIN.fullmatch(text):
-                words = [text]
-                return Phrase(words, words)
-            self._check_hidden(node)
-            text = bare(text)
-            words = [text] if as_value and "~" not in text else self._expand(text, False)
-            return Phrase(words, words)
-        if node.type == "concatenation" and self.raw(node).count(b"{") > MAX_BRACES * 2:
-            raise TooComplex("a word has too many braces")
+            known = self._known.get((text, as_value))
+            return known or self._word(node, text, as_value)
+        if node.type == "concatenation":
+            source = self.raw(node)
+            if source == b"{}":
+                return _FOUND
+            if source.count(b"{") > MAX_BRACES * 2:
+                raise TooComplex("a word has too many braces")
         pieces = _Pieces()
         self._piece(node, pieces, as_value)
         certain, likely = "".join(pieces.certain), "".join(pieces.likely)
@@ -95,6 +99,16 @@ class Phrases:
         words = self._expand(certain, keep)
         probably = words if likely == certain else self._expand(likely, keep)
         return Phrase(words, probably, not vague(certain))
+
+    def _word(self, node: Node, text: str, as_value: bool) -> Phrase:
+        if _PLAIN.fullmatch(text):
+            words = [text]
+        else:
+            self._check_hidden(node)
+            value = bare(text)
+            words = [value] if as_value and "~" not in value else self._expand(value, False)
+        phrase = self._known[text, as_value] = Phrase(words, words)
+        return phrase
 
     def assignment(self, node: Node) -> tuple[str, str, str]:
         """The name, what is certain of the value, and what it probably is."""

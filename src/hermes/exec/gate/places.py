@@ -51,6 +51,7 @@ _SECRET_PAIRS = re.compile(
 _AROUND = re.compile(r"/+proc/+[^/]+/+(?:task/+[^/]+/+)?(root|cwd)(?=/|$)(.*)", re.DOTALL)
 """Other names of `/` and of the folder a process is in."""
 _MAX_PATTERN = 60
+_MAX_PARTS = 40
 _GIT = re.compile(r"/\.git(?:/hooks|/config|/info/attributes|/modules/.*/hooks)?(?:/|$)")
 _CRITICAL = re.compile(
     r"^/(?:etc/(?:passwd|g?shadow|group|sudoers|fstab|hosts\.allow|ld\.so\.preload|pam\.d)"
@@ -69,6 +70,7 @@ class Places:
         self._temporary = ("/tmp", "/var/tmp", "/private/tmp")
         self.tainted = frozenset(str(path) for path in tainted)
         self._links_left = 64
+        self._reals: dict[str, str] = {}
         self._known: dict[tuple[str, tuple[str | None, ...], bool], set[Zone]] = {}
 
     def paths(self, word: str, folders: tuple[str | None, ...]) -> list[str | None]:
@@ -98,10 +100,23 @@ class Places:
             found.add("outside" if climbs and not self.in_workspace(path or "") else zone)
             if follow and path is not None and self._links_left > 0 and not wild(word):
                 self._links_left -= 1
-                real = os.path.realpath(path)
+                real = self._real(path)
                 if real != path:
                     found.add(self.zone(real))
         return found
+
+    def _real(self, path: str) -> str:
+        """As os.path.realpath, which looks at every folder of a path again each time."""
+        known = self._reals.get(path)
+        if known is None:
+            parent, _, name = path.rpartition("/")
+            if not parent or path.count("/") > _MAX_PARTS:
+                known = os.path.realpath(path)
+            else:
+                known = f"{self._real(parent)}/{name}"
+                known = os.path.realpath(path) if os.path.islink(known) else known  # noqa: PTH114
+            self._reals[path] = known
+        return known
 
     def _vague_zones(self, word: str, folders: tuple[str | None, ...]) -> set[Zone]:
         head = re.split("[\0\x1e]", word, maxsplit=1)[0]

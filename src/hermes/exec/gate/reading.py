@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hermes.exec.gate.assigning import Assigning
 from hermes.exec.gate.outputs import output_of
 from hermes.exec.gate.parts import (
+    EXPRESSIONS,
     PIPE,
     REDIRECTS,
     RESERVED,
+    SEQUENCES,
     WORDS,
     Redirects,
     Simple,
@@ -18,9 +21,9 @@ from hermes.exec.gate.parts import (
 )
 from hermes.exec.gate.phrases import Phrase, Phrases
 from hermes.exec.gate.scope import Scope
-from hermes.exec.gate.shapes import calls_itself, disguised, floods, skips_blanks, subscripts
+from hermes.exec.gate.shapes import calls_itself, chain, disguised, floods, skips_blanks, subscripts
 from hermes.exec.gate.values import TooComplex
-from hermes.exec.gate.words import UNKNOWN, plain_words, vague
+from hermes.exec.gate.words import UNKNOWN, plain_words
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -49,6 +52,7 @@ class Reader:
         self._calls = 0
         self._loops = 0
         self._phrases = Phrases(source, scope, self._substituted, self._hide)
+        self._assigning = Assigning(self._phrases, scope)
         self._visits = {
             "command": self._command,
             "redirected_statement": self._redirected,
@@ -94,9 +98,9 @@ class Reader:
             visit = self._visits.get(node.type)
             if visit:
                 visit(node)
-            elif node.type in _SEQUENCES:
+            elif node.type in SEQUENCES:
                 self._statements(node)
-            elif node.type in _EXPRESSIONS:
+            elif node.type in EXPRESSIONS:
                 self._phrases.look_inside(node)
             elif node.type != "comment":
                 self.doubt(f"it contains a construct that is not understood ({node.type})")
@@ -111,16 +115,12 @@ class Reader:
         self._line_feed = outer
 
     def _list(self, node: Node) -> None:
-        """`a && b || c` leans to the left: a long chain must not become deep."""
-        rest: list[Node] = []
-        while node.type == "list":
-            inner = [child for child in node.children if child.type != "comment"]
-            rest += reversed(inner[1:])
-            node = inner[0]
+        """`a && b || c`"""
+        first, rest = chain(node)
         seen = self._scope.folders
-        self._visit(node)
+        self._visit(first)
         succeeded = False
-        for child in reversed(rest):
+        for child in rest:
             if not child.is_named:
                 succeeded = child.type == "&&"
                 continue
@@ -175,12 +175,9 @@ class Reader:
         variable = node.child_by_field_name("variable")
         body = node.child_by_field_name("body")
         name = self._text(variable) if variable else ""
-        values: list[str] = []
-        certain = "select" not in {c.type for c in node.children}
-        for child in node.children_by_field_name("value"):
-            phrase = self._phrases.read(child)
-            certain = certain and phrase.certain
-            values += phrase.words if phrase.certain else phrase.likely
+        phrases = [self._phrases.read(child) for child in node.children_by_field_name("value")]
+        values = [word for p in phrases for word in (p.words if p.certain else p.likely)]
+        certain = all(p.certain for p in phrases) and node.children[0].type != "select"
         if body is None or not values:
             self._scope.assign(name, None, UNKNOWN)
             self._branches(node)
@@ -218,34 +215,10 @@ class Reader:
         self.commands.append(Simple(("test",), folders=self._scope.folders))
 
     def _declaration(self, node: Node) -> None:
-        assigned: list[tuple[str, str]] = []
-        argv = [node.children[0].type]
-        for child in node.named_children:
-            if child.type == "variable_assignment":
-                assigned.append(self._assign(child))
-            elif child.type == "variable_name":
-                argv.append(self._text(child))
-            elif child.type != "comment":
-                argv += self._phrases.read(child).words
-        self.commands.append(
-            Simple(tuple(argv), assigned=tuple(assigned), folders=self._scope.folders)
-        )
-
-    # Assignments
+        self.commands.append(self._assigning.declared(node))
 
     def _assignments(self, node: Node) -> None:
-        nodes = [node] if node.type == "variable_assignment" else node.named_children
-        assigned = tuple(self._assign(child) for child in nodes)
-        self.commands.append(Simple((), assigned=assigned, folders=self._scope.folders))
-
-    def _assign(self, node: Node, *, lasting: bool = True) -> tuple[str, str]:
-        name, certain, likely = self._phrases.assignment(node)
-        if any(child.type == "+=" for child in node.children):
-            before = self._scope.values.get(name, ("", False))[0]
-            certain, likely = UNKNOWN, before + likely
-        if lasting:
-            self._scope.assign(name, None if vague(certain) else certain, likely)
-        return name, certain
+        self.commands.append(self._assigning.alone(node))
 
     # Commands
 
@@ -267,7 +240,7 @@ class Reader:
                 phrases += [None] if gap == "line" else []
             before = child
             if kind == "variable_assignment":
-                assigned.append(self._assign(child, lasting=False))
+                assigned.append(self._assigning.one(child, lasting=False))
             elif kind in REDIRECTS:
                 redirects.read(child, self._phrases)
             else:
@@ -378,15 +351,7 @@ class Reader:
     def _redirected(self, node: Node) -> None:
         redirects = Redirects()
         body = node.child_by_field_name("body")
-        before = body
-        for child in node.children:
-            if child.type in REDIRECTS:
-                gap = self._phrases.gap(before, child) if before is not None else "none"
-                if gap == "odd":
-                    self.doubt("its words could not be told apart")
-                redirects.extra += [None] if gap == "line" else []
-                redirects.read(child, self._phrases)
-                before = child
+        redirects.read_all(node, body, self._phrases)
         if body is not None and body.type == "command" and redirects.piped:
             self._pipe(redirects.piped, (body, redirects))
         elif body is not None and body.type == "command":
@@ -415,12 +380,3 @@ class Reader:
 
     def _text(self, node: Node) -> str:
         return self._source[node.start_byte : node.end_byte].decode("utf-8", "replace")
-
-
-_SEQUENCES = frozenset(
-    "program compound_statement do_group elif_clause else_clause negated_command".split()
-)
-_EXPRESSIONS = frozenset(
-    "binary_expression unary_expression postfix_expression parenthesized_expression number "
-    "ternary_expression".split()
-)

@@ -76,3 +76,14 @@ def skips_blanks(root: Node, source: bytes) -> bool:
         if node is not None and node.child_count and node.type != "string":
             return True
     return False
+
+
+def chain(node: Node) -> tuple[Node, list[Node]]:
+    """The first command of `a && b || c`, and the operators and commands after it. The tree leans
+    to the left: a long chain must not become deep."""
+    rest: list[Node] = []
+    while node.type == "list":
+        inner = [child for child in node.children if child.type != "comment"]
+        rest += reversed(inner[1:])
+        node = inner[0]
+    return node, rest[::-1]
