@@ -31,9 +31,9 @@ AT_ONCE = {
     "health": request(HEALTH, HOST),
     "under v1": request("GET /v1/health HTTP/1.1", "host:127.0.0.1:8642"),
     "as curl asks": request(HEALTH, "Host: [::1]:1", "User-Agent: curl/8.5.0", "Accept: */*"),
+    "with a key": request(HEALTH, HOST, KEY),
 }
 LATER = {
-    "a key": request(HEALTH, HOST, KEY),
     "another name": request(HEALTH, "Host: evil.example"),
     "no name": request(HEALTH),
     "two names": request(HEALTH, HOST, HOST),
@@ -116,7 +116,10 @@ async def come() -> AsyncIterator[Come]:
 
 async def test_nobody_can_tell(a: Api, come: Come) -> None:
     async def direct(said: bytes) -> bytes:
-        return await (await come(a.url, said)).told(bodiless=said[:4] == b"HEAD")
+        guest = await come(a.url, LATER["nothing there"])  # from then on all goes the usual way
+        await guest.told()
+        guest.writer.write(said)
+        return await guest.told(bodiless=said[:4] == b"HEAD")
 
     wanted = {name: await direct(said) for name, said in (AT_ONCE | LATER).items()}
     async with opened(a.server.settings) as lobby:
@@ -132,9 +135,42 @@ async def test_nobody_can_tell(a: Api, come: Come) -> None:
             for name, said in AT_ONCE.items():  # the connection is kept, as it would be
                 waiting[name].writer.write(said)
                 assert await waiting[name].told() == wanted[name]
-            assert [one.path for one in lobby.answered] == ["/health", "/v1/health", "/health"]
+            assert [one.path for one in lobby.answered] == [
+                "/health",
+                "/v1/health",
+                *["/health"] * 2,
+            ]
             counted = 'hermes_requests_total{route="health_v1",status="200"} 2'
             assert counted in server.metrics.text({})
+
+
+async def test_a_connection_that_asks_nothing_else_is_answered_at_once(a: Api, come: Come) -> None:
+    """As by the route, to the byte, and counted; also while the loop has no round to spare."""
+    wanted = {}
+    for name, said in AT_ONCE.items():
+        guest = await come(a.url, said[:9])
+        await asyncio.sleep(0)
+        guest.writer.write(said[9:])
+        wanted[name] = await guest.told()
+    for name, said in AT_ONCE.items():
+        guest = await come(a.url, said)
+        for _ in range(3):
+            assert await guest.told() == wanted[name]
+            guest.writer.write(said)
+    assert 'hermes_requests_total{route="health_v1",status="200"}' in a.server.metrics.text({})
+
+
+async def test_a_body_that_looks_like_a_request_is_none(a: Api, come: Come) -> None:
+    inner = AT_ONCE["health"]
+    head = request("POST /v1/chat/completions HTTP/1.1", HOST, f"Content-Length: {len(inner)}")
+    guest = await come(a.url, head)
+    refused = guest.told()
+    guest.writer.write(inner)
+    assert b" 401 " in await refused
+    guest.writer.write(AT_ONCE["health"])
+    assert b" 200 " in await guest.told()
+    guest.writer.write(LATER["nothing there"])
+    assert b" 404 " in await guest.told()  # and not one answer more
 
 
 async def test_what_was_begun_goes_on(a: Api, come: Come) -> None:

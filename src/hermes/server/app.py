@@ -8,6 +8,7 @@ import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
@@ -171,6 +172,8 @@ class Server:
                 most=self.settings.max_connections,
                 most_each=self.settings.max_connections_per_address,
             )
+            self._acceptor.names = lobby.names
+            self._acceptor.noted = partial(note, self)
             lobby.hand_over(self._acceptor)
             for answered in lobby.answered:
                 note(self, answered)

@@ -26,7 +26,9 @@ HEADERS = {
 """Of every response."""
 ALIVE = {"status": "ok", "platform": "hermes-agent"}
 _PATHS = {b"GET /health HTTP/1.1": "/health", b"GET /v1/health HTTP/1.1": "/v1/health"}
-_NO_MATTER = frozenset({b"user-agent", b"accept", b"accept-encoding", b"accept-language"})
+_NO_MATTER = frozenset(
+    {b"user-agent", b"accept", b"accept-encoding", b"accept-language", b"authorization"}
+)
 """Headers that change nothing about the answer. A request with any other waits for the server."""
 _LONGEST = 16 * 1024
 
@@ -127,8 +129,8 @@ class _Guest(asyncio.Protocol):
             return
         began = time.monotonic()
         self.said += data
-        if path := _asked(bytes(self.said), self._lobby.names):
-            transport.write(_answer())
+        if path := asked(bytes(self.said), self._lobby.names):
+            transport.write(answer())
             self.said.clear()
             remote = str(transport.get_extra_info("peername")[0])
             self._lobby.answered.append(Answered(path, time.monotonic() - began, remote))
@@ -136,7 +138,7 @@ class _Guest(asyncio.Protocol):
             transport.pause_reading()
 
 
-def _asked(said: bytes, names: frozenset[str]) -> str:
+def asked(said: bytes, names: frozenset[str]) -> str:
     """The path, when this is exactly one whole and plain request for it by a name we go by. In
     doubt it is not: then the server says what is to be said."""
     if len(said) > _LONGEST or not said.endswith(b"\r\n\r\n") or not said.isascii():
@@ -155,7 +157,7 @@ def _asked(said: bytes, names: frozenset[str]) -> str:
     return _PATHS.get(line, "") if plain else ""
 
 
-def _answer() -> bytes:
+def answer() -> bytes:
     """What the route says, to the byte."""
     body = orjson.dumps(ALIVE)
     headers = {
