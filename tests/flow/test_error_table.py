@@ -146,6 +146,13 @@ async def test_with_a_fallback_it_answers_and_the_primary_is_tried_again(
         assert len(r.requests) == before + 1 and len(spare.requests) == 1
 
 
+async def test_the_key_of_the_model_is_the_first_of_its_pool(tmp_path: Path) -> None:
+    config = {"providers": {"custom": {"api_key_envs": ["SPARE_KEY", "KIT_KEY"]}}}
+    refused = status(401, "bad", error="invalid_api_key")
+    async with rig(tmp_path, [refused, say("ok")], config=config) as r:
+        assert (await r.turn()).text == "ok" and keys_used(r.provider) == "ab"
+
+
 async def test_content_policy_is_not_met_twice_in_a_chain(tmp_path: Path) -> None:
     """Once to a fallback; when that refuses as well, it is said."""
     async with (

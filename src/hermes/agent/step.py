@@ -116,7 +116,7 @@ def _count(agent: Agent, turn: Turn, step: _Step, answer: Answer, outcome: str) 
         turn.usage += usage
     else:
         turn.usage += answer.usage
-    if answer.stop or not answer.empty:
+    if answer.stop not in (None, "died") or not answer.empty:
         turn.calls += 1
         turn.target = message.origin
     return message

@@ -118,7 +118,7 @@ def variables(config: Config, provider: Named) -> tuple[str, ...]:
     row = provider.row
     section = config.model
     if section.api_key_env and _is_model(config, provider):
-        return (section.api_key_env,)
+        return tuple(dict.fromkeys((section.api_key_env, *row.api_key_envs)))
     named_ones = row.api_key_envs or ((row.api_key_env,) if row.api_key_env else ())
     return named_ones or (provider.spec.keys if provider.spec is not None else ())
 
