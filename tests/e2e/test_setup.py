@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from tests.kit import Home, Provider, run_hermes, say, status
 from tests.kit.terminal import Terminal
@@ -125,7 +126,8 @@ async def test_what_does_not_answer_is_not_kept(tmp_path: Path) -> None:
 async def test_an_endpoint_says_itself_what_it_has(tmp_path: Path, named: bool) -> None:
     async with Provider([say("Hello!")], models=["kit-a"]) as provider:
         home = fresh(tmp_path)
-        words = ["--base-url", provider.base_url, "--key-env", "OPENAI_API_KEY"] if named else []
+        # As one does, without /v1.
+        words = ["--base-url", provider.origin, "--key-env", "OPENAI_API_KEY"] if named else []
         env = {"OPENAI_API_KEY": "sk-kit-1234567890"} | (
             {} if named else {"OPENAI_BASE_URL": provider.base_url}
         )
@@ -137,6 +139,18 @@ async def test_an_endpoint_says_itself_what_it_has(tmp_path: Path, named: bool) 
             "base_url": provider.base_url,
             "api_key_env": "OPENAI_API_KEY",
         }
+
+
+async def test_an_endpoint_that_wants_a_key_says_so(tmp_path: Path) -> None:
+    async def no(request: web.Request) -> web.Response:
+        return web.json_response({"error": {"message": "no key"}}, status=401)
+
+    app = web.Application()
+    app.router.add_route("*", "/{any:.*}", no)
+    async with TestServer(app) as server:
+        address = str(server.make_url("/v1"))
+        ran = await run_hermes(["setup", "--base-url", address], fresh(tmp_path))
+    assert ran.rc == 2 and "wants a key" in ran.stderr and "--key-env" in ran.stderr
 
 
 async def test_the_first_key_that_works_is_taken(tmp_path: Path) -> None:

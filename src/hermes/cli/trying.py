@@ -86,9 +86,11 @@ def keep(setup: Setup, choice: Choice, answer: Answer) -> None:
     with editing(setup.home) as put:
         put("model.provider", answer.provider)
         put("model.default", answer.model)
+        kept = ["model.provider", "model.default"]
         for name, new in (("base_url", choice.base_url), ("api_key_env", choice.api_key_env)):
             if new or getattr(old, name):
                 put(f"model.{name}", new)
+                kept.append(f"model.{name}")
         if old.api_mode and old.provider != answer.provider:
             put("model.api_mode", "null")
-    print(f"Kept in {setup.home / 'config.yaml'}: model.provider, model.default.")
+    print(f"Kept in {setup.home / 'config.yaml'}: {', '.join(kept)}.")

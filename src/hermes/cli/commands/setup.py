@@ -101,9 +101,9 @@ def first(args: Namespace, *, attended: bool) -> Done | None:
         print("This home was made by the original Hermes Agent; its sessions stay as they are.")
     fresh = not paths.database(setup.home).exists()
     if args.asked:
-        if args.base_url and not args.model:
-            args.model = _listed(setup, args, attended=attended)
-        wanted = _wanted(args)
+        if args.base_url:
+            _look_at(setup, args, attended=attended)
+        wanted = _wanted(setup, args)
         resolve(setup.config, setup.secrets, wanted.choice)  # what nobody can call is misuse
         session = _try(setup, wanted, write=True)
         return Done(session, fresh=fresh) if session else None
@@ -124,30 +124,52 @@ def first(args: Namespace, *, attended: bool) -> Done | None:
     return None
 
 
-def _wanted(args: Namespace) -> Candidate:
+def _wanted(setup: Setup, args: Namespace) -> Candidate:
+    """What was asked for; a server nearby is asked what it has, where only it or a model of its
+    was named."""
+    import asyncio
+
     from hermes.cli.candidates import Candidate
     from hermes.llm.catalog import Choice
+    from hermes.llm.nearby import SERVERS, chosen, look_around
 
     provider = "local" if args.embedded else args.provider
     choice = Choice(args.model, provider, args.base_url, args.key_env)
-    label = ":".join(filter(None, (provider, args.model))) or args.base_url or args.key_env
-    return Candidate("asked", choice, label)
+    if not args.base_url and not args.model and provider in SERVERS:
+        near = asyncio.run(look_around([provider]))
+        choice = near[0].choice if near else choice
+    elif not provider:
+        choice = asyncio.run(chosen(setup.config, setup.secrets, choice))
+    label = ":".join(filter(None, (choice.provider, choice.model)))
+    return Candidate("asked", choice, label or args.base_url or args.key_env)
 
 
-def _listed(setup: Setup, args: Namespace, *, attended: bool) -> str:
-    """What the endpoint itself says it has. ConfigError: it does not say, or has several."""
+def _look_at(setup: Setup, args: Namespace, *, attended: bool) -> None:
+    """Whether the address lacks its end, and which model there is where none was named.
+    ConfigError: it does not say, or has several."""
     from hermes.cli.models.custom import model_of, probed
     from hermes.core.errors import ConfigError
     from hermes.llm.keys import NO_KEY, Credential
 
     url = args.base_url.rstrip("/")
+    if args.model and url.count("/") > 2:
+        return
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"The address {url!r} must begin with http:// or https://.")
     value = setup.secrets.get(args.key_env) if args.key_env else None
     found = probed(url, Credential(args.key_env, value) if value else NO_KEY, "")
+    if found.needs_key and value is None:
+        raise ConfigError(
+            f"{url} wants a key: give the name of the variable that holds it as --key-env."
+        )
     if found.wire is None and not found.models:
+        if args.model:
+            return
         raise ConfigError(f"{url} does not say which models it has ({found.said}): give --model.")
-    return model_of(found, attended=attended)
+    if found.base_url != url:
+        fail(f"/v1 was missing: {found.base_url} is what answers there, and is used")
+    args.base_url = found.base_url
+    args.model = args.model or model_of(found, attended=attended)
 
 
 def _show(found: list[Candidate]) -> None:
