@@ -343,6 +343,8 @@ def test_a_recovery_is_told_in_words() -> None:
     assert told == "! the provider failed: trying again in 2 s"
     rungs = [rung.name for rung in vars(recovery).values() if isinstance(rung, recovery.Rung)]
     assert rungs and all(rung not in recovering("empty", rung, 0).split() for rung in rungs)
+    for kind in (kind.value for kind, ladder in recovery.POLICY.items() if ladder):
+        assert not recovering(kind, "retry", 0).startswith(f"! {kind.replace('_', ' ')}:"), kind
     assert recovering("new_kind", "new_action", 0) == "! new kind: new action"
 
 

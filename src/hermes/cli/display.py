@@ -31,6 +31,14 @@ _TROUBLE = {
     "no_terminal": "the answer broke off",
     "truncated_call": "a tool call broke off",
     "empty": "the answer was empty",
+    "bad_request": "the request was refused",
+    "content_policy": "the provider declined the request",
+    "model_not_found": "the model is not there",
+    "not_api": "what answered is no model",
+    "wrong_path": "the address is not the right one",
+    "redirect": "the address leads elsewhere",
+    "conflict": "something else was under way there",
+    "unknown": "something went wrong at the provider",
 }
 _REMEDY = {
     "backoff": "trying again",
