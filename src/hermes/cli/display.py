@@ -81,11 +81,19 @@ def one_line(text: str, limit: int = 120) -> str:
 
 
 def parsed(arguments: str) -> Any:
-    """The object the model wrote; its raw text when it is not JSON."""
+    """The object the tool was given, with what was put right in it; else what the model wrote."""
     try:
-        return orjson.loads(arguments) if arguments.strip() else {}
+        value = orjson.loads(arguments) if arguments.strip() else {}
     except ValueError:
-        return arguments
+        value = arguments
+    if isinstance(value, dict):
+        return value
+    from hermes.agent.arguments import BadArguments, parse
+
+    try:
+        return parse(arguments)
+    except BadArguments:
+        return value
 
 
 def dump(value: Any) -> str:
