@@ -11,7 +11,7 @@ import pytest
 
 from tests.kit import Gate, Home, Provider, call, say, stall, think
 from tests.kit.processes import alive
-from tests.kit.screen import CTRL_C, CTRL_T, ENTER, ESCAPE, TAB, UP, Terminal, terminal
+from tests.kit.screen import CTRL_C, CTRL_D, CTRL_T, ENTER, ESCAPE, TAB, UP, Terminal, terminal
 
 pytestmark = pytest.mark.e2e
 
@@ -78,8 +78,13 @@ async def test_enter_steers_and_tab_queues(tmp_path: Path) -> None:
         t.type(UP)
         await t.see("❯ not this")
         t.type("\x15")
+        await t.gone("not this")
+        t.type(CTRL_D)  # a slip of the finger does not end what runs
+        await t.see("Ctrl-D again stops it and leaves")
         gate.open()
-        await t.see("after the tool", "❯ and later this", "queued answer")
+        await t.see("after the tool", "❯ and later this", "queued answer", "Enter sends")
+        t.type("one\rtwo\rthree\rfour\rfive")  # a paste, where the terminal does not say so
+        await t.see("❯ one", "  five")
     tool = next(m for m in p.requests[1].json["messages"] if m["role"] == "tool")
     assert "User guidance: mind the gap" in tool["content"]
     assert p.last.json["messages"][-1]["content"] == "and later this"
