@@ -167,8 +167,10 @@ async def test_a_new_repository_is_begun_by_us(r: Rig) -> None:
     assert "No commits yet" in await run(r, "git status")
     subprocess.run(["rm", "-rf", str(work / ".git")], check=True)
     evil = "git config core.fsmonitor $PWD/evil; echo x > .git/hooks/pre-commit"
-    r.home.file("steps.sh", evil)  # the gate would ask about it
-    told = await run(r, "git init -q -b trunk && sh steps.sh; git add -A && git commit -qm begun")
+    r.home.file("steps.py", f"import os; os.system({evil!r})")  # the gate would ask about it
+    told = await run(
+        r, "git init -q -b trunk && python3 steps.py; git add -A && git commit -qm begun"
+    )
     assert "read-only" not in told and "not kept" not in told, told
     assert git(work, "log", "--format=%s %D").strip() == "begun HEAD -> trunk"
     assert "evil" not in (work / ".git" / "config").read_text()
@@ -181,8 +183,8 @@ async def test_a_new_repository_is_begun_by_us(r: Rig) -> None:
 async def test_a_new_repository_that_is_odd_is_not_begun(r: Rig) -> None:
     work = r.home.work
     subprocess.run(["rm", "-rf", str(work / ".git")], check=True)
-    r.home.file("steps.sh", "echo x > .git/HEAD")
-    told = await run(r, "git init -q; sh steps.sh")
+    r.home.file("steps.py", "open('.git/HEAD', 'w').write('x')")
+    told = await run(r, "git init -q; python3 steps.py")
     assert "not kept" in told and not (work / ".git").exists()
 
 

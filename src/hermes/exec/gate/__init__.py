@@ -1,17 +1,16 @@
-"""Judges a shell command before it runs: allow, ask a human, or deny.
+"""Judges a shell command before it runs: allow, ask a human, or deny."""
 
-A map, in the order a command passes through:
-
-- `scan`, `grammar`: misleading letters, shapes too costly to parse, the parser.
-- `reading` (with `phrases`, `words`, `assigning`, `scope`, `parts`, `shapes`, `outputs`): from the
-  tree to simple commands with their words, folders, redirections and standard input.
-- `judging`: weighs each simple command; `verdict` gathers what is found.
-- `blocks`: the hard list. `embedded`: the same in texts, decoded, and behind unknown names.
-- `wrappers`, `runners`: programs that run others. `code`, `staged`, `stored`: scripts they run.
-- `options` (with `running`, `writing`, `fetching`, `editing`, `versions`, `harmless`, `settings`):
-  what a known program must not be told without asking. `places`, `touching`: files.
-- `rules`, `programs`, `permitting`, `wording`: who is allowed by rule, and what is remembered.
-"""
+# A map, in the order a command passes through:
+#
+# - `scan`, `grammar`: misleading letters, shapes too costly to parse, the parser.
+# - `reading` (with `phrases`, `words`, `assigning`, `scope`, `parts`, `shapes`, `outputs`): from
+#   the tree to simple commands with their words, folders, redirections and standard input.
+# - `judging`: weighs each simple command; `verdict` gathers what is found.
+# - `blocks`: the hard list. `embedded`: the same in texts, decoded, and behind unknown names.
+# - `wrappers`, `runners`: programs that run others. `code`, `staged`, `stored`: scripts they run.
+# - `options` (with `running`, `writing`, `fetching`, `editing`, `versions`, `harmless`,
+#   `settings`): what a known program must not be told without asking. `places`, `touching`: files.
+# - `rules`, `programs`, `permitting`, `wording`: who is allowed by rule, and what is remembered.
 
 from __future__ import annotations
 

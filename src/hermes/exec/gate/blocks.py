@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from functools import cache
 
 from hermes.exec.gate.places import Places
 from hermes.exec.gate.words import literal, vague, wild
@@ -51,19 +50,15 @@ def blocked_write(word: str, folders: Folders, places: Places) -> str:
 
 def named(text: str) -> str:
     """A program of the hard list that a text names which could not be read, or empty."""
-    found = _names().search(text)
-    return found[1] if found else ""
+    return next((name for _, name in names_in(text)), "")
 
 
 def names_in(text: str) -> Iterator[tuple[int, str]]:
     """Where a text names programs of the hard list."""
-    return ((found.start(1), found[1]) for found in _names().finditer(text))
-
-
-@cache
-def _names() -> re.Pattern[str]:
-    names = "|".join(map(re.escape, HARD))
-    return re.compile(rf"(?<![\w.-])({names})(?![\w.=-])")
+    if _NAMES.isdisjoint(_NAME.findall(text)):
+        return iter(())
+    found = _NAME.finditer(text)
+    return ((name.start(1), name[1]) for name in found if name[1] in _NAMES)
 
 
 def _flags(args: tuple[str, ...]) -> tuple[set[str], list[str]]:
@@ -241,5 +236,7 @@ _CHECKS: dict[str, Callable[[tuple[str, ...], Folders, Places], str]] = {
     "nvme": _subcommand("format", "sanitize"),
     "mdadm": _subcommand("--zero-superblock"),
 }
+_NAME = re.compile(r"(?<![\w.-])([a-z][a-z0-9.]*)(?![\w.=-])")
 HARD = (*_STOPS, *_DISKS, *_CHECKS)
 """The programs of the hard list."""
+_NAMES = frozenset(HARD)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import cache
-from itertools import islice
+from itertools import islice, pairwise
 
 from hermes.exec.gate.blocks import HARD, named, names_in
 from hermes.exec.gate.outputs import output_of
@@ -17,6 +17,7 @@ _MAX_TEXT = 20_000
 _MAX_WORDS = 60
 _MAX_COMMANDS = 4
 _MAX_DECODED = 8
+_MESSAGES = frozenset("-m --message -t --title -b --body -n --notes --description".split())
 _MAX_SUSPECTS = 40
 _MAX_SUSPECT = 1500
 _SEPARATOR = re.compile(r"[;\n&|]")
@@ -27,6 +28,9 @@ _UNQUOTED = str.maketrans({**dict.fromkeys("\"'\\", ""), **dict.fromkeys("()`!",
 _TOGETHER = str.maketrans({**dict.fromkeys("\"'`,[]", " "), **dict.fromkeys("()!", "\n")})
 _BOMB = re.compile(r"\(\s*\)\s*\{\s*([^\s|&;{}()]+)\s*[|&]\s*\1(?![\w.-])")
 _NOTHING = re.compile(r"(?<=\w)(?:\$\(\s*\)|``|\$[@*]|\$\{[A-Za-z_]\w*\})(?=\w)")
+_ARGUMENT = re.compile(r"[ \t]+(?:[-/~$+*.\d]|now\b|[io]f=|(?:poweroff|reboot|halt|kexec)\b)")
+_PLANNED = re.compile(r"(?:\s*[\d*/@,-]+)+\s+|.*\b(?:shell|\de)\s+")
+"""The times of a crontab, `$(shell …)` of make, `1e …` of sed."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{6,}={0,2}")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}){4,}")
 _ROT13 = str.maketrans(
@@ -65,7 +69,7 @@ def _written() -> re.Pattern[str]:
 
 def suspects(text: str) -> list[str]:
     """The simple commands around names of the hard list, as far as separators show them; also from
-    the name on, since what stands before it may be no command."""
+    the name on, if what follows could be its words: what stands before it may be no command."""
     pieces: dict[str, None] = {}
     places = [(at, at + len(name)) for at, name in islice(names_in(text), _MAX_SUSPECTS * 4)]
     places += [found.span() for found in islice(_written().finditer(text), _MAX_SUSPECTS)]
@@ -74,7 +78,10 @@ def suspects(text: str) -> list[str]:
         start = 1 + max(text.rfind(mark, first, begin) for mark in ";\n&|")
         after = _SEPARATOR.search(text, end, end + _MAX_SUSPECT)
         last = after.start() if after else end + _MAX_SUSPECT
-        for origin in (start or first, begin):
+        origins = [start or first]
+        if _ARGUMENT.match(text, end, last) or _PLANNED.fullmatch(text[origins[0] : begin]):
+            origins.append(begin)
+        for origin in origins:
             piece = text[origin:last].strip()
             if len(piece) <= _MAX_SUSPECT:
                 pieces[piece] = None
@@ -103,6 +110,13 @@ def texts_in(text: str) -> list[str]:
 def without_nothing(text: str) -> str:
     """Without the expansions inside words that are most likely empty: `sh$()utdown`."""
     return _NOTHING.sub("", text) if "$" in text or "``" in text else text
+
+
+def spoken(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """The words without messages to people: a title may well speak of the worst."""
+    if argv[0] not in ("git", "gh", "glab", "hub"):
+        return argv[1:]
+    return tuple(word for before, word in pairwise(argv) if before not in _MESSAGES)
 
 
 def held(commands: Iterable[Simple]) -> list[str]:

@@ -14,6 +14,7 @@ from hermes.exec.gate.embedded import (
     decoded,
     disguises,
     held,
+    spoken,
     suspects,
     texts_in,
     without_nothing,
@@ -66,6 +67,8 @@ class Court:
         self._searches = 0
         self._seen: set[tuple[Simple, int, bool]] = set()
         self._read_before: list[Simple] = []
+        self._judged: set[str] = set()
+        """Texts that need not be searched for the worst again."""
         self._unnamed: list[tuple[tuple[str, ...], Simple]] = []
         """The calls of programs that nobody knows, or only when they run."""
 
@@ -107,6 +110,9 @@ class Court:
         self._read(text, scope)
 
     def _read(self, text: str, scope: Scope) -> None:
+        if self._verdict.only_worst and text in self._judged:
+            return
+        self._judged.add(text)
         self._layers += 1
         try:
             root, source = parse(clean(spelled_out(text)))
@@ -281,7 +287,7 @@ class Court:
         if not permitted(known, self._rules, verdict, sandboxed=self._sandboxed, suspect=suspect):
             self._search(argv, simple)
             self._unnamed.append((argv, simple))
-            if verdict.dynamic:
+            if verdict.dynamic and not verdict.only_worst:
                 self._disguised(argv, simple)
 
     def _name(self, word: str, simple: Simple) -> str:
@@ -318,13 +324,13 @@ class Court:
         self._searches += 1
         if self._searches > _MAX_SEARCHES or self._verdict.only_worst:
             return
-        words = tuple(map(literal, argv[1:_MAX_SEARCHED]))
+        words = tuple(map(literal, spoken(argv[:_MAX_SEARCHED])))
         fed = simple.feed if simple.feed and not simple.feed.startswith("\x02") else ""
         text = "\n".join((*words, fed))
         if self._places.names_own(text):
             self._verdict.deny(f"a text {OWN}")
         with self._verdict.searching():
-            for inner in commands_in(argv):
+            for inner in commands_in((argv[0], *spoken(argv))):
                 self._argv(inner, simple)
         scope = Scope(simple.folders[0] or "/", self._places.user)
         self._skim_texts(text, scope)

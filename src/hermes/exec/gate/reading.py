@@ -56,7 +56,7 @@ class Reader:
         self._visits = {
             "command": self._command,
             "redirected_statement": self._redirected,
-            "pipeline": self._pipeline,
+            "pipeline": lambda node: self._pipe(node.named_children),
             "list": self._list,
             "subshell": self._subshell,
             "if_statement": self._branches,
@@ -321,12 +321,10 @@ class Reader:
         self._feed, self._line_feed = feed, line_feed
         self._calling.pop()
 
-    def _pipeline(self, node: Node) -> None:
-        self._pipe([child for child in node.named_children if child.type != "comment"])
-
     def _pipe(self, parts: list[Node], first: tuple[Node, Redirects] | None = None) -> None:
         feed, sources = self._feed, self._sources
         start = len(self.commands)
+        parts = [part for part in parts if part.type != "comment"]
         nodes: list[Node | tuple[Node, Redirects]] = [*([first] if first else []), *parts]
         for part in nodes:
             before = len(self.commands)
