@@ -325,13 +325,14 @@ class Screen:
         wide = min(36, max((cells(c.display_text) for c in shown), default=0))
         out: StyleAndTextTuples = []
         for number, one in enumerate(shown, first):
-            chosen = " class:offered.chosen" if number == found.complete_index else ""
+            chosen = "class:offered.chosen" if number == found.complete_index else ""
             name = fit(one.display_text, min(wide, self.columns - 4))
             pad = " " * max(0, wide - cells(name))
-            out.append((f"class:offered.name{chosen}", f"  {name}{pad}"))
+            out.append((chosen or "class:offered.name", f"  {name}{pad}"))
             room = self.columns - wide - 6
             if one.display_meta_text and room > 8:
-                out.append((f"class:offered.help{chosen}", f"  {fit(one.display_meta_text, room)}"))
+                meant = fit(one.display_meta_text, room)
+                out.append((chosen or "class:offered.help", f"  {meant}"))
             out.append(("", "\n"))
         if more := len(found.completions) - first - len(shown):
             out += [("class:offered.help", f"  … {more} more"), ("", "\n")]
