@@ -254,11 +254,12 @@ async def test_a_key_pasted_by_hand_is_kept_if_it_works(tmp_path: Path, works: b
             assert written(home)["model"]["provider"] == "openrouter"  # type: ignore[index]
 
 
-async def test_leaving_instead_of_a_key_writes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("key", "code"), [("\x04", 2), ("\x03", 130)])
+async def test_leaving_instead_of_a_key_writes_nothing(tmp_path: Path, key: str, code: int) -> None:
     home = patched(fresh(tmp_path))
     terminal = Terminal(home, "setup", term="dumb")
     await terminal.until("Paste the API key")
-    terminal.type("\x04")
+    terminal.type(key)
     await terminal.until("No model was chosen")
-    assert await terminal.end() == 2
+    assert await terminal.end() == code
     assert not (home.path / "config.yaml").exists()

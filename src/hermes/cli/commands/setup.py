@@ -204,12 +204,15 @@ def _pasted(args: Namespace, embedded: bool) -> str | None:
     from hermes.core.errors import ConfigError
     from hermes.llm.catalog import KEYS, Choice, find
 
-    rest = "or Enter for the small model on this machine" if embedded else "or Enter to leave"
+    rest = "or Enter for the small model" if embedded else "or Enter to leave"
     try:
-        key = getpass(f"Paste the API key of a provider (it is not shown), {rest}: ").strip()
+        key = getpass(f"Paste the API key of a provider (not shown), {rest}: ").strip()
     except EOFError:
         print()
         raise ConfigError(_NONE) from None
+    except KeyboardInterrupt:
+        print(f"\n{_NONE}")
+        raise
     if not key:
         return None
     variable = variable_for(key)
