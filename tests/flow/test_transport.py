@@ -731,6 +731,22 @@ async def test_the_proxy_of_the_environment(
         assert refused.kind is Kind.NETWORK
 
 
+@pytest.mark.parametrize(
+    ("address", "direct"),
+    [
+        ("http://127.0.0.1:11434/v1/models", True),
+        ("http://127.0.0.1:11435/v1/models", False),
+        ("http://api.invalid:11434/v1/models", False),
+    ],
+)
+def test_no_proxy_is_between_us_and_a_model_server_of_this_machine(
+    transport: Transport, monkeypatch: pytest.MonkeyPatch, address: str, direct: bool
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:3128")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert (transport.proxy(address) == "") is direct
+
+
 async def test_a_proxy_that_is_not_there(
     transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:

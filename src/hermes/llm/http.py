@@ -92,13 +92,14 @@ class Transport:
         return Exchange(response, host)
 
     def proxy(self, url: str) -> str:
-        """The proxy the environment asks for; ConfigError when it is of a kind we cannot speak."""
+        """The proxy the environment asks for, except to where model servers of this machine
+        usually are, which no proxy reaches; ConfigError when it is of a kind we cannot speak."""
         if url.startswith(EMBEDDED):
             return ""
         origin = "://".join(urlsplit(url)[:2])
         found = self._proxies.get(origin)
         if found is None:
-            found = self._proxies[origin] = proxy_for(url) or ""
+            found = self._proxies[origin] = _proxy(url)
         if found.startswith("socks"):
             from importlib.util import find_spec
 
@@ -141,6 +142,15 @@ class Transport:
             await self._sessions.pop(key).close()
         session = self._sessions[loop, socks, fresh] = _open(socks, fresh)
         return session
+
+
+def _proxy(url: str) -> str:
+    found = proxy_for(url) or ""
+    if found and loopback(urlsplit(url).hostname or ""):
+        from hermes.llm.nearby import usual
+
+        return "" if usual(url) else found
+    return found
 
 
 class Exchange:

@@ -40,6 +40,14 @@ class Nearby(Struct, frozen=True):
         )
 
 
+def usual(url: str) -> bool:
+    """Whether this is where one of them usually is."""
+    where = urlsplit(url).netloc
+    return any(
+        (row := find(n)) is not None and urlsplit(row.base_url).netloc == where for n in SERVERS
+    )
+
+
 async def look_around(servers: Sequence[str] = SERVERS) -> tuple[Nearby, ...]:
     """Those that answer with a model to talk to, all asked at once, in the order of the names."""
     found = await asyncio.gather(*(_ask(name) for name in servers))

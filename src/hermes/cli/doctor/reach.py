@@ -15,7 +15,7 @@ from hermes.config.load import Setup
 from hermes.core.errors import ConfigError, HermesError
 from hermes.llm.catalog import Choice, Endpoint, resolve
 from hermes.llm.http import EMBEDDED
-from hermes.llm.nearby import chosen
+from hermes.llm.nearby import chosen, usual
 
 _CONNECT = 3.0
 _SKEW = 300.0
@@ -76,7 +76,7 @@ async def _providers(endpoints: list[Endpoint], *, online: bool) -> list[Check]:
 async def _connected(endpoint: Endpoint) -> Check:
     """A connection and no more: not a byte is sent."""
     name = f"provider {endpoint.target.provider}"
-    through = proxy_for(endpoint.base_url)
+    through = None if usual(endpoint.base_url) else proxy_for(endpoint.base_url)
     parts = urlsplit(through or endpoint.base_url)
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
