@@ -471,6 +471,27 @@ async def test_F31_what_was_refused_does_not_hold_up_the_session(tmp_path: Path,
         assert b"does not exist" not in r.requests[4].body
 
 
+@pytest.mark.parametrize("wire", WIRES)
+async def test_F25_a_bad_image_blinds_nobody(tmp_path: Path, wire: str) -> None:
+    """It is left out with those before it; later ones and other sessions are seen."""
+
+    broken = PIXEL + b"bad"
+
+    def picky(request: Received) -> Reply:
+        bad = any(broken in m.images for m in messages(request))
+        return status(400, "Could not process image") if bad else say("seen")
+
+    async with rig(tmp_path, [], then=picky, wire=wire) as r:
+        assert (await r.turn("this", Media("image/png", broken))).text == "seen"
+        assert [n for m in messages(r.requests[1]) for n in m.images] == []
+        assert (await r.turn("that", Media("image/png", PIXEL))).text == "seen"
+        assert [n for m in messages(r.requests[2]) for n in m.images] == [PIXEL]
+        other = await r.runtime.session(cwd=r.home.work)
+        assert (await other.turn(user("and", Media("image/png", PIXEL)))).text == "seen"
+        assert [n for m in messages(r.requests[3]) for n in m.images] == [PIXEL]
+        assert len(r.requests) == 4
+
+
 async def test_F31_another_model_reads_what_one_refused(tmp_path: Path) -> None:
     async with rig(tmp_path, [POLICY, say("fine")]) as r:
         await r.turn("POISON")

@@ -13,7 +13,8 @@ from hermes.agent.deps import Agent, Endpoint, Turn
 from hermes.agent.learning import take_in
 from hermes.core.errors import Failure, Kind
 from hermes.core.events import Notice, Recovering
-from hermes.core.message import Media, Message, ToolReturn, user
+from hermes.core.history import History
+from hermes.core.message import Media, Message, Target, ToolReturn, user
 from hermes.core.provider import Request, Settings
 from hermes.llm.efforts import stated
 
@@ -45,6 +46,8 @@ class Attempt:
         if cap is not None and (settings.max_output is None or settings.max_output > cap):
             settings = structs.replace(settings, max_output=cap)
         quirks = {**learned.quirks, **self.overrides} if self.overrides else learned.quirks
+        if blind := turn.history.refused.get(agent.providers[turn.active].target):
+            quirks = {**quirks, "media_from": blind}
         return Request(
             turn.system,
             turn.history,
@@ -264,7 +267,17 @@ async def _larger_output(f: Fault) -> bool:
 async def _no_media(f: Fault) -> bool:
     if f.failure.param == "tool_image" and await learn(media_in_tool_result=False)(f):
         return True
+    if f.failure.param == "bad_image" and _forget_images(f.turn.history, f.provider.target):
+        return True
     return await learn(media=False)(f)
+
+
+def _forget_images(history: History, target: Target) -> bool:
+    """Those there are so far, in this conversation; whether there was one left to blame."""
+    if not any(map(_has_media, history.messages[history.refused.get(target, 0) :])):
+        return False
+    history.refused[target] = len(history)
+    return True
 
 
 async def _without_images(f: Fault) -> bool:

@@ -44,6 +44,8 @@ class Quirks(Struct, frozen=True):
     """A small model: the short prompt, short results, and nobody trusts its commands."""
     media: bool = True
     """Off: images are replaced by a note."""
+    media_from: int = 0
+    """Images in messages before this place are left out: one of them was refused."""
     media_in_tool_result: bool = True
     """Off: an image a tool returned is moved behind the results, into the user's part."""
     effort: Literal["omit", "effort", "object", "budget", "adaptive", "level", "think"] = "omit"

@@ -57,6 +57,7 @@ CONVERSATION = (
     Rule(Kind.REPLAY_REJECTED, w.REPLAY, _REQUEST),
     Rule(Kind.STREAM_UNSUPPORTED, w.STREAM, _REQUEST | {403, 405, 501}),
     Rule(Kind.MEDIA_REJECTED, w.IMAGE_IN_TOOL, _REQUEST, param="tool_image"),
+    Rule(Kind.MEDIA_REJECTED, w.BAD_IMAGE, _REQUEST | {413, 415, 500}, param="bad_image"),
     Rule(Kind.MEDIA_REJECTED, w.IMAGE, _REQUEST | {413, 415, 500}, param="image"),
     Rule(
         Kind.MEDIA_REJECTED,

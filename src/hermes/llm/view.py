@@ -6,6 +6,8 @@ import re
 from collections import ChainMap
 from collections.abc import Callable, Iterable, MutableMapping
 
+from msgspec import structs
+
 from hermes.core.history import History
 from hermes.core.message import (
     Media,
@@ -23,6 +25,7 @@ from hermes.llm.profile import Quirks
 
 NO_RESULT = "[no result: interrupted]"
 NO_IMAGES = "[image omitted: this model cannot see images]"
+BAD_IMAGE = "[image left out: the provider refused it or one beside it]"
 BEGINNING = "[conversation continues]"
 REFUSED = "[left out: the provider refused this for its content policy]"
 STEER = "\n\nUser guidance: "
@@ -59,7 +62,7 @@ class View:
         messages = history.messages
         self._mark = history.mark
         for i in range(self._seen, len(messages)):
-            self._add(messages[i])
+            self._add(messages[i] if i >= self._quirks.media_from else _blind(messages[i]))
         self._seen = len(messages)
 
     def pending(self, tail: Iterable[Message] = ()) -> list[Message]:
@@ -263,6 +266,22 @@ class View:
                 return _digest(id)[:9]
             case _:
                 return id or "call"
+
+
+def _blind(message: Message) -> Message:
+    """The same without its images."""
+    return structs.replace(message, parts=tuple([_unseen(part) for part in message.parts]))
+
+
+def _unseen(part: Part) -> Part:
+    match part:
+        case Media():
+            return Text(BAD_IMAGE)
+        case ToolReturn(content=content):
+            kept = tuple([Text(BAD_IMAGE) if isinstance(p, Media) else p for p in content])
+            return structs.replace(part, content=kept)
+        case _:
+            return part
 
 
 def _said(part: Part) -> bool:

@@ -124,26 +124,26 @@ IMAGE_IN_TOOL = any_of(
     r"tool\.content.{0,20}valid string",
     r"function_call_output.{0,60}(?:image|string)",
 )
+BAD_IMAGE = any_of(
+    r"images? exceeds? |image dimensions exceed|too many images|at most [1-9]\d* image",
+    r"image.{0,30}too (?:large|big|small|many)",
+    r"maximum (?:number of |image )?(?:images|size).{0,40}image",
+    r"(?:could not|unable to|failed to|cannot) (?:process|decode|download|load|fetch|read|open)"
+    r".{0,24}image",
+    r"(?:invalid|unsupported|corrupt\w*) (?:base64 )?image(?! input)",
+    r"does not represent a valid image"
+    r"|image (?:data |format |type )?(?:is )?(?:invalid|unsupported|not valid)",
+)
+"""About the images of this conversation, not about what the model can do."""
 IMAGE = any_of(
-    r"image_url is only supported by",
-    r"unknown variant image_url",
+    r"image_url is only supported by|unknown variant image_url",
     r"content type.{0,12}image_url",
     r"(?:doesnt|dont|not|cannot|only) (?:currently )?(?:support|accept|process|have).{0,40}"
     r"(?:images?|vision|multimodal|multi-modal)\b",
     r"(?:image|vision|multimodal)s? (?:inputs?|content|urls?|data)?.{0,20}"
     r"(?:not|un)[ -]?(?:supported|allowed|enabled|available)",
-    r"images? exceeds? ",
-    r"image dimensions exceed",
-    r"image.{0,30}too (?:large|big|small|many)",
-    r"too many images",
-    r"at most \d+ image",
-    r"maximum (?:number of |image )?(?:images|size).{0,40}image",
-    r"(?:could not|unable to|failed to|cannot) (?:process|decode|download|load|fetch|read|open)"
-    r".{0,24}image",
-    r"(?:invalid|unsupported|corrupt\w*) (?:base64 )?(?:image|media.?type|mime.?type|file type)",
-    r"does not represent a valid image",
-    r"image (?:data |format |type )?(?:is )?(?:invalid|unsupported|not valid)",
-    r"image input is not",
+    r"at most 0 image|image input is not",
+    r"(?:invalid|unsupported|corrupt\w*) (?:media.?type|mime.?type|file type)",
     r"mmproj",
     r"missing data required for image input",
     r"support image input",
