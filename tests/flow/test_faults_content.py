@@ -143,6 +143,10 @@ async def test_F44_an_unterminated_think_tag_is_hidden_and_kept_apart(
         assert result.completed and result.text == "visible"
         assert "secret" not in r.shown and "secret plan goes on" in r.thought
         assert all("secret" not in m.text for m in await r.stored())
+        assert result.reasoning == "secret plan goes on"
+        r.provider.add(reply, reply, reply)
+        result = await r.turn("again")
+        assert result.error_code == "empty_response" and result.reasoning.count("secret") == 3
 
 
 @pytest.mark.parametrize(

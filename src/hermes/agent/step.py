@@ -100,7 +100,10 @@ async def _sample(agent: Agent, turn: Turn, step: _Step) -> Message:
             done = await _settle(agent, turn, step, message, failure)
             if done is not None:
                 return done
-        elif not await recover(Fault(failure, step.attempt, agent, turn)):
+            continue
+        if failure.kind is Kind.EMPTY and message.thinking:
+            step.thoughts.append(Thinking(message.thinking))  # unsealed: its answer is not kept
+        if not await recover(Fault(failure, step.attempt, agent, turn)):
             raise await _give_up(agent, turn, step, failure)
 
 
@@ -313,6 +316,8 @@ def _whole(
         thoughts = [p for p in rest if isinstance(p, Thinking)]
         others = [p for p in rest if not isinstance(p, Thinking)]
         parts = [*step.thoughts, *thoughts, Text(step.text + texts), *others]
+    elif step.thoughts:
+        parts = [*step.thoughts, *parts]
     return structs.replace(message, parts=tuple(parts), stop=stop or message.stop)
 
 
@@ -335,6 +340,8 @@ async def _give_up(agent: Agent, turn: Turn, step: _Step, failure: Failure) -> S
     elif failure.kind is Kind.CONTENT_POLICY:  # a record of it: that is not sent there again
         who = None if turn.active and step.attempt.declined else provider.target
         kept = Message("assistant", (), origin=who, stop="filtered")
+    elif step.thoughts:
+        kept = _whole(step, Message("assistant", (), origin=turn.target, stop="end"))
     return Stopped(CODES[failure.kind], sentence(failure, provider, near), kept)
 
 
