@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from hermes.exec.gate.places import Places
 from hermes.exec.gate.words import literal, vague, wild
@@ -55,10 +56,16 @@ def named(text: str) -> str:
 
 def names_in(text: str) -> Iterator[tuple[int, str]]:
     """Where a text names programs of the hard list."""
-    if _NAMES.isdisjoint(_NAME.findall(text)):
+    names = _names(text)
+    if not names:
         return iter(())
-    found = _NAME.finditer(text)
-    return ((name.start(1), name[1]) for name in found if name[1] in _NAMES)
+    pattern = re.compile(rf"(?<![\w.-])({'|'.join(map(re.escape, names))})(?![\w.=-])")
+    return ((found.start(1), found[1]) for found in pattern.finditer(text))
+
+
+@lru_cache(8)
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(sorted(_NAMES.intersection(_NAME.findall(text))))
 
 
 def _flags(args: tuple[str, ...]) -> tuple[set[str], list[str]]:

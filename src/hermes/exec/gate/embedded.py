@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import cache
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 
 from hermes.exec.gate.blocks import HARD, named, names_in
 from hermes.exec.gate.outputs import output_of
@@ -20,6 +20,8 @@ _MAX_DECODED = 8
 _MESSAGES = frozenset("-m --message -t --title -b --body -n --notes --description".split())
 _MAX_SUSPECTS = 40
 _MAX_SUSPECT = 1500
+_MAX_TAIL = 120
+_MAX_PLACES = 1000
 _SEPARATOR = re.compile(r"[;\n&|]")
 _HARD = frozenset(HARD)
 _BLANKS = re.compile(r"\$\{?IFS\b\}?(?:\$\d)?")
@@ -29,7 +31,7 @@ _TOGETHER = str.maketrans({**dict.fromkeys("\"'`,[]", " "), **dict.fromkeys("()!
 _BOMB = re.compile(r"\(\s*\)\s*\{\s*([^\s|&;{}()]+)\s*[|&]\s*\1(?![\w.-])")
 _NOTHING = re.compile(r"(?<=\w)(?:\$\(\s*\)|``|\$[@*]|\$\{[A-Za-z_]\w*\})(?=\w)")
 _ARGUMENT = re.compile(r"[ \t]+(?:[-/~$+*.\d]|now\b|[io]f=|(?:poweroff|reboot|halt|kexec)\b)")
-_PLANNED = re.compile(r"(?:\s*[\d*/@,-]+)+\s+|.*\b(?:shell|\de)\s+")
+_PLANNED = re.compile(r"\s*(?:[\d*/@,-]+\s+)+|.*\b(?:shell|\de)\s+")
 """The times of a crontab, `$(shell …)` of make, `1e …` of sed."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{6,}={0,2}")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}){4,}")
@@ -71,20 +73,26 @@ def suspects(text: str) -> list[str]:
     """The simple commands around names of the hard list, as far as separators show them; also from
     the name on, if what follows could be its words: what stands before it may be no command."""
     pieces: dict[str, None] = {}
-    places = [(at, at + len(name)) for at, name in islice(names_in(text), _MAX_SUSPECTS * 4)]
-    places += [found.span() for found in islice(_written().finditer(text), _MAX_SUSPECTS)]
-    for begin, end in places:
-        first = max(0, begin - _MAX_SUSPECT)
-        start = 1 + max(text.rfind(mark, first, begin) for mark in ";\n&|")
+    written = ((found.start(), found[0]) for found in _written().finditer(text))
+    done, seen = 0, set[str]()
+    for begin, name in islice(chain(names_in(text), written), _MAX_PLACES):
+        around = text[max(0, begin - 20) : begin + _MAX_TAIL]
+        if around in seen:
+            continue
+        seen.add(around)
+        first = max(done if done <= begin else 0, begin - _MAX_SUSPECT)
+        start = 1 + max(
+            text.rfind(";", first, begin), text.rfind("\n", first, begin),
+            text.rfind("&", first, begin), text.rfind("|", first, begin),
+        )  # fmt: skip
+        end = begin + len(name)
         after = _SEPARATOR.search(text, end, end + _MAX_SUSPECT)
-        last = after.start() if after else end + _MAX_SUSPECT
-        origins = [start or first]
-        if _ARGUMENT.match(text, end, last) or _PLANNED.fullmatch(text[origins[0] : begin]):
-            origins.append(begin)
-        for origin in origins:
-            piece = text[origin:last].strip()
-            if len(piece) <= _MAX_SUSPECT:
-                pieces[piece] = None
+        done = after.start() if after else end
+        before = text[start or first : begin]
+        if after and after.start() - begin + len(before) <= _MAX_SUSPECT:
+            pieces[f"{before}{text[begin:done]}".strip()] = None
+        if before and (_ARGUMENT.match(text, end) or _PLANNED.fullmatch(before[-_MAX_TAIL:])):
+            pieces[text[begin : min(done if after else len(text), begin + _MAX_TAIL)]] = None
         if len(pieces) >= _MAX_SUSPECTS:
             break
     return list(pieces)[:_MAX_SUSPECTS]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import islice
+from itertools import chain, islice
 
 from hermes.exec.gate.blocks import blocked, names_in
 from hermes.exec.gate.calls import Call
@@ -41,6 +41,7 @@ _MAX_CALLS = 2000
 _MAX_SEARCHES = 12
 _MAX_SEARCHED = 200
 _MAX_PIECES = 60
+_MAX_SEARCHED_TEXT = 8000
 _MAX_HELD = 100
 _SYSTEM_BIN = re.compile(r"(?:/usr)?(?:/local)?/s?bin/[^/]+|/opt/homebrew/bin/[^/]+")
 _ENVIRONMENTS = re.compile(r"(?:venv|env|\.tox|\.nox)[^/]*/bin/|node_modules/")
@@ -67,6 +68,8 @@ class Court:
         self._searches = 0
         self._seen: set[tuple[Simple, int, bool]] = set()
         self._read_before: list[Simple] = []
+        self._searched = 0
+        self._skimmed: set[str] = set()
         self._judged: set[str] = set()
         """Texts that need not be searched for the worst again."""
         self._unnamed: list[tuple[tuple[str, ...], Simple]] = []
@@ -89,7 +92,8 @@ class Court:
         if (shorter := without_nothing(command)) != command:
             self._skim(shorter, scope)
         for text in islice(decoded((*held(self._read_before), command)), _MAX_SEARCHES):
-            self._skim(text, scope, whole=text != command)
+            if text != command:
+                self._skim(text, scope, whole=True)
         names = dict.fromkeys(name for _, name in islice(names_in(command), _MAX_SEARCHES))
         for name in names if self._unnamed else ():
             for argv, simple in self._unnamed[:_MAX_SEARCHES]:
@@ -110,8 +114,10 @@ class Court:
         self._read(text, scope)
 
     def _read(self, text: str, scope: Scope) -> None:
-        if self._verdict.only_worst and text in self._judged:
-            return
+        if self._verdict.only_worst:
+            if text in self._judged or self._searched > _MAX_SEARCHED_TEXT:
+                return
+            self._searched += len(text)
         self._judged.add(text)
         self._layers += 1
         try:
@@ -126,12 +132,11 @@ class Court:
 
     def _skim(self, text: str, scope: Scope, *, whole: bool = False) -> None:
         """What cannot be read in full is searched for the worst: nothing must hide it."""
-        if bomb_in(text):
-            self._verdict.deny("a fork bomb")
         with self._verdict.searching():
-            pieces = dict.fromkeys((*([text] if whole else []), *suspects(text), *texts_in(text)))
-            for piece in islice(pieces, _MAX_PIECES):
+            pieces = [text] if whole else []
+            for piece in islice(chain(pieces, suspects(text)), _MAX_PIECES):
                 self._read(piece, scope.copy())
+        self._skim_texts(text, scope)
 
     def _weigh(self, reader: Reader) -> None:
         self._verdict.dynamic = self._verdict.dynamic or bool(reader.doubts)
@@ -335,9 +340,14 @@ class Court:
         scope = Scope(simple.folders[0] or "/", self._places.user)
         self._skim_texts(text, scope)
         for word in decoded(word for word in words if len(word) > 7):
-            self._skim(word, scope, whole=True)
+            self._skim_texts(word, scope)
+            with self._verdict.searching():
+                self._read(word, scope.copy())
 
     def _skim_texts(self, text: str, scope: Scope) -> None:
+        if text in self._skimmed:
+            return
+        self._skimmed.add(text)
         if bomb_in(text):
             self._verdict.deny("a fork bomb")
         with self._verdict.searching():

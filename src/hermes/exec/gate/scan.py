@@ -159,7 +159,7 @@ class _Shape:
             self.operators += 1
         elif not inside:
             self.words += token.count(" ")
-            if len(token) > _MAX_WORD and any(len(w) > _MAX_WORD for w in token.split()):
+            if len(token) > _MAX_WORD and _pattern("long").search(token):
                 raise TooComplex("a word is too long")
         return end
 
@@ -201,6 +201,7 @@ _PATTERNS = {
     "braces first": r"((?:^|[;&|(\n])[ \t]*)\{(?=[^\s{}]*,[^\s{}]*\})",
     "dash": r" -( <<)",
     "line start": r"(?<=\n)(?:[ \t]*\\\n)+|\A(?:[ \t]*\\\n)+",
+    "long": rf"\S{{{_MAX_WORD + 1}}}",
     "unquote": r"[\\'\"]",
     "code": r"""(?x)
         \\. | \$?'(?:(?<=\$')(?:[^'\\]|\\.)*|(?<!\$')[^']*)'

@@ -80,7 +80,8 @@ def recipes(text: str, targets: list[str] | None = None) -> str:
             seen.add(name)
             todo += rules[name][0]
             out += rules[name][1]
-    return _as_shell("\n".join(out))
+    script = "\n".join(out)
+    return script.replace("$$", "$") if targets is None else _as_shell(script)
 
 
 def _as_shell(text: str) -> str:
