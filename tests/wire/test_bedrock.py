@@ -25,6 +25,7 @@ from hermes.core.message import (
 from hermes.core.provider import Settings
 from hermes.llm import aws
 from hermes.llm.profile import Quirks
+from hermes.llm.reading import can_unframe
 from hermes.llm.wire import bedrock
 from tests.wire.talk import TOOLS, Talk, streamed, target, whole
 
@@ -672,8 +673,8 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_installed_says_whether_streams_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert bedrock.can_stream()
+    assert can_unframe()
     aws.installed.cache_clear()
     monkeypatch.setattr(aws, "find_spec", lambda name: None)
-    assert not bedrock.can_stream()
+    assert not can_unframe()
     aws.installed.cache_clear()

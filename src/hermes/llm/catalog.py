@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Literal, TypeAlias
@@ -70,7 +70,7 @@ else says which: makers of models, then hosts, then aggregators. A list, so that
 imports one row and not all; a test compares it with the rows."""
 LOGINS = ("anthropic", "openai-codex", "copilot")
 """Providers one can log in to, in the order in which a login is taken; aggregators last."""
-FAMILIES = (
+_FAMILIES = (
     ("claude", "anthropic"),
     ("gpt-", "openai"),
     ("chatgpt-", "openai"),
@@ -127,6 +127,11 @@ class Endpoint(Struct, frozen=True):
 
 
 @cache
+def makers_of(model: str) -> Iterator[str]:
+    """Providers whose own models have such names."""
+    return (maker for start, maker in _FAMILIES if model.lower().startswith(start))
+
+
 def find(name: str) -> ProviderSpec | None:
     """The row of a built-in provider, by name or alias; only its own module is imported."""
     name = ALIASES.get(name.lower(), name.lower())

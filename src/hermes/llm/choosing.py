@@ -13,7 +13,6 @@ from hermes.core.errors import ConfigError
 from hermes.core.message import Target
 from hermes.llm.catalog import (
     CUSTOM,
-    FAMILIES,
     KEYS,
     LOGINS,
     SLUGS,
@@ -21,6 +20,7 @@ from hermes.llm.catalog import (
     Choice,
     Endpoint,
     find,
+    makers_of,
     timeouts,
     wire_for,
 )
@@ -147,8 +147,7 @@ class Chooser:
 
     def _by_environment(self, wanted: Wanted) -> Wanted:
         """Nobody said which provider: the one whose key is there."""
-        base_url = self._secrets.get("OPENAI_BASE_URL") or ""
-        if base_url:
+        if base_url := self._secrets.get("OPENAI_BASE_URL"):
             key = wanted.key_env or ("OPENAI_API_KEY" if self._has("OPENAI_API_KEY") else "")
             # The variable is OpenAI's: without a name it is their model that is meant.
             model = wanted.model or ((row := find("openai")) and row.default_model) or ""
@@ -156,8 +155,7 @@ class Chooser:
                 wanted, provider=CUSTOM, model=model, base_url=base_url, key_env=key
             )
         name = wanted.model.lower()
-        makers = (maker for start, maker in FAMILIES if name.startswith(start))
-        if maker := next((m for m in makers if self._callable(m)), ""):
+        if maker := next((m for m in makers_of(name) if self._callable(m)), ""):
             return structs.replace(wanted, provider=maker)
         usable = self._usable(wanted.model)
         if (first := next(usable, "")) and name and facts(first, name) == UNKNOWN:
@@ -377,8 +375,7 @@ def _same(one: str, other: str) -> bool:
 
 def _nobody(model: str) -> str:
     """Why a model that was named cannot be asked."""
-    maker = next((m for start, m in FAMILIES if model.lower().startswith(start)), "")
-    spec = find(maker) if maker else None
+    spec = next(map(find, makers_of(model)), None)
     key = spec.keys[0] if spec and spec.keys else "the key of a provider that has it"
     return (
         f"Nobody is connected who has the model {model!r}: set {key} {_SET}, or say who has it, as "

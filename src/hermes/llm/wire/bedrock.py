@@ -11,14 +11,14 @@ from urllib.parse import quote
 from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
 from hermes.core.message import Stop, Target
 from hermes.llm.assemble import Answer
-from hermes.llm.aws import Frames, installed
+from hermes.llm.aws import Frames
 from hermes.llm.classify import classify
 from hermes.llm.jsonic import dumps, loads
 from hermes.llm.profile import Quirks
 from hermes.llm.wire.bedrock_request import Encoder
 from hermes.llm.wire.pieces import arguments, parsed, record, records, string, total
 
-__all__ = ["STREAM_TYPE", "Decoder", "Encoder", "can_stream", "error", "url"]
+__all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
 
 STREAM_TYPE = "application/vnd.amazon.eventstream"
 _STOPS: dict[str, Stop] = {
@@ -28,11 +28,6 @@ _STOPS: dict[str, Stop] = {
     "content_filtered": "filtered",
 }
 _MALFORMED = ("malformed_tool_use", "malformed_model_output")
-
-
-def can_stream() -> bool:
-    """Streams need the framing of the extra `bedrock`; plain answers do not."""
-    return installed()
 
 
 def url(base_url: str, model: str, *, stream: bool) -> str:
