@@ -55,7 +55,7 @@ def heard(
 
 def parts(message: Message) -> tuple[str, list[tuple[str, Any]]]:
     calls = [p for p in message.parts if isinstance(p, ToolCall)]
-    return message.text, [(c.name, json.loads(c.args)) for c in calls]
+    return message.text, [(c.name, parse(c.args)) for c in calls]
 
 
 def cuts(text: str, at: list[int]) -> list[str]:
@@ -213,6 +213,8 @@ ONE = [("terminal", {"command": "ls"})]
         ('{"type":"function","function":' + CALL + "}", "", ONE),
         (f"```json\n[{CALL}, {CALL}]\n```", "", ONE * 2),
         (f"<tool_call>\n{CALL}\n{CALL}\n</tool_call>", "", ONE * 2),
+        (f"<tool_call>{CALL}{CALL}</tool_call>", "", ONE * 2),
+        (f"{CALL[:-2]},}}}} and so on", f"{CALL[:-2]},}}}} and so on", []),
         (f"<tool_call>[{CALL}, 1]</tool_call>", f"<tool_call>[{CALL}, 1]</tool_call>", []),
         (
             "<tool_call>\n<function=terminal>\n<parameter=command>\nls\n</parameter>\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -22,6 +23,7 @@ _BEGUN = re.compile(
     r"""\{\s*["'](?:name|tool)["']\s*:\s*["']([\w.-]+)["']\s*,\s*"""
     r"""["'](?:arguments|parameters)["']\s*:\s*(?=\{)"""
 )
+_MARK = re.compile(r"""[][{}]|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'""", re.S)
 _FUNCTION = re.compile(r"<function=([\w.-]+)>\s*((?:<parameter=[\w.-]+>.*)?)\s*</function>\Z", re.S)
 _PARAMETER = re.compile(r"<parameter=([\w.-]+)>\n?(.*?)\n?</parameter>", re.S)
 """As some models for code were taught to write calls."""
@@ -172,25 +174,48 @@ class SpokenCalls:
 def _calls_in(text: str) -> list[tuple[str, str]]:
     """(name, arguments) of each call in a text that holds nothing else."""
     if written := _FUNCTION.match(text):
-        given = {key: value for key, value in _PARAMETER.findall(written[2])}
-        return [(written[1], jsonic.dumps(given).decode())]
-    try:
-        value = jsonic.loads(text)
-    except ValueError:
-        return _loosely(text)
-    found = [_call_in(one) for one in (value if isinstance(value, list) else [value])]
+        return [(written[1], jsonic.dumps(dict(_PARAMETER.findall(written[2]))).decode())]
+    values = _values(text)
+    if not values:
+        begun = _BEGUN.match(text)
+        return [(begun[1], text[begun.end() :])] if begun and _one(text, begun.end()) else []
+    found = [_call_in(one) for one in values]
     return [call for call in found if call is not None] if None not in found else []
 
 
-def _loosely(text: str) -> list[tuple[str, str]]:
-    """One object per line; or one whose slips are left to who repairs arguments, unless its end
-    is missing."""
-    lines = [line for line in text.split("\n") if line.strip()]
-    if len(lines) > 1 and all(line.lstrip().startswith("{") for line in lines):
-        found = [_calls_in(line.strip()) for line in lines]
-        return [call for calls in found for call in calls] if all(found) else []
-    begun = _BEGUN.match(text)
-    return [(begun[1], text[begun.end() :])] if begun and text.endswith("}") else []
+def _values(text: str) -> list[Any]:
+    """What is one behind the other, or in a list; nothing when that is not all there is."""
+    try:
+        value = jsonic.loads(text)
+    except ValueError:
+        pass
+    else:
+        return value if isinstance(value, list) else [value]
+    found, at = [], 0
+    decoder = json.JSONDecoder(strict=False)
+    while at < len(text):
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return []
+        found.append(value)
+        while text[at : at + 1].isspace():
+            at += 1
+    return found
+
+
+def _one(text: str, start: int) -> bool:
+    """Whether arguments with a slip begin here and nothing follows them but brackets: who repairs
+    arguments then does so. Without their end they are none."""
+    depth = 0
+    for mark in _MARK.finditer(text, start):
+        if mark[0] in "{[":
+            depth += 1
+        elif mark[0] in "}]":
+            depth -= 1
+            if depth == 0:
+                return not text[mark.end() :].strip(" \t\r\n}]")
+    return False
 
 
 def _call_in(value: Any) -> tuple[str, str] | None:
