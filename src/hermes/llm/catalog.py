@@ -126,12 +126,12 @@ class Endpoint(Struct, frozen=True):
     """With the configured price, where there is one."""
 
 
-@cache
 def makers_of(model: str) -> Iterator[str]:
     """Providers whose own models have such names."""
     return (maker for start, maker in _FAMILIES if model.lower().startswith(start))
 
 
+@cache
 def find(name: str) -> ProviderSpec | None:
     """The row of a built-in provider, by name or alias; only its own module is imported."""
     name = ALIASES.get(name.lower(), name.lower())
