@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from hermes.core.errors import ConfigError
 from hermes.core.events import ToolStarted
 from hermes.core.message import user
 from hermes.core.taint import Taint
-from tests.kit import call, say
+from tests.kit import Gate, call, say, stall
 from tests.kit.bodies import messages
 from tests.kit.rig import Rig, rig
 
@@ -401,3 +402,26 @@ async def test_the_rest_answers(tmp_path: Path) -> None:
             assert part in (await do(r, text)).text
         assert "$" not in (await do(r, "/usage")).text
         assert "cost" in (await do(r, "/usage cost")).text
+
+
+async def test_a_prompt_in_the_background(tmp_path: Path) -> None:
+    """A session of its own, listed and stopped by its id, told of when it has ended."""
+    gate, ended = Gate(), asyncio.Queue[Any]()
+    steps = [say("the sum is 4").hold(gate, after="start"), say("meanwhile")]
+    async with rig(tmp_path, steps, then=lambda _: stall()) as r:
+        r.runtime.errands.done = lambda errand, result: ended.put_nowait((errand, result))
+        assert "In the background" in (await do(r, "/bg what is 2+2?")).text
+        await gate.reached()
+        assert (await r.turn("and here?")).text == "meanwhile"
+        assert "what is 2+2?" in (await do(r, "/agents")).text
+        gate.open()
+        errand, result = await ended.get()
+        assert result.text == "the sum is 4" and errand.session.id != r.session.id
+        stored = [m.text for m in await r.runtime.store.load(errand.session.id)]
+        assert stored == ["what is 2+2?", "the sum is 4"]
+        assert "Nothing runs" in (await do(r, "/agents")).text
+        await do(r, "/background wait for ever")
+        with pytest.raises(ConfigError, match="no nonsense"):
+            await do(r, "/background stop nonsense")
+        assert "Stopped" in (await do(r, "/background stop all")).text
+        assert (await ended.get())[1].interrupted and not len(r.runtime.errands)

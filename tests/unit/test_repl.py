@@ -33,7 +33,7 @@ from hermes.cli.repl.screen import STYLE
 from hermes.cli.repl.state import State
 from hermes.cli.repl.table import shared
 from hermes.cli.repl.view import View
-from hermes.core.events import ToolDone, ToolStarted
+from hermes.core.events import TextDelta, ToolDone, ToolStarted, TurnEnd, TurnResult
 from hermes.core.message import Message, Text, ToolCall, ToolReturn, Usage
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -406,6 +406,17 @@ def test_a_question_is_broken_between_words_and_goes_on_deeper() -> None:
     view.asked([[("", "    docker push registry.example/team/service")], [("", "    next row")]])
     assert written == ["    docker push", "      registry.example/team/ser", "      vice",
                        "    next row"]  # fmt: skip
+
+
+def test_what_is_said_meanwhile_tears_no_line_and_no_code_apart() -> None:
+    written: list[str] = []
+    view = View(State(), written.extend, lambda: 60, colour=False)
+    view.event(TextDelta("So:\n```python\nx = 1\n# half a "))
+    view.said("mind the gap", "↳")
+    view.event(TextDelta("comment\n```\nend"))
+    view.event(TurnEnd(TurnResult()))
+    assert written == ["So:", "```python", "x = 1", "", "↳ mind the gap", "",
+                       "# half a comment", "```", "end"]  # fmt: skip
 
 
 def test_a_tool_leaves_room_for_what_came_of_it() -> None:

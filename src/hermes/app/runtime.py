@@ -19,6 +19,7 @@ from hermes.app import windows
 from hermes.app.approvals import Rulebook, Safety
 from hermes.app.background import Background
 from hermes.app.beginning import new_meta
+from hermes.app.errands import Errands
 from hermes.app.lineage import current
 from hermes.app.places import Places
 from hermes.app.session import Session
@@ -95,6 +96,7 @@ class Runtime:
         self.places = Places(setup, self._child_env)
         self._door: Any = None
         self.background = Background(setup.home, keep=setup.config.terminal.keep_background)
+        self.errands = Errands()
         self.rulebook = Rulebook(setup.home, setup.config.approvals.rules)
         self._auxiliary: Auxiliary | None = None
         self._nearby: tuple[Nearby, ...] | None = None

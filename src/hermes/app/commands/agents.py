@@ -17,6 +17,9 @@ async def run(ctx: CommandContext, args: str) -> Reply:
     for record in ctx.runtime.background.running(session.meta, session.id):
         command = " ".join(record.command.split())[:_SHOWN]
         lines.append(f"{record.id}: {command} ({int(max(0, now - record.started))} s)")
+    for errand in ctx.runtime.errands.of(session):
+        prompt = " ".join(errand.prompt.split())[:_SHOWN]
+        lines.append(f"{errand.session.id}: {prompt} ({int(max(0, now - errand.since))} s)")
     if len(lines) == 1:
         lines.append("Nothing runs in the background.")
     return Reply("\n".join(lines))

@@ -24,6 +24,7 @@ from hermes.core.events import (
 from hermes.core.message import Message, user
 
 if TYPE_CHECKING:
+    from hermes.app.errands import Errand
     from hermes.app.runtime import Runtime
     from hermes.app.session import Session
     from hermes.cli.repl.view import View
@@ -61,6 +62,9 @@ class Conversation:
         self._channel: Channel | None = None
         self._reader: asyncio.Task[None] | None = None
         self._turns = 0
+        self._brought: list[tuple[Errand, TurnResult]] = []
+        """What ended in the background while an answer was being written here."""
+        runtime.errands.done = self._errand
         self.attach(session)
 
     def attach(self, session: Session) -> None:
@@ -96,6 +100,7 @@ class Conversation:
         facts.model = session.agent.providers[0].target.model
         facts.window = session.agent.providers[0].context_length
         self._state.busy = session.people.busy
+        facts.background = self.runtime.background.count + len(self.runtime.errands)
 
     async def switch(self, session: Session) -> None:
         """Go on with another; what was left running in the background stays."""
@@ -214,11 +219,25 @@ class Conversation:
                 self._queue.appendleft((text, user(text)))
             self._show_queue()
         self._steers.clear()
-        state.facts.background = self.runtime.background.count
+        state.facts.background = self.runtime.background.count + len(self.runtime.errands)
+        self._show_brought()
         if state.running:
             state.since = time.monotonic()
         elif not result.interrupted or self.session.people.busy == "interrupt":
             self.send_next()
+
+    def _errand(self, errand: Errand, result: TurnResult) -> None:
+        self._brought.append((errand, result))
+        if not self.running:
+            self._show_brought()
+        self._changed()
+
+    def _show_brought(self) -> None:
+        """Never in the middle of an answer."""
+        for errand, result in self._brought:
+            self._view.brought(errand.prompt, errand.session.id, result)
+        self._brought.clear()
+        self._state.facts.background = self.runtime.background.count + len(self.runtime.errands)
 
     # -- questions -------------------------------------------------------------------------
 

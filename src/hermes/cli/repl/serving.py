@@ -240,6 +240,8 @@ async def _end(repl: Repl, runtime: Runtime) -> str:
     said = []
     if farewell := runtime.background.farewell():
         said.append(f"! {farewell}")
+    if left := [errand.session.id for errand in runtime.errands.of(session)]:
+        said.append(f"! stopped in the background; --resume goes on with it: {', '.join(left)}")
     try:
         async with asyncio.timeout(_CLOSING):
             await session.close()

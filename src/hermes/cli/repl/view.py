@@ -42,6 +42,9 @@ from hermes.core.message import ToolCall
 _TAIL = 400
 _THOUGHT = 200_000
 _VERBOSE = 40
+_BESIDE = frozenset({"said", "note", "text"})
+"""What comes while an answer is written, and stands above the line that has no end yet: neither
+that line nor a block of code is torn apart by it."""
 _FACTS = 45
 """Columns that what came of a call has before its name is cut."""
 
@@ -118,6 +121,17 @@ class View:
         self._begin("answer")
         self._write(self._markdown.feed(text) + self._markdown.close())
 
+    def brought(self, prompt: str, session_id: str, result: TurnResult) -> None:
+        """What came of a prompt in the background."""
+        ended = "stopped" if result.interrupted else "failed" if result.error else "done"
+        mark = (GOOD, "✓ ") if ended == "done" else (BAD, "✗ ")
+        told = [mark, (SAID, one_line(prompt, 200)), (DIM, f"  {ended} · {session_id}")]
+        self._paragraph("said", wrap(told, self._columns() - 1, indent="  "))
+        if result.text.strip():
+            self.answer(result.text)
+        if result.error and not result.interrupted:
+            self.trouble(result.error)
+
     def reset(self) -> None:
         """Another conversation begins: nothing of the old one is live any more."""
         self._end_text()
@@ -179,14 +193,20 @@ class View:
                 return
             self._spoken = True
             self._begin("answer")
-        if lines := self._markdown.feed(text):
+        self._go_on(self._markdown.feed(text))
+
+    def _go_on(self, lines: list[str]) -> None:
+        """More of the answer; what was said beside it meanwhile is set apart."""
+        if lines:
+            if self._last != "answer":
+                self._begin("answer")
             self._write(lines)
 
     def _end_text(self) -> None:
         self._end_thinking()
         if self._spoken:
             self._spoken = False
-            self._write(self._markdown.close())
+            self._go_on(self._markdown.close())
 
     def _think(self, text: str) -> None:
         if not self._thoughts:
@@ -262,7 +282,7 @@ class View:
         self._last = kind
 
     def _paragraph(self, kind: str, lines: list[list[Piece]]) -> None:
-        if self._spoken and (rest := self._markdown.close()):
-            self._write(rest)
+        if self._spoken and kind not in _BESIDE:
+            self._go_on(self._markdown.close())
         self._begin(kind)
         self._write([painted(line, colour=self._colour) for line in lines])

@@ -1,0 +1,60 @@
+"""Prompts that are answered in sessions of their own while the conversation goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from hermes.core.events import TurnResult
+from hermes.core.message import Message
+
+if TYPE_CHECKING:
+    from hermes.app.runtime import Runtime
+    from hermes.app.session import Session
+
+
+class Errand(Struct, eq=False):
+    session: Session
+    prompt: str
+    owner: tuple[str, str]
+    """The surface and the conversation it was ordered in."""
+    since: float
+
+
+class Errands:
+    """Each is a stored session like any other. Nobody is there to be asked in it: what needs a yes
+    is not run."""
+
+    def __init__(self) -> None:
+        self._running: list[Errand] = []
+        self.done: Callable[[Errand, TurnResult], None] = lambda errand, result: None
+        """Told of every one that has ended."""
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def of(self, session: Session) -> list[Errand]:
+        """Those of this conversation, the oldest first."""
+        owner = (session.meta.source, session.meta.key)
+        return [errand for errand in self._running if errand.owner == owner]
+
+    def start(self, runtime: Runtime, ordered_in: Session, session: Session, told: Message) -> None:
+        owner = (ordered_in.meta.source, ordered_in.meta.key)
+        errand = Errand(session, told.text, owner, time.time())
+        self._running.append(errand)
+        answer = session.submit(told)  # at once: what was ordered can be stopped
+        runtime.spawn(self._run(errand, answer), f"errand {session.id}")
+
+    async def _run(self, errand: Errand, answer: asyncio.Future[TurnResult]) -> None:
+        try:
+            await asyncio.wait({answer})
+        finally:
+            self._running.remove(errand)
+        stopped = TurnResult(interrupted=True, error="Interrupted.")
+        result = stopped if answer.cancelled() else answer.result()
+        await errand.session.close()
+        self.done(errand, result)
