@@ -20,6 +20,7 @@ from hermes.app.approvals import Rulebook, Safety
 from hermes.app.background import Background
 from hermes.app.beginning import new_meta
 from hermes.app.errands import Errands
+from hermes.app.handoff import Handoff
 from hermes.app.lineage import current
 from hermes.app.places import Places
 from hermes.app.session import Session
@@ -180,7 +181,8 @@ class Runtime:
         )
         meta = structs.replace(meta, id=brought.id)
         session = Session(self, agent, meta, self._context(meta, where, safety), safety=safety)
-        session.bring(brought.past, stored=known is not None, keep=brought.keep)
+        past = Handoff(self.store, brought.id, brought.past, kept=brought.keep)
+        await session.bring(past, stored=known is not None)
         session.instructions = brought.instructions
         return session
 

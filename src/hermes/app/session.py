@@ -15,6 +15,7 @@ from hermes.agent.compress.compressor import Compressor
 from hermes.agent.deps import Agent, Reader, Turn, sees_images
 from hermes.agent.loop import run_turn
 from hermes.app.approvals import Approvals, Safety, Seams
+from hermes.app.handoff import Handoff
 from hermes.app.lineage import go_on
 from hermes.app.metering import Meter
 from hermes.app.people import Busy, People
@@ -48,7 +49,6 @@ class Session:
     __slots__ = (
         "_approvals",
         "_began",
-        "_brought",
         "_compressor",
         "_context",
         "_history",
@@ -64,6 +64,7 @@ class Session:
         "_worker",
         "account",
         "agent",
+        "brought",
         "budget",
         "instructions",
         "meta",
@@ -102,8 +103,8 @@ class Session:
         """What was asked first, until it is answered and the conversation can have a title."""
         self._past: tuple[Message, ...] | None = ()
         """Stored together with its first message; None: nothing of it is stored."""
-        self._brought = False
-        """Whether the caller knows its past: then it is not ours to replace in the store."""
+        self.brought: Handoff | None = None
+        """The past that the caller knows: then it is not ours to replace in the store."""
         self.instructions = ""
         """Added to the system prompt while this object lives; never stored."""
         self._queue: deque[Pending] = deque()
@@ -291,12 +292,12 @@ class Session:
         self._emit(TurnEnd(result))
         return result
 
-    def bring(self, past: tuple[Message, ...], *, stored: bool, keep: bool) -> None:
+    async def bring(self, brought: Handoff, *, stored: bool) -> None:
         """Go on from a past that the caller knows better than the store does."""
-        self._history = History(past, mark=mark_of(self.id))
-        self._stored = stored
-        self._past = past if keep else None
-        self._brought = self._compressor.lazy = True
+        self._history = History(await brought.recall(), mark=mark_of(self.id))
+        self._stored, self.brought = stored, brought
+        self._past = brought.past if brought.kept else None
+        self._compressor.lazy = True
 
     async def _record(self, message: Message | None, state: State | None) -> None:
         if self._past is None:
@@ -317,14 +318,11 @@ class Session:
         try:
             await store.append(self.id, new, state=state, create=create, taint=news)
         except StoreError as error:
-            if error.code != "exists" or not self._brought:
+            if error.code != "exists" or self.brought is None:
                 raise  # else another turn of the same conversation was quicker
             await store.append(self.id, (message,), state=state, taint=news)
         self._stored = True
-        if create is not None:
-            self.meta = create
-        if news is not None:
-            self.meta = structs.replace(self.meta, taint=taint)
+        self.meta = structs.replace(create or self.meta, taint=taint)
         if state == "idle" and (question := self._unnamed):
             self._unnamed = ""
             self._runtime.name(self, question, message.text)
@@ -335,7 +333,9 @@ class Session:
 
     async def _go_on(self, messages: Sequence[Message]) -> History:
         """The conversation continues with these messages, in a child of this session."""
-        if not self._brought:
+        if self.brought is not None:
+            await self.brought.keep(self.history.messages, messages)
+        else:
             self.meta = await go_on(self._runtime, self.meta, self.taint, messages, self.busy)
             self._context = structs.replace(self._context, session_id=self.id)
         self._history = History(messages, mark=mark_of(self.id))

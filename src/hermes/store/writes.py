@@ -132,6 +132,8 @@ def delete(db: Connection, owner: Owner, session_id: str) -> bool:
     for n in [_claim(db, owner, part) for part in parts]:
         search.forget(db, n)
         db.execute("DELETE FROM sessions WHERE n = ?", (n,))
+    gone = [(part,) for part in parts]
+    db.executemany("DELETE FROM objects WHERE kind = 'handoff' AND id = ?", gone)
     return bool(parts)
 
 

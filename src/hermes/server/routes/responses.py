@@ -80,7 +80,7 @@ class _Work(Struct):
     def opened(self, session: Session) -> None:
         self.session = session.id
         if self.ask.session:  # the past is the store's, not the client's
-            self.past = tuple(session.history.messages)
+            self.past = session.brought.past if session.brought else ()
 
 
 async def create(call: Call) -> web.StreamResponse:
