@@ -299,6 +299,8 @@ async def test_plain_is_line_by_line(tmp_path: Path) -> None:
             await t.see("with it")
             t.type("/status\n")
             await t.see("model: kit-model")
+            t.type("/bg count the files\n")
+            await t.see("nothing runs while you type")
             t.type("/export talk.md\n")
             await t.see("written to")
             assert "do it" in (home.work / "talk.md").read_text()

@@ -429,3 +429,13 @@ def test_a_tool_leaves_room_for_what_came_of_it() -> None:
         view.event(ToolDone(ToolReturn("c", "terminal", (Text(text),)), 2.2))
     assert written[0].endswith("…  2.2 s · exit 0 · 6 passed") and cells(written[0]) < 60
     assert written[1].endswith("exit 0 · wrote a.py")
+
+
+def test_what_came_of_a_prompt_in_the_background() -> None:
+    written: list[str] = []
+    view = View(State(), written.extend, lambda: 60, colour=False)
+    view.brought("add\nthem", "s1", TurnResult(completed=True, text="It is **4**."))
+    view.brought("more", "s2", TurnResult(failed=True, error="No answer came."))
+    view.brought("wait", "s3", TurnResult(interrupted=True, error="Interrupted."))
+    assert written == ["✓ add them  done · s1", "", "It is 4.", "", "✗ more  failed · s2", "",
+                       "No answer came.", "", "✗ wait  stopped · s3"]  # fmt: skip

@@ -19,7 +19,7 @@ from hermes.cli.render import TextRenderer
 from hermes.cli.status import Status
 from hermes.config import paths
 from hermes.config.load import load
-from hermes.core.errors import HermesError
+from hermes.core.errors import ConfigError, HermesError
 from hermes.core.events import Approval, Question, TurnEnd
 from hermes.core.message import Message
 from hermes.core.redact import Redactor
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from hermes.config.load import Setup
 
 _LEAVING = frozenset({"exit", "quit", "/exit", "/quit"})
+_SCREEN_ONLY = frozenset({"background", "bg"})
 
 
 def run(args: Namespace) -> int:
@@ -145,6 +146,10 @@ class Lines:
 
             print(await export(self._runtime, self._session, folder, command[1]))
             return
+        if command[0] in _SCREEN_ONLY:
+            raise ConfigError(
+                "With --plain nothing runs while you type; /background needs a screen."
+            )
         reply = await self._command(*command)
         if reply.session is not None:
             self._session = reply.session
