@@ -204,7 +204,8 @@ def pi() -> list[str] | None:
     if not PI.exists() and shutil.which("npm"):
         print("installing pi into .bench/pi …", file=sys.stderr)
         PI.parents[2].mkdir(parents=True, exist_ok=True)
-        install = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(PI.parents[2])]
+        options = ["--no-audit", "--no-fund", "--fetch-retries=0", "--fetch-timeout=20000"]
+        install = ["npm", "install", *options, "--prefix", str(PI.parents[2])]
         subprocess.run([*install, PI_PACKAGE], capture_output=True, check=False)
     return [str(PI)] if PI.exists() else None
 
