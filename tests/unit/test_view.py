@@ -267,6 +267,16 @@ def test_blank_text_beside_a_call_is_not_sent(origin: Target) -> None:
     assert [type(p) for p in answer.parts] == [ToolCall]
 
 
+def test_a_long_id_of_another_endpoint_is_shortened_and_ones_own_is_kept() -> None:
+    for origin, most in ((HERE, 100), (THERE, 40)):
+        made = Message("assistant", (ToolCall("x" * 100, "read", "{}"),), origin=origin)
+        done = Message("tool", (ToolReturn("x" * 100, "read", (Text("found"),)),))
+        _, answer, results = groups([user("hi"), made, done])
+        (back,) = returned(results)
+        assert back.call_id == answer.calls[0].id and len(back.call_id) <= most
+        assert back.content == (Text("found"),)
+
+
 def test_a_history_that_starts_with_an_answer_gets_a_beginning() -> None:
     found = groups([assistant(Text("hi"))])
     assert found[0] == Message("user", (Text(BEGINNING),))

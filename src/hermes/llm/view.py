@@ -30,6 +30,8 @@ BEGINNING = "[conversation continues]"
 REFUSED = "[left out: the provider refused this for its content policy]"
 STEER = "\n\nUser guidance: "
 _WORD64 = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_LONGEST_ID = 40
+"""What every endpoint takes of ids that are not its own; its own may hold more than a name."""
 _ALNUM9 = re.compile(r"[a-zA-Z0-9]{9}")
 
 
@@ -116,9 +118,10 @@ class View:
             # Nothing but results may follow calls; further calls are answered together with them.
             self._begin("user")
         self._begin("assistant")
+        mine = self._mine(message)
         for part in parts:
             if isinstance(part, ToolCall):
-                part = self._call(part)
+                part = self._call(part, mine=mine)
                 self._calls.append(part)
             self._parts.append(part)
 
@@ -206,13 +209,16 @@ class View:
 
     # -- one message -----------------------------------------------------------------------
 
+    def _mine(self, message: Message) -> bool:
+        origin, target = message.origin, self._target
+        return origin is not None and (origin.provider, origin.wire) == (
+            target.provider,
+            target.wire,
+        )
+
     def _own(self, message: Message) -> list[Part]:
         """What of an assistant message this target may see."""
-        origin = message.origin
-        mine = origin is not None and (origin.provider, origin.wire) == (
-            self._target.provider,
-            self._target.wire,
-        )
+        mine = self._mine(message)
         replay = mine and self._quirks.thinking_replay == "keep"
         blank = not message.text.strip()  # some refuse it, and it says nothing
         out: list[Part] = []
@@ -241,15 +247,15 @@ class View:
 
     # -- ids -------------------------------------------------------------------------------
 
-    def _call(self, call: ToolCall) -> ToolCall:
+    def _call(self, call: ToolCall, *, mine: bool) -> ToolCall:
         """The call under an id this target takes and no earlier call of the history has: some
         providers count their calls from zero in every answer."""
-        key = self._legal(call.id)
+        key = self._legal(call.id, mine=mine)
         asked = self._ids.get(key, 0)
         self._ids[key] = asked + 1
         while asked:
             asked += 1
-            other = self._legal(f"{call.id}_{asked}")
+            other = self._legal(f"{call.id}_{asked}", mine=mine)
             if other not in self._ids:
                 self._ids[key] = asked
                 self._ids[other] = 1
@@ -258,8 +264,10 @@ class View:
         self._waiting.setdefault(call.id, []).append(key)
         return call if key == call.id else ToolCall(key, call.name, call.args, call.extra)
 
-    def _legal(self, id: str) -> str:
+    def _legal(self, id: str, *, mine: bool) -> str:
         match self._quirks.call_id:
+            case "any" if not mine and len(id) > _LONGEST_ID:
+                return "call_" + _digest(id)[:24]
             case "word64" if not _WORD64.fullmatch(id):
                 return "call_" + _digest(id)[:24]
             case "alnum9" if not _ALNUM9.fullmatch(id):
