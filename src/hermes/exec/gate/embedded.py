@@ -30,7 +30,7 @@ _UNQUOTED = str.maketrans({**dict.fromkeys("\"'\\", ""), **dict.fromkeys("()`!",
 _TOGETHER = str.maketrans({**dict.fromkeys("\"'`,[]", " "), **dict.fromkeys("()!", "\n")})
 _BOMB = re.compile(r"\(\s*\)\s*\{\s*([^\s|&;{}()]+)\s*[|&]\s*\1(?![\w.-])")
 _NOTHING = re.compile(r"(?<=\w)(?:\$\(\s*\)|``|\$[@*]|\$\{[A-Za-z_]\w*\})(?=\w)")
-_ARGUMENT = re.compile(r"[ \t]+(?:[-/~$+*.\d]|now\b|[io]f=|(?:poweroff|reboot|halt|kexec)\b)")
+_ARGUMENT = re.compile(r"[ \t]+(?:[-/~$+*.\d]|now\b|\w+=|(?:poweroff|reboot|halt|kexec)\b)")
 _PLANNED = re.compile(r"\s*(?:[\d*/@,-]+\s+)+|.*\b(?:shell|\de)\s+")
 """The times of a crontab, `$(shell …)` of make, `1e …` of sed."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{6,}={0,2}")

@@ -175,7 +175,7 @@ class Court:
         if not verdict.quiet:
             verdict.commands.append(tuple(map(written, simple.argv)))
         self._argv(simple.argv, simple)
-        if simple.likely:
+        if simple.likely and verdict.guessing:
             with verdict.searching():
                 self._argv(simple.likely, simple)
 
@@ -327,7 +327,8 @@ class Court:
         """What runs texts, or is not known, may run what is never allowed: that is denied even
         where nobody is asked."""
         self._searches += 1
-        if self._searches > _MAX_SEARCHES or self._verdict.only_worst:
+        verdict = self._verdict
+        if self._searches > _MAX_SEARCHES or verdict.only_worst or not verdict.guessing:
             return
         words = tuple(map(literal, spoken(argv[:_MAX_SEARCHED])))
         fed = simple.feed if simple.feed and not simple.feed.startswith("\x02") else ""
@@ -356,7 +357,7 @@ class Court:
 
     def _disguised(self, argv: tuple[str, ...], simple: Simple) -> None:
         """A program under an unknown name is denied what no program may do with these words."""
-        for name in disguises(literal(argv[0])):
+        for name in disguises(literal(argv[0])) if self._verdict.guessing else ():
             if reason := blocked((name, *argv[1:]), simple.folders, self._places):
                 self._verdict.deny(reason)
 

@@ -48,4 +48,4 @@ def _unknown(argv: tuple[str, ...], verdict: Verdict, *, busy: bool) -> None:
     looks = bool(REMEMBERED & set(prefix))
     if name in NETWORK or name in SHELLS or (name in SENSITIVE and not looks):
         prefix = ()
-    verdict.ask(reason, prefix)
+    verdict.ask(reason, prefix, doubt=True)

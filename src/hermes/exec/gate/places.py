@@ -111,10 +111,10 @@ class Places:
         if known is None:
             parent, _, name = path.rpartition("/")
             if not parent or path.count("/") > _MAX_PARTS:
-                known = os.path.realpath(path)
+                known = real_path(path)
             else:
                 known = f"{self._real(parent)}/{name}"
-                known = os.path.realpath(path) if os.path.islink(known) else known  # noqa: PTH114
+                known = real_path(path) if os.path.islink(known) else known  # noqa: PTH114
             self._reals[path] = known
         return known
 
@@ -152,7 +152,7 @@ class Places:
     def is_tainted(self, path: str) -> bool:
         if path in self.tainted:
             return True
-        return bool(self.tainted) and os.path.realpath(path) in self.tainted
+        return bool(self.tainted) and real_path(path) in self.tainted
 
     def holds_secrets(self, path: str) -> bool:
         """Somewhere below it are credentials."""
@@ -216,6 +216,14 @@ class Places:
         return path == "/root"
 
 
+def real_path(path: str) -> str:
+    """Where links lead; the path itself where that may not be seen, as in /proc."""
+    try:
+        return os.path.realpath(path)
+    except OSError:
+        return path
+
+
 @lru_cache(2048)
 def normal(path: str) -> str:
     path = os.path.normpath(path)
@@ -223,7 +231,7 @@ def normal(path: str) -> str:
 
 
 def _both(path: Path) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((normal(str(path)), normal(os.path.realpath(path)))))
+    return tuple(dict.fromkeys((normal(str(path)), normal(real_path(str(path))))))
 
 
 def _user_home() -> str:

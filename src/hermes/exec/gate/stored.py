@@ -6,7 +6,7 @@ import os
 import re
 import stat
 
-from hermes.exec.gate.places import Places
+from hermes.exec.gate.places import Places, real_path
 
 _MAX_FILES = 3
 _MAX_BYTES = 16 * 1024
@@ -41,7 +41,7 @@ class Stored:
         self._left -= 1
         try:
             plain = stat.S_ISREG(os.fstat(file).st_mode)
-            if not plain or not self._places.in_workspace(os.path.realpath(path)):
+            if not plain or not self._places.in_workspace(real_path(path)):
                 return None
             data = os.read(file, _MAX_BYTES)
         except OSError:

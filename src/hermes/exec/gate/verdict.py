@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,11 @@ from hermes.exec.gate.values import Decision, Finding, Judgement
 from hermes.exec.gate.wording import short
 
 _MAX_REASONS = 12
-_LATER = "only known when it runs"
+_UNSURE = re.compile(
+    r"only known when it runs| runs .*, (?:outside the workspace|a program outside)"
+    r"|^runs .* outside|later commands mean|^eval runs|^IFS "
+)
+"""What a script of the workspace may do unasked: the sandbox holds it."""
 
 
 class Verdict:
@@ -35,6 +40,11 @@ class Verdict:
         return self.only_worst > 0 or self._only_sure > 0
 
     @property
+    def guessing(self) -> bool:
+        """Whether it counts what could be meant: not in a file that was there before."""
+        return self._only_sure == 0
+
+    @property
     def decision(self) -> Decision:
         found = {finding.decision for finding in self._findings}
         return "deny" if "deny" in found else "ask" if "ask" in found else "allow"
@@ -42,7 +52,7 @@ class Verdict:
     def ask(self, reason: str, grant: tuple[str, ...] = (), *, doubt: bool = False) -> None:
         """`doubt`: nothing bad was found, but not everything could be told."""
         self.read_only = False
-        if self.only_worst or (self._only_sure and (doubt or grant or _LATER in reason)):
+        if self.only_worst or (self._only_sure and (doubt or grant or _UNSURE.search(reason))):
             return
         self._findings.append(Finding("ask", reason, grant))
 
