@@ -28,13 +28,19 @@ _AFTER = """\
 After a tool result: {"about": "result", "answer": TEXT} with what it says. \
 Never invent files or output."""
 _HINTS = {
-    "terminal": "run a shell command: list folders, find, count, look up anything",
+    "terminal": "run a shell command: list, find, count, copy, move, rename, look up anything",
     "read_file": "show the text of one file",
     "write_file": "create or replace one file",
 }
 """Shorter than what the tools say of themselves, which is written for models that read it all."""
 _SHOTS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
     ("", "hello", "Hello! What can I do for you?", {}),
+    (
+        "",
+        "explain what a compiler does",
+        "A compiler translates source code into machine code.",
+        {},
+    ),
     ("terminal", "print the file todo.md", "", {"command": "cat todo.md"}),
     ("terminal", "- buy milk", "todo.md says: buy milk.", {}),
     (
@@ -50,6 +56,8 @@ _SHOTS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
     ("terminal", "sam", "You are sam.", {}),
     ("terminal", "remove the folder tmp", "", {"command": "rm -r tmp"}),
     ("terminal", "(no output)", "Done: the folder tmp is removed.", {}),
+    ("terminal", "rename x.txt to y.txt", "", {"command": "mv x.txt y.txt"}),
+    ("terminal", "(no output)", "Done: x.txt is now y.txt.", {}),
     ("terminal", "which files are here?", "", {"command": "ls"}),
     ("terminal", "main.py\nutil.py", "The folder contains main.py and util.py.", {}),
     ("", "what is the largest planet?", "Jupiter is the largest planet.", {}),
