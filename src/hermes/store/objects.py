@@ -104,9 +104,9 @@ _PUT = (
 
 
 def _trim(db: Connection, kind: str, owner: str, most: int, spare: Sequence[str] = ()) -> None:
+    # From the index alone: to look at any other column of a row reads its whole body.
     old = db.execute(
-        "SELECT id FROM objects WHERE kind = ? AND owner = ?"
-        " ORDER BY used DESC, created DESC LIMIT -1 OFFSET ?",
+        "SELECT id FROM objects WHERE kind = ? AND owner = ? ORDER BY used DESC LIMIT -1 OFFSET ?",
         (kind, owner, most),
     ).fetchall()
     gone = [(kind, id) for (id,) in old if id not in spare]
