@@ -408,6 +408,7 @@ def _could_be(argv: tuple[str, ...], call: tuple[str, ...]) -> bool:
         "GIT_EDITOR='> /dev/sda' git commit",
         "python3 -c 'import os; os.system(\"b() { b | b & }; b\")'",
         "nohup :(){ :|:& };:",
+        "exec 9<<< reboot; bash <&9",
     ],
 )
 def test_nothing_hides_from_the_hard_list(command: str):

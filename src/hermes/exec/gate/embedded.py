@@ -31,8 +31,8 @@ _TOGETHER = str.maketrans({**dict.fromkeys("\"'`,[]", " "), **dict.fromkeys("()!
 _BOMB = re.compile(r"\(\s*\)\s*\{\s*([^\s|&;{}()]+)\s*[|&]\s*\1(?![\w.-])")
 _NOTHING = re.compile(r"(?<=\w)(?:\$\(\s*\)|``|\$[@*]|\$\{[A-Za-z_]\w*\})(?=\w)")
 _ARGUMENT = re.compile(r"[ \t]+(?:[-/~$+*.\d]|now\b|\w+=|(?:poweroff|reboot|halt|kexec)\b)")
-_PLANNED = re.compile(r"\s*(?:[\d*/@,-]+\s+)+|.*\b(?:shell|\de)\s+")
-"""The times of a crontab, `$(shell …)` of make, `1e …` of sed."""
+_PLANNED = re.compile(r"\s*(?:[\d*/@,-]+\s+)+|.*(?:\b(?:shell|\de)\s|<<<)\s*")
+"""The times of a crontab, `$(shell …)` of make, `1e …` of sed, `<<< …`."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{6,}={0,2}")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}){4,}")
 _ROT13 = str.maketrans(
