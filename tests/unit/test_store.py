@@ -945,3 +945,21 @@ def test_the_guard_notices_a_raw_open(tmp_path: Path) -> None:
     target.write_text("x")
     assert len(conftest._opened) == 1
     conftest._opened.clear()
+
+
+async def test_the_room_of_what_was_deleted_is_given_back_when_nobody_is_in_the_way(
+    path: Path,
+) -> None:
+    store, other = SqliteStore(path), SqliteStore(path)
+    for n in range(4):
+        await store.append(f"s{n}", [user("x" * 1_000_000)], create=SessionMeta(f"s{n}"))
+    await other.append("theirs", [user("kept")], create=SessionMeta("theirs"), state="running")
+    for n in range(4):
+        await store.delete(f"s{n}")
+    await store.shrink()
+    assert path.stat().st_size > 2_000_000  # the other one would have to wait for it
+    await other.close()
+    await store.shrink()
+    assert path.stat().st_size < 500_000
+    assert [m.text for m in await store.load("theirs")] == ["kept"]
+    await store.close()

@@ -141,6 +141,10 @@ class Store(Protocol):
         """A consistent copy at a path that must not exist yet, while writing goes on."""
         ...
 
+    async def shrink(self) -> None:
+        """Give back the room of what was deleted, when it is worth it and nobody is in the way."""
+        ...
+
     async def check(self) -> list[str]:
         """Read the whole file; what is wrong with it, in SQLite's words. Empty: all is well."""
         ...

@@ -13,6 +13,11 @@ from hermes.store import connect, faults, locks
 if TYPE_CHECKING:
     from apsw import Connection
 
+LEAST_FREE = 256
+"""Pages that are worth the work."""
+MOST_LEFT = 65_536
+"""Pages that are written anew in less time than an idle server's next turn waits."""
+
 
 def backup(db: Connection, path: Path, run: Path) -> None:
     """A consistent copy in one file, 0600, complete or not there at all."""
@@ -110,3 +115,16 @@ def set_aside(path: Path, owner: locks.Owner) -> Path:
     except OSError as error:
         raise faults.explain(error, path) from error
     return aside
+
+
+def shrink(db: Connection, owner: locks.Owner) -> None:
+    """Written anew, when a quarter of it is empty and no other process would wait for that; else
+    what is written next fills the room."""
+    import apsw
+
+    free, pages = (int(db.pragma(name)) for name in ("freelist_count", "page_count"))
+    small = free < LEAST_FREE or free * 4 < pages
+    if small or pages - free > MOST_LEFT or owner.others():
+        return
+    db.execute("VACUUM")
+    db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from hermes.core.errors import StoreError
 from hermes.core.message import Message
 from hermes.core.store import Hit, SessionMeta, State, Stored
 from hermes.core.taint import Taint
@@ -196,6 +197,13 @@ class SqliteStore:
 
     async def backup(self, path: str) -> None:
         await self._apart(partial(copy.backup, path=Path(path), run=self._path.parent / "run"))
+
+    async def shrink(self) -> None:
+        try:
+            await self._reader.detached(_nothing)  # it would hold the old pages
+            await self._writer.submit(partial(copy.shrink, owner=self._owner), mode="alone")
+        except StoreError as error:
+            log.info("the room of deleted sessions is given back later: %s", error)
 
     async def check(self) -> list[str]:
         return await self._apart(reads.check)

@@ -313,6 +313,7 @@ async def _prune(args: Namespace) -> int:
             return code
         for meta in old:
             await store.delete(meta.id)
+        await store.shrink()
     print(
         f"deleted {len(old)} sessions not used for {args.days} days, {len(every) - len(old)} left"
     )
