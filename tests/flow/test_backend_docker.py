@@ -113,7 +113,7 @@ async def test_protected_names_cannot_be_changed_or_made(tmp_path: Path, docker:
     tries = "echo x >> .git/config; rm -rf .git; mkdir .hermes/x; rmdir .hermes; rm AGENTS.md; "
     tries += "mv lib old; mkdir -p lib/r/.git/hooks; echo x > lib/r/.git/hooks/post-commit; "
     tries += "echo x > AGENTS.md; mv AGENTS.md old"
-    (work / "tries").write_text(tries)  # which the gate does not read
+    (work / "tries").write_text("# more than the gate reads\n" * 1000 + tries)
     steps = [call(command("sh tries; touch fine")), say("ok")]
     async with boxed(tmp_path, steps, docker) as r:
         r.session.approver = True

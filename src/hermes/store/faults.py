@@ -30,6 +30,7 @@ _ERRNOS = {
     errno.EACCES: "readonly",
     errno.EPERM: "readonly",
 }
+_LONGEST = 300
 _SENTENCES = {
     "busy": "The session database is busy: another process has kept it locked for 5 seconds. "
     "This was not saved; earlier messages are safe. Try again, or end the other process.",
@@ -67,7 +68,8 @@ def explain(error: Exception, path: Path, system_errno: int = 0) -> StoreError:
 
 
 def fault(kind: str, path: Path, detail: str = "") -> StoreError:
-    text = _SENTENCES[kind].format(path=_short(path), detail=detail[:80])
+    room = _LONGEST - len(_SENTENCES[kind].format(path=_short(path), detail=""))
+    text = _SENTENCES[kind].format(path=_short(path), detail=detail[: max(0, min(room, 80))])
     return StoreError(text, {"unopened": "io", "too_big": "io"}.get(kind, kind))
 
 

@@ -248,7 +248,7 @@ def _unstarted(place: Place, child: subprocess.Popen[bytes], folder: Path) -> Fa
         file = Path(place.file)
         known = find(file.name)
         todo = f"; delete it, and `hermes model pull {known.name}` gets it again" if known else ""
-        told = f"{file} is incomplete, damaged or of a kind this engine does not know{todo}"
+        told = f"{file.name} is incomplete, damaged or of a kind this engine does not know{todo}"
         return Failure(Kind.MODEL_NOT_FOUND, told)
     return Failure(Kind.UNKNOWN, f"{HOST} did not start: {_ending(child, folder)}")
 
