@@ -48,7 +48,7 @@ async def test_everything_comes_back_and_secrets_stay(tmp_path: Path) -> None:
     async with Provider([], then=say("hello")) as provider:
         home = Home.of(tmp_path, provider, platforms={"telegram": {"bot_token": SECRET}})
         assert (await hermes(home, "chat", "-q", "remember me")).rc == 0
-        assert (await hermes(home, "-p", "work", "sessions", "list")).rc == 0  # a home of its own
+        assert (await hermes(home, "-p", "second", "sessions", "list")).rc == 0  # a home of its own
         (home.path / ".env").write_text(f"MY_KEY={SECRET}\n")
         (home.path / "logins").mkdir()
         (home.path / "logins" / "x.json").write_text(SECRET)
@@ -66,7 +66,7 @@ async def test_everything_comes_back_and_secrets_stay(tmp_path: Path) -> None:
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         found = names(file)
         assert {"hermes.db", "config.yaml", "SOUL.md", "skills/a/run.sh"} <= found
-        assert "profiles/work/hermes.db" in found
+        assert "profiles/second/hermes.db" in found
         assert not found & {".env", "logins/x.json", "link", "cache/big"}
         assert not any(name.startswith(("run/", "logs/")) for name in found)
         assert SECRET.encode() not in gzip.decompress(file.read_bytes())

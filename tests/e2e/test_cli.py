@@ -190,9 +190,9 @@ def test_config_round_trip(run: Run, home: Path) -> None:
 
 
 def test_profiles_do_not_see_each_other(run: Run, home: Path) -> None:
-    assert run("-p", "work", "config", "set", "agent.max_turns", "5").rc == 0
-    assert run("config", "get", "-p", "work", "agent.max_turns").out == "5\n"
-    assert run("--profile=work", "config", "path").out == f"{home}/profiles/work/config.yaml\n"
+    assert run("-p", "second", "config", "set", "agent.max_turns", "5").rc == 0
+    assert run("config", "get", "-p", "second", "agent.max_turns").out == "5\n"
+    assert run("--profile=second", "config", "path").out == f"{home}/profiles/second/config.yaml\n"
     assert run("config", "get", "agent.max_turns").out == "90\n"
 
 

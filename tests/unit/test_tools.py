@@ -449,10 +449,10 @@ async def test_a_missing_file_names_its_neighbours(ctx: ToolContext) -> None:
     assert missing.endswith(f"nearest existing folder is {ctx.cwd}.")
 
 
-@pytest.mark.skipif(ROOT, reason="root may read everything")
 async def test_a_file_one_may_not_read(ctx: ToolContext) -> None:
+    path = "/proc/sys/vm/compact_memory" if ROOT else "f"  # can only be written, by root too
     (ctx.cwd / "f").touch(mode=0o000)
-    assert "Permission denied" in await refusal(read_file, ctx, path="f")
+    assert "Permission denied" in await refusal(read_file, ctx, path=path)
 
 
 async def test_files_without_a_size_are_read(ctx: ToolContext) -> None:
@@ -613,7 +613,7 @@ def test_one_file_has_one_key_whatever_it_is_called(ctx: ToolContext) -> None:
 SECRETS = ["~/.ssh/id_ed25519", "~/.aws/credentials", "~/.netrc", "~/.config/gh/hosts.yml"]
 SECRETS += ["~/.gnupg/key", "~/.docker/config.json", "~/.mozilla/x", "~/.SSH/id", "/etc/shadow"]
 OWN = ["~/.hermes/config.yaml", "~/.hermes/.env", "~/.hermes/hermes.db", "~/.hermes/hermes.db-wal"]
-OWN += ["~/.hermes/skills/x.md", "~/.hermes/anything", "~/.hermes/profiles/work/.env"]
+OWN += ["~/.hermes/skills/x.md", "~/.hermes/anything", "~/.hermes/profiles/second/.env"]
 RUN = ["~/.bashrc", "~/.profile", "~/.zshenv", "~/.config/systemd/user/x.service", "~/.gitconfig"]
 RUN += [".git/hooks/pre-commit", ".git/config", "sub/.git/modules/m/hooks/x", "/etc/cron.d/x"]
 RUN += ["/usr/bin/x", "/var/spool/cron/x", "/proc/sys/x", ".git", ".git/commondir", "sub/.GIT"]
