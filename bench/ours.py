@@ -24,7 +24,7 @@ from hermes.config.load import load
 from hermes.core.events import TextDelta
 from hermes.core.message import user
 from hermes.core.tool import ToolContext, tool
-from hermes.llm.catalog import Choice
+from hermes.llm.endpoints.catalog import Choice
 
 
 class Nothing(Struct, frozen=True):

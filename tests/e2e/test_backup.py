@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from hermes.cli.backing_up import FORMAT, HEADER, MANIFEST
-from hermes.cli.restoring import restore
+from hermes.cli.backup import FORMAT, HEADER, MANIFEST
+from hermes.cli.restore import restore
 from hermes.core.errors import ConfigError
 from tests.kit import Home, Provider, Ran, run_hermes, say, start_hermes
 from tests.kit.replies import Gate

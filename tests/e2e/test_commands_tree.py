@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes.cli.arguments import outline
-from hermes.cli.completing import SCRIPTS, table
 from hermes.cli.main import COMMANDS, GROUPS, main
+from hermes.cli.parser import outline
+from hermes.cli.shell_completion import SCRIPTS, table
 from tests.kit.home import program
 
 pytestmark = pytest.mark.e2e

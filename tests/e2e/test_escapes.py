@@ -25,11 +25,11 @@ from typing import Literal, NamedTuple
 import pytest
 
 from hermes.core.errors import ToolError
-from hermes.exec import cgroup
-from hermes.exec.capture import Capture
-from hermes.exec.local import Command, run, stop_all
+from hermes.exec.launcher import cgroup
+from hermes.exec.process.local import Command, run, stop_all
+from hermes.exec.process.output_capture import Capture
 from hermes.exec.sandbox import Limits, Policy, Tier
-from hermes.exec.sandbox.filters import _NUMBERS
+from hermes.exec.sandbox.seccomp import _NUMBERS
 from tests.kit.tiers import had, tiers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes need Linux")

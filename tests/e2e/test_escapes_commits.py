@@ -18,12 +18,12 @@ from typing import NamedTuple
 import pytest
 from msgspec import structs
 
-from hermes.exec.capture import Capture
 from hermes.exec.commits import Stand, stand_in, take_over
-from hermes.exec.local import Command, run, stop_all
+from hermes.exec.process.local import Command, run, stop_all
+from hermes.exec.process.output_capture import Capture
 from hermes.exec.sandbox import standard
-from hermes.exec.sandbox.probing import attempt as try_tier
-from hermes.exec.sandbox.probing import candidates
+from hermes.exec.sandbox.tier_probe import attempt as try_tier
+from hermes.exec.sandbox.tier_probe import candidates
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="sandboxes need Linux"),

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import pytest
 
 from hermes.core.errors import ConfigError
-from hermes.exec.capture import Capture
-from hermes.exec.local import Command, run
-from hermes.exec.sandbox import Tier, standard, trusted
+from hermes.exec.process.local import Command, run
+from hermes.exec.process.output_capture import Capture
+from hermes.exec.sandbox import Tier, standard
+from hermes.exec.sandbox import planted_files as trusted
 from tests.kit.tiers import had, tiers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes need Linux")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from hermes.cli.chart import bars, compact, money, table
+from hermes.cli.terminal.formatting import bars, compact, money, table
 from hermes.core.ledger import Account, Entry
 from hermes.store.sqlite import SqliteStore
 from tests.kit import Home, Provider, Tokens, call, run_hermes, say

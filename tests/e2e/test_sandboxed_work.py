@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from hermes.exec.capture import Capture
-from hermes.exec.local import Command, run
+from hermes.exec.process.local import Command, run
+from hermes.exec.process.output_capture import Capture
 from hermes.exec.sandbox import Tier, standard
 from tests.e2e.test_escapes_planted import PATH, tier
 

@@ -17,12 +17,12 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from hermes.cli import logbook
+from hermes.cli import log_reader as logbook
 from hermes.cli.doctor import reach
-from hermes.cli.installed import PACKAGE, how, newer
+from hermes.cli.installation import PACKAGE, how, newer
 from hermes.cli.main import main
+from hermes.config.instances import announced, left_over, present
 from hermes.config.load import load
-from hermes.config.presence import announced, left_over, present
 from hermes.core.message import user
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
@@ -174,8 +174,8 @@ def test_following_ends_with_its_reader(tmp_path: Path) -> None:
 def test_a_record_names_the_session_whose_turn_it_was(tmp_path: Path) -> None:
     import logging
 
-    from hermes.cli.logs import LogFile
-    from hermes.core.tracing import SESSION
+    from hermes.cli.log_file import LogFile
+    from hermes.core.log_context import SESSION
 
     file = tmp_path / "logs" / "hermes.log"
     handler = LogFile(file, lambda text: text)
@@ -194,7 +194,7 @@ def test_a_process_that_writes_for_weeks_begins_its_log_anew(
 ) -> None:
     import logging
 
-    from hermes.cli import logs
+    from hermes.cli import log_file as logs
 
     monkeypatch.setattr(logs, "MAX_BYTES", 2000)
     file = tmp_path / "logs" / "hermes.log"

@@ -119,7 +119,7 @@ async def test_what_is_off_is_not_offered(tmp_path: Path) -> None:
 
 
 async def snapshot(home: Home, label: str) -> str:
-    from hermes.exec import checkpoints
+    from hermes.exec.snapshots import checkpoints
 
     made = await checkpoints.snapshot(home.work, home.path, label)
     assert made is not None

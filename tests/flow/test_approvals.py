@@ -10,8 +10,8 @@ from hermes.app.runtime import Options
 from hermes.core.errors import ConfigError
 from hermes.core.events import Approval, TurnEnd
 from hermes.core.message import user
-from hermes.exec.checkpoints import list_
 from hermes.exec.sandbox import probe
+from hermes.exec.snapshots.checkpoints import list_
 from tests.kit import Received, call, say
 from tests.kit.bodies import messages, quoted
 from tests.kit.rig import rig

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hermes.app.runtime import Options
 from hermes.core.errors import ConfigError
 from hermes.exec.backends.ssh import _script
-from hermes.exec.checkpoints import list_
+from hermes.exec.snapshots.checkpoints import list_
 from tests.flow.test_terminal_tool import TREE, command, results
 from tests.kit.home import KEY, Home, finish, run_hermes, start_hermes
 from tests.kit.processes import living, until

@@ -348,7 +348,7 @@ async def test_a_refused_request_is_not_what_was_cached(tmp_path: Path) -> None:
 
 async def test_the_guard_costs_no_more_in_a_long_conversation(tmp_path: Path) -> None:
     """It compares what is new, however long the rest is."""
-    import hermes.llm.prefix as prefix
+    import hermes.llm.cache_guard as prefix
 
     compared: list[int] = []
     real = prefix._common

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hermes.app.runtime import Options
-from hermes.exec.gate import Rules, judge
+from hermes.exec.command_policy import Rules, judge
 from hermes.exec.sandbox import probe
 from tests.kit import call, say
 from tests.kit.bodies import messages, quoted

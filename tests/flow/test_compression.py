@@ -147,7 +147,7 @@ async def desk(
 
 async def test_300_steps_at_32k(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Never overflows, never splits a pair, keeps the task, loses nothing, and says nothing."""
-    caplog.set_level(logging.INFO, "hermes.agent.compress")
+    caplog.set_level(logging.INFO, "hermes.agent.compression")
     model = Model(32_768, reading(300, 1500))
     async with desk(tmp_path, model, 32_768) as r:
         result = await r.turn(TASK, timeout=55)
@@ -157,7 +157,7 @@ async def test_300_steps_at_32k(tmp_path: Path, caplog: pytest.LogCaptureFixture
     assert all(any(TASK in m.text for m in messages(request)) for request in model.main)
     assert 2 <= len(parts) <= 40 and 0 < model.asked < len(parts)
     assert not r.notices and not r.recoveries
-    lines = [x for x in caplog.records if x.name == "hermes.agent.compress.compressor"]
+    lines = [x for x in caplog.records if x.name == "hermes.agent.compression.compressor"]
     assert len(lines) == len(parts) - 1
     bodies = [request.body for request in model.main]
     breaks = sum(

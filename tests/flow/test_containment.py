@@ -33,7 +33,7 @@ from hermes.core.events import Approval
 from hermes.core.message import ToolReturn, user
 from hermes.core.taint import Taint
 from hermes.core.tool import ToolContext, tool
-from hermes.net.web import STATE, open_web
+from hermes.net.web_access import STATE, open_web
 from tests.kit import Home, Provider, Received, Reply, call, say
 from tests.kit.bodies import check_legal, messages, system
 from tests.kit.home import KEY

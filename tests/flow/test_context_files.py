@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.prompt import system_prompt
+from hermes.agent.system_prompt import system_prompt
 from hermes.app.context_files import MOST, find, persona, quoted, sort
-from hermes.cli.settling import settle
-from hermes.config.trust import TrustBook, answer
+from hermes.cli.project_trust import settle
+from hermes.config.trust_store import TrustBook, answer
 from tests.kit import Home, Provider, run_hermes, say
 from tests.kit.rig import rig
 from tests.kit.terminal import Terminal

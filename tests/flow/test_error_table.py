@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from hermes.core.errors import Failure, Kind
-from hermes.llm.cooling import Cooling
-from hermes.llm.keys import Credential, Pool, Strategy
-from hermes.llm.waits import retry_after
+from hermes.llm.auth.cooldown import Cooling
+from hermes.llm.auth.key_pool import Credential, Pool, Strategy
+from hermes.llm.errors.retry_after import retry_after
 from tests.kit import Provider, Received, Reply, call, reset, say, status
 from tests.kit.home import KEY, SPARE_KEY
 from tests.kit.rig import rig

@@ -13,7 +13,7 @@ from msgspec import Struct
 from hermes.app.runtime import Options
 from hermes.core.message import Media, Text, user
 from hermes.core.tool import Tool, ToolResult
-from hermes.llm.catalog import Choice
+from hermes.llm.endpoints.catalog import Choice
 from tests.kit import WIRES, Provider, Received, Reply, call, html, nothing, raw, say, status, think
 from tests.kit.bodies import check_legal, max_tokens, messages
 from tests.kit.home import KEY, SPARE_KEY

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hermes.config.load import load
-from hermes.llm.catalog import Choice, resolve
+from hermes.llm.endpoints.catalog import Choice, resolve
 from tests.kit import (
     WIRES,
     Gate,

@@ -12,8 +12,8 @@ from hermes.app.runtime import Options, Runtime
 from hermes.config.load import load
 from hermes.core.message import user
 from hermes.core.tool import ToolContext, tool
-from hermes.llm.catalog import KEYS, Choice, find
-from hermes.llm.models import facts
+from hermes.llm.endpoints.catalog import KEYS, Choice, find
+from hermes.llm.endpoints.model_facts import facts
 from tests.kit import Home, Provider, Received, Reply, call, say, status
 from tests.kit.rig import rig
 

@@ -13,11 +13,11 @@ from msgspec import structs
 from hermes.app.runtime import Options, Runtime
 from hermes.config.load import load
 from hermes.core.message import Target, user
-from hermes.llm.catalog import Endpoint
-from hermes.llm.inquiry import inquire
-from hermes.llm.models import UNKNOWN, ModelFacts, Prices
-from hermes.llm.profile import About
-from hermes.llm.remembered import MONTH, MOST, Limit, Remembered
+from hermes.llm.endpoints.catalog import Endpoint
+from hermes.llm.endpoints.learned_limits import MONTH, MOST, Limit, Remembered
+from hermes.llm.endpoints.model_facts import UNKNOWN, ModelFacts, Prices
+from hermes.llm.endpoints.model_info import inquire
+from hermes.llm.provider_spec import About
 from tests.kit import Home, Provider, Received, Reply, say, status
 from tests.kit.rig import rig
 

@@ -13,8 +13,9 @@ from hermes.app.runtime import Options, Runtime
 from hermes.config.load import load
 from hermes.core.errors import ConfigError
 from hermes.core.message import user
-from hermes.llm import catalog, nearby
-from hermes.llm.catalog import Choice
+from hermes.llm.endpoints import catalog
+from hermes.llm.endpoints import local_servers as nearby
+from hermes.llm.endpoints.catalog import Choice
 from tests.kit import Home, Provider, say
 
 
@@ -27,7 +28,7 @@ async def _server(
     assert spec is not None
     moved = {name: spec.__class__(name=name, wire="chat", base_url=provider.base_url, auth="none")}
     real = catalog.find
-    for module in (nearby, catalog, __import__("hermes.llm.choosing", fromlist=["find"])):
+    for module in (nearby, catalog, __import__("hermes.llm.endpoints.resolver", fromlist=["find"])):
         monkeypatch.setattr(module, "find", lambda n: moved.get(n) or real(n))
     yield
 
@@ -142,7 +143,7 @@ async def test_everybody_names_the_model_that_would_answer(
     """The doctor, the status and `hermes model` go the way a conversation goes."""
     from hermes.cli.commands.status import _model
     from hermes.cli.doctor import reach
-    from hermes.cli.models.showing import survey
+    from hermes.cli.model.show import survey
 
     async with Provider([], models=["qwen3:8b"]) as provider, _server(monkeypatch, provider):
         setup = load("", bare.env)

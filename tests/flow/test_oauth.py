@@ -23,13 +23,13 @@ from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError, ProviderError
 from hermes.core.events import Recovering
 from hermes.core.message import user
-from hermes.llm.catalog import LOGINS, Choice, find, resolve
-from hermes.llm.http import Transport
-from hermes.llm.oauth import device, loopback
-from hermes.llm.oauth.entering import completed
-from hermes.llm.oauth.login import Login
-from hermes.llm.oauth.tokens import Token, read
-from hermes.llm.profile import OAuth
+from hermes.llm.auth.oauth import device, loopback
+from hermes.llm.auth.oauth.flow import completed
+from hermes.llm.auth.oauth.login import Login
+from hermes.llm.auth.oauth.tokens import Token, read
+from hermes.llm.endpoints.catalog import LOGINS, Choice, find, resolve
+from hermes.llm.provider_spec import OAuth
+from hermes.llm.transport import Transport
 from tests.kit import Home, Provider, Received, Reply, say, status
 from tests.kit.home import LIMITS
 from tests.kit.oauth import CLIENT, Authority
@@ -529,7 +529,7 @@ def test_a_named_variable_must_hold_a_key_whatever_login_there_is(tmp_path: Path
 
 
 def test_the_list_of_logins_agrees_with_the_rows() -> None:
-    from hermes.llm.credentials import names
+    from hermes.llm.auth.inventory import names
 
     rows = [row for name in names() if (row := find(name)) is not None and row.oauth]
     assert {row.name for row in rows} == set(LOGINS)

@@ -24,14 +24,14 @@ from hermes.core.events import StreamEvent, TextDelta
 from hermes.core.history import History
 from hermes.core.message import Message, Target, Text, user
 from hermes.core.provider import Request
-from hermes.llm.assemble import Answer
-from hermes.llm.catalog import Endpoint
+from hermes.llm.auth.key_pool import Credential, usable
 from hermes.llm.client import Client
-from hermes.llm.http import Transport
-from hermes.llm.keys import Credential, usable
-from hermes.llm.profile import Quirks
-from hermes.llm.reading import Reading
+from hermes.llm.endpoints.catalog import Endpoint
+from hermes.llm.provider_spec import Quirks
+from hermes.llm.response_builder import Answer
+from hermes.llm.response_reader import Reading
 from hermes.llm.timeouts import Timeouts
+from hermes.llm.transport import Transport
 from hermes.llm.watchdog import Watchdog
 from hermes.llm.wire import chat
 from tests.kit import (
@@ -634,7 +634,7 @@ async def test_a_signature_in_place_of_a_key(
 async def test_frames_without_the_package_that_reads_them_are_not_asked_for(
     transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes.llm.aws.installed", lambda: False)
+    monkeypatch.setattr("hermes.llm.auth.aws.installed", lambda: False)
     async with Provider([say("ok")], wire="bedrock") as p:
         assert (await ask(client(transport, p))).text == "ok"
         assert p.last.path.endswith("/converse")

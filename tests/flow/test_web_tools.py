@@ -18,10 +18,10 @@ from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError, ToolError
 from hermes.core.message import ToolCall
 from hermes.core.tool import ToolContext, ToolResult, Verdict
-from hermes.net import page_worker
-from hermes.net.egress import Page
-from hermes.net.pages import decode, read
-from hermes.net.web import STATE, Web, open_web
+from hermes.net import page_text_worker as page_worker
+from hermes.net.fetcher import Page
+from hermes.net.page_text import decode, read
+from hermes.net.web_access import STATE, Web, open_web
 from hermes.tools.registry import select
 
 

@@ -1,6 +1,6 @@
 """Stands in for llama.cpp behind the embedded model's socket: scripted by what is said to it.
 
-Takes the arguments of hermes/llm/local/child.py. `crash` kills it, `crash once` only the first
+Takes the arguments of llm/local/server_process.py. `crash` kills it, `crash once` only the first
 time, `run CMD` calls the terminal, a result is repeated, `fail` and `torn` end it before it is
 ready.
 """

@@ -7,7 +7,8 @@ from functools import cache
 
 import pytest
 
-from hermes.exec.sandbox import Tier, probing
+from hermes.exec.sandbox import Tier
+from hermes.exec.sandbox import tier_probe as probing
 
 _missing: dict[int, str] = {}
 

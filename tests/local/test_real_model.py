@@ -15,8 +15,8 @@ from hermes.app.runtime import Options, Runtime
 from hermes.config.load import load
 from hermes.config.paths import models_folders
 from hermes.core.message import ToolCall, user
-from hermes.llm.local.catalogue import DEFAULT
-from hermes.llm.local.finding import installed
+from hermes.llm.local.endpoint import installed
+from hermes.llm.local.models import DEFAULT
 from tests.kit import Home, run_hermes
 from tests.local.requests import UNSEEN
 

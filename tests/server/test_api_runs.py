@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.server import runs
 from hermes.server.app import Server
+from hermes.server.turns import runs
 from tests.kit import Gate, Tokens, call, say, status, think
 from tests.kit.api import Api, api
 from tests.kit.home import KEY
@@ -393,7 +393,7 @@ async def test_an_approval_nobody_answers_is_a_no(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate()
-    monkeypatch.setattr("hermes.app.people.APPROVAL_SECONDS", 0.2)
+    monkeypatch.setattr("hermes.app.interactions.APPROVAL_SECONDS", 0.2)
     async with api(tmp_path, [WRITE, say("Fine.").hold(gate, n=0)]) as a:
         run = await begin(a)
         await gate.reached()

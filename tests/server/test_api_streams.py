@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from hermes.server.stream import Stream
+from hermes.server.turns.sse import Stream
 from tests.kit import Gate, call, say, think
 from tests.kit.api import Api, api
 
@@ -122,7 +122,7 @@ async def test_reasoning_where_it_is_enabled(tmp_path: Path, shown: bool) -> Non
 async def test_keepalive_when_nothing_was_sent_for_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hermes.server import stream
+    from hermes.server.turns import sse as stream
 
     assert stream.KEEPALIVE_SECONDS == 30.0
     monkeypatch.setattr(stream, "KEEPALIVE_SECONDS", 0.15)
@@ -139,7 +139,7 @@ async def test_keepalive_when_nothing_was_sent_for_a_while(
 async def test_no_keepalive_while_there_is_news(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes.server.stream.KEEPALIVE_SECONDS", 0.3)
+    monkeypatch.setattr("hermes.server.turns.sse.KEEPALIVE_SECONDS", 0.3)
     async with api(tmp_path, [say(*["x "] * 12).slow(0.05)]) as a:
         assert b"keepalive" not in (await a.post(CHAT, ASK)).body
 
@@ -250,7 +250,7 @@ async def _deaf(a: Api, path: str, body: bytes) -> asyncio.StreamWriter:
 async def test_a_slow_reader_is_dropped_and_its_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    from hermes.server import stream
+    from hermes.server.turns import sse as stream
 
     assert stream.STALLED_SECONDS == 30.0 and stream.FULL == 1024 * 1024
     monkeypatch.setattr(stream, "STALLED_SECONDS", 0.3)
@@ -281,8 +281,8 @@ async def test_a_slow_reader_is_dropped_and_its_run_goes_on(
 async def test_a_slow_reader_of_a_run_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes.server.stream.STALLED_SECONDS", 0.3)
-    monkeypatch.setattr("hermes.server.stream.FULL", 64 * 1024)
+    monkeypatch.setattr("hermes.server.turns.sse.STALLED_SECONDS", 0.3)
+    monkeypatch.setattr("hermes.server.turns.sse.FULL", 64 * 1024)
     async with api(tmp_path, [say(*["y" * 50_000 + " "] * 100)]) as a:
         run = (await a.post("/v1/runs", {"input": "hi"})).json["run_id"]
         whole = await a.get(f"/v1/runs/{run}/events")

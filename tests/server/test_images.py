@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.server.images import FAR, Scan, plain
+from hermes.server.turns.image_links import FAR, Scan, plain
 from tests.kit import call, say
 from tests.kit.api import Answer, api
 

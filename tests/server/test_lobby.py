@@ -13,7 +13,7 @@ import pytest
 from msgspec import structs
 
 from hermes.server.app import Server
-from hermes.server.lobby import opened
+from hermes.server.http.early_listener import opened
 from tests.kit import say
 from tests.kit.api import API_KEY, Api, api
 

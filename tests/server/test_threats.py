@@ -24,7 +24,7 @@ from statistics import median
 import pytest
 
 from hermes.server.app import all_routes
-from hermes.server.principals import Principals
+from hermes.server.http.principals import Principals
 from tests.kit import call, say, status
 from tests.kit.api import API_KEY, Api, api
 from tests.kit.home import KEY
@@ -252,8 +252,8 @@ BOMBS = {
 @pytest.mark.parametrize("path", [CHAT, "/v1/responses"])
 def test_A10_bombs_are_seen_at_once(case: str, path: str) -> None:
     """The time it takes to see them, without what carries them here."""
-    from hermes.server.errors import ApiError
-    from hermes.server.route import decode
+    from hermes.server.http.errors import ApiError
+    from hermes.server.http.route import decode
     from hermes.server.routes.chat import ChatRequest
     from hermes.server.routes.responses import ResponsesRequest
 
@@ -284,14 +284,16 @@ async def test_A10_over_the_wire(tmp_path: Path) -> None:
 
 
 def test_the_deadlines() -> None:
-    from hermes.server import connection, guard, stream
+    from hermes.server.http import connection
+    from hermes.server.http import middleware as guard
+    from hermes.server.turns import sse as stream
 
     assert connection.HEADER_SECONDS <= 10 and guard.BODY_SECONDS <= 60
     assert stream.STALLED_SECONDS <= 30 and stream.FULL <= 1 << 20
 
 
 async def test_A11_slow_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermes.server.connection.HEADER_SECONDS", 0.3)
+    monkeypatch.setattr("hermes.server.http.connection.HEADER_SECONDS", 0.3)
     async with api(tmp_path) as a:
         port = int(a.url.rpartition(":")[2])
 
@@ -323,7 +325,7 @@ async def test_A11_slow_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_A12_slow_bodies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermes.server.guard.BODY_SECONDS", 0.3)
+    monkeypatch.setattr("hermes.server.http.middleware.BODY_SECONDS", 0.3)
     async with api(tmp_path) as a:
         request = head(CHAT, *good("Content-Length: 1000"))
         got = await a.raw(request + b"{", until=b"}}", timeout=5)
@@ -479,7 +481,7 @@ async def test_A15_large_output_of_a_session_with_an_evil_name(tmp_path: Path) -
 
 
 def test_A15_a_long_result_of_a_session_with_an_evil_name(tmp_path: Path) -> None:
-    from hermes.agent.bounds import bounded
+    from hermes.agent.tool_output import bounded
     from hermes.core.message import ToolCall
     from hermes.core.tool import ToolContext
 
@@ -655,7 +657,7 @@ async def test_A24_A25_idempotency_keys(tmp_path: Path) -> None:
 
 
 async def test_A25_there_are_only_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hermes.server import replay
+    from hermes.server.http import idempotency as replay
 
     assert replay.MOST <= 10_000 and replay.KEPT_SECONDS <= 24 * 3600
     monkeypatch.setattr(replay, "MOST", 5)
@@ -673,9 +675,9 @@ async def test_R12_fifty_rounds_of_a_hundred_at_once(tmp_path: Path) -> None:
     from aiohttp import web
     from aiohttp.test_utils import make_mocked_request
 
-    from hermes.server.principals import Principal
-    from hermes.server.replay import once
-    from hermes.server.route import Call
+    from hermes.server.http.idempotency import once
+    from hermes.server.http.principals import Principal
+    from hermes.server.http.route import Call
 
     async with api(tmp_path) as a:
         runs = 0

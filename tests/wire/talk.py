@@ -11,9 +11,9 @@ import orjson
 from hermes.core.history import History
 from hermes.core.message import Message, Target
 from hermes.core.provider import Settings, ToolSpec
-from hermes.llm.assemble import Answer
-from hermes.llm.profile import Quirks
-from hermes.llm.view import View
+from hermes.llm.history_view import View
+from hermes.llm.provider_spec import Quirks
+from hermes.llm.response_builder import Answer
 from hermes.llm.wire import load
 
 PLAIN = Quirks()

@@ -21,7 +21,7 @@ from hermes.core.message import (
     user,
 )
 from hermes.core.provider import Settings
-from hermes.llm.profile import Quirks
+from hermes.llm.provider_spec import Quirks
 from hermes.llm.wire.anthropic import error, url
 from tests.wire.talk import TOOLS, Talk, streamed, target, whole
 
@@ -146,7 +146,7 @@ def test_later_usage_counts_and_null_changes_nothing() -> None:
 
 
 def test_pings_and_all_other_events_are_activity() -> None:
-    from hermes.llm.assemble import Answer
+    from hermes.llm.response_builder import Answer
     from hermes.llm.wire.anthropic import Decoder
 
     decoder = Decoder(Answer(), Quirks())

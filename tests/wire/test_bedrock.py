@@ -23,9 +23,9 @@ from hermes.core.message import (
     user,
 )
 from hermes.core.provider import Settings
-from hermes.llm import aws
-from hermes.llm.profile import Quirks
-from hermes.llm.reading import can_unframe
+from hermes.llm.auth import aws
+from hermes.llm.provider_spec import Quirks
+from hermes.llm.response_reader import can_unframe
 from hermes.llm.wire import bedrock
 from tests.wire.talk import TOOLS, Talk, streamed, target, whole
 

@@ -24,8 +24,8 @@ from hermes.core.message import (
 )
 from hermes.core.provider import Settings, ToolSpec
 from hermes.llm import sse
-from hermes.llm.assemble import Answer
-from hermes.llm.profile import Quirks
+from hermes.llm.provider_spec import Quirks
+from hermes.llm.response_builder import Answer
 from hermes.llm.wire import chat
 
 TARGET = Target("p", "m", "chat")
@@ -737,7 +737,7 @@ def test_bodies_that_are_no_answer(body: bytes, kind: Kind) -> None:
 
 
 def test_an_endless_plain_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermes.llm.wire.reading.MAX_EVENT", 1000)
+    monkeypatch.setattr("hermes.llm.wire.base_decoder.MAX_EVENT", 1000)
     assert sse.MAX_EVENT > 1000
     assert failure(b"{" + b" " * 2000).kind is Kind.ANSWER_TOO_LARGE
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.agent.arguments import parse
+from hermes.agent.json_repair import parse
 from hermes.core.message import Message, Target, Text, ToolCall, ToolReturn, user
 from hermes.core.provider import Settings, ToolSpec
 from hermes.core.text import clean
-from hermes.llm.assemble import Answer
-from hermes.llm.profile import Quirks
+from hermes.llm.provider_spec import Quirks
+from hermes.llm.response_builder import Answer
 from hermes.llm.wire import chat
 
 TARGET = Target("lab", "small", "chat")

@@ -22,9 +22,9 @@ from hermes.core.message import (
     user,
 )
 from hermes.core.provider import Settings, ToolSpec
-from hermes.llm.profile import Quirks
+from hermes.llm.provider_spec import Quirks
 from hermes.llm.wire.gemini import error, url
-from hermes.llm.wire.gemini_request import UNSIGNED
+from hermes.llm.wire.gemini_encoder import UNSIGNED
 from tests.wire.talk import TOOLS, Talk, streamed, target, whole
 
 WIRE = "gemini"

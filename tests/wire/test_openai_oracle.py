@@ -19,8 +19,8 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from hermes.core.errors import ProviderError
 from hermes.core.events import StreamEvent, TextDelta, ThinkingDelta
 from hermes.core.message import Message, Native, Target, Text, Thinking, ToolCall
-from hermes.llm.assemble import Answer
-from hermes.llm.profile import Quirks
+from hermes.llm.provider_spec import Quirks
+from hermes.llm.response_builder import Answer
 from hermes.llm.wire import load as load_wire
 from tests.wire.recordings import ROOT, Recording, load
 

@@ -23,8 +23,8 @@ from hermes.core.message import (
     ToolReturn,
 )
 from hermes.core.provider import Settings
-from hermes.llm.profile import Quirks
-from hermes.llm.view import BEGINNING, View
+from hermes.llm.history_view import BEGINNING, View
+from hermes.llm.provider_spec import Quirks
 from hermes.llm.wire import load as load_wire
 from tests.wire.recordings import ROOT, Recording, load
 from tests.wire.test_openai_oracle import Ours

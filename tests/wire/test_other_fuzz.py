@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hermes.core.errors import ProviderError
 from hermes.core.message import Message, Native, user
 from hermes.core.provider import Settings
-from hermes.llm.assemble import Answer
-from hermes.llm.profile import Quirks
+from hermes.llm.provider_spec import Quirks
+from hermes.llm.response_builder import Answer
 from hermes.llm.wire import load
-from tests.unit.test_view import HERE, histories, quirks
+from tests.unit.llm.test_history_view import HERE, histories, quirks
 from tests.wire.talk import TOOLS, Talk, target
 from tests.wire.test_bedrock import frame
 

@@ -17,9 +17,9 @@ import pytest
 
 from hermes.core.errors import Kind, ProviderError
 from hermes.core.message import Message, Native, Target, Text, Thinking, ToolCall
-from hermes.llm.assemble import Answer
-from hermes.llm.classify import classify
-from hermes.llm.profile import Quirks
+from hermes.llm.errors.classifier import classify
+from hermes.llm.provider_spec import Quirks
+from hermes.llm.response_builder import Answer
 from hermes.llm.wire import load as load_wire
 from tests.wire.recordings import ROOT, Recording, load
 

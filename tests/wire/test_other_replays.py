@@ -12,8 +12,8 @@ import pytest
 from hermes.core.history import History
 from hermes.core.message import Message, Target
 from hermes.core.provider import Settings
-from hermes.llm.profile import Quirks
-from hermes.llm.view import View
+from hermes.llm.history_view import View
+from hermes.llm.provider_spec import Quirks
 from hermes.llm.wire import load as load_wire
 from tests.wire.importers import IMPORT, MEANING, Conversation, Meaning
 from tests.wire.recordings import ROOT, Recording, load

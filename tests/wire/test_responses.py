@@ -24,8 +24,8 @@ from hermes.core.message import (
     Usage,
 )
 from hermes.core.provider import Settings, ToolSpec
-from hermes.llm.assemble import Answer
-from hermes.llm.profile import Quirks
+from hermes.llm.provider_spec import Quirks
+from hermes.llm.response_builder import Answer
 from hermes.llm.wire import responses
 
 TARGET = Target("p", "m", "responses")

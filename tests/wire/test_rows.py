@@ -24,11 +24,11 @@ from hermes.core.history import History
 from hermes.core.message import Message as Said
 from hermes.core.message import Target, Text, Thinking, ToolCall, ToolReturn, user
 from hermes.core.provider import Effort, Request, Settings, ToolSpec
-from hermes.llm.assemble import Answer
-from hermes.llm.catalog import Choice, Endpoint, find, resolve
 from hermes.llm.client import Client
-from hermes.llm.http import Transport
-from hermes.llm.likeness import HOSTS
+from hermes.llm.endpoints.catalog import Choice, Endpoint, find, resolve
+from hermes.llm.endpoints.match import HOSTS
+from hermes.llm.response_builder import Answer
+from hermes.llm.transport import Transport
 from hermes.version import VERSION
 from tests.kit import Provider, Received, say
 

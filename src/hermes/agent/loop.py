@@ -6,12 +6,12 @@ import asyncio
 
 from msgspec import structs
 
-from hermes.agent.deps import Agent, Turn, uncancelled
-from hermes.agent.executor import Batch
-from hermes.agent.guard import MAX_BAD_STEPS, STOP_AT, Guard
+from hermes.agent.error_messages import bounded
+from hermes.agent.loop_guard import MAX_BAD_STEPS, STOP_AT, Guard
 from hermes.agent.recovery import Attempt
-from hermes.agent.report import bounded
 from hermes.agent.step import Stopped, guide, normalise, sample
+from hermes.agent.tool_executor import Batch
+from hermes.agent.turn import Agent, Turn, uncancelled
 from hermes.core.errors import StoreError
 from hermes.core.events import StepStart, TurnEnd, TurnResult
 from hermes.core.message import Message, ToolCall, user

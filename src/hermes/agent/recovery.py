@@ -9,14 +9,14 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from hermes.agent.deps import Agent, Endpoint, Turn
-from hermes.agent.learning import take_in
+from hermes.agent.endpoint_learning import take_in
+from hermes.agent.turn import Agent, Endpoint, Turn
 from hermes.core.errors import Failure, Kind
 from hermes.core.events import Notice, Recovering
 from hermes.core.history import History
 from hermes.core.message import Media, Message, Target, ToolReturn, user
 from hermes.core.provider import Request, Settings
-from hermes.llm.efforts import stated
+from hermes.llm.reasoning_effort import stated
 
 MAX_WAIT = 60.0
 MAX_RETRY_AFTER = 120.0

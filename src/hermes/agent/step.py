@@ -10,19 +10,19 @@ from typing import Any
 
 from msgspec import structs
 
-from hermes.agent.arguments import truncated
-from hermes.agent.deps import Agent, Endpoint, Turn, uncancelled
-from hermes.agent.learning import acquaint
-from hermes.agent.names import resolve
+from hermes.agent.continuation import Seam, strip_overlap
+from hermes.agent.endpoint_learning import acquaint
+from hermes.agent.error_messages import THINKING_EXHAUSTED, TRUNCATED, near_models, sentence
+from hermes.agent.json_repair import truncated
 from hermes.agent.recovery import Attempt, Fault, recover
-from hermes.agent.report import THINKING_EXHAUSTED, TRUNCATED, near_models, sentence
-from hermes.agent.seam import Seam, strip_overlap
+from hermes.agent.tool_names import resolve
+from hermes.agent.turn import Agent, Endpoint, Turn, uncancelled
 from hermes.core.errors import CODES, Failure, Kind, ProviderError
 from hermes.core.events import StreamEvent, TextDelta
 from hermes.core.ledger import OverBudget
 from hermes.core.message import Message, Part, Stop, Text, Thinking, ToolCall, Usage, user
 from hermes.core.provider import Request
-from hermes.llm.assemble import Answer
+from hermes.llm.response_builder import Answer
 
 CONTINUE = (
     "[Your answer was cut off. Continue exactly where it stopped, without repeating anything "

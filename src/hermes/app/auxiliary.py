@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from hermes.agent.deps import Agent, Endpoint, Metering, Turn, sees_images
 from hermes.agent.recovery import Attempt
 from hermes.agent.step import Stopped, sample
-from hermes.app.aside import turn_aside
-from hermes.app.jobs import Jobs
+from hermes.agent.turn import Agent, Endpoint, Metering, Turn, sees_images
+from hermes.app.auxiliary_models import Jobs
+from hermes.app.side_turn import turn_aside
 from hermes.core.errors import ToolError
 from hermes.core.message import Media, Message
 from hermes.core.provider import Settings

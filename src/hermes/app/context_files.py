@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.config.paths import CONTEXT_FILES
-from hermes.config.trust import Answer, TrustBook
+from hermes.config.trust_store import Answer, TrustBook
 
 MOST = 32 * 1024
 """Bytes of all files together."""
@@ -132,7 +132,7 @@ def sort(folders: Sequence[Folder], known: dict[str, Answer]) -> Sorted:
 
 def quoted(root: Path, folders: Sequence[Folder], limit: int = MOST) -> Notes:
     """The nearest files keep their whole text; what does not fit is taken from the farthest."""
-    from hermes.core.quoting import inert, wrap
+    from hermes.core.untrusted_text import inert, wrap
 
     files = [file for folder in folders for file in _different(folder.files)]
     room, parts, cut = limit, [], []
@@ -160,7 +160,7 @@ def _different(files: Sequence[ContextFile]) -> list[ContextFile]:
 
 def persona(home: Path) -> Notes:
     """Who the agent is, in the operator's own words."""
-    from hermes.core.quoting import reveal
+    from hermes.core.untrusted_text import reveal
 
     file = home / PERSONA
     try:

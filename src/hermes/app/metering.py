@@ -11,17 +11,17 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from hermes.agent.compress.weighing import text_weight, weight
-from hermes.agent.deps import Endpoint
-from hermes.app.caps import caps_of, refusal, uncountable, warning
+from hermes.agent.compression.token_estimate import text_weight, weight
+from hermes.agent.turn import Endpoint
+from hermes.app.budget_caps import caps_of, refusal, uncountable, warning
 from hermes.config.schema import Budget
 from hermes.core.events import Notice, TurnEvent
 from hermes.core.ledger import Account, Cap, Entry, Level, OverBudget, Warned
 from hermes.core.message import Usage
 from hermes.core.provider import Request
 from hermes.core.store import Store
-from hermes.llm.likeness import own
-from hermes.llm.models import Prices
+from hermes.llm.endpoints.match import own
+from hermes.llm.endpoints.model_facts import Prices
 
 MARGIN = 1.25
 """On what was estimated and not reported."""

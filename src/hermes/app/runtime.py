@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
-from hermes.agent.deps import Agent, Learned, Limits
-from hermes.agent.deps import Endpoint as Callee
-from hermes.app import windows
+from hermes.agent.turn import Agent, Learned, Limits
+from hermes.agent.turn import Endpoint as Callee
+from hermes.app import context_window as windows
 from hermes.app.approvals import Rulebook, Safety
-from hermes.app.background import Background
-from hermes.app.beginning import new_meta
-from hermes.app.errands import Errands
-from hermes.app.handoff import Handoff
-from hermes.app.lineage import current
-from hermes.app.places import Places
+from hermes.app.backends import Places
+from hermes.app.background_commands import Background
+from hermes.app.background_prompts import Errands
+from hermes.app.client_history import Handoff
 from hermes.app.session import Session
+from hermes.app.session_chain import current
+from hermes.app.session_init import new_meta
 from hermes.config import paths
 from hermes.config.env import child_env
 from hermes.config.load import Setup
@@ -31,23 +31,23 @@ from hermes.core.errors import ConfigError
 from hermes.core.history import History
 from hermes.core.message import Message, Target, ToolCall
 from hermes.core.provider import Effort, Settings
-from hermes.core.quoting import mark_of
-from hermes.core.redact import Redactor
+from hermes.core.redaction.redactor import Redactor
 from hermes.core.store import SessionMeta, Store
 from hermes.core.tool import ToolContext, nobody_approves
-from hermes.llm.catalog import Choice, Endpoint, resolve, undecided
+from hermes.core.untrusted_text import mark_of
+from hermes.llm.auth.cooldown import Cooling
 from hermes.llm.client import Client
-from hermes.llm.cooling import Cooling
-from hermes.llm.http import Transport
-from hermes.llm.remembered import Remembered
+from hermes.llm.endpoints.catalog import Choice, Endpoint, resolve, undecided
+from hermes.llm.endpoints.learned_limits import Remembered
+from hermes.llm.transport import Transport
 from hermes.store.sqlite import SqliteStore
 from hermes.tools.registry import select
 from hermes.tools.todo import recall
 
 if TYPE_CHECKING:
     from hermes.app.auxiliary import Auxiliary
-    from hermes.app.egress import Egress
-    from hermes.llm.nearby import Nearby
+    from hermes.app.egress_proxy import Egress
+    from hermes.llm.endpoints.local_servers import Nearby
 
 log = logging.getLogger(__name__)
 
@@ -226,7 +226,7 @@ class Runtime:
         browser = sys.modules.get("hermes.tools.browser._browser")  # imported by its first use
         if browser is not None:
             await browser.stop_all()
-        local = sys.modules.get("hermes.exec.local")  # imported by the first command that ran
+        local = sys.modules.get("hermes.exec.process.local")  # by the first command
         if local is not None:
             await local.stop_all()
         await self.background.close()
@@ -240,7 +240,7 @@ class Runtime:
         if self._nearby is None:
             if not undecided(self.setup.config, self.setup.secrets, options.choice):
                 return options
-            from hermes.llm.nearby import look_around
+            from hermes.llm.endpoints.local_servers import look_around
 
             self._nearby = await look_around()
         if self._nearby and undecided(self.setup.config, self.setup.secrets, options.choice):
@@ -251,7 +251,7 @@ class Runtime:
     def _near(self, choice: Choice) -> Nearby | None:
         if not self._nearby:
             return None
-        from hermes.llm.nearby import served
+        from hermes.llm.endpoints.local_servers import served
 
         return served(self._nearby, self.setup.config, choice)
 
@@ -372,7 +372,7 @@ class Runtime:
     async def _egress(self) -> str:
         """The way out for confined commands, opened by the first that may use it."""
         if self._way_out is None:
-            from hermes.app.egress import Egress
+            from hermes.app.egress_proxy import Egress
 
             domains = self.setup.config.sandbox.network.allow
             self._way_out = Egress(self.setup.home, domains, lambda: self._web().door.gate)
@@ -381,7 +381,7 @@ class Runtime:
     def _web(self) -> Any:
         """One door for the process, opened by the first tool that goes through it."""
         if self._door is None:
-            from hermes.net.web import open_web
+            from hermes.net.web_access import open_web
 
             self._door = open_web(self.setup.config.web, self.setup.secrets)
         return self._door

@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import structs
 
-from hermes.agent.compress.compressor import Compressor
-from hermes.agent.deps import Agent, Reader, Turn, sees_images
+from hermes.agent.compression.compressor import Compressor
 from hermes.agent.loop import run_turn
+from hermes.agent.turn import Agent, Reader, Turn, sees_images
 from hermes.app.approvals import Approvals, Safety, Seams
-from hermes.app.handoff import Handoff
-from hermes.app.lineage import go_on
+from hermes.app.client_history import Handoff
+from hermes.app.interactions import Busy, People
 from hermes.app.metering import Meter
-from hermes.app.people import Busy, People
+from hermes.app.session_chain import go_on
 from hermes.app.titles import first_words
 from hermes.core.channel import Channel
 from hermes.core.errors import StoreError
 from hermes.core.events import Answer, Notice, TurnEnd, TurnEvent, TurnResult
 from hermes.core.history import History
 from hermes.core.ledger import Account
+from hermes.core.log_context import SESSION
 from hermes.core.message import Message, ToolCall, cleaned, user
-from hermes.core.quoting import mark_of
 from hermes.core.store import SessionMeta, State
 from hermes.core.taint import Source, Taint
 from hermes.core.tool import Tool, ToolContext, Verdict
-from hermes.core.tracing import SESSION
+from hermes.core.untrusted_text import mark_of
 
 if TYPE_CHECKING:
     from hermes.app.runtime import Options, Runtime
@@ -394,7 +394,7 @@ class Session:
         if verdict.allowed and verdict.changes and not self._saved:
             self._saved = True
             if not self._runtime.places.elsewhere:  # a command there changes nothing here
-                from hermes.app.turns import save_files
+                from hermes.app.branching import save_files
 
                 await save_files(self._context, *self._began)
         return verdict

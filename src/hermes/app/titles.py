@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hermes.core.errors import StoreError, ToolError
 from hermes.core.message import Message, user
-from hermes.core.quoting import inert, mark_of, wrap
+from hermes.core.untrusted_text import inert, mark_of, wrap
 
 if TYPE_CHECKING:
     from hermes.app.session import Session

@@ -9,24 +9,24 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from pathlib import Path
 
-from hermes.app.lineage import current
 from hermes.app.runtime import Options, Runtime
 from hermes.app.session import Session
-from hermes.cli.approve import Asker
+from hermes.app.session_chain import current
 from hermes.cli.lookup import find_session
 from hermes.cli.main import EXIT_FAILED, EXIT_SIGPIPE, EXIT_USAGE
-from hermes.cli.output import Output, ReaderGone
 from hermes.cli.process import Signals, exit_code, harden
-from hermes.cli.render import RENDERERS
-from hermes.cli.status import Status
+from hermes.cli.terminal.approval_prompt import Asker
+from hermes.cli.terminal.output import Output, ReaderGone
+from hermes.cli.terminal.progress import Status
+from hermes.cli.terminal.render import RENDERERS
 from hermes.config import env
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError, StoreError
 from hermes.core.events import Approval, Question, Recorded, StepStart, TurnEnd, TurnResult
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta, Store
-from hermes.llm.catalog import Choice
-from hermes.llm.http import EMBEDDED
+from hermes.llm.endpoints.catalog import Choice
+from hermes.llm.transport import EMBEDDED
 
 EXIT_PARTIAL = 3
 INTERRUPTED = TurnResult(interrupted=True, error="Interrupted.", error_code="interrupted")
@@ -53,7 +53,7 @@ async def introduce(session: Session, runtime: Runtime, status: Status) -> None:
         status.line(f"! {session.agent.note}")
     base_url = session.agent.providers[0].base_url
     if base_url.startswith(EMBEDDED):
-        from hermes.cli.pulling import prepare
+        from hermes.cli.terminal.download import prepare
 
         await prepare(base_url, runtime.transport)
 

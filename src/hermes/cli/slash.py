@@ -13,8 +13,8 @@ from hermes.core.events import Question
 if TYPE_CHECKING:
     from hermes.app.runtime import Runtime
     from hermes.app.session import Session
-    from hermes.cli.approve import Asker
-    from hermes.cli.status import Status
+    from hermes.cli.terminal.approval_prompt import Asker
+    from hermes.cli.terminal.progress import Status
     from hermes.core.events import Answer
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hermes.config import paths
-from hermes.config.private import locked, replace_file
+from hermes.config.private_files import locked, replace_file
 from hermes.config.secrets import parse_dotenv, read_dotenv
 from hermes.core.errors import ConfigError
 

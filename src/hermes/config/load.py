@@ -87,8 +87,8 @@ def read_config(home: Path) -> Config:
 
 
 def _parse(source: bytes) -> tuple[dict[str, Any], Config]:
-    from hermes.config.parse import parse
     from hermes.config.validate import check
+    from hermes.config.yaml_source import parse
 
     checked = check(parse(source))
     if checked.config is None:

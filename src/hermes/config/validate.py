@@ -9,8 +9,8 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 from msgspec import Struct, inspect
 
-from hermes.config.parse import Parsed, Path, dotted
 from hermes.config.schema import Address, Config, Domain, EnvName
+from hermes.config.yaml_source import Parsed, Path, dotted
 
 _API_MODES = {
     "chat_completions": "chat",

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from hermes.core.ledger import Ledger
 from hermes.core.message import Message
-from hermes.core.objects import Objects
+from hermes.core.object_store import Objects
 from hermes.core.taint import Taint
 
 State: TypeAlias = Literal["idle", "running", "interrupted", "partial", "failed"]

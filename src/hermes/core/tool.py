@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.core.given import convert, unknown
 from hermes.core.message import Media, Message, Text, ToolCall
 from hermes.core.provider import ToolSpec
 from hermes.core.taint import BOTH, Source
+from hermes.core.tool_params import convert, unknown
 
 Risk: TypeAlias = Literal["read", "write", "exec", "network"]
 Keys: TypeAlias = str | tuple[str, ...] | None

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.exec.capture import Capture
-from hermes.exec.local import Command, Outcome, run
+from hermes.exec.process.local import Command, Outcome, run
+from hermes.exec.process.output_capture import Capture
 
 if TYPE_CHECKING:
     from hermes.exec.sandbox import Policy

@@ -19,23 +19,23 @@ from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
 from hermes.core.events import Notice, StreamEvent
 from hermes.core.message import Target
 from hermes.core.provider import Request
-from hermes.core.redact import Redactor
+from hermes.core.redaction.redactor import Redactor
 from hermes.llm import wire
-from hermes.llm.assemble import Answer
-from hermes.llm.catalog import Endpoint, find
-from hermes.llm.classify import MAX_MESSAGE, classify, gist
-from hermes.llm.efforts import fitted
-from hermes.llm.http import Exchange, Transport
-from hermes.llm.inquiry import inquire, list_url, names
-from hermes.llm.keys import NO_KEY, Credential, Pool, usable
-from hermes.llm.logins import Logins
-from hermes.llm.models import DEFAULT_OUTPUT, ModelFacts
-from hermes.llm.prefix import CODE, Line, differs
-from hermes.llm.prefix import line as line_of
-from hermes.llm.profile import About, Quirks, overlay
-from hermes.llm.reading import FRAMES, Reading, can_unframe
+from hermes.llm.auth.key_pool import NO_KEY, Credential, Pool, usable
+from hermes.llm.auth.logins import Logins
+from hermes.llm.cache_guard import CODE, Line, differs
+from hermes.llm.cache_guard import line as line_of
+from hermes.llm.endpoints.catalog import Endpoint, find
+from hermes.llm.endpoints.model_facts import DEFAULT_OUTPUT, ModelFacts
+from hermes.llm.endpoints.model_info import inquire, list_url, names
+from hermes.llm.errors.classifier import MAX_MESSAGE, classify, gist
+from hermes.llm.history_view import View
+from hermes.llm.provider_spec import About, Quirks, overlay
+from hermes.llm.reasoning_effort import fitted
+from hermes.llm.response_builder import Answer
+from hermes.llm.response_reader import FRAMES, Reading, can_unframe
 from hermes.llm.timeouts import Timeouts
-from hermes.llm.view import View
+from hermes.llm.transport import Exchange, Transport
 from hermes.llm.watchdog import Watchdog
 from hermes.version import VERSION
 
@@ -387,7 +387,7 @@ def _here() -> asyncio.Task[Any] | None:
 async def _signed(
     url: str, headers: dict[str, str], body: bytes, key: Credential
 ) -> dict[str, str]:
-    from hermes.llm import aws
+    from hermes.llm.auth import aws
 
     keys = None if key is NO_KEY or not key.id else aws.Keys(key.id, key.value, key.token)
     try:

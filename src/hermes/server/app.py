@@ -14,19 +14,21 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from hermes.config.api_server import ApiServer
-from hermes.config.presence import at_work, works
-from hermes.core.redact import Redactor
+from hermes.config.instances import at_work, works
+from hermes.core.redaction.redactor import Redactor
 from hermes.core.tool import Tool
-from hermes.server import port, routes, web
-from hermes.server.connection import Acceptor
-from hermes.server.conversations import SOURCE
-from hermes.server.errors import ApiError
-from hermes.server.guard import note, respond
-from hermes.server.lobby import Lobby, opened
-from hermes.server.metrics import Metrics
-from hermes.server.principals import Principal, Principals, checked_keys
-from hermes.server.route import Route
-from hermes.server.runs import end_lost
+from hermes.server import routes
+from hermes.server.http import listener as port
+from hermes.server.http import web
+from hermes.server.http.connection import Acceptor
+from hermes.server.http.early_listener import Lobby, opened
+from hermes.server.http.errors import ApiError
+from hermes.server.http.metrics import Metrics
+from hermes.server.http.middleware import note, respond
+from hermes.server.http.principals import Principal, Principals, checked_keys
+from hermes.server.http.route import Route
+from hermes.server.turns.runs import end_lost
+from hermes.server.turns.sessions import SOURCE
 from hermes.tools.registry import select
 
 if TYPE_CHECKING:
@@ -34,8 +36,8 @@ if TYPE_CHECKING:
 
     from hermes.app.runtime import Runtime
     from hermes.app.session import Session
-    from hermes.server.replay import Answered
-    from hermes.server.runs import Run
+    from hermes.server.http.idempotency import Answered
+    from hermes.server.turns.runs import Run
 
 BUSY_RETRY = "5"
 LAST_SECONDS = 5.0

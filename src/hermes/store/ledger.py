@@ -10,7 +10,7 @@ from msgspec import structs
 
 from hermes.core.ledger import WARN_AT, By, Cap, Decide, Entry, Level, Row, Warned
 from hermes.core.text import clean
-from hermes.store.locks import Owner
+from hermes.store.process_locks import Owner
 
 if TYPE_CHECKING:
     from apsw import Connection

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hermes.core.objects import Object
+from hermes.core.object_store import Object
 
 if TYPE_CHECKING:
     from apsw import Connection

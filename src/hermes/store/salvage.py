@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Struct
 
 from hermes.core.errors import StoreError
-from hermes.store import connect, copy, locks, rows
+from hermes.store import backup as copy
+from hermes.store import codec as rows
+from hermes.store import connection as connect
+from hermes.store import process_locks as locks
 
 if TYPE_CHECKING:
     from apsw import Connection

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.core.errors import StoreError
 from hermes.core.store import Hit, SessionMeta
 from hermes.core.text import clean
-from hermes.store import rows
+from hermes.store import codec as rows
 from hermes.store.migrations import SEARCH
 
 if TYPE_CHECKING:

@@ -14,12 +14,18 @@ from hermes.core.message import Message
 from hermes.core.store import Hit, SessionMeta, State, Stored
 from hermes.core.taint import Taint
 from hermes.core.text import clean
-from hermes.store import connect, copy, faults, reads, rows, search, writes
-from hermes.store.books import Books
-from hermes.store.locks import Owner
+from hermes.store import backup as copy
+from hermes.store import codec as rows
+from hermes.store import connection as connect
+from hermes.store import errors as faults
+from hermes.store import search
+from hermes.store import session_queries as reads
+from hermes.store import session_updates as writes
+from hermes.store.db_thread import Worker, rollback
+from hermes.store.ledger_writer import Books
 from hermes.store.objects import SqliteObjects
-from hermes.store.worker import Worker, rollback
-from hermes.store.writer import Writer
+from hermes.store.process_locks import Owner
+from hermes.store.writer_thread import Writer
 
 if TYPE_CHECKING:
     from apsw import Connection

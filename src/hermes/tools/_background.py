@@ -10,8 +10,8 @@ from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext
 
 if TYPE_CHECKING:
-    from hermes.exec.background import Owner, Processes
-    from hermes.exec.records import State
+    from hermes.exec.process.background import Owner, Processes
+    from hermes.exec.process.background_records import State
 
 SHOWN = 40_000
 """Bytes of new output a model is shown."""
@@ -31,7 +31,7 @@ def opened(ctx: ToolContext) -> tuple[Processes, Owner]:
 async def settled(processes: Processes, state: State, before: int) -> State:
     """What follows within a moment: until it has ended, or has said something (beyond these bytes)
     and is quiet."""
-    from hermes.exec.records import written
+    from hermes.exec.process.background_records import written
 
     began = heard = time.monotonic()
     size = written(state.folder)
@@ -47,7 +47,7 @@ async def settled(processes: Processes, state: State, before: int) -> State:
 
 def report(state: State, *, nothing: str = "(no new output)") -> str:
     """What it has written since it was last shown, and how it is."""
-    from hermes.exec.records import news
+    from hermes.exec.process.background_records import news
 
     text = news(state, SHOWN).rstrip("\n") or nothing
     return f"{text}\n[{state.record.id} {state.words(time.time())}]".lstrip("\n")
@@ -55,7 +55,7 @@ def report(state: State, *, nothing: str = "(no new output)") -> str:
 
 async def tidied(ctx: ToolContext) -> None:
     """Beside a command, now and then: files of old outputs are removed."""
-    from hermes.exec.spills import due, tidy
+    from hermes.exec.process.output_files import due, tidy
 
     if due(ctx.spill):
         await asyncio.to_thread(tidy, ctx.spill)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.tools._paths import resolve
+from hermes.tools._files.paths import resolve
 
 _EITHER = "Give either path, old and new, or patch; nothing was changed."
 
@@ -32,7 +32,7 @@ def _paths(p: Params) -> list[str]:
         if not p.path:
             raise ToolError(_EITHER)
         return [p.path]
-    from hermes.tools._v4a import parse
+    from hermes.tools._edit.v4a import parse
 
     return [raw for change in parse(p.patch) for raw in (change.path, change.to) if raw]
 
@@ -52,11 +52,11 @@ async def patch(p: Params, ctx: ToolContext) -> ToolResult:
 
 
 def _run(p: Params, ctx: ToolContext) -> ToolResult:
-    from hermes.tools._edits import Workspace
+    from hermes.tools._edit.workspace import Workspace
 
     files = Workspace(ctx)
     if p.patch:
-        from hermes.tools._v4a import parse
+        from hermes.tools._edit.v4a import parse
 
         for change in parse(p.patch):
             files.change(change)

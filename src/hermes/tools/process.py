@@ -13,11 +13,11 @@ from msgspec import Meta, Struct, structs
 from hermes.core.errors import ToolError
 from hermes.core.taint import BOTH
 from hermes.core.tool import Tool, ToolContext, ToolResult, tool
-from hermes.tools import _elsewhere as elsewhere
+from hermes.tools import _remote as elsewhere
 from hermes.tools._background import SHOWN, opened, report, settled
 
 if TYPE_CHECKING:
-    from hermes.exec.records import State
+    from hermes.exec.process.background_records import State
 
 MAX_TIMEOUT = 3600.0
 LINES = 200
@@ -108,7 +108,7 @@ def _seconds(p: Params, ctx: ToolContext) -> float:
 
 
 def _listed(states: list[State]) -> str:
-    from hermes.exec.records import written
+    from hermes.exec.process.background_records import written
 
     now = time.time()
     rows = []
@@ -123,7 +123,7 @@ def _listed(states: list[State]) -> str:
 
 def _page(state: State, offset: int | None, limit: int) -> str:
     """Whole lines, as many as there is room for."""
-    from hermes.exec.records import whole
+    from hermes.exec.process.background_records import whole
 
     if limit < 1:
         raise ToolError("limit must be at least 1.")
@@ -150,7 +150,7 @@ def _page(state: State, offset: int | None, limit: int) -> str:
 
 
 async def _write(p: Params, ctx: ToolContext, state: State) -> ToolResult:
-    from hermes.exec.records import written
+    from hermes.exec.process.background_records import written
 
     text = p.data or ""
     keys = bool(re.fullmatch(_KEYS, text))
@@ -177,7 +177,7 @@ async def _write(p: Params, ctx: ToolContext, state: State) -> ToolResult:
 
 async def _allowed(text: str, ctx: ToolContext, state: State) -> None:
     """What is typed is as dangerous as a command: the same people and rules decide about it."""
-    from hermes.exec.records import typed
+    from hermes.exec.process.background_records import typed
 
     record = state.record
     shell = bool(re.search(_RUNS_A_SHELL, record.command))

@@ -12,11 +12,11 @@ from typing import BinaryIO
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
+from hermes.core.image_size import oversized
 from hermes.core.message import Media, Text
-from hermes.core.pictures import oversized
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.tools._images import MAX_IMAGE, image_type
-from hermes.tools._paths import check, check_open, check_unopened, is_regular, resolve
+from hermes.tools._files.images import MAX_IMAGE, image_type
+from hermes.tools._files.paths import check, check_open, check_unopened, is_regular, resolve
 
 LIMIT = 48_000
 """Bytes of one answer, line numbers included: below the cap of results, which cuts blindly."""
@@ -132,7 +132,7 @@ def _as_utf8(file: BinaryIO, start: bytes, path: Path, size: int) -> tuple[Binar
 
 def _cells(file: BinaryIO, note: str) -> tuple[BinaryIO, str]:
     """A notebook as the text of its cells; what only bears the name, as it is."""
-    from hermes.tools._notebook import as_text
+    from hermes.tools._files.notebook import as_text
 
     begin = file.tell()
     text = as_text(file.read())

@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.tools._paths import check, check_unopened, resolve
+from hermes.tools._files.paths import check, check_unopened, resolve
 
 if TYPE_CHECKING:
-    from hermes.tools._search import Line, Query
+    from hermes.tools._files.ripgrep import Line, Query
 
 LIMIT = 100
 MAX_LIMIT = 1000
@@ -39,7 +39,7 @@ class Params(Struct, frozen=True):
 
 @tool("Search file contents by regex or, with kind=names, names by glob. Skips what git ignores.")
 async def search_files(p: Params, ctx: ToolContext) -> ToolResult:
-    from hermes.tools._search import SECONDS, Query
+    from hermes.tools._files.ripgrep import SECONDS, Query
 
     if not p.pattern:
         raise ToolError("The pattern is empty.")
@@ -69,8 +69,8 @@ async def search_files(p: Params, ctx: ToolContext) -> ToolResult:
 
 
 def _readable(query: Query) -> None:
-    from hermes.tools._search import LARGEST
-    from hermes.tools._walk import KERNEL
+    from hermes.tools._files.ripgrep import LARGEST
+    from hermes.tools._files.walk import KERNEL
 
     if any(str(folder) in KERNEL for folder in (query.root, *query.root.parents)):
         raise ToolError(f"{query.root} holds no ordinary files; use terminal.")
@@ -79,7 +79,7 @@ def _readable(query: Query) -> None:
 
 
 async def _contents(query: Query, ctx: ToolContext, found: _Found) -> None:
-    from hermes.tools._search import BadPattern, lines
+    from hermes.tools._files.ripgrep import BadPattern, lines
 
     if _MULTILINE.search(query.pattern):
         raise ToolError("Lines are searched one by one: the pattern may not contain a line break.")
@@ -96,7 +96,7 @@ async def _contents(query: Query, ctx: ToolContext, found: _Found) -> None:
 
 
 async def _names(query: Query, ctx: ToolContext, found: _Found) -> None:
-    from hermes.tools._search import names
+    from hermes.tools._files.ripgrep import names
 
     fits = _name_test(query.pattern)
     async with contextlib.aclosing(names(query, ctx)) as stream:
@@ -107,7 +107,7 @@ async def _names(query: Query, ctx: ToolContext, found: _Found) -> None:
 
 def _name_test(pattern: str) -> Callable[[str], bool]:
     """A glob; without any sign of one, a part of the name (or path), whatever its case."""
-    from hermes.tools._globs import WILD, matcher
+    from hermes.tools._files.globs import WILD, matcher
 
     if WILD & set(pattern):
         return matcher(pattern)
@@ -121,7 +121,7 @@ class _Found:
     """What is shown, and how much more there is. A file that may not be read is not in it."""
 
     def __init__(self, query: Query, ctx: ToolContext) -> None:
-        from hermes.tools._globs import matcher
+        from hermes.tools._files.globs import matcher
 
         self._query = query
         self._ctx = ctx

@@ -11,13 +11,13 @@ from msgspec import Meta, Struct, structs
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.tools import _elsewhere as elsewhere
+from hermes.tools import _remote as elsewhere
 from hermes.tools._background import opened, report, settled, tidied
-from hermes.tools._committing import committing
-from hermes.tools._confining import policy
+from hermes.tools._git_commit import committing
+from hermes.tools._sandbox_policy import policy
 
 if TYPE_CHECKING:
-    from hermes.exec.local import Command
+    from hermes.exec.process.local import Command
 
 LIMIT = 40_000
 """Bytes of output a model is shown."""
@@ -41,7 +41,7 @@ class Params(Struct, frozen=True):
     timeout=MAX_TIMEOUT + 10,
 )
 async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
-    from hermes.exec.local import Command
+    from hermes.exec.process.local import Command
 
     timeout = min(ctx.terminal_timeout if p.timeout is None else p.timeout, MAX_TIMEOUT)
     if timeout <= 0:
@@ -90,8 +90,8 @@ async def _leave_running(command: Command, p: Params, ctx: ToolContext) -> ToolR
 
 
 async def _see_through(command: Command, ctx: ToolContext) -> ToolResult:
-    from hermes.exec.capture import Capture
-    from hermes.exec.local import run
+    from hermes.exec.process.local import run
+    from hermes.exec.process.output_capture import Capture
 
     if command.pty:  # a pager would wait for keys that nobody presses
         quiet = {"PAGER": "cat", "GIT_PAGER": "cat", **command.env}
@@ -132,15 +132,15 @@ def _folder(workdir: str | None, cwd: Path) -> Path:
 def _ending(status: int) -> str:
     if status > 0:
         return f"[exit status {status}]"
-    from hermes.exec.signals import signal_name
+    from hermes.exec.process.signals import signal_name
 
     return f"[killed by {signal_name(-status)}]"
 
 
 def _watcher(progress: Callable[[str], None]) -> Callable[[bytes], None]:
     """Shows the latest output now and then, whatever its rate."""
-    from hermes.core.quoting import reveal
-    from hermes.exec.plain import plain
+    from hermes.core.untrusted_text import reveal
+    from hermes.exec.process.ansi import plain
 
     shown = 0.0
 

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.tools._paths import check, resolve
-from hermes.tools._writing import Draft, no_marks, no_surprise
+from hermes.tools._edit.atomic_write import Draft, no_marks, no_surprise
+from hermes.tools._files.paths import check, resolve
 
 
 class Params(Struct, frozen=True):
@@ -42,10 +42,10 @@ async def write_file(p: Params, ctx: ToolContext) -> ToolResult:
 
 def _write(path: Path, data: bytes, ctx: ToolContext) -> tuple[bool, str]:
     """Whether the file is new, and what is wrong with its syntax."""
-    from hermes.tools._syntax import problem
+    from hermes.tools._edit.syntax import problem
 
     def old() -> bytes | None:
-        from hermes.tools._textfile import read_bytes
+        from hermes.tools._edit.text_file import read_bytes
 
         try:
             return read_bytes(path, ctx)[0]

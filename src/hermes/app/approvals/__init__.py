@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.app.approvals.deciding import Approvals, Safety, Seams
-from hermes.app.approvals.rulebook import Rulebook
+from hermes.app.approvals.policy import Approvals, Safety, Seams
+from hermes.app.approvals.rules import Rulebook
 
 __all__ = ["Approvals", "Rulebook", "Safety", "Seams"]

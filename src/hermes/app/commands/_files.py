@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hermes.core.text import counted
 
 if TYPE_CHECKING:
-    from hermes.exec.checkpoints import Checkpoint, Restored
+    from hermes.exec.snapshots.checkpoints import Checkpoint, Restored
 
 _DIFF = 4000
 _NAMES = 40
@@ -25,7 +25,7 @@ def when(checkpoint: Checkpoint) -> str:
 
 async def preview(workspace: Path, home: Path, found: Checkpoint) -> str:
     """What has changed since a checkpoint, and so would change back."""
-    from hermes.exec.checkpoints import diff
+    from hermes.exec.snapshots.checkpoints import diff
 
     text = await diff(workspace, home, found.id)
     files = _FILE.findall(text)
@@ -41,7 +41,7 @@ async def preview(workspace: Path, home: Path, found: Checkpoint) -> str:
 
 def trouble(workspace: Path, home: Path) -> str:
     """Why no files would change."""
-    from hermes.exec.checkpoints import unsuitable
+    from hermes.exec.snapshots.checkpoints import unsuitable
 
     why = unsuitable(workspace, home)
     return f"Files stay as they are: {why}." if why else "No files were changed in it."

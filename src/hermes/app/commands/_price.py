@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hermes.agent.compress.weighing import Gauge, overhead
+from hermes.agent.compression.token_estimate import Gauge, overhead
 
 if TYPE_CHECKING:
-    from hermes.agent.deps import Agent
+    from hermes.agent.turn import Agent
     from hermes.app.session import Session
 
 _MENTIONED = 1024

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hermes.app.branching import branch
 from hermes.app.commands import Command, CommandContext, Reply
-from hermes.app.turns import branch
 from hermes.core.errors import ConfigError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from hermes.app.commands import Command, CommandContext, Reply
-from hermes.app.people import Busy
+from hermes.app.interactions import Busy
 from hermes.core.errors import ConfigError
 
 _MEANING: dict[Busy, str] = {

@@ -8,7 +8,7 @@ from hermes.app.commands import ONE_SHOT, Command, CommandContext, Reply
 from hermes.app.commands._price import price
 from hermes.app.runtime import Options
 from hermes.core.errors import ConfigError
-from hermes.llm.catalog import Choice
+from hermes.llm.endpoints.catalog import Choice
 
 
 async def run(ctx: CommandContext, args: str) -> Reply:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hermes.app.branching import reopen
 from hermes.app.commands import Command, CommandContext, Reply
-from hermes.app.turns import reopen
 
 
 async def run(ctx: CommandContext, args: str) -> Reply:

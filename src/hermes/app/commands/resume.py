@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from hermes.app.branching import reopen
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.app.commands._lookup import find
-from hermes.app.turns import reopen
 from hermes.core.errors import ConfigError
 
 

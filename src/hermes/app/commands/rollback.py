@@ -5,20 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hermes.app.branching import spoken_label
 from hermes.app.commands import Command, CommandContext, Reply, sure
 from hermes.app.commands._files import described, preview, trouble, when
-from hermes.app.turns import spoken_label
 from hermes.core.errors import ConfigError
 from hermes.core.text import counted
 
 if TYPE_CHECKING:
-    from hermes.exec.checkpoints import Checkpoint
+    from hermes.exec.snapshots.checkpoints import Checkpoint
 
 _LISTED = 20
 
 
 async def run(ctx: CommandContext, args: str) -> Reply:
-    from hermes.exec.checkpoints import list_, restore
+    from hermes.exec.snapshots.checkpoints import list_, restore
 
     confirmed, words = sure(ctx, args)
     workspace, home = Path(ctx.session.meta.cwd), ctx.runtime.setup.home

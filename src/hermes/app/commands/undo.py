@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hermes.app.branching import branch, checkpoint_since, starts
 from hermes.app.commands import Command, CommandContext, Reply, sure
 from hermes.app.commands._files import described, preview, trouble
-from hermes.app.turns import branch, checkpoint_since, starts
 from hermes.core.errors import ConfigError
 from hermes.core.text import counted
 
@@ -22,7 +22,7 @@ async def run(ctx: CommandContext, args: str) -> Reply:
         return Reply(f"{_messages(ctx, place)}\n{shown}", confirm="Undo this?")
     lines = []
     if found:
-        from hermes.exec.checkpoints import restore
+        from hermes.exec.snapshots.checkpoints import restore
 
         done = await restore(workspace, home, found.id)
         lines += [described(done), f"/rollback {done.before} brings these files back."]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Callable
 
-from hermes.cli.access.adopting import PROGRAMS
-from hermes.cli.arguments import Parser, profile_option, variable_name
-from hermes.cli.display import dump
+from hermes.cli.auth.adopt import PROGRAMS
 from hermes.cli.main import EXIT_FAILED, fail
+from hermes.cli.parser import Parser, profile_option, variable_name
 from hermes.cli.process import harden
+from hermes.cli.terminal.text import dump
 from hermes.config.env import argument_text, inside_agent
 from hermes.config.load import Setup, load
 from hermes.core.errors import ConfigError, ProviderError
-from hermes.llm.credentials import Named, named
+from hermes.llm.auth.inventory import Named, named
 
 _EPILOG = """\
 commands:
@@ -76,7 +76,7 @@ def run(argv: list[str], profile: str) -> int:
 
 def _is_key(word: str) -> bool:
     """Whether somebody wrote a secret where a name belongs; then it is not repeated."""
-    from hermes.core.redact import Redactor
+    from hermes.core.redaction.redactor import Redactor
 
     return len(word) > 40 or word.startswith("sk-") or Redactor().clean(word) != word
 
@@ -97,8 +97,8 @@ def _add(args: Namespace) -> int:
         return _adopted(args, setup, args.program, provider)
     if not provider.usual:
         return _logged_in(args, setup, provider)
-    from hermes.cli.access.adding import add_key, check_key
-    from hermes.cli.access.secret import read_key
+    from hermes.cli.auth.add import add_key, check_key
+    from hermes.cli.auth.secret_input import read_key
 
     login = f", or leave with Ctrl-C and run hermes auth login {provider.name}"
     asked = f"Key of {provider.name}{login if provider.flow is not None else ''}"
@@ -118,7 +118,7 @@ def _login(args: Namespace) -> int:
 def _logged_in(args: Namespace, setup: Setup, provider: Named) -> int:
     import asyncio
 
-    from hermes.cli.access.entering import log_in
+    from hermes.cli.auth.login import log_in
 
     try:
         asyncio.run(log_in(setup, provider, browser=not args.no_browser))
@@ -129,7 +129,7 @@ def _logged_in(args: Namespace, setup: Setup, provider: Named) -> int:
 
 
 def _logout(args: Namespace) -> int:
-    from hermes.cli.access.removing import log_out
+    from hermes.cli.auth.remove import log_out
 
     setup = _opened(args, change=True)
     provider = named(setup.config, args.words[0])
@@ -138,7 +138,7 @@ def _logout(args: Namespace) -> int:
 
 
 def _remove(args: Namespace) -> int:
-    from hermes.cli.access.removing import remove_keys
+    from hermes.cli.auth.remove import remove_keys
 
     setup = _opened(args, change=True)
     provider = named(setup.config, args.words[0])
@@ -156,11 +156,11 @@ def _adopt(args: Namespace) -> int:
 
 
 def _adopted(args: Namespace, setup: Setup, name: str, provider: Named) -> int:
-    from hermes.cli.access.adding import add_key
-    from hermes.cli.access.adopting import taken_over
-    from hermes.cli.access.entering import keep
-    from hermes.cli.access.secret import checked
-    from hermes.llm.oauth.tokens import Token
+    from hermes.cli.auth.add import add_key
+    from hermes.cli.auth.adopt import taken_over
+    from hermes.cli.auth.login import keep
+    from hermes.cli.auth.secret_input import checked
+    from hermes.llm.auth.oauth.tokens import Token
 
     program = PROGRAMS[name]
     if program.provider != provider.name or provider.flow is None:
@@ -185,7 +185,7 @@ def _done(args: Namespace, provider: Named, told: str) -> int:
 
 def _next(args: Namespace, provider: Named) -> str:
     """What is left to do before it answers."""
-    from hermes.llm.catalog import Choice, resolve
+    from hermes.llm.endpoints.catalog import Choice, resolve
 
     setup = load(args.profile)
     name = provider.name
@@ -198,7 +198,7 @@ def _next(args: Namespace, provider: Named) -> str:
 
 
 def _show(args: Namespace) -> int:
-    from hermes.cli.access.showing import show_list, show_status
+    from hermes.cli.auth.show import show_list, show_status
 
     setup = _opened(args, change=False)
     provider = named(setup.config, args.words[0]) if args.words else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from hermes.cli.arguments import Parser, profile_option
+from hermes.cli.parser import Parser, profile_option
 
 _EPILOG = """\
 Sessions, configuration, persona, memory, skills, checkpoints and the profiles below this home, as
@@ -30,7 +30,7 @@ def run(argv: list[str], profile: str) -> int:
     import asyncio
     from pathlib import Path
 
-    from hermes.cli.backing_up import make
+    from hermes.cli.backup import make
     from hermes.config import paths
     from hermes.config.env import argument_text, environment, inside_agent
     from hermes.core.errors import ConfigError

@@ -6,8 +6,8 @@ import gc
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from hermes.cli.arguments import Parser, positive, profile_option, variable_name
 from hermes.cli.main import EXIT_FAILED, EXIT_USAGE, fail
+from hermes.cli.parser import Parser, positive, profile_option, variable_name
 
 if TYPE_CHECKING:
     from hermes.cli.process import Signals
@@ -42,8 +42,8 @@ def run(argv: list[str], profile: str) -> int:
     signals = Signals()
     signals.early()
     if _interactive(args):
-        from hermes.cli.repl.start import run as converse
-        from hermes.cli.settling import welcome
+        from hermes.cli.project_trust import welcome
+        from hermes.cli.repl.main import run as converse
 
         welcome(args)
         return converse(args)
@@ -71,12 +71,12 @@ def _answer(args: Namespace, signals: Signals) -> int:
     """What can be wrong with the question is found before anything large is imported."""
     import os
 
-    from hermes.cli import logs
-    from hermes.cli.prompt import read_prompt
-    from hermes.cli.settling import settle
+    from hermes.cli import log_file as logs
+    from hermes.cli.project_trust import settle
+    from hermes.cli.prompt_input import read_prompt
     from hermes.config import env, paths
     from hermes.config.load import load
-    from hermes.core.redact import Redactor
+    from hermes.core.redaction.redactor import Redactor
 
     setup = load(args.profile, keys=[args.api_key_env] if args.api_key_env else [])
     logs.install(paths.log_file(setup.home), Redactor(setup.secrets.known()).clean)
@@ -118,8 +118,8 @@ def _command_or_message(
 
 def _print_error(sentence: str, code: str, form: str) -> None:
     """For programs that read the output: the same object a failed turn would give."""
-    from hermes.cli.display import dump
-    from hermes.cli.render import result_object
+    from hermes.cli.terminal.render import result_object
+    from hermes.cli.terminal.text import dump
     from hermes.core.events import TurnResult
 
     result = TurnResult(failed=True, error=sentence, error_code=code)

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hermes.cli.arguments import Parser, positive, profile_option
-from hermes.cli.display import dump, one_line, printable
 from hermes.cli.main import EXIT_USAGE, fail
+from hermes.cli.parser import Parser, positive, profile_option
+from hermes.cli.terminal.text import dump, one_line, printable
 from hermes.config import paths
 from hermes.config.env import argument_text, environment, inside_agent
 from hermes.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hermes.exec.checkpoints import Checkpoint, Restored
+    from hermes.exec.snapshots.checkpoints import Checkpoint, Restored
 
 _EPILOG = """\
 commands:
@@ -69,20 +69,20 @@ def run(argv: list[str], profile: str) -> int:
 
 def _nearest(here: Path, home: Path) -> Path:
     """This folder, or the one above it that has checkpoints: sessions start at the top."""
-    from hermes.exec.shadow import folder_of
+    from hermes.exec.snapshots.shadow_repo import folder_of
 
     above = (here, *here.parents)
     return next((f for f in above if folder_of(f.resolve(), home.resolve()).is_dir()), here)
 
 
 async def _folders(args: Namespace) -> list[Path]:
-    from hermes.exec import checkpoints
+    from hermes.exec.snapshots import checkpoints
 
     return await checkpoints.workspaces(args.home) if args.all else [args.workspace]
 
 
 async def _list(args: Namespace) -> int:
-    from hermes.exec import checkpoints
+    from hermes.exec.snapshots import checkpoints
 
     found = [
         c for folder in await _folders(args) for c in await checkpoints.list_(folder, args.home)
@@ -102,7 +102,7 @@ async def _list(args: Namespace) -> int:
 
 
 async def _show(args: Namespace) -> int:
-    from hermes.exec import checkpoints
+    from hermes.exec.snapshots import checkpoints
 
     found = await _find(args)
     rest = [str(args.base.resolve() / word) for word in args.words[1:]]
@@ -122,8 +122,8 @@ async def _show(args: Namespace) -> int:
 
 
 async def _restore(args: Namespace) -> int:
-    from hermes.cli.output import ask
-    from hermes.exec import checkpoints
+    from hermes.cli.terminal.output import ask
+    from hermes.exec.snapshots import checkpoints
 
     found = await _find(args)
     if not args.yes:
@@ -158,7 +158,7 @@ def _tell(done: Restored) -> None:
 
 
 async def _prune(args: Namespace) -> int:
-    from hermes.exec.checkpoints import DAYS, KEEP, prune
+    from hermes.exec.snapshots.checkpoints import DAYS, KEEP, prune
 
     gone = 0
     for folder in await _folders(args):
@@ -168,7 +168,7 @@ async def _prune(args: Namespace) -> int:
 
 
 async def _find(args: Namespace) -> Checkpoint:
-    from hermes.exec import checkpoints
+    from hermes.exec.snapshots import checkpoints
 
     prefix = argument_text(args.words[0])
     listed = await checkpoints.list_(args.workspace, args.home)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.cli.arguments import Parser
+from hermes.cli.parser import Parser
 
 _EPILOG = """\
 The script is the same on every machine and starts nothing while you type.
@@ -21,7 +21,7 @@ def run(argv: list[str], profile: str) -> int:
     args, unknown = parser.parse_known_args(argv)
     if unknown:
         parser.complain(unknown)
-    from hermes.cli.completing import SCRIPTS, table
+    from hermes.cli.shell_completion import SCRIPTS, table
 
     print(SCRIPTS[args.shell](table()), end="")
     return 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.arguments import Parser, profile_option
 from hermes.cli.main import EXIT_USAGE, fail
+from hermes.cli.parser import Parser, profile_option
 from hermes.config import paths
 from hermes.config.env import argument_text, environment, inside_agent
 from hermes.core.errors import ConfigError
@@ -55,7 +55,7 @@ def _show(args: Namespace) -> int:
 
     data = _masked(_effective(load(args.profile).config))
     if args.json:
-        from hermes.cli.display import dump
+        from hermes.cli.terminal.text import dump
 
         print(dump(data))
     else:
@@ -66,8 +66,8 @@ def _show(args: Namespace) -> int:
 
 
 def _get(args: Namespace) -> int:
-    from hermes.cli.display import dump
-    from hermes.config import keys
+    from hermes.cli.terminal.text import dump
+    from hermes.config import key_path as keys
     from hermes.config.load import load
 
     data = _masked(_effective(load(args.profile).config))
@@ -85,8 +85,8 @@ def _get(args: Namespace) -> int:
 
 
 def _set(args: Namespace) -> int:
-    from hermes.config.edit import render
-    from hermes.config.write import set_value
+    from hermes.config.update import set_value
+    from hermes.config.yaml_edit import render
 
     if inside_agent():
         raise ConfigError("A tool of an agent may not change the configuration; do it yourself.")
@@ -102,9 +102,9 @@ def _set(args: Namespace) -> int:
 
 def _check(args: Namespace) -> int:
     from hermes.config.load import load, read_source
-    from hermes.config.parse import parse
     from hermes.config.schema import key_variables
     from hermes.config.validate import check
+    from hermes.config.yaml_source import parse
     from hermes.core.text import counted
 
     home = paths.find_home(environment(), args.profile)
@@ -146,7 +146,7 @@ def _bad_rules(config: Config) -> str:
     """What the commands' gate would say to the rules."""
     if not config.approvals.rules:
         return ""
-    from hermes.exec.gate import Rules
+    from hermes.exec.command_policy import Rules
 
     try:
         Rules.load(list(config.approvals.rules))
@@ -157,7 +157,7 @@ def _bad_rules(config: Config) -> str:
 
 def _note_endpoint(config: Config, secrets: Secrets) -> None:
     """Valid, and yet no model could be called with it."""
-    from hermes.llm.catalog import Choice, resolve
+    from hermes.llm.endpoints.catalog import Choice, resolve
 
     try:
         resolve(config, secrets, Choice())

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes.cli.arguments import Parser, profile_option
 from hermes.cli.main import EXIT_FAILED, fail
+from hermes.cli.parser import Parser, profile_option
 from hermes.config import paths
 from hermes.config.load import Setup, load
 
 if TYPE_CHECKING:
     from hermes.app.session import Session
-    from hermes.cli.output import Output
-    from hermes.cli.status import Status
+    from hermes.cli.terminal.output import Output
+    from hermes.cli.terminal.progress import Status
     from hermes.core.channel import Channel
     from hermes.core.events import Approval, TurnResult
 
@@ -33,8 +33,8 @@ def run(argv: list[str], profile: str) -> int:
     args, unknown = parser.parse_known_args(argv)
     if unknown:
         parser.complain(unknown)
-    from hermes.cli import logs
-    from hermes.core.redact import Redactor
+    from hermes.cli import log_file as logs
+    from hermes.core.redaction.redactor import Redactor
 
     setup = load(args.profile)
     logs.install(paths.log_file(setup.home), Redactor(setup.secrets.known()).clean)
@@ -49,8 +49,8 @@ class Demo:
     """One session, asked by itself."""
 
     def __init__(self, setup: Setup) -> None:
-        from hermes.cli.output import Output
-        from hermes.cli.status import Status
+        from hermes.cli.terminal.output import Output
+        from hermes.cli.terminal.progress import Status
 
         self._setup = setup
         self._out: Output = Output(1)
@@ -91,7 +91,7 @@ class Demo:
         return 0
 
     async def _turn(self, session: Session, events: Channel, line: str) -> TurnResult:
-        from hermes.cli.render import TextRenderer
+        from hermes.cli.terminal.render import TextRenderer
         from hermes.core.events import Approval, Question, ToolDone, TurnEnd
         from hermes.core.message import user
 
@@ -115,7 +115,7 @@ class Demo:
 
     def _harmless(self, session: Session, question: Approval) -> bool:
         """Nobody is there to ask: only what cannot change anything is allowed."""
-        from hermes.exec.gate import Rules, judge
+        from hermes.exec.command_policy import Rules, judge
 
         judged = judge(
             question.command,

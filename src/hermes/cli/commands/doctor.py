@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from hermes.cli.arguments import Parser, profile_option
 from hermes.cli.main import EXIT_FAILED
+from hermes.cli.parser import Parser, profile_option
 
 if TYPE_CHECKING:
     from hermes.cli.doctor.check import Check
@@ -44,7 +44,7 @@ def run(argv: list[str], profile: str) -> int:
     if args.json:
         import msgspec
 
-        from hermes.cli.display import dump
+        from hermes.cli.terminal.text import dump
 
         print(dump([msgspec.to_builtins(check) for check in checks]))
     else:
@@ -54,7 +54,7 @@ def run(argv: list[str], profile: str) -> int:
 
 
 def _print(check: Check) -> None:
-    from hermes.cli.display import printable
+    from hermes.cli.terminal.text import printable
 
     mark = {"ok": "ok    ", "note": "note  ", "failed": "FAILED"}[check.state]
     print(printable(f"{mark}  {check.name}: {check.text}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from hermes.cli.arguments import Parser, profile_option
+from hermes.cli.parser import Parser, profile_option
 
 _EPILOG = """\
 FILE is what hermes backup made. It is checked as a whole first; a file that is damaged, was
@@ -31,7 +31,7 @@ def run(argv: list[str], profile: str) -> int:
     import asyncio
     from pathlib import Path
 
-    from hermes.cli.restoring import restore
+    from hermes.cli.restore import restore
     from hermes.config import paths
     from hermes.config.env import argument_text, environment, inside_agent
     from hermes.core.errors import ConfigError

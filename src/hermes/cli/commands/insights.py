@@ -8,10 +8,10 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any, get_args
 
-from hermes.cli.arguments import Parser, positive, profile_option
-from hermes.cli.chart import bars, compact, money, percent, table, width
-from hermes.cli.display import dump, one_line
 from hermes.cli.main import fail
+from hermes.cli.parser import Parser, positive, profile_option
+from hermes.cli.terminal.formatting import bars, compact, money, percent, table, width
+from hermes.cli.terminal.text import dump, one_line
 from hermes.config import env, paths
 from hermes.config.load import load
 from hermes.core.ledger import By, Row

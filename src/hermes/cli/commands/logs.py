@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from hermes.cli.arguments import Parser, positive, profile_option
+from hermes.cli.parser import Parser, positive, profile_option
 
 _EPILOG = """\
 Warnings and errors of all conversations of this home, with secrets redacted. The file is
@@ -31,8 +31,8 @@ def run(argv: list[str], profile: str) -> int:
     args, unknown = parser.parse_known_args(argv)
     if unknown:
         parser.complain(unknown)
-    from hermes.cli import logbook
-    from hermes.cli.display import dump
+    from hermes.cli import log_reader as logbook
+    from hermes.cli.terminal.text import dump
     from hermes.config import paths
     from hermes.config.env import environment
 

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hermes.cli.arguments import Parser, profile_option, variable_name
-from hermes.cli.display import dump, printable
 from hermes.cli.main import fail
+from hermes.cli.parser import Parser, profile_option, variable_name
 from hermes.cli.process import harden
+from hermes.cli.terminal.text import dump, printable
 from hermes.config.env import argument_text, inside_agent
 from hermes.config.load import Setup, load
 from hermes.core.errors import ConfigError
-from hermes.llm.catalog import WIRES
-from hermes.llm.local.catalogue import DEFAULT, MODELS, LocalModel, find
+from hermes.llm.endpoints.catalog import WIRES
+from hermes.llm.local.models import DEFAULT, MODELS, LocalModel, find
 
 _EPILOG = f"""\
 commands:
@@ -81,7 +81,7 @@ def _opened(args: Namespace, *, change: bool = False) -> Setup:
 
 
 def _show(args: Namespace) -> int:
-    from hermes.cli.models.showing import gathered, lines
+    from hermes.cli.model.show import gathered, lines
 
     setup = _opened(args)
     told = gathered(setup)
@@ -96,8 +96,8 @@ def _show(args: Namespace) -> int:
 def _pick(args: Namespace, setup: Setup, told: dict[str, Any]) -> int:
     import asyncio
 
-    from hermes.cli.models.offering import offered
-    from hermes.cli.picker import Row, pick
+    from hermes.cli.model.choices import offered
+    from hermes.cli.terminal.picker import Row, pick
 
     other = Row("another address", "an endpoint of your own")
     current = f"{told.get('provider')}:{told.get('model')}"
@@ -115,7 +115,7 @@ def _pick(args: Namespace, setup: Setup, told: dict[str, Any]) -> int:
 
 
 def _set(args: Namespace) -> int:
-    from hermes.cli.models.switching import missing, switch, understood
+    from hermes.cli.model.set_model import missing, switch, understood
 
     setup = _opened(args, change=True)
     wanted = understood(setup, args.name)
@@ -135,16 +135,16 @@ def _told(args: Namespace, provider: str, model: str, wrong: str = "") -> int:
 
 
 def _custom(args: Namespace) -> int:
-    from hermes.cli.models.custom import set_up
+    from hermes.cli.model.custom import set_up
 
     wanted = set_up(_opened(args, change=True), args)
     return _told(args, wanted.provider, wanted.model)
 
 
 def _test(args: Namespace) -> int:
-    from hermes.cli.models.switching import understood
-    from hermes.cli.models.trying import test
-    from hermes.llm.catalog import Choice
+    from hermes.cli.model.set_model import understood
+    from hermes.cli.model.test_model import test
+    from hermes.llm.endpoints.catalog import Choice
 
     setup = _opened(args)
     choice = Choice()
@@ -161,8 +161,8 @@ def _models(args: Namespace) -> int:
         return _list(args)
     import asyncio
 
-    from hermes.cli.models.offering import offered
-    from hermes.llm.credentials import named
+    from hermes.cli.model.choices import offered
+    from hermes.llm.auth.inventory import named
 
     setup = _opened(args)
     name = args.name if args.name in setup.config.providers else named(setup.config, args.name).name
@@ -178,7 +178,7 @@ def _models(args: Namespace) -> int:
 
 
 def _list(args: Namespace) -> int:
-    from hermes.llm.local.finding import file_of
+    from hermes.llm.local.endpoint import file_of
 
     secrets = load(args.profile).secrets
     rows = [
@@ -210,7 +210,7 @@ def _pull(args: Namespace) -> int:
 
     file = asyncio.run(_download(model))
     print(file)
-    from hermes.llm.local.finding import NO_ENGINE, installed
+    from hermes.llm.local.endpoint import NO_ENGINE, installed
 
     if not installed():
         fail(NO_ENGINE)
@@ -220,8 +220,8 @@ def _pull(args: Namespace) -> int:
 
 
 async def _download(model: LocalModel) -> Path:
-    from hermes.cli.pulling import pull
-    from hermes.llm.http import Transport
+    from hermes.cli.terminal.download import pull
+    from hermes.llm.transport import Transport
 
     transport = Transport()
     try:
@@ -231,14 +231,14 @@ async def _download(model: LocalModel) -> Path:
 
 
 def _local(args: Namespace) -> int:
-    from hermes.cli.models.switching import Wanted, switch
+    from hermes.cli.model.set_model import Wanted, switch
 
     setup = _opened(args, change=True)
     known = find(args.name)
     name = known.name if known else str(_gguf(args.name))
     switch(setup, Wanted("local", name))
     print(f"The model is {name}, on this machine.")
-    from hermes.llm.local.finding import NO_ENGINE, installed
+    from hermes.llm.local.endpoint import NO_ENGINE, installed
 
     if not installed():
         fail(NO_ENGINE)

@@ -8,8 +8,8 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from hermes.cli.arguments import Parser, profile_option
 from hermes.cli.main import EXIT_USAGE
+from hermes.cli.parser import Parser, profile_option
 
 _EPILOG = """\
 commands:
@@ -122,7 +122,7 @@ def _list(args: Namespace) -> int:
     root = _root(args)
     rows = [_about(root, name) for name in _names(root)]
     if args.json:
-        from hermes.cli.display import dump
+        from hermes.cli.terminal.text import dump
 
         print(dump(rows))
         return 0
@@ -136,7 +136,7 @@ def _show(args: Namespace) -> int:
     root = _root(args)
     about = _about(root, args.name or args.profile or _used(root))
     if args.json:
-        from hermes.cli.display import dump
+        from hermes.cli.terminal.text import dump
 
         print(dump(about))
         return 0
@@ -149,7 +149,7 @@ def _show(args: Namespace) -> int:
 
 def _create(args: Namespace) -> int:
     from hermes.config import paths
-    from hermes.config.private import replace_file
+    from hermes.config.private_files import replace_file
     from hermes.core.errors import ConfigError
 
     root = _root(args)
@@ -174,7 +174,7 @@ def _create(args: Namespace) -> int:
 
 def _use(args: Namespace) -> int:
     from hermes.config import paths
-    from hermes.config.private import replace_file
+    from hermes.config.private_files import replace_file
 
     root = _root(args)
     home = _home(root, args.name)
@@ -191,7 +191,7 @@ def _delete(args: Namespace) -> int:
     import shutil
 
     from hermes.cli.main import fail
-    from hermes.cli.output import ask
+    from hermes.cli.terminal.output import ask
     from hermes.config import paths
     from hermes.core.errors import ConfigError
 
@@ -220,13 +220,13 @@ def _delete(args: Namespace) -> int:
 
 def _refuse_in_use(home: Path) -> None:
     from hermes.config import paths
-    from hermes.config.presence import present
+    from hermes.config.instances import present
     from hermes.core.errors import ConfigError, StoreError
 
     running = [p.kind for p in present(home)]
     database = paths.database(home)
     if database.exists() and not running:
-        from hermes.store.copy import fold
+        from hermes.store.backup import fold
 
         try:
             fold(database)

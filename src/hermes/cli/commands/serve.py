@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 
-from hermes.cli.arguments import Parser, profile_option
 from hermes.cli.main import EXIT_USAGE, fail
+from hermes.cli.parser import Parser, profile_option
 from hermes.core.errors import ConfigError
 
 TYPE_CHECKING = False
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hermes.config.api_server import ApiServer
     from hermes.config.load import Setup
     from hermes.core.store import Store
-    from hermes.server.lobby import Lobby
+    from hermes.server.http.early_listener import Lobby
 
 _EPILOG = """\
 Speaks the protocols of OpenAI (chat completions, responses) and Anthropic (messages) at
@@ -74,9 +74,9 @@ async def _serve(args: Namespace) -> int:
     Signals().attach(stop.set)
     store = SqliteStore(paths.database(setup.home))
     store.open()  # on its own thread
-    from hermes.config.presence import announced
-    from hermes.server.lobby import opened
-    from hermes.server.principals import checked_keys
+    from hermes.config.instances import announced
+    from hermes.server.http.early_listener import opened
+    from hermes.server.http.principals import checked_keys
 
     try:
         checked_keys(settings, setup.secrets)
@@ -95,10 +95,10 @@ async def _serve(args: Namespace) -> int:
 def _settings(args: Namespace) -> tuple[Setup, ApiServer]:
     from msgspec import structs
 
-    from hermes.cli import logs
+    from hermes.cli import log_file as logs
     from hermes.config import api_server, paths
     from hermes.config.load import load
-    from hermes.core.redact import Redactor
+    from hermes.core.redaction.redactor import Redactor
 
     setup = load(args.profile)
     variables = {name: setup.secrets.get(name) or "" for name in api_server.VARIABLES}
@@ -120,7 +120,7 @@ def _rest() -> None:
     """What is imported while the port is open already, on a thread of its own."""
     from importlib import import_module
 
-    from hermes.llm import http
+    from hermes.llm import transport as http
 
     http.load()  # before anybody imports aiohttp, which takes twice as long by itself
     import_module("hermes.app.runtime")

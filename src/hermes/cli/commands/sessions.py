@@ -13,16 +13,16 @@ from typing import Any
 
 import msgspec
 
-from hermes.cli.arguments import Parser, positive, profile_option
-from hermes.cli.display import dump, one_line, printable
 from hermes.cli.lookup import find_session
 from hermes.cli.main import EXIT_USAGE, fail
-from hermes.cli.transcript import markdown
+from hermes.cli.parser import Parser, positive, profile_option
+from hermes.cli.terminal.text import dump, one_line, printable
+from hermes.cli.terminal.transcript import markdown
 from hermes.config import paths
 from hermes.config.env import argument_text
 from hermes.config.load import load
 from hermes.core.errors import ConfigError
-from hermes.core.redact import Redactor
+from hermes.core.redaction.redactor import Redactor
 from hermes.core.store import SessionMeta, Store
 
 _EPILOG = """\
@@ -287,7 +287,7 @@ async def _delete(args: Namespace) -> int:
 
 def _agreed(args: Namespace, question: str) -> int | None:
     """None: yes. Else the exit status of no."""
-    from hermes.cli.output import ask
+    from hermes.cli.terminal.output import ask
 
     if args.yes:
         return None
@@ -330,8 +330,8 @@ async def _rename(args: Namespace) -> int:
 
 
 async def _branch(args: Namespace) -> int:
-    from hermes.app.beginning import new_id
-    from hermes.app.lineage import current
+    from hermes.app.session_chain import current
+    from hermes.app.session_init import new_id
 
     async with _store(args) as (store, _):
         named = await find_session(store, args.words[0])

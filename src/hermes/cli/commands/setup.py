@@ -7,11 +7,11 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from hermes.cli.arguments import Parser, profile_option, variable_name
 from hermes.cli.main import EXIT_FAILED, fail
+from hermes.cli.parser import Parser, profile_option, variable_name
 
 if TYPE_CHECKING:
-    from hermes.cli.candidates import Candidate
+    from hermes.cli.model_candidates import Candidate
     from hermes.config.load import Setup
 
 _EPILOG = """\
@@ -86,12 +86,12 @@ def first(args: Namespace, *, attended: bool) -> Done | None:
     """Find, try, write. None: nothing answered, and why has been said."""
     import asyncio
 
-    from hermes.cli import logs
-    from hermes.cli.candidates import candidates
+    from hermes.cli import log_file as logs
+    from hermes.cli.model_candidates import candidates
     from hermes.config import paths
     from hermes.config.load import load
-    from hermes.core.redact import Redactor
-    from hermes.llm.catalog import resolve
+    from hermes.core.redaction.redactor import Redactor
+    from hermes.llm.endpoints.catalog import resolve
 
     setup = load(args.profile, keys=[args.key_env] if args.key_env else [])
     logs.install(paths.log_file(setup.home), Redactor(setup.secrets.known()).clean)
@@ -129,9 +129,9 @@ def _wanted(setup: Setup, args: Namespace) -> Candidate:
     was named."""
     import asyncio
 
-    from hermes.cli.candidates import Candidate
-    from hermes.llm.catalog import Choice
-    from hermes.llm.nearby import SERVERS, chosen, look_around
+    from hermes.cli.model_candidates import Candidate
+    from hermes.llm.endpoints.catalog import Choice
+    from hermes.llm.endpoints.local_servers import SERVERS, chosen, look_around
 
     provider = "local" if args.embedded else args.provider
     choice = Choice(args.model, provider, args.base_url, args.key_env)
@@ -147,9 +147,9 @@ def _wanted(setup: Setup, args: Namespace) -> Candidate:
 def _look_at(setup: Setup, args: Namespace, *, attended: bool) -> None:
     """Whether the address lacks its end, and which model there is where none was named.
     ConfigError: it does not say, or has several."""
-    from hermes.cli.models.custom import model_of, probed
+    from hermes.cli.model.custom import model_of, probed
     from hermes.core.errors import ConfigError
-    from hermes.llm.keys import NO_KEY, Credential
+    from hermes.llm.auth.key_pool import NO_KEY, Credential
 
     url = args.base_url.rstrip("/")
     if args.model and url.count("/") > 2:
@@ -197,12 +197,12 @@ def _pasted(args: Namespace, embedded: bool) -> str | None:
     """A key typed in now: the session it answered in, empty when it did not. None: no key."""
     from getpass import getpass
 
-    from hermes.cli.candidates import Candidate, variable_for
+    from hermes.cli.model_candidates import Candidate, variable_for
     from hermes.config import dotenv
     from hermes.config.env import environment
     from hermes.config.load import load
     from hermes.core.errors import ConfigError
-    from hermes.llm.catalog import KEYS, Choice, find
+    from hermes.llm.endpoints.catalog import KEYS, Choice, find
 
     rest = "or Enter for the small model" if embedded else "or Enter to leave"
     try:
@@ -241,7 +241,7 @@ def _try(setup: Setup, candidate: Candidate, *, write: bool) -> str:
     """The session it said hello in; empty: it did not, and why has been said."""
     import asyncio
 
-    from hermes.cli.trying import hello, keep
+    from hermes.cli.model_check import hello, keep
 
     print(f"Trying {candidate.label} ...", flush=True)
     answer = asyncio.run(hello(setup, candidate.choice))
@@ -258,6 +258,6 @@ def _try(setup: Setup, candidate: Candidate, *, write: bool) -> str:
 
 
 def _nothing(found: bool) -> None:
-    from hermes.llm.choosing import NOTHING
+    from hermes.llm.endpoints.resolver import NOTHING
 
     fail("None of them answered; nothing was written." if found else NOTHING)

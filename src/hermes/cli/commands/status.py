@@ -6,8 +6,8 @@ import time
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.arguments import Parser, profile_option
 from hermes.cli.main import fail
+from hermes.cli.parser import Parser, profile_option
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ def run(argv: list[str], profile: str) -> int:
         parser.complain(unknown)
     import asyncio
 
-    from hermes.cli.display import dump
+    from hermes.cli.terminal.text import dump
 
     found = asyncio.run(_gathered(args))
     if args.json:
@@ -53,8 +53,8 @@ async def _gathered(args: Namespace) -> dict[str, Any]:
 
     from hermes.config import paths
     from hermes.config.env import environment
+    from hermes.config.instances import present
     from hermes.config.load import load
-    from hermes.config.presence import present
     from hermes.version import VERSION
 
     setup = load(args.profile)
@@ -79,8 +79,8 @@ async def _gathered(args: Namespace) -> dict[str, Any]:
 
 async def _model(setup: Setup) -> str:
     from hermes.core.errors import ConfigError
-    from hermes.llm.catalog import Choice, resolve
-    from hermes.llm.nearby import chosen
+    from hermes.llm.endpoints.catalog import Choice, resolve
+    from hermes.llm.endpoints.local_servers import chosen
 
     choice = await chosen(setup.config, setup.secrets, Choice())
     try:
@@ -91,7 +91,7 @@ async def _model(setup: Setup) -> str:
 
 
 def _processes(home: Path) -> list[dict[str, Any]]:
-    from hermes.exec.records import look, names
+    from hermes.exec.process.background_records import look, names
 
     root = home / "processes"
     states = [state for name in names(root) if (state := look(root / name)) and state.alive]
@@ -108,7 +108,7 @@ def _processes(home: Path) -> list[dict[str, Any]]:
 
 
 def _errors(file: Path) -> list[dict[str, Any]]:
-    from hermes.cli.logbook import latest, wanted
+    from hermes.cli.log_reader import latest, wanted
 
     since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - _DAY))
     serious = wanted("error", "")
@@ -156,7 +156,7 @@ def _session(meta: SessionMeta) -> dict[str, Any]:
 
 def _lines(found: dict[str, Any]) -> list[str]:
     from hermes.cli.commands.sessions import age, short_path
-    from hermes.cli.display import one_line
+    from hermes.cli.terminal.text import one_line
 
     now = time.time()
     lines = [
@@ -189,7 +189,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
 def _today(today: dict[str, Any]) -> list[str]:
     if not today:
         return []
-    from hermes.cli.chart import compact, money
+    from hermes.cli.terminal.formatting import compact, money
     from hermes.core.text import counted
 
     text = f"today: {counted(today['calls'], 'call')}, {compact(today['tokens'])} tokens"

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TypeAlias
 
-from hermes.cli.arguments import Parser, profile_option
-from hermes.cli.display import dump, one_line
 from hermes.cli.main import fail
+from hermes.cli.parser import Parser, profile_option
+from hermes.cli.terminal.text import dump, one_line
 from hermes.config import paths
 from hermes.config.env import argument_text, environment, inside_agent
 from hermes.config.load import load, read_config
@@ -117,7 +117,7 @@ def _disable(args: Namespace) -> int:
 
 
 def _change(args: Namespace, on: bool) -> int:
-    from hermes.config.write import editing
+    from hermes.config.update import editing
 
     if inside_agent():
         raise ConfigError("A tool of an agent may not change its tools; do it yourself.")
@@ -157,7 +157,7 @@ def _turn(home: Path, word: str, platform: str, on: bool, put: Put) -> None:
 
 
 def _write(put: Put, key: str, old: Collection[str], gone: Collection[str], new: str) -> None:
-    from hermes.config.edit import render
+    from hermes.config.yaml_edit import render
 
     words = [*(word for word in old if word not in gone), *([new] if new else [])]
     if words != list(old):

@@ -7,8 +7,8 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from hermes.cli.arguments import Parser, profile_option
 from hermes.cli.main import fail
+from hermes.cli.parser import Parser, profile_option
 
 _EPILOG = """\
 commands:
@@ -71,8 +71,8 @@ def _home(args: Namespace) -> Path:
 
 def _list(args: Namespace) -> int:
     from hermes.app.context_files import find
-    from hermes.cli.display import dump, printable
-    from hermes.config.trust import TrustBook
+    from hermes.cli.terminal.text import dump, printable
+    from hermes.config.trust_store import TrustBook
 
     rows = []
     for folder, answer in sorted(TrustBook(_home(args)).all().items()):
@@ -96,9 +96,9 @@ def _list(args: Namespace) -> int:
 
 def _add(args: Namespace) -> int:
     from hermes.app.context_files import find
-    from hermes.cli.settling import listed
+    from hermes.cli.project_trust import listed
     from hermes.config.env import argument_text
-    from hermes.config.trust import TrustBook, answer
+    from hermes.config.trust_store import TrustBook, answer
     from hermes.core.errors import ConfigError
 
     home = _home(args)
@@ -123,7 +123,7 @@ def _add(args: Namespace) -> int:
 
 def _remove(args: Namespace) -> int:
     from hermes.config.env import argument_text
-    from hermes.config.trust import TrustBook
+    from hermes.config.trust_store import TrustBook
     from hermes.core.errors import ConfigError
 
     book = TrustBook(_home(args))

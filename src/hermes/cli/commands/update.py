@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 
-from hermes.cli.arguments import Parser
 from hermes.cli.main import EXIT_FAILED, fail
+from hermes.cli.parser import Parser
 from hermes.version import VERSION
 
 _EPILOG = """\
@@ -29,7 +29,7 @@ def run(argv: list[str], profile: str) -> int:
     args, unknown = parser.parse_known_args(argv)
     if unknown:
         parser.complain(unknown)
-    from hermes.cli.installed import how
+    from hermes.cli.installation import how
 
     found = how()
     newest, problem = _newest() if args.check else ("", "")
@@ -43,7 +43,7 @@ def run(argv: list[str], profile: str) -> int:
 
 
 def _say(args: Namespace, newest: str, way: str, command: str) -> None:
-    from hermes.cli.installed import newer
+    from hermes.cli.installation import newer
 
     if newest and not newer(newest, VERSION):
         print(f"hermes {VERSION} is the newest version.")
@@ -58,7 +58,7 @@ def _say(args: Namespace, newest: str, way: str, command: str) -> None:
 def _newest() -> tuple[str, str]:
     import asyncio
 
-    from hermes.cli.installed import newest
+    from hermes.cli.installation import newest
     from hermes.core.errors import HermesError
 
     try:
@@ -68,8 +68,8 @@ def _newest() -> tuple[str, str]:
 
 
 def _print_json(way: str, command: str, newest: str, problem: str) -> None:
-    from hermes.cli.display import dump
-    from hermes.cli.installed import newer
+    from hermes.cli.installation import newer
+    from hermes.cli.terminal.text import dump
 
     print(
         dump(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.cli.arguments import Parser
+from hermes.cli.parser import Parser
 from hermes.version import VERSION
 
 _EPILOG = """\

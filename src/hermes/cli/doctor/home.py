@@ -28,8 +28,8 @@ _HOUR = 3600.0
 
 def unreadable(home: Path, error: ConfigError) -> Check:
     """What is wrong with config.yaml, all of it, each with its line."""
-    from hermes.config.parse import parse
     from hermes.config.validate import check
+    from hermes.config.yaml_source import parse
 
     details: tuple[str, ...] = ()
     try:
@@ -42,8 +42,8 @@ def unreadable(home: Path, error: ConfigError) -> Check:
 
 def configuration(setup: Setup) -> Check:
     from hermes.cli.commands.tools import unknown_words
-    from hermes.config.parse import parse
     from hermes.config.validate import check
+    from hermes.config.yaml_source import parse
     from hermes.tools.registry import unknown
 
     file = paths.config_file(setup.home)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hermes.config import paths
-from hermes.config.presence import alive, left_over
+from hermes.config.instances import alive, left_over
 
 _OLD = 600.0
 """Seconds after which a temporary file is nobody's any more."""
@@ -102,7 +102,7 @@ def mend(home: Path) -> list[str]:
             done.append(f"{path} could not be closed: {error.strerror}")
         else:
             done.append(f"{path}: {mode:04o} is now {mode & 0o700:04o}")
-    from hermes.exec.records import tidy
+    from hermes.exec.process.background_records import tidy
 
     tidy(home / "processes")
     return done

@@ -37,7 +37,7 @@ def version() -> Check:
 def sqlite() -> Check:
     import apsw
 
-    from hermes.store.connect import ENGINE
+    from hermes.store.connection import ENGINE
 
     found = apsw.sqlite_lib_version()
     if tuple(map(int, found.split("."))) < ENGINE:
@@ -65,7 +65,7 @@ async def sandbox(setup: Setup | None) -> Check:
 
 
 def programs() -> Iterator[Check]:
-    from hermes.exec.sandbox.probing import BWRAP
+    from hermes.exec.sandbox.tier_probe import BWRAP
 
     path = environment().get("PATH", os.defpath)
     for name, (words, loss) in _PROGRAMS.items():

@@ -13,9 +13,9 @@ from hermes.cli.doctor.check import Check, State
 from hermes.config.env import proxy_for
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError, HermesError
-from hermes.llm.catalog import Choice, Endpoint, resolve
-from hermes.llm.http import EMBEDDED
-from hermes.llm.nearby import chosen, usual
+from hermes.llm.endpoints.catalog import Choice, Endpoint, resolve
+from hermes.llm.endpoints.local_servers import chosen, usual
+from hermes.llm.transport import EMBEDDED
 
 _CONNECT = 3.0
 _SKEW = 300.0
@@ -43,8 +43,8 @@ def _model(endpoints: list[Endpoint]) -> Check:
 
 
 def _embedded(target: str, base_url: str, details: list[str]) -> Check:
-    from hermes.llm.local.address import parse
-    from hermes.llm.local.finding import missing
+    from hermes.llm.local.endpoint import missing
+    from hermes.llm.local.uri import parse
 
     if lacking := missing(base_url):
         size = f"{lacking.size / 1e6:,.0f} MB"
@@ -102,7 +102,7 @@ def _why(error: Exception) -> str:
 async def _asked(endpoint: Endpoint) -> Check:
     """For its list of models, which costs nothing and takes the key."""
     from hermes.llm.client import Client
-    from hermes.llm.http import Transport
+    from hermes.llm.transport import Transport
 
     name = f"provider {endpoint.target.provider}"
     transport = Transport()
@@ -137,9 +137,9 @@ def _skewed(date: str) -> tuple[str, ...]:
 
 async def backend(setup: Setup) -> Check:
     """Tried for real: a container is made and removed, or a host connected to."""
-    from hermes.app.places import Places
+    from hermes.app.backends import Places
     from hermes.config.env import child_env
-    from hermes.exec.local import stop_all
+    from hermes.exec.process.local import stop_all
 
     name = f"terminal backend {setup.config.terminal.backend}"
     places = Places(setup, child_env(setup.secrets))

@@ -31,9 +31,9 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
-from hermes.cli.repl.bursts import Bursts
-from hermes.cli.repl.ink import cells, fit
-from hermes.cli.repl.live import above, status
+from hermes.cli.repl.live_region import above, status
+from hermes.cli.repl.markdown.styled_text import cells, fit
+from hermes.cli.repl.paste_detection import Bursts
 from hermes.cli.repl.state import State
 from hermes.config.env import reflows
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hermes.cli.repl.facts import Facts
+from hermes.cli.repl.status_facts import Facts
 
 if TYPE_CHECKING:
-    from hermes.cli.repl.asking import Asking
-    from hermes.cli.repl.picking import Picking
+    from hermes.cli.repl.question import Asking
+    from hermes.cli.repl.session_picker import Picking
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from hermes.exec.capture import Capture
+from hermes.exec.process.output_capture import Capture
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hermes.config.schema import Terminal
-    from hermes.exec.local import Command, Outcome
+    from hermes.exec.process.local import Command, Outcome
     from hermes.exec.sandbox import Mode
 
 
@@ -54,7 +54,7 @@ class Backend(Protocol):
         ...
 
     async def run(self, command: Command, out: Capture) -> Outcome:
-        """As `hermes.exec.local.run`: when it returns, what timed out or was cancelled is dead.
+        """As `exec.process.local.run`: when it returns, what timed out or was cancelled is dead.
         Of the environment only a few harmless names are passed on."""
         ...
 

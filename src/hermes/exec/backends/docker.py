@@ -25,14 +25,14 @@ from hermes.exec.backends.remote import (
     on_terminal,
     passed_on,
 )
-from hermes.exec.backends.scripts import END, INIT, RUN, RUN_BARE, RUN_SHOWN, WARDEN
-from hermes.exec.capture import Capture
-from hermes.exec.local import MAX_COMMAND, Command, Outcome
+from hermes.exec.backends.remote_scripts import END, INIT, RUN, RUN_BARE, RUN_SHOWN, WARDEN
+from hermes.exec.process.local import MAX_COMMAND, Command, Outcome
+from hermes.exec.process.output_capture import Capture
 
 if TYPE_CHECKING:
     from hermes.config.schema import Docker as Settings
     from hermes.exec.sandbox import Policy
-    from hermes.exec.sandbox.paths import Guards
+    from hermes.exec.sandbox.protected_paths import Guards
 
 _START_SECONDS = 60.0
 _MACHINE, _OWNER = "hermes.machine", "hermes.owner"
@@ -210,7 +210,7 @@ class Docker:
 
     def _guards(self) -> Guards:
         """Links among the protected names (`cover`) are what a mount cannot protect here."""
-        from hermes.exec.sandbox.paths import guards
+        from hermes.exec.sandbox.protected_paths import guards
 
         policy = self._policy()
         return guards(policy.workspace, policy.protected, policy.unmade)

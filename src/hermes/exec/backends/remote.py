@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from hermes.core.errors import ToolError
-from hermes.exec.capture import Capture
-from hermes.exec.local import Command, Outcome, run
+from hermes.exec.process.local import Command, Outcome, run
+from hermes.exec.process.output_capture import Capture
 
 LONG = 10.0**8
 """Seconds: as long as the agent lives."""

@@ -29,9 +29,9 @@ from hermes.exec.backends.remote import (
     on_terminal,
     passed_on,
 )
-from hermes.exec.backends.scripts import END, RUN, RUN_BARE, RUN_SHOWN, WARDEN
-from hermes.exec.capture import Capture
-from hermes.exec.local import MAX_COMMAND, Command, Outcome
+from hermes.exec.backends.remote_scripts import END, RUN, RUN_BARE, RUN_SHOWN, WARDEN
+from hermes.exec.process.local import MAX_COMMAND, Command, Outcome
+from hermes.exec.process.output_capture import Capture
 
 if TYPE_CHECKING:
     from hermes.config.schema import Ssh as Settings

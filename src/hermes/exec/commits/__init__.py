@@ -13,8 +13,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hermes.exec.commits import copying, taking
-from hermes.exec.commits.taking import NO_REPOSITORY
+from hermes.exec.commits import merge_back as taking
+from hermes.exec.commits import overlay as copying
+from hermes.exec.commits.merge_back import NO_REPOSITORY
 
 __all__ = ["NO_REPOSITORY", "Stand", "stand_in", "take_over"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hermes.core.errors import ConfigError, ToolError
 from hermes.exec.sandbox.policy import Launch, Limits, Mode, Policy, Tier, standard
-from hermes.exec.sandbox.probing import probe
+from hermes.exec.sandbox.tier_probe import probe
 
 __all__ = [
     "Launch", "Limits", "Mode", "Policy", "Tier",
@@ -31,13 +31,13 @@ def wrap(
     if policy.mode == "full-access":
         return Launch(tuple(argv), dict(env))
     if tier.level == 1:
-        from hermes.exec.sandbox import bubble
+        from hermes.exec.sandbox import bubblewrap as bubble
 
         return bubble.launch(argv, policy, tier.bwrap, env=env, cwd=cwd or policy.workspace)
     if policy.instead:
         raise ToolError("Only a sandbox with namespaces (tier 1) can show one folder for another.")
     if tier.level == 2:
-        from hermes.exec.sandbox import confined
+        from hermes.exec.sandbox import landlock as confined
 
         return confined.launch(argv, policy, tier.landlock, os.uname().machine, env)
     from hermes.exec.sandbox.limits import box_of

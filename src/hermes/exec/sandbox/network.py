@@ -40,4 +40,4 @@ def environment(url: str) -> dict[str, str]:
 
 @cache
 def _source() -> str:
-    return Path(__file__).with_name("relay.py").read_text(encoding="utf-8")
+    return Path(__file__).with_name("tcp_relay.py").read_text(encoding="utf-8")

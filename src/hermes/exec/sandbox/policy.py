@@ -10,9 +10,9 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from hermes.core.errors import ConfigError
-from hermes.exec.confine import Box
-from hermes.exec.sandbox.own import own
-from hermes.exec.sandbox.trusted import trusted
+from hermes.exec.launcher.child_setup import Box
+from hermes.exec.sandbox.agent_home import own
+from hermes.exec.sandbox.planted_files import trusted
 
 Mode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
 Level: TypeAlias = Literal[1, 2, 3]

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 
 from hermes.config.env import plain_env
 from hermes.core.errors import Failure, Kind, ProviderError
-from hermes.llm.http import Exchange, load, unreachable
-from hermes.llm.local.address import Place, parse
-from hermes.llm.local.catalogue import find
+from hermes.llm.local.models import find
+from hermes.llm.local.uri import Place, parse
+from hermes.llm.transport import Exchange, load, unreachable
 
 if TYPE_CHECKING:
     import aiohttp
 
 HOST = "the local model"
 START_SECONDS = 180.0
-CHILD = Path(__file__).with_name("child.py")
+CHILD = Path(__file__).with_name("server_process.py")
 _LAST_WORDS = 400
 _UNLOADABLE = "error loading model"
 _TRACEBACK = "Traceback (most recent call last)"

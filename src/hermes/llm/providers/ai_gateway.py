@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.llm.profile import ATTRIBUTION, ProviderSpec, Quirks
+from hermes.llm.provider_spec import ATTRIBUTION, ProviderSpec, Quirks
 
 PROVIDER = ProviderSpec(
     name="ai-gateway",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hermes.llm.profile import OAuth, ProviderSpec, Quirks
+from hermes.llm.provider_spec import OAuth, ProviderSpec, Quirks
 
 _BUDGET: dict[str, Any] = {"effort": "budget", "efforts": (), "max_tokens_default": None}
 CLAUDE: dict[str, dict[str, Any]] = {

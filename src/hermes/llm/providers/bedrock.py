@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.llm.profile import ProviderSpec, Quirks
+from hermes.llm.provider_spec import ProviderSpec, Quirks
 from hermes.llm.providers.anthropic import CLAUDE
 
 PROVIDER = ProviderSpec(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.llm.profile import OAuth, ProviderSpec
+from hermes.llm.provider_spec import OAuth, ProviderSpec
 from hermes.version import VERSION
 
 PROVIDER = ProviderSpec(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hermes.llm.profile import ProviderSpec, Quirks
+from hermes.llm.provider_spec import ProviderSpec, Quirks
 
 THINKS: dict[str, dict[str, Any]] = {
     "*gemini*": {"effort": "level", "efforts": ("minimal", "low", "medium", "high")},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hermes.llm.profile import ProviderSpec
+from hermes.llm.provider_spec import ProviderSpec
 
 KIMI: dict[str, dict[str, Any]] = {
     "kimi-*": {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.llm.profile import ProviderSpec
+from hermes.llm.provider_spec import ProviderSpec
 
 PROVIDER = ProviderSpec(
     name="nvidia",

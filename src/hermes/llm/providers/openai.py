@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hermes.llm.profile import ProviderSpec, Quirks
+from hermes.llm.provider_spec import ProviderSpec, Quirks
 
 _REASONS: dict[str, Any] = {"effort": "effort", "drop": ("temperature",)}
 GPT: dict[str, dict[str, Any]] = {

@@ -8,9 +8,9 @@ from typing import Any, Protocol, cast
 
 from hermes.core.message import Message, Target
 from hermes.core.provider import Settings, ToolSpec
-from hermes.llm.assemble import Answer
-from hermes.llm.profile import Quirks
-from hermes.llm.wire.marking import Tail
+from hermes.llm.provider_spec import Quirks
+from hermes.llm.response_builder import Answer
+from hermes.llm.wire.message_buffer import Tail
 
 
 class Encoder(Protocol):

@@ -10,13 +10,13 @@ from urllib.parse import quote
 
 from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
 from hermes.core.message import Stop, Target
-from hermes.llm.assemble import Answer
-from hermes.llm.aws import Frames
-from hermes.llm.classify import classify
-from hermes.llm.jsonic import dumps, loads
-from hermes.llm.profile import Quirks
-from hermes.llm.wire.bedrock_request import Encoder
-from hermes.llm.wire.pieces import arguments, parsed, record, records, string, total
+from hermes.llm.auth.aws import Frames
+from hermes.llm.errors.classifier import classify
+from hermes.llm.lenient_json import dumps, loads
+from hermes.llm.provider_spec import Quirks
+from hermes.llm.response_builder import Answer
+from hermes.llm.wire.bedrock_encoder import Encoder
+from hermes.llm.wire.convert import arguments, parsed, record, records, string, total
 
 __all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
 

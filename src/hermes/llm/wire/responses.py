@@ -9,12 +9,12 @@ from msgspec import Raw, Struct
 
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import Stop
-from hermes.llm import jsonic
-from hermes.llm.assemble import Answer
-from hermes.llm.profile import Quirks
-from hermes.llm.wire.pieces import record, records, string
-from hermes.llm.wire.reading import Reader, error, fail
-from hermes.llm.wire.responses_request import Encoder
+from hermes.llm import lenient_json as jsonic
+from hermes.llm.provider_spec import Quirks
+from hermes.llm.response_builder import Answer
+from hermes.llm.wire.base_decoder import Reader, error, fail
+from hermes.llm.wire.convert import record, records, string
+from hermes.llm.wire.responses_encoder import Encoder
 
 __all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
 

@@ -6,9 +6,9 @@ import re
 from html.parser import HTMLParser
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from hermes.net.egress import Door, Page
 from hermes.net.errors import EgressError
-from hermes.net.search.backend import MAX_BYTES, TIMEOUT, Asked, Backend, Hit, check, hit
+from hermes.net.fetcher import Door, Page
+from hermes.net.search.base import MAX_BYTES, TIMEOUT, Asked, Backend, Hit, check, hit
 
 _TITLES = frozenset({"result__a", "result-link"})
 _SNIPPETS = frozenset({"result__snippet", "result-snippet"})

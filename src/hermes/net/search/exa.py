@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.net.egress import Door
-from hermes.net.search.backend import Asked, Backend, Hit, ask, decode, each, hit
+from hermes.net.fetcher import Door
+from hermes.net.search.base import Asked, Backend, Hit, ask, decode, each, hit
 
 
 class _Result(Struct):

@@ -7,9 +7,9 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
-from hermes.net.egress import Door
 from hermes.net.errors import EgressError
-from hermes.net.search.backend import Asked, Backend, Hit, check, decode, each, hit
+from hermes.net.fetcher import Door
+from hermes.net.search.base import Asked, Backend, Hit, check, decode, each, hit
 
 
 class _Result(Struct):

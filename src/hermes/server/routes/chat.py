@@ -19,19 +19,19 @@ from hermes.core.events import (
 )
 from hermes.core.message import Usage
 from hermes.core.provider import Effort
-from hermes.server import web
-from hermes.server.answers import Completion
-from hermes.server.client_tools import open_calls, wanted
-from hermes.server.clients import reads_chunks_only
-from hermes.server.conversations import Ask, session_headers, wanted_settings
-from hermes.server.ending import ending, incomplete, incomplete_headers, turn_headers
-from hermes.server.following import follow, to_the_end
-from hermes.server.labels import label
-from hermes.server.replay import once
-from hermes.server.route import Call, Route, flag
-from hermes.server.shapes import Execution, Flag
-from hermes.server.stream import DONE, event
-from hermes.server.talk import ChatMessage, talk_of
+from hermes.server.http import web
+from hermes.server.http.client_quirks import reads_chunks_only
+from hermes.server.http.idempotency import once
+from hermes.server.http.request_schemas import Execution, Flag
+from hermes.server.http.response_schemas import Completion
+from hermes.server.http.route import Call, Route, flag
+from hermes.server.turns.chat_messages import ChatMessage, talk_of
+from hermes.server.turns.client_tools import open_calls, wanted
+from hermes.server.turns.outcome import ending, incomplete, incomplete_headers, turn_headers
+from hermes.server.turns.sessions import Ask, session_headers, wanted_settings
+from hermes.server.turns.sse import DONE, event
+from hermes.server.turns.streaming import follow, to_the_end
+from hermes.server.turns.tool_labels import label
 
 
 class StreamOptions(Struct):

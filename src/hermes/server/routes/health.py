@@ -6,10 +6,10 @@ import os
 import time
 from typing import Any
 
-from hermes.server import web
-from hermes.server.answers import Capabilities, DetailedHealth, Health, Models
-from hermes.server.lobby import ALIVE
-from hermes.server.route import Call, Route
+from hermes.server.http import web
+from hermes.server.http.early_listener import ALIVE
+from hermes.server.http.response_schemas import Capabilities, DetailedHealth, Health, Models
+from hermes.server.http.route import Call, Route
 
 _STARTED = int(time.time())
 

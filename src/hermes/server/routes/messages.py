@@ -11,18 +11,18 @@ from msgspec import Meta, Struct
 
 from hermes.core.events import TextDelta, ThinkingDelta, TurnEvent, TurnResult
 from hermes.core.message import Media, Message, Text, ToolCall, Usage
-from hermes.server import web
-from hermes.server.answers import AnthropicMessage
-from hermes.server.client_tools import open_calls, returned, wanted
-from hermes.server.content import image, parts_of, visible
-from hermes.server.conversations import Ask, session_headers, wanted_settings
-from hermes.server.ending import ending, incomplete, incomplete_headers, turn_headers
-from hermes.server.errors import bad
-from hermes.server.following import follow, to_the_end
-from hermes.server.replay import once
-from hermes.server.route import Call, Route, flag
-from hermes.server.shapes import Blocks, Content, Execution, Flag, Turns
-from hermes.server.stream import event
+from hermes.server.http import web
+from hermes.server.http.errors import bad
+from hermes.server.http.idempotency import once
+from hermes.server.http.request_schemas import Blocks, Content, Execution, Flag, Turns
+from hermes.server.http.response_schemas import AnthropicMessage
+from hermes.server.http.route import Call, Route, flag
+from hermes.server.turns.client_tools import open_calls, returned, wanted
+from hermes.server.turns.content import image, parts_of, visible
+from hermes.server.turns.outcome import ending, incomplete, incomplete_headers, turn_headers
+from hermes.server.turns.sessions import Ask, session_headers, wanted_settings
+from hermes.server.turns.sse import event
+from hermes.server.turns.streaming import follow, to_the_end
 
 
 class Turned(Struct):

@@ -16,21 +16,21 @@ from hermes.core.errors import StoreError
 from hermes.core.events import TurnEvent, TurnResult
 from hermes.core.message import Message
 from hermes.core.provider import Effort
-from hermes.server import web
-from hermes.server.answers import Deleted, Response
-from hermes.server.client_tools import ClientTools, names_of, open_calls, wanted
-from hermes.server.clients import runs_every_call
-from hermes.server.conversations import Ask, alone, session_headers, speakable, wanted_settings
-from hermes.server.ending import incomplete, incomplete_headers, turn_headers
-from hermes.server.errors import bad, missing
-from hermes.server.following import follow, to_the_end, whatever_comes
-from hermes.server.images import shown_as
-from hermes.server.input import read_input
-from hermes.server.items import Hosted, Narrator, fail, items_of, none_hosted, settle
-from hermes.server.kept import KIND, Kept, load_kept
-from hermes.server.replay import once
-from hermes.server.route import Call, Route, flag
-from hermes.server.shapes import Execution, Flag, Input
+from hermes.server.http import web
+from hermes.server.http.client_quirks import runs_every_call
+from hermes.server.http.errors import bad, missing
+from hermes.server.http.idempotency import once
+from hermes.server.http.request_schemas import Execution, Flag, Input
+from hermes.server.http.response_schemas import Deleted, Response
+from hermes.server.http.route import Call, Route, flag
+from hermes.server.turns.client_tools import ClientTools, names_of, open_calls, wanted
+from hermes.server.turns.image_links import shown_as
+from hermes.server.turns.outcome import incomplete, incomplete_headers, turn_headers
+from hermes.server.turns.response_input import read_input
+from hermes.server.turns.response_items import Hosted, Narrator, fail, items_of, none_hosted, settle
+from hermes.server.turns.sessions import Ask, alone, session_headers, speakable, wanted_settings
+from hermes.server.turns.stored_responses import KIND, Kept, load_kept
+from hermes.server.turns.streaming import follow, to_the_end, whatever_comes
 
 TOOL_ITEMS = "X-Hermes-Tool-Items"
 NAMES = "conversation"

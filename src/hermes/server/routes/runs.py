@@ -11,17 +11,18 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from hermes.server import runs, web
-from hermes.server.answers import RunAnswered, RunStarted, RunState, RunTold
-from hermes.server.conversations import LONGEST_NAME, Ask, session_headers, speakable, stored
-from hermes.server.errors import ApiError, bad, missing
-from hermes.server.input import read_history, read_input
-from hermes.server.kept import load_kept
-from hermes.server.replay import once
-from hermes.server.route import Call, Route
-from hermes.server.runs import CHOICES, Run, State
-from hermes.server.shapes import Input, Items
-from hermes.server.stream import ClientGone, Stream
+from hermes.server.http import web
+from hermes.server.http.errors import ApiError, bad, missing
+from hermes.server.http.idempotency import once
+from hermes.server.http.request_schemas import Input, Items
+from hermes.server.http.response_schemas import RunAnswered, RunStarted, RunState, RunTold
+from hermes.server.http.route import Call, Route
+from hermes.server.turns import runs
+from hermes.server.turns.response_input import read_history, read_input
+from hermes.server.turns.runs import CHOICES, Run, State
+from hermes.server.turns.sessions import LONGEST_NAME, Ask, session_headers, speakable, stored
+from hermes.server.turns.sse import ClientGone, Stream
+from hermes.server.turns.stored_responses import load_kept
 
 
 class RunRequest(Struct):

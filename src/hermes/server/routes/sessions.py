@@ -12,19 +12,26 @@ from msgspec import Meta, Struct, structs
 from hermes.core.events import TurnEnd, TurnEvent, TurnResult
 from hermes.core.message import Media, Message, Text, Thinking, ToolCall, ToolReturn
 from hermes.core.store import SessionMeta
-from hermes.server import web
-from hermes.server.answers import Deleted, Listed, Page, SessionAnswer, Sessions, StoredSession
-from hermes.server.content import parts_of, visible
-from hermes.server.conversations import SOURCE, Ask, key_of, owned
-from hermes.server.ending import ending, incomplete, incomplete_headers, turn_headers
-from hermes.server.errors import ApiError, bad, missing
-from hermes.server.following import follow, to_the_end
-from hermes.server.images import shown_as
-from hermes.server.items import usage_of
-from hermes.server.narrating import tell
-from hermes.server.replay import once
-from hermes.server.route import Call, Route
-from hermes.server.shapes import Content
+from hermes.server.http import web
+from hermes.server.http.errors import ApiError, bad, missing
+from hermes.server.http.idempotency import once
+from hermes.server.http.request_schemas import Content
+from hermes.server.http.response_schemas import (
+    Deleted,
+    Listed,
+    Page,
+    SessionAnswer,
+    Sessions,
+    StoredSession,
+)
+from hermes.server.http.route import Call, Route
+from hermes.server.turns.content import parts_of, visible
+from hermes.server.turns.image_links import shown_as
+from hermes.server.turns.outcome import ending, incomplete, incomplete_headers, turn_headers
+from hermes.server.turns.response_items import usage_of
+from hermes.server.turns.sessions import SOURCE, Ask, key_of, owned
+from hermes.server.turns.streaming import follow, to_the_end
+from hermes.server.turns.turn_events import tell
 
 _MOST = 200
 _LOOKED_AT = 1000

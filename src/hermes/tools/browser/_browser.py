@@ -19,10 +19,10 @@ from hermes.config.schema import Browser as Settings
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext
 from hermes.exec import chromium
-from hermes.net.cdp import bridge
-from hermes.net.proxy import Local, serve, serve_local
-from hermes.net.route import Gate
-from hermes.net.web import web_of
+from hermes.net.cdp_bridge import bridge
+from hermes.net.egress_proxy import Local, serve, serve_local
+from hermes.net.ssrf import Gate
+from hermes.net.web_access import web_of
 from hermes.tools.browser._driver import driver
 from hermes.tools.browser._tabs import Tabs
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.tools.browser._browser import browser_of
-from hermes.tools.browser._view import settle, shown
+from hermes.tools.browser._snapshot import settle, shown
 
 _LOAD = 20_000
 _BLANK = "about:blank"

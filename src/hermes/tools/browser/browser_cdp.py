@@ -8,9 +8,9 @@ from msgspec import Meta, Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.net.web import web_of
+from hermes.net.web_access import web_of
 from hermes.tools.browser._browser import browser_of
-from hermes.tools.browser._view import checked
+from hermes.tools.browser._snapshot import checked
 
 _DOMAINS = frozenset(
     "Accessibility Animation CSS DOM DOMDebugger DOMSnapshot DOMStorage Emulation IndexedDB Input "

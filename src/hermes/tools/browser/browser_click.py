@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.tools.browser._browser import browser_of
-from hermes.tools.browser._moving import Moving
-from hermes.tools.browser._view import WAIT, acted, locate
+from hermes.tools.browser._navigation import Moving
+from hermes.tools.browser._snapshot import WAIT, acted, locate
 
 
 class Params(Struct, frozen=True):

@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.net.web import web_of
+from hermes.net.web_access import web_of
 from hermes.tools.browser._browser import Browser, browser_of
-from hermes.tools.browser._view import settle, shown
+from hermes.tools.browser._snapshot import settle, shown
 
 if TYPE_CHECKING:
     from playwright.async_api import Page, Response

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.tools.browser._browser import HEIGHT, WIDTH, browser_of
-from hermes.tools.browser._view import WAIT, locate, shown
+from hermes.tools.browser._snapshot import WAIT, locate, shown
 
 _STEP = int(HEIGHT * 0.85)
 _WHERE = """() => {

@@ -7,7 +7,7 @@ from msgspec import Struct
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.tools.browser._browser import browser_of
-from hermes.tools.browser._view import PART, more, shown
+from hermes.tools.browser._snapshot import PART, more, shown
 
 
 class Params(Struct, frozen=True):

@@ -19,11 +19,11 @@ from msgspec import Meta, Struct, structs
 from hermes.core.errors import ToolError
 from hermes.core.message import Text
 from hermes.core.tool import Tool, ToolContext, ToolResult, tool
-from hermes.tools._confining import policy
+from hermes.tools._sandbox_policy import policy
 from hermes.tools.code._boot import LONGEST
 
 if TYPE_CHECKING:
-    from hermes.exec.local import Outcome
+    from hermes.exec.process.local import Outcome
     from hermes.exec.sandbox import Policy
 
 LIMIT = 48_000
@@ -57,7 +57,7 @@ class Params(Struct, frozen=True):
     words="calculate compute math interpreter execution program batch",
 )
 async def execute_code(p: Params, ctx: ToolContext) -> ToolResult:
-    from hermes.exec.capture import Capture
+    from hermes.exec.process.output_capture import Capture
 
     seconds = min(SECONDS if p.timeout is None else p.timeout, MAX_SECONDS)
     if seconds <= 0:
@@ -89,7 +89,7 @@ def _bare(code: str) -> str:
 
 
 async def _run(code: str, ctx: ToolContext, desk: _Desk, output: Any, seconds: float) -> Outcome:
-    from hermes.exec.local import Command, Outcome, run
+    from hermes.exec.process.local import Command, Outcome, run
     from hermes.exec.sandbox import probe
 
     python = os.path.realpath(sys.executable)  # noqa: ASYNC240 - beneath a virtual environment
@@ -147,7 +147,7 @@ def _notes(outcome: Outcome, seconds: float, desk: _Desk) -> Iterator[str]:
     elif outcome.status > 0:
         yield f"[exit status {outcome.status}]"
     elif outcome.status:
-        from hermes.exec.signals import signal_name
+        from hermes.exec.process.signals import signal_name
 
         yield f"[killed by {signal_name(-outcome.status)}]"
     if outcome.left:

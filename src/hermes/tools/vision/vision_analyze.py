@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
+from hermes.core.image_size import oversized
 from hermes.core.message import Media, user
-from hermes.core.pictures import oversized
 from hermes.core.taint import BOTH, Source
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.net.web import web_of
-from hermes.tools._images import MAX_IMAGE, image_type
-from hermes.tools._paths import check, check_open, check_unopened, is_regular, resolve
+from hermes.net.web_access import web_of
+from hermes.tools._files.images import MAX_IMAGE, image_type
+from hermes.tools._files.paths import check, check_open, check_unopened, is_regular, resolve
 
 _SYSTEM = (
     "You look at an image for someone who cannot see it. Answer the question from what is there; "

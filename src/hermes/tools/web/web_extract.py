@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.net.pages import READABLE, Reading, read
-from hermes.net.web import web_of
+from hermes.net.page_text import READABLE, Reading, read
+from hermes.net.web_access import web_of
 
 PART = 20_000
 MOST = 45_000

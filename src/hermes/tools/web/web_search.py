@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.net.web import web_of
+from hermes.net.web_access import web_of
 
 MOST = 20
 _LONGEST = 1000

@@ -1,0 +1,149 @@
+"""Keeps a conversation inside the model's window: decides when it is compressed, and how hard."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from hermes.agent.compression.token_estimate import NO_SUMMARY, Aim, Gauge, Level, overhead, weight
+from hermes.agent.turn import Agent, Reader, Turn, is_known, through, window_of
+from hermes.core.errors import Failure, Kind
+from hermes.core.events import Notice
+from hermes.core.history import History
+from hermes.core.message import Message
+
+log = logging.getLogger(__name__)
+
+LEVELS: tuple[Level, ...] = (1, 2, 3)
+_GOAL = 0.6
+"""Share of the threshold to get below: there must be room before the next time."""
+_SHRUNK = 0.95
+_GREW = 1.15
+_ANSWER = 4096
+_MIN_LIMIT = 1024
+"""A stated limit below this is a slip of the endpoint's."""
+_MAX_SCALE = 4.0
+_REST = 3
+
+Switch = Callable[[Sequence[Message]], Awaitable[History]]
+
+
+class Compressor:
+    """One session's. `switch` makes the messages a child session, durably, and returns its
+    history; until then nothing has changed. `name`: the session as it is called now. `lazy`: only
+    when a prompt would not fit, not before. `once`: its text, unless this process has said it."""
+
+    def __init__(
+        self,
+        reader: Callable[[], Reader],
+        switch: Switch,
+        name: Callable[[], str],
+        once: Callable[[str], str],
+    ) -> None:
+        self.lazy = False
+        self._reader = reader
+        self._switch = switch
+        self._name = name
+        self._once = once
+        self._gauge: Gauge | None = None
+        self._rest = 0
+        """So many times more nobody is asked for a summary: it has just failed."""
+        self._floor = 0
+        """Below this size the trigger is not looked at: it could not get further down."""
+
+    async def before(self, agent: Agent, turn: Turn) -> None:
+        """Before each call: past the threshold, or when it would not fit."""
+        if not agent.compression.enabled:
+            return
+        if agent.compression.warning and (text := self._once(agent.compression.warning)):
+            turn.emit(Notice("compression", text))
+        gauge = self._weighed(agent, turn)
+        window = window_of(agent, turn)
+        threshold = int(agent.compression.threshold * window)
+        room = window - _reserve(agent, window)
+        levels = LEVELS
+        if gauge.prompt >= threshold and gauge.size > self._floor and not self.lazy:
+            await self._compress(agent, turn, _aim(1, threshold, min(threshold, room)))
+            levels = LEVELS[1:]
+        for level in levels if is_known(agent, turn) else ():
+            if self._weighed(agent, turn).size <= room:
+                return
+            await self._compress(agent, turn, _aim(level, threshold, room))
+
+    async def after(self, agent: Agent, turn: Turn, failure: Failure, tries: int) -> bool:
+        """The provider said that the prompt is too long; whether it is shorter now."""
+        if not agent.compression.enabled:
+            return False
+        gauge = self._weighed(agent, turn)
+        size = gauge.size
+        if failure.kind is Kind.CONTEXT_OVERFLOW:
+            _learn(agent, turn, failure.limit, size)
+        window = window_of(agent, turn)
+        if failure.limit and window >= _MIN_LIMIT and size < window:
+            # It was thought to fit: a token is less than was thought.
+            gauge.scale = min(_MAX_SCALE, gauge.scale * 1.05 * window / max(1, size))
+        threshold = int(agent.compression.threshold * min(window, max(size, _MIN_LIMIT)))
+        must = min(window - _reserve(agent, window), int(size * 0.85))
+        for level in LEVELS[min(tries, len(LEVELS)) - 1 :]:
+            aim = Aim(level, threshold, int(threshold * _GOAL), must, refused=True)
+            if await self._compress(agent, turn, aim):
+                return True
+        return False
+
+    async def now(self, agent: Agent, turn: Turn) -> bool:
+        """Because the user asked for it: everything but the latest part is summarised."""
+        size = self._weighed(agent, turn).size
+        threshold = int(agent.compression.threshold * min(window_of(agent, turn), size))
+        return await self._compress(agent, turn, Aim(1, threshold, 0, size))
+
+    def _weighed(self, agent: Agent, turn: Turn) -> Gauge:
+        gauge = self._gauge
+        if gauge is None or gauge.history is not turn.history:
+            scale = gauge.scale if gauge is not None else 1.0
+            gauge = self._gauge = Gauge(turn.history, overhead(agent, turn.system), scale)
+        gauge.advance()
+        return gauge
+
+    async def _compress(self, agent: Agent, turn: Turn, aim: Aim) -> bool:
+        """Whether the history is shorter now."""
+        from hermes.agent.compression.strategy import shorter
+
+        gauge = self._weighed(agent, turn)
+        size = gauge.estimate(gauge.sums[-1])
+        asks = self._rest == 0
+        reader = self._reader() if asks else None
+        messages, how = await shorter(agent, turn, gauge, aim, name=self._name(), reader=reader)
+        self._rest = _REST if asks and how.endswith(NO_SUMMARY) else max(0, self._rest - 1)
+        now = gauge.estimate(sum(map(weight, messages)))
+        if now > size * _SHRUNK:
+            self._floor = int(gauge.size * _GREW)
+            return False
+        old, count = self._name(), len(turn.history)
+        turn.history, interrupted = await through(self._switch(messages))
+        log.info(
+            "session %s goes on as %s (%s): %d messages, about %d tokens, became %d, about %d",
+            *(old, self._name(), how, count, size, len(messages), now),
+        )
+        self._floor = int(now * _GREW) if now > aim.threshold * 0.9 else 0
+        if interrupted is not None:
+            raise interrupted
+        return True
+
+
+def _aim(level: Level, threshold: int, must: int) -> Aim:
+    return Aim(level, threshold, int(threshold * _GOAL), must)
+
+
+def _reserve(agent: Agent, window: int) -> int:
+    """What is left for the answer."""
+    return min(agent.settings.max_output or _ANSWER, window // 4)
+
+
+def _learn(agent: Agent, turn: Turn, limit: int | None, size: int) -> None:
+    """An error that states the real window teaches it; otherwise it is known to be smaller than
+    what was sent."""
+    lessons = turn.lessons(agent.providers[turn.active].target)
+    if limit is not None and limit >= _MIN_LIMIT:
+        lessons.context = limit
+    elif limit is None and size < window_of(agent, turn):
+        lessons.context = max(2 * _ANSWER, int(size * 0.95))

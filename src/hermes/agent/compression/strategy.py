@@ -1,0 +1,161 @@
+"""What a history becomes: older results elided; where that is not enough, the middle a handoff."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct, structs
+
+from hermes.agent.compression import summary_message as handoff
+from hermes.agent.compression.cut_points import Cut, choose, summary_of
+from hermes.agent.compression.elision import cut as cut_text
+from hermes.agent.compression.elision import elide, place, squeeze
+from hermes.agent.compression.summarizer import files_of, summarise
+from hermes.agent.compression.summary_message import Facts, Middle
+from hermes.agent.compression.token_estimate import NO_SUMMARY, Aim, Gauge, Level, weight
+from hermes.agent.turn import Agent, Reader, Turn, window_of
+from hermes.core.message import Message, Text, Thinking, ToolCall, ToolReturn
+
+_KEEP = (0.3, 0.15, 0.0)
+"""Share of the threshold that the latest messages may take, by level."""
+_FIRST = 0.15
+"""The same for the first exchange."""
+_MIN_MIDDLE = 300
+"""Less than this is not worth a summary."""
+_LONGEST_PLAN = 8000
+_LONG = 1500
+"""Characters of one text, where texts are cut too."""
+
+
+class _Shape(Struct, frozen=True):
+    """What happens to the messages of one history."""
+
+    session: str
+    cut: Cut
+    level: Level
+    refused: bool
+    room: int
+    """Weight of all messages that is aimed at."""
+
+
+async def shorter(
+    agent: Agent, turn: Turn, gauge: Gauge, aim: Aim, *, name: str, reader: Reader | None
+) -> tuple[list[Message], str]:
+    """The messages to go on with, and how they were made; they may not be shorter at all.
+    `reader`: None when nobody can be asked for a summary."""
+    history = turn.history.messages
+    room = gauge.room(aim.threshold)
+    keep = int(room * _KEEP[aim.level - 1])
+    cut = choose(history, gauge.sums, keep=keep, first=int(room * _FIRST))
+    shape = _Shape(name, cut, aim.level, aim.refused, room)
+    short = [_shortened(history, i, shape) for i in range(len(history))]
+    elided = gauge.estimate(sum(map(weight, short)))
+    if elided <= aim.goal or gauge.sums[cut.tail] - gauge.sums[cut.head] < _MIN_MIDDLE:
+        return short, "tool results elided"
+    middle = _middle(agent, history, shape)
+    window = window_of(agent, turn)
+    output = max(300, min(2048, window // 16))
+    body = await _summary(middle, reader, window, output) if reader is not None else None
+    how = "summarised"
+    if body is None:
+        if elided <= min(aim.must, int(aim.threshold * 0.9)):
+            return short, f"tool results elided, {NO_SUMMARY}"
+        how = f"digested, {NO_SUMMARY}"
+        body = handoff.digest(middle, output * 4)
+    known = handoff.sources_of(_previous(history, cut))
+    new = handoff.handoff(body, (*known, middle.source))
+    plan = _plan(agent, history, cut)
+    return [*short[: cut.head], new, *_pinned(short, cut), *plan, *short[cut.tail :]], how
+
+
+async def _summary(middle: Middle, reader: Reader, window: int, output: int) -> str | None:
+    room = min(reader.window or window, 4 * window)
+    answer = min(4 * output, room // 4)
+    chars = max(4000, (room - answer - 1500) * 3)
+    return await summarise(middle, reader.ask, room=chars, output=output, answer=answer)
+
+
+def _plan(agent: Agent, history: Sequence[Message], cut: Cut) -> list[Message]:
+    """The last call of a tool whose last word holds (a plan), where it lies between."""
+    failed: set[str] = set()
+    for message in reversed(history[cut.head :]):
+        for part in reversed(message.parts):
+            if isinstance(part, ToolReturn) and part.error:
+                failed.add(part.call_id)
+            if not isinstance(part, ToolCall) or part.name not in agent.tools:
+                continue
+            said = part.args.strip() not in ("", "{}")
+            if said and agent.tools[part.name].lasting and part.id not in failed:
+                return _pair(history[cut.head : cut.tail], part)
+    return []
+
+
+def _pair(middle: Sequence[Message], call: ToolCall) -> list[Message]:
+    made = next((m for m in middle if call in m.parts), None)
+    result = next(
+        (p for m in middle for p in m.parts if isinstance(p, ToolReturn) and p.call_id == call.id),
+        None,
+    )
+    if made is None or result is None or len(call.args) > _LONGEST_PLAN:
+        return []
+    thought = tuple(p for p in made.parts if isinstance(p, Thinking))
+    asked = structs.replace(made, parts=(*thought, call), usage=None)
+    return [asked, Message("tool", (result,))]
+
+
+def _middle(agent: Agent, history: Sequence[Message], shape: _Shape) -> Middle:
+    cut = shape.cut
+    previous = _previous(history, cut)
+    first = cut.head + (previous is not None)
+    messages = history[first : cut.tail]
+    said = [m.text for m in history if m.role == "user" and m.kind in ("normal", "steer")]
+    facts = Facts(
+        history[cut.tasks[0]].text if cut.tasks else "",
+        said[-1] if said else "",
+        files_of(messages, agent.tools),
+    )
+    known = handoff.sources_of(previous)
+    source = handoff.next_source(known, shape.session, first, cut.tail - 1)
+    return Middle(messages, source, handoff.body_of(previous), facts)
+
+
+def _previous(history: Sequence[Message], cut: Cut) -> Message | None:
+    at = summary_of(history)
+    return history[at] if at == cut.head and at < cut.tail else None
+
+
+def _pinned(messages: Sequence[Message], cut: Cut) -> list[Message]:
+    """The task as the user wrote it, and the guidance given since."""
+    since = max(cut.head, cut.tasks[0] + 1 if cut.tasks else 0)
+    guidance = [i for i in range(since, cut.tail) if messages[i].kind == "steer"]
+    return [messages[i] for i in sorted([*cut.pinned, *guidance])]
+
+
+def _shortened(history: Sequence[Message], i: int, shape: _Shape) -> Message:
+    """One message as it goes on; what is taken out of it stays where it was."""
+    cut, level, room = shape.cut, shape.level, shape.room
+    message, where = history[i], place(shape.session, i)
+    if message.kind == "summary":
+        return message
+    if i in cut.tasks:
+        cuts = level == 3 and shape.refused
+        return _task(message, max(2000, room), where) if cuts else message
+    if cut.head <= i < cut.tail:
+        return elide(message, where, None if level == 1 else _LONG)
+    if level == 1:
+        return structs.replace(message, usage=None)
+    if i < cut.head:
+        return elide(message, where, _LONG)
+    if level == 2:
+        return squeeze(message, max(2000, room), where)
+    results = sum(m.role == "tool" for m in history[cut.tail :])
+    share = max(200, 2 * room // max(1, results))
+    return squeeze(message, share, where) if message.role == "tool" else elide(message, where)
+
+
+def _task(message: Message, limit: int, where: str) -> Message:
+    """Verbatim, unless it alone is too long."""
+    parts = tuple(
+        Text(cut_text(p.text, limit, where)) if isinstance(p, Text) else p for p in message.parts
+    )
+    return structs.replace(message, parts=parts)

@@ -1,0 +1,127 @@
+"""How many tokens a prompt takes: the provider's last report, and an estimate of the rest."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from hermes.agent.turn import Agent
+from hermes.core.history import History
+from hermes.core.message import (
+    Media,
+    Message,
+    Native,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolReturn,
+)
+
+IMAGE = 1600
+"""What an image costs about everywhere."""
+ENVELOPE = 8
+"""Role, ids and brackets of one message."""
+_LOWEST, _HIGHEST = 0.5, 4.0
+"""How far a report may be from the estimate and still be believed to be about the same text."""
+_FLOOR = 0.75
+"""Some endpoints leave cached tokens out of their report: so much of the estimate counts anyway."""
+
+
+NO_SUMMARY = "no summary"
+"""Said of a compression whose summary failed."""
+Level: TypeAlias = Literal[1, 2, 3]
+"""1: the usual; 2: little is kept; 3: whatever it takes."""
+
+
+class Aim(Struct, frozen=True):
+    """How small a prompt should get, in tokens; more than `must` is no use."""
+
+    level: Level
+    threshold: int
+    goal: int
+    must: int
+    refused: bool = False
+    """The provider has said no: even the task may be cut, when nothing else is left."""
+
+
+def text_weight(text: str) -> int:
+    """About four characters of English or code are a token; other scripts take more."""
+    if text.isascii():
+        return len(text) // 4
+    return len(text.encode("utf-8", "replace")) // 3
+
+
+def part_weight(part: Part) -> int:
+    match part:
+        case Text(text=text):
+            return text_weight(text)
+        case ToolCall(name=name, args=args):
+            return text_weight(name) + text_weight(args) + ENVELOPE
+        case ToolReturn(content=content):
+            return sum(part_weight(p) for p in content) + 2 * ENVELOPE
+        case Thinking(text=text, extra=extra):
+            return text_weight(text) + (len(msgspec.json.encode(extra)) // 4 if extra else 0)
+        case Media():
+            return IMAGE
+        case Native(data=data):
+            return len(msgspec.json.encode(data)) // 4
+
+
+def weight(message: Message) -> int:
+    return ENVELOPE + sum(part_weight(p) for p in message.parts)
+
+
+def overhead(agent: Agent, system: str) -> int:
+    """What every request carries besides the messages."""
+    return text_weight(system) + len(msgspec.json.encode(agent.specs)) // 4
+
+
+class Gauge:
+    """Follows one history; each message is weighed once. `scale` is what the last report makes of
+    the estimate."""
+
+    __slots__ = ("_at", "_base", "history", "reported", "scale", "sums")
+
+    def __init__(self, history: History, base: int, scale: float = 1.0) -> None:
+        self.history = history
+        self.scale = scale
+        self.reported = 0
+        """Prompt tokens of the last call, as the provider counted them; 0: it never did."""
+        self.sums = [0]
+        """Estimated weight of all messages before the one of that index."""
+        self._base = base
+        self._at = 0
+
+    def advance(self) -> None:
+        sums = self.sums
+        for message in self.history.messages[len(sums) - 1 :]:
+            usage = message.usage
+            if usage is not None and usage.input > 0 and not usage.estimated:
+                self.reported, self._at = usage.input, len(sums) - 1
+                ratio = usage.input / max(1, self._base + sums[-1])
+                self.scale = min(max(ratio, _LOWEST), _HIGHEST)
+            sums.append(sums[-1] + weight(message))
+
+    @property
+    def prompt(self) -> int:
+        """What the trigger looks at: the last report, an estimate only when there is none."""
+        return self.reported or self.estimate(self.sums[-1])
+
+    @property
+    def size(self) -> int:
+        """What the next prompt will take."""
+        if not self.reported:
+            return self.estimate(self.sums[-1])
+        since = int((self.sums[-1] - self.sums[self._at]) * self.scale)
+        return max(self.reported + since, int((self._base + self.sums[-1]) * _FLOOR))
+
+    def estimate(self, messages: int) -> int:
+        """The prompt that messages of this estimated weight would make."""
+        return int((self._base + messages) * self.scale)
+
+    def room(self, tokens: int) -> int:
+        """The estimated weight of messages that make a prompt of so many tokens."""
+        return max(0, int(tokens / self.scale) - self._base)

@@ -1,0 +1,265 @@
+"""Run one assistant message's tool calls: validate, approve, order, bound, record."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from msgspec import Struct, structs
+
+from hermes.agent.json_repair import BadArguments, parse
+from hermes.agent.loop_guard import Guard
+from hermes.agent.tool_names import resolve
+from hermes.agent.tool_output import content_of
+from hermes.agent.turn import Agent, Turn, uncancelled
+from hermes.core.errors import HermesError, ToolError
+from hermes.core.events import ToolDone, ToolProgress, ToolStarted
+from hermes.core.message import Message, Text, ToolCall, ToolReturn
+from hermes.core.tool import Invoker, Tool, ToolContext, ToolResult
+from hermes.core.untrusted_text import SKIPPED
+
+log = logging.getLogger(__name__)
+
+INTERRUPTED = "interrupted by the user while it was running; its outcome is unknown"
+
+
+class _Plan(Struct, frozen=True):
+    """A call that was understood: the tool, its typed parameters, what it writes to."""
+
+    call: ToolCall
+    inner: ToolCall
+    """What is approved and run: the call itself, or the one it stands for."""
+    tool: Tool[Any]
+    params: Any
+    keys: tuple[str, ...]
+    note: str = ""
+    """What the model should know about its arguments."""
+
+
+class Batch:
+    """One message's calls. Each result is recorded when it is known; equal calls run once."""
+
+    def __init__(self, agent: Agent, turn: Turn, guard: Guard) -> None:
+        self._agent = agent
+        self._turn = turn
+        self._guard = guard
+        self._open: dict[str, ToolCall] = {}
+        self._started: set[str] = set()
+        self._began: dict[str, float] = {}
+        self._twins: dict[str, list[ToolCall]] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._unknown = self._bad = self._ran = False
+
+    async def run(self, calls: Sequence[ToolCall]) -> None:
+        self._open = {c.id: c for c in calls}
+        try:
+            for group in _groups(await self._plan(calls)):
+                if len(group) == 1:
+                    await self._one(group[0])
+                else:
+                    await self._together(group)
+        except asyncio.CancelledError:
+            await uncancelled(self._close_interrupted())
+            raise
+        self._guard.step(ran=self._ran, unknown=self._unknown, bad=self._bad)
+
+    async def _together(self, group: list[_Plan]) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for plan in group:
+                    tasks.create_task(self._one(plan))
+        except* HermesError as errors:
+            # Only the store can fail here (a tool's failure is a result); one error is enough.
+            raise errors.exceptions[0] from None
+
+    async def _plan(self, calls: Sequence[ToolCall]) -> list[_Plan]:
+        """What can be run. What cannot is answered here, with words the model can act on."""
+        plans: list[_Plan] = []
+        first: dict[tuple[str, str], str] = {}
+        for call in calls:
+            twin = first.setdefault((call.name, call.args), call.id)
+            if twin != call.id and twin in self._open:
+                self._twins.setdefault(twin, []).append(call)
+                continue
+            try:
+                plans.append(self._understand(call))
+            except ToolError as error:
+                self._turn.emit(ToolStarted(call))
+                await self._finish(call, (Text(str(error)),), error=True, began=None)
+        return plans
+
+    def _understand(self, call: ToolCall) -> _Plan:
+        tool = self._agent.tools.get(call.name)
+        if tool is None:
+            self._unknown = True
+            names = ", ".join(sorted(self._agent.tools)) or "none"
+            raise ToolError(f"There is no tool {call.name!r}. Available tools: {names}.")
+        try:
+            args = parse(call.args)
+        except BadArguments:
+            self._bad = True
+            raise
+        params = tool.parse(args)
+        note = tool.ignored(args)
+        inner = call
+        if tool.forward and (target := tool.forward(params)):
+            tool, params, inner = self._forwarded(call, *target)
+            note = tool.ignored(target[1])
+        self._guard.refuse(call)
+        keys = self._keys(tool, params, inner)
+        return _Plan(call, inner, tool.for_call(params), params, keys, note)
+
+    def _keys(self, tool: Tool[Any], params: Any, call: ToolCall) -> tuple[str, ...]:
+        keys = tool.key(params, self._turn.context(call).cwd) if tool.key else None
+        return (keys,) if isinstance(keys, str) else keys or ()
+
+    def _forwarded(
+        self, call: ToolCall, name: str, args: dict[str, Any]
+    ) -> tuple[Tool[Any], Any, ToolCall]:
+        import json
+
+        meant = resolve(name, self._agent.tools) or name
+        tool = self._agent.tools.get(meant)
+        if tool is None or tool.forward:
+            self._unknown = True
+            raise ToolError(f"{call.name} cannot call {name!r}. Search for tools with a query.")
+        inner = structs.replace(call, name=meant, args=json.dumps(args, ensure_ascii=False))
+        return tool, tool.parse(args), inner
+
+    async def _one(self, plan: _Plan) -> None:
+        async with self._holding(plan.keys):
+            await self._execute(plan)
+
+    @asynccontextmanager
+    async def _holding(self, keys: Sequence[str]) -> AsyncIterator[None]:
+        async with AsyncExitStack() as held:
+            for key in sorted(set(keys)):  # in one order, so that nobody waits in a circle
+                await held.enter_async_context(self._locks.setdefault(key, asyncio.Lock()))
+            yield
+
+    async def _execute(self, plan: _Plan) -> None:
+        call = plan.call
+        self._turn.emit(ToolStarted(call))
+        began = self._began[call.id] = time.monotonic()
+        context = structs.replace(
+            self._turn.context(plan.inner),
+            progress=self._progress(call),
+            tools=self._agent.tools,
+            invoke=self._invoker(plan),
+        )
+        content, error = await self._guarded(plan, context)
+        self._ran = True
+        result = await self._finish(call, content, error=error, began=began)
+        self._guard.note(call, result)
+        for twin in self._twins.get(call.id, ()):
+            self._turn.emit(ToolStarted(twin))
+            await self._finish(twin, content, error=error, began=began)
+
+    def _invoker(self, outer: _Plan) -> Invoker:
+        """Calls made by a tool's own doing. They are part of the outer call: shown as its progress
+        and not recorded, but judged, locked, stopped and marked like any other."""
+        count = 0
+
+        async def invoke(name: str, arguments: dict[str, Any]) -> ToolResult:
+            nonlocal count
+            count += 1
+            # What it runs may have read anything before it asks: it is judged as if it had.
+            self._turn.absorb(outer.tool.brings)
+            call = ToolCall(f"{outer.call.id}.{count}", outer.call.name, "")
+            tool, params, inner = self._forwarded(call, name, arguments)
+            keys = self._keys(tool, params, inner)
+            plan = _Plan(inner, inner, tool.for_call(params), params, keys)
+            context = structs.replace(
+                self._turn.context(inner),
+                progress=self._progress(outer.call),
+                tools=self._agent.tools,
+            )
+            async with self._holding(plan.keys):
+                content, error = await self._guarded(plan, context)
+            return ToolResult(content, error=error)
+
+        return invoke
+
+    def _progress(self, call: ToolCall) -> Any:
+        clean = self._agent.redactor.clean
+        return lambda text: self._turn.emit(ToolProgress(call.id, clean(text)))
+
+    async def _guarded(self, plan: _Plan, context: ToolContext) -> tuple[tuple[Any, ...], bool]:
+        """The one place that catches everything: a tool's failure is a result, never the end."""
+        tool = plan.tool
+        try:
+            verdict = await context.approve(plan.inner, tool, plan.params, plan.keys)
+            if not verdict.allowed:
+                return (Text(_denied(verdict.reason)),), True
+            if not verdict.network and context.egress:
+                context = structs.replace(context, egress=None)
+            if verdict.commits:
+                context = structs.replace(context, commits=True)
+            result = _noted(_noted(await self._run(plan, context), verdict.reason), plan.note)
+        except ToolError as error:
+            result = _noted(ToolResult(str(error), error=True), plan.note)
+        except TimeoutError:
+            result = ToolResult(f"Timed out after {tool.timeout:g} s and was stopped.", error=True)
+        except Exception as error:
+            log.exception("tool %s crashed", tool.name)
+            why = f"The tool failed unexpectedly: {type(error).__name__}: {error}"
+            result = ToolResult(why, error=True)
+        limit = self._agent.limits.result_chars
+        return content_of(result, context, limit, self._agent.redactor)
+
+    async def _run(self, plan: _Plan, context: ToolContext) -> ToolResult | str:
+        async with asyncio.timeout(plan.tool.timeout):
+            self._started.add(plan.call.id)  # now: what still waited for a yes has done nothing
+            try:
+                return await plan.tool.run(plan.params, context)
+            finally:
+                self._turn.absorb(plan.tool.brings)
+
+    async def _finish(
+        self, call: ToolCall, content: tuple[Any, ...], *, error: bool, began: float | None
+    ) -> ToolReturn:
+        result = ToolReturn(call.id, call.name, content, error)
+        self._open.pop(call.id, None)
+        await self._turn.append(Message("tool", (result,)))
+        duration = time.monotonic() - began if began is not None else 0.0
+        self._turn.emit(ToolDone(result, duration))
+        return result
+
+    async def _close_interrupted(self) -> None:
+        """What was running or waiting when the user interrupted gets its result all the same."""
+        for call in list(self._open.values()):
+            text = INTERRUPTED if call.id in self._started else SKIPPED
+            began = self._began.get(call.id)
+            await self._finish(call, (Text(text),), error=True, began=began)
+
+
+def _denied(reason: str) -> str:
+    return (
+        f"Not run: {reason or 'it was not approved'}. Do not try to get around that; say what you "
+        "wanted to do and why."
+    )
+
+
+def _noted(result: ToolResult | str, note: str) -> ToolResult | str:
+    """With what the model should know about how it was run."""
+    if not note or not isinstance(result, ToolResult) or not isinstance(result.content, str):
+        return result
+    return structs.replace(result, content=f"{result.content}\n[{note}]")
+
+
+def _groups(plans: Sequence[_Plan]) -> list[list[_Plan]]:
+    """Neighbouring calls that may run together share a group; exclusive ones run alone."""
+    groups: list[list[_Plan]] = []
+    shared = False
+    for plan in plans:
+        together = not plan.tool.exclusive
+        if together and shared:
+            groups[-1].append(plan)
+        else:
+            groups.append([plan])
+        shared = together
+    return groups

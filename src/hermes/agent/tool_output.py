@@ -1,0 +1,69 @@
+"""What a tool returned, made into content: text, redacted, quoted, cut to size, saved."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from hermes.core.message import Media, Text
+from hermes.core.redaction.redactor import Redactor
+from hermes.core.text import clean
+from hermes.core.tool import ToolContext, ToolResult
+from hermes.core.untrusted_text import inert
+
+
+def content_of(
+    result: Any, context: ToolContext, limit: int, redactor: Redactor
+) -> tuple[tuple[Text | Media, ...], bool]:
+    """(content, is error) of anything a tool may return."""
+
+    def shown(text: str) -> Text:
+        return Text(bounded(inert(redactor.clean(clean(text))), context, limit))
+
+    error = False
+    if isinstance(result, ToolResult):
+        error, result = result.error, result.content
+    if isinstance(result, tuple) and all(isinstance(p, Text | Media) for p in result):
+        return tuple([shown(p.text) if isinstance(p, Text) else p for p in result]), error
+    return (shown(as_text(result)),), error
+
+
+def as_text(value: Any) -> str:
+    match value:
+        case str():
+            return value
+        case None:
+            return "(no output)"
+        case bytes() | bytearray():
+            return bytes(value).decode("utf-8", "replace")
+        case _:
+            return str(value)
+
+
+def bounded(text: str, context: ToolContext, limit: int) -> str:
+    """At most `limit` characters: the middle is cut out and the whole saved to a file."""
+    if len(text) <= limit:
+        return text
+    where = _save(text, context)
+    half = limit // 2
+    cut = len(text) - 2 * half
+    note = f"\n\n[… {cut} characters cut here; the full output is in {where} …]\n\n"
+    return text[:half] + note + text[-half:]
+
+
+def _save(text: str, context: ToolContext) -> str:
+    from hermes.exec.process.output_files import due, tidy
+
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", context.call.id)[:64] or "output"
+    if due(context.spill):
+        tidy(context.spill)
+    path = context.spill / f"{context.stem}-{name}.txt"
+    try:
+        context.spill.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except OSError as error:
+        return f"no file (it could not be saved: {error.strerror})"
+    return str(path)

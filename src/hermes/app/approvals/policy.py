@@ -1,0 +1,291 @@
+"""One session's decisions about calls: yes, no, or a question to somebody who may say so."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from msgspec import Struct, structs
+
+from hermes.app.approvals.rules import Prefixes, Rulebook
+from hermes.core.events import Answer, Approval
+from hermes.core.message import ToolCall
+from hermes.core.taint import Taint, needs_approval
+from hermes.core.tool import Consultant, Tool, Verdict
+
+if TYPE_CHECKING:
+    from hermes.exec.backends import Backend
+    from hermes.exec.command_policy import Judgement, Rules
+
+Mode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
+Asking: TypeAlias = Literal["ask", "smart", "never-ask"]
+
+_NOBODY = "it needs the user's approval, and nobody gave it"
+_NO = "the user said no"
+_NEVER = "approvals.mode is never-ask, so nobody is asked, and nothing would confine it"
+YES = Verdict(True)
+_SMALL = "a small model asks for it"
+CHANGES = Verdict(True, changes=True)
+ONLINE = Verdict(True, changes=True, network=True)
+OFFLINE = Verdict(True, "without network: nobody is there who could allow it", changes=True)
+_NETWORK = "\0network"
+"""Among the names of tools that were allowed for the session: the network, for commands."""
+_STEERED = "; this session has read strangers' words, which may be what asks for it"
+_UNREAD = "it cannot be read in full, and it names {}: what is never allowed cannot be ruled out"
+_OWN_FILES = "the code names the agent's own files"
+_UNCONFINED = "it runs code that nothing confines on this machine"
+
+
+class Safety(Struct, frozen=True):
+    """What holds for a whole session."""
+
+    mode: Mode = "workspace-write"
+    """What commands may change; full-access: they are not confined."""
+    yolo: bool = False
+    """Nothing is asked; what is denied for everybody stays denied."""
+    asking: Asking = "ask"
+    """Who answers what the rules ask about."""
+    network: tuple[str, ...] = ()
+    """Domains that confined commands may reach, once a person has allowed it."""
+    confirm: bool = False
+    """Everything that runs or changes something is asked about: the model is a small one."""
+
+
+class Seams(Struct, frozen=True):
+    """Who can be reached."""
+
+    person: Callable[[Approval], Awaitable[Answer | None]]
+    """A person's answer; None when nobody is there, or nobody answers in time."""
+    attended: Callable[[], bool]
+    """Whether somebody is there at all."""
+    consult: Consultant
+    tell: Callable[[str, str], None]
+    """Shows the people of this session a notice: its code and its text."""
+
+
+class _Question(Struct, frozen=True):
+    """What would have to be answered, and what an answer may be remembered as."""
+
+    call: ToolCall
+    reason: str
+    command: str = ""
+    grants: Prefixes = ()
+    tool: str = ""
+    """The name that "session" would remember, for tools that run no commands."""
+    confined: bool = False
+    networked: bool = False
+    """Whether a person's yes gives it the network."""
+
+
+class Approvals:
+    """One session's. What a person allowed for the rest of it is kept here, and nowhere else."""
+
+    def __init__(
+        self,
+        safety: Safety,
+        *,
+        cwd: Path,
+        home: Path,
+        book: Rulebook,
+        seams: Seams,
+        place: Backend | None = None,
+    ) -> None:
+        self.safety = safety
+        self._cwd = cwd
+        self._place = place
+        """Where shell commands run; None: here."""
+        self._home = home
+        self._book = book
+        self._seams = seams
+        self._warned = False
+        self._fetched: set[Path] = set()
+        """Files that commands of this session wrote from the network."""
+        self._tools: set[str] = set()
+        self._prefixes: dict[tuple[str, ...], None] = {}
+
+    async def check(
+        self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...], taint: Taint
+    ) -> Verdict:
+        """The exact call that was judged is what runs: it is a value, and handed on as it is."""
+        if tool.asks_itself:
+            return YES
+        match tool.risk:
+            case "exec":
+                return await self._exec(call, tool, params, taint)
+            case "write":
+                inside = bool(keys) and all(Path(k).is_relative_to(self._cwd) for k in keys)
+                free = inside and self.safety.mode != "read-only" and not self.safety.confirm
+                if self.safety.yolo or free:
+                    return CHANGES
+                reason = f"writes {', '.join(keys) or 'files'}"
+                reason += _STEERED if taint.untrusted and not inside else ""
+            case _:
+                reason = needs_approval(taint, tool)
+                if self.safety.yolo or not reason:
+                    return YES
+        remembered = "" if tool.asks else tool.name
+        return await self._ask(_Question(call, reason, tool=remembered), taint)
+
+    async def _exec(self, call: ToolCall, tool: Tool[Any], params: Any, taint: Taint) -> Verdict:
+        confined = bool(getattr(params, "confined", True)) and await self._confined(params)
+        judged = self._judge(params, self._rules(), sandboxed=confined)
+        if judged.decision == "deny":
+            return Verdict(False, "; ".join(judged.reasons))
+        if judged.read_only and (self.safety.yolo or not self.safety.confirm):
+            return self._will_run(judged, YES)
+        if self.safety.yolo:
+            return _unread(judged, params) or self._will_run(judged, CHANGES)
+        networked = confined and bool(self.safety.network) and self._place_of(params) is None
+        tainted = needs_approval(taint, tool, sends=not confined)
+        if judged.decision == "allow" and not tainted and not self.safety.confirm:
+            verdict = await self._online(call, tool, taint) if networked else CHANGES
+            return self._will_run(judged, verdict)
+        reach = f"it can reach {', '.join(self.safety.network)}" if networked else ""
+        question = _Question(
+            call,
+            "; ".join(filter(None, (*judged.reasons, tainted, reach))) or _SMALL,
+            command=getattr(params, "command", ""),
+            grants=() if tainted else self._useful(judged, params, sandboxed=confined),
+            confined=confined,
+            networked=networked,
+        )
+        return self._will_run(judged, await self._ask(question, taint))
+
+    def _will_run(self, judged: Judgement, verdict: Verdict) -> Verdict:
+        """What it fetches is a stranger's from now on: running it asks."""
+        if verdict.allowed and judged.downloads:
+            self._fetched.update(judged.downloads)
+        commits = judged.commits and not judged.read_only
+        return structs.replace(verdict, commits=True) if commits else verdict
+
+    async def _online(self, call: ToolCall, tool: Tool[Any], taint: Taint) -> Verdict:
+        """A command that may run as it is; the network it gets only with a person's word, once
+        that is needed. Without a person it runs without."""
+        reason = needs_approval(taint, tool, sends=True)
+        if not reason or _NETWORK in self._tools:
+            return ONLINE
+        if self.safety.asking == "never-ask" or not self._seams.attended():
+            return OFFLINE
+        why = f"it can reach {', '.join(self.safety.network)}: {reason}"
+        verdict = await self._person(_Question(call, why, tool=_NETWORK))
+        return ONLINE if verdict.allowed else verdict
+
+    def _useful(self, judged: Judgement, params: Any, *, sandboxed: bool) -> Prefixes:
+        """The prefixes that, allowed, would have made the question unnecessary: no others are
+        offered, so that what a person remembers is what he was asked."""
+        if not judged.grants:
+            return ()
+        then = self._judge(params, self._rules().granting(judged.grants), sandboxed=sandboxed)
+        return judged.grants if then.decision == "allow" else ()
+
+    def _rules(self) -> Rules:
+        rules = self._book.rules
+        return rules.granting(self._prefixes) if self._prefixes else rules
+
+    def _judge(self, params: Any, rules: Rules, *, sandboxed: bool) -> Judgement:
+        from hermes.exec.command_policy import Judgement, judge
+
+        if not hasattr(params, "command"):  # not for a shell: what confines it decides
+            if not sandboxed and str(self._home) in getattr(params, "code", ""):
+                return Judgement("deny", (_OWN_FILES,))
+            return Judgement("allow") if sandboxed else Judgement("ask", (_UNCONFINED,))
+        workdir = getattr(params, "workdir", None)
+        workspace = self._place.workspace if self._place else self._cwd
+        judged = judge(
+            params.command,
+            workspace=workspace,
+            home=self._home,
+            rules=rules,
+            sandboxed=sandboxed,
+            tainted_files=frozenset(self._fetched),
+            cwd=workspace / workdir if workdir else None,
+        )
+        if getattr(params, "shell", True) or (judged.decision == "deny" and not sandboxed):
+            return judged
+        return Judgement("allow") if sandboxed else Judgement("ask", (_UNCONFINED,))
+
+    def _place_of(self, params: Any) -> Backend | None:
+        return self._place if hasattr(params, "command") else None
+
+    async def _confined(self, params: Any) -> bool:
+        if place := self._place_of(params):
+            return await place.confined()
+        if self.safety.mode == "full-access":
+            return False
+        from hermes.config.paths import cache_folder
+        from hermes.exec.sandbox import probe
+
+        tier = await probe(cache_folder(self._home))
+        if tier.lowered and not self._warned:
+            self._warned = True
+            text = f"{tier.evidence[0].capitalize()}. `hermes doctor` says why."
+            self._seams.tell("sandbox_lowered", text)
+        return tier.level < 3
+
+    # Who answers
+
+    async def _ask(self, question: _Question, taint: Taint) -> Verdict:
+        reason = question.reason
+        if question.tool and question.tool in self._tools:
+            return CHANGES
+        if self.safety.asking == "never-ask":
+            return CHANGES if question.confined else Verdict(False, f"{reason}: {_NEVER}")
+        if self.safety.asking == "smart" and await self._model_agrees(question, taint):
+            self._seams.tell("smart_approval", f"Allowed by the model: {question.command}")
+            return CHANGES
+        verdict = await self._person(question)
+        return ONLINE if verdict.allowed and question.networked else verdict
+
+    async def _model_agrees(self, question: _Question, taint: Taint) -> bool:
+        if not question.command or (taint.private and taint.untrusted):
+            return False
+        from hermes.app.approvals import model_review as smart
+
+        case = smart.Case(question.command, question.reason, str(self._cwd), question.confined)
+        return await smart.agrees(self._seams.consult, case)
+
+    async def _person(self, question: _Question) -> Verdict:
+        answer = await self._seams.person(self._event(question))
+        if answer is None or answer == "deny":
+            return Verdict(False, f"{question.reason}: {_NOBODY if answer is None else _NO}")
+        if answer != "once":
+            await self._remember(question, always=answer == "always")
+        return CHANGES
+
+    def _event(self, question: _Question) -> Approval:
+        choices: tuple[Answer, ...] = ("once", "deny")
+        if question.tool:
+            choices = ("once", "session", "deny")
+        elif question.grants:
+            choices = ("once", "session", "always", "deny")
+        call = question.call
+        return Approval(
+            call.id,
+            call,
+            question.reason,
+            question.command,
+            choices,
+            self._book.shown(question.grants),
+        )
+
+    async def _remember(self, question: _Question, *, always: bool) -> None:
+        if question.tool:
+            self._tools.add(question.tool)
+        elif not always:
+            self._prefixes.update(dict.fromkeys(question.grants))
+        elif why := await self._book.save(question.grants):
+            self._seams.tell(
+                "rule_not_saved", f"The rule was not saved: {why} This call was allowed once."
+            )
+
+
+def _unread(judged: Judgement, params: Any) -> Verdict | None:
+    """Where nobody is asked, a command that could not be checked does not run if it may do what
+    is never allowed."""
+    if judged.understood:
+        return None
+    from hermes.exec.command_policy.hard_denials import named
+
+    name = named(params.command)
+    return Verdict(False, _UNREAD.format(name)) if name else None

@@ -1,0 +1,74 @@
+"""The operator's rules about commands: read from the configuration, grown by "always"."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from hermes.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hermes.exec.command_policy import Rules
+
+log = logging.getLogger(__name__)
+
+Prefixes: TypeAlias = tuple[tuple[str, ...], ...]
+
+
+class Rulebook:
+    """One per process: what one session saves holds for the others at once. A rule is in the file
+    before it counts here."""
+
+    def __init__(self, home: Path, data: Sequence[Any] = ()) -> None:
+        self._home = home
+        self._data = list(data)
+        self._rules: Rules | None = None
+        if data:
+            self._rules = _load(self._data)  # a bad rule stops the start, not the first command
+
+    @property
+    def rules(self) -> Rules:
+        if self._rules is None:
+            self._rules = _load(self._data)
+        return self._rules
+
+    def shown(self, prefixes: Prefixes) -> tuple[str, ...]:
+        """The rules that would be saved, each as it would stand in config.yaml."""
+        from hermes.config.yaml_edit import render
+
+        return tuple(render(rule) for rule in _as_data(prefixes))
+
+    async def save(self, prefixes: Prefixes) -> str:
+        """Allow these for good. Empty, or the sentence why it was not saved."""
+        from hermes.config.env import inside_agent
+        from hermes.config.update import append_items
+
+        if inside_agent():
+            return "A tool of an agent may not change the configuration."
+        new = _as_data(prefixes)
+        try:
+            await asyncio.to_thread(append_items, self._home, "approvals.rules", new, _load)
+        except ConfigError as error:
+            log.warning("rules %s were not saved: %s", new, error)
+            return str(error)
+        log.info("saved the rules %s", new)
+        self._data += [rule for rule in new if rule not in self._data]
+        self._rules = _load(self._data)
+        return ""
+
+
+def _load(data: list[Any]) -> Rules:
+    from hermes.exec.command_policy import Rules
+
+    return Rules.load(data)
+
+
+def _as_data(prefixes: Prefixes) -> list[dict[str, Any]]:
+    if not prefixes:
+        return []
+    from hermes.exec.command_policy import Rule, as_data
+
+    return [as_data(Rule("allow", prefix)) for prefix in prefixes]

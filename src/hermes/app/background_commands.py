@@ -1,0 +1,96 @@
+"""The agent's commands in the background, and which sessions share them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from hermes.core.store import SessionMeta
+
+if TYPE_CHECKING:
+    from hermes.exec.process.background import Owner, Processes
+    from hermes.exec.process.background_records import Record
+
+Share: TypeAlias = Callable[[str], "tuple[Processes, Owner]"]
+_LOCAL = "cli"
+"""Sessions of the person at this machine see each other's commands."""
+
+
+class Background:
+    """Costs nothing until it is used: most sessions leave nothing running."""
+
+    def __init__(self, home: Path, *, keep: bool) -> None:
+        self._root = home / "processes"
+        self._keep = keep
+        self._opened: Processes | None = None
+
+    @property
+    def processes(self) -> Processes:
+        if self._opened is None:
+            from hermes.exec.process.background import Processes
+
+            self._opened = Processes(self._root, keep=self._keep)
+        return self._opened
+
+    def share(self, meta: SessionMeta) -> Share:
+        """For the tools of a session, by its id, which changes when it is compressed. One
+        conversation of a surface sees what its earlier sessions started."""
+        scope = meta.source if meta.source == _LOCAL else ""
+        if meta.key:
+            scope = f"{meta.source} {meta.key}"
+
+        def share(session: str) -> tuple[Processes, Owner]:
+            from hermes.exec.process.background import Owner
+
+            return self.processes, Owner(session, scope)
+
+        return share
+
+    def runs(self, session: str) -> bool:
+        """Whether anything that this session started still runs."""
+        if not self._root.is_dir():
+            return False
+        from hermes.exec.process.background import Owner
+
+        return bool(self.processes.running(Owner(session)))
+
+    def running(self, meta: SessionMeta, session: str) -> list[Record]:
+        """The commands of this session, and of those it shares with, that still run."""
+        if not self._root.is_dir():
+            return []
+        processes, owner = self.share(meta)(session)
+        return [state.record for state in processes.running(owner)]
+
+    @property
+    def count(self) -> int:
+        """How many commands of this agent still run."""
+        return len(self._opened.ours()) if self._opened else 0
+
+    def adopt(self, session: str, child: str) -> None:
+        """What this session started belongs to the one it goes on in."""
+        if self._root.is_dir():
+            self.processes.adopt(session, child)
+
+    def farewell(self) -> str:
+        """What becomes of what this agent started, when it ends now; empty when nothing runs."""
+        left = self._opened.ours() if self._opened else []
+        kept = [state.record for state in left if state.record.keep]
+        ended = [state.record for state in left if not state.record.keep]
+        parts = []
+        if ended:
+            names = ", ".join(f"{r.id} ({_short(r.command)})" for r in ended)
+            parts.append(f"background processes were still running and are ended now: {names}")
+        if kept:
+            names = ", ".join(f"{r.id} ({_short(r.command)})" for r in kept)
+            parts.append(f"background processes go on running (terminal.keep_background): {names}")
+        return "; ".join(parts)
+
+    async def close(self) -> None:
+        if self._opened:
+            await self._opened.close()
+
+
+def _short(command: str) -> str:
+    line = " ".join(command.split())
+    return line if len(line) <= 40 else line[:39] + "…"

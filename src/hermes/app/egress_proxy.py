@@ -1,0 +1,53 @@
+"""The way out that the operator granted to confined commands: one proxy, opened when needed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hermes.config.paths import cache_folder
+
+if TYPE_CHECKING:
+    from hermes.net.ssrf import Gate
+
+
+class Egress:
+    """One per process. `gate` gives the checks that every fetch of ours goes through."""
+
+    def __init__(self, home: Path, domains: tuple[str, ...], gate: Callable[[], Gate]) -> None:
+        self._home = home
+        self._domains = domains
+        self._gate = gate
+        self._where = ""
+        self._opening = asyncio.Lock()
+        self._held = AsyncExitStack()
+
+    async def open(self) -> str:
+        """Where the proxy listens, in the form that the sandbox of this machine takes."""
+        async with self._opening:
+            if not self._where:
+                self._where = await self._start()
+        return self._where
+
+    async def close(self) -> None:
+        await self._held.aclose()
+
+    async def _start(self) -> str:
+        from hermes.exec.sandbox import probe
+        from hermes.net.egress_proxy import serve, serve_local
+
+        if (await probe(cache_folder(self._home))).level == 1:
+            import tempfile
+
+            # Not in our home, whose path may be too long for a socket.
+            private = tempfile.TemporaryDirectory(prefix="hermes-", ignore_cleanup_errors=True)
+            folder = Path(self._held.enter_context(private))
+            socket = serve(folder, self._domains, self._gate())
+            return str(await self._held.enter_async_context(socket))
+        local = await self._held.enter_async_context(
+            serve_local(self._gate(), domains=self._domains)
+        )
+        return local.url.replace("//", f"//{local.user}:{local.password}@", 1)

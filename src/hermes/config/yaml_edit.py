@@ -1,0 +1,198 @@
+"""One key of a YAML text changed in place: every other byte stays as it is."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+from msgspec import json
+
+from hermes.config.yaml_source import Path, scalar
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./@+~-]*(?::[A-Za-z0-9_./@+~-]+)*\Z")
+_STEP = "  "
+
+
+def edit(text: str, path: Path, value: Any) -> str | None:
+    """The text with `path` set to `value`; None where the layout is too unusual for this.
+    The caller checks that the result means what it should."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError:
+        return None
+    newline = "\r\n" if "\r\n" in text else "\n"
+    if root is None:
+        return _after(text, len(text), _nested(path, value, "", newline), newline)
+    node, key = root, None
+    for depth, part in enumerate(path):
+        if not isinstance(node, yaml.MappingNode):
+            return _fill(text, key, node, path[depth:], value) if key is not None else None
+        found = next((pair for pair in node.value if pair[0].value == part), None)
+        if found is None:
+            return _insert(text, node, path[depth:], value)
+        key, node = found
+    return _replace(text, key, node, value)
+
+
+def append(text: str, path: Path, items: list[Any]) -> str | None:
+    """The text with `items` at the end of the list at `path`, which may not be there yet."""
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError:
+        return None
+    for part in path:
+        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+        node = next((inner for key, inner in pairs if key.value == part), None)
+    if not isinstance(node, yaml.SequenceNode) or not node.value:
+        return edit(text, path, items)
+    last = node.value[-1]
+    end = _end(last, last)
+    if node.flow_style:
+        more = ", ".join(render(item) for item in items)
+        return f"{text[:end]}, {more}{text[end:]}"
+    newline = "\r\n" if "\r\n" in text else "\n"
+    indent = " " * node.start_mark.column
+    lines = "".join(f"{indent}- {render(item)}{newline}" for item in items)
+    return _after(text, end, lines, newline)
+
+
+def remove(text: str, path: Path) -> str | None:
+    """The text without the entry at `path`; a section that would be empty goes too."""
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError:
+        return None
+    found: tuple[Any, int] | None = None
+    for part in path:
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []
+        at = next((i for i, pair in enumerate(pairs) if pair[0].value == part), None)
+        if at is None:
+            return None
+        found, node = (node, at), pairs[at][1]
+    if found is None:
+        return None
+    mapping, at = found
+    if len(mapping.value) == 1 and len(path) > 1:
+        return remove(text, path[:-1])
+    key, value = mapping.value[at]
+    start, end = key.start_mark.index, _end(key, value)
+    if mapping.flow_style:
+        if at:
+            start = mapping.value[at - 1][1].end_mark.index
+        elif len(mapping.value) > 1:
+            end = mapping.value[1][0].start_mark.index
+        return text[:start] + text[end:]
+    line = text.rfind("\n", 0, start) + 1
+    if text[line:start].strip():
+        return None
+    return text[:line] + text[text.find("\n", end) + 1 or len(text) :]
+
+
+def render(value: Any) -> str:
+    """A value on one line, readable by every YAML parser as what it is."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return json.encode(value).decode()
+        case str():
+            # Parsers disagree on what begins like a number ("0b_", "1_0"): those are quoted.
+            plain = _PLAIN.match(value) and not value[:1].isdigit() and scalar(value) == value
+            return value if plain else _quoted(value)
+        case dict():
+            return "{" + ", ".join(f"{render(k)}: {render(v)}" for k, v in value.items()) + "}"
+        case _:
+            return "[" + ", ".join(render(item) for item in value) + "]"
+
+
+def _quoted(text: str) -> str:
+    """In double quotes; YAML wants more characters escaped than JSON does."""
+    inner = json.encode(text).decode()[1:-1]
+    return '"' + "".join(ch if ch.isprintable() else f"\\U{ord(ch):08x}" for ch in inner) + '"'
+
+
+def _nested(path: Path, value: Any, indent: str, newline: str) -> str:
+    lines = [f"{indent}{_STEP * depth}{render(str(part))}:" for depth, part in enumerate(path)]
+    return newline.join(lines) + f" {render(value)}" + newline
+
+
+def _replace(text: str, key: Any, node: Any, value: Any) -> str | None:
+    start, end = node.start_mark.index, node.end_mark.index
+    if start == end:
+        return _fill(text, key, node, (), value)
+    if text[start] in "&!*":
+        return None
+    block = node.style in ("|", ">") if isinstance(node, yaml.ScalarNode) else not node.flow_style
+    if block:
+        return _replace_block(text, key, node, value)
+    return text[:start] + render(value) + text[end:]
+
+
+def _replace_block(text: str, key: Any, node: Any, value: Any) -> str | None:
+    """What spans several lines becomes one; a comment beside the key stays there."""
+    colon = text.find(":", key.end_mark.index)
+    if colon < 0 or text[key.end_mark.index : colon].strip():
+        return None
+    beside = text[colon + 1 : node.start_mark.index].splitlines()[0].rstrip()
+    if beside and not beside.lstrip().startswith("#"):
+        return None
+    end = _end(key, node)
+    while text[end - 1] in "\r\n":
+        end -= 1
+    return f"{text[: colon + 1]} {render(value)}{beside}{text[end:]}"
+
+
+def _fill(text: str, key: Any, node: Any, rest: Path, value: Any) -> str | None:
+    """`key:` with nothing after it gets a value, or its first line."""
+    if node.start_mark.index != node.end_mark.index:
+        return None
+    colon = text.find(":", key.end_mark.index)
+    if colon < 0 or text[key.end_mark.index : colon].strip():
+        return None
+    if not rest:
+        return f"{text[: colon + 1]} {render(value)}{text[colon + 1 :]}"
+    newline = "\r\n" if "\r\n" in text else "\n"
+    indent = " " * key.start_mark.column + _STEP
+    return _after(text, colon, _nested(rest, value, indent, newline), newline)
+
+
+def _insert(text: str, mapping: Any, rest: Path, value: Any) -> str | None:
+    if mapping.flow_style:
+        inner = value
+        for part in reversed(rest[1:]):
+            inner = {part: inner}
+        entry = f"{render(str(rest[0]))}: {render(inner)}"
+        if not mapping.value:
+            at = mapping.end_mark.index - 1
+            return f"{text[:at]}{entry}{text[at:]}"
+        at = mapping.value[-1][1].end_mark.index
+        return f"{text[:at]}, {entry}{text[at:]}"
+    if not mapping.value:
+        return None
+    newline = "\r\n" if "\r\n" in text else "\n"
+    indent = " " * mapping.value[0][0].start_mark.column
+    return _after(text, _end(*mapping.value[-1]), _nested(rest, value, indent, newline), newline)
+
+
+def _end(key: Any, node: Any) -> int:
+    """Where the last thing written of an entry ends; marks of block collections lie beyond."""
+    if node.start_mark.index == node.end_mark.index:
+        return int(key.end_mark.index)
+    if isinstance(node, yaml.MappingNode) and not node.flow_style and node.value:
+        return _end(*node.value[-1])
+    if isinstance(node, yaml.SequenceNode) and not node.flow_style and node.value:
+        return _end(node.value[-1], node.value[-1])
+    return int(node.end_mark.index)
+
+
+def _after(text: str, position: int, lines: str, newline: str) -> str:
+    """Insert whole lines after the line `position` is on."""
+    if position and text[position - 1] == "\n":
+        return text[:position] + lines + text[position:]
+    at = text.find("\n", position) + 1
+    if not at:
+        return text + (newline if text else "") + lines
+    return text[:at] + lines + text[at:]

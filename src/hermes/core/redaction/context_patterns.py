@@ -1,0 +1,151 @@
+"""Secrets that look like anything: told by the name, the header or the option before them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from hermes.core.redaction.pattern import (
+    BEGIN,
+    HEX,
+    IS,
+    QUOTE,
+    Family,
+    W,
+    credentials,
+    given,
+    near,
+    password,
+    row,
+    unbroken,
+)
+
+_WORDS = "password passwd passphrase pass pwd secret token".split()
+_KEYS = (
+    "api access secret private preshared auth account shared encryption signing master license "
+    "admin".split()
+)
+_VALUE = (
+    r"((?<=[\"'`])[^\"'`\s\\]{8,256}(?=\\?[\"'`])"
+    r"|[A-Za-z0-9_+/=.~!@#%^&*?|:\-]{8,512}+(?![(\[{$<]))"
+)
+_PAIR = re.compile(r"=([^;\s]+)")
+
+
+def variable(secret: str) -> bool:
+    """Of a name in capitals: no reference, no path, no name."""
+    return given(secret) or (unbroken(secret) and secret[0] != "/" and "://" not in secret)
+
+
+def _jar(secret: str) -> bool:
+    """Whether a line of cookies has one that could be a session."""
+    return any(unbroken(value) or given(value) for value in _PAIR.findall(secret))
+
+
+def _assignments() -> Iterator[Family]:
+    """A row for each way to write a name, beginning with letters: those are looked for fastest."""
+    for word in _WORDS:
+        first, rest = word[0], word[1:]
+        for begin, end in ((f"[{first}{first.upper()}]", rest), (first.upper(), rest.upper())):
+            # `pass` also ends other words.
+            whole = "(?<![a-z]{0}{1})" if len(word) == 4 else ""
+            name = f"{end}(?<={begin}{end}){whole.format(begin, end)}"
+            yield near("assignment", end, f"{name}{IS}{_VALUE}", given)
+    for end in ("key", "Key", "KEY"):
+        names = "|".join(f"(?<={name})" for key in _KEYS for name in _spelt(key, end))
+        yield near("assignment", end, f"{end}(?:{names}){IS}{_VALUE}", given)
+
+
+def _spelt(word: str, end: str) -> list[str]:
+    if end == "KEY":
+        return [f"{word.upper()}{sep}KEY" for sep in ("", "_")]
+    if end == "Key":
+        return [f"{form}Key" for form in (word, word.title(), word.upper())]
+    return [f"{word}{sep}key" for sep in ("", "_", "-")]
+
+
+def _headers() -> Iterator[Family]:
+    rest = rf"{QUOTE}\s{{0,8}}[:=]\s{{0,8}}{QUOTE}(?:[A-Za-z][A-Za-z0-9\-]{{1,20}}\s{{1,8}})?"
+    for name in "-key -Key -KEY -token -Token -TOKEN uthorization UTHORIZATION".split():
+        yield near("header", name, rf"{name}{rest}([A-Za-z0-9._~+/=\-]{{16,}})", variable)
+
+
+TOLD: tuple[Family, ...] = (
+    row("jwt", "eyJ", rf"eyJ{W}{{8,1500}}\.eyJ{W}{{8,}}(?:\.{W}*)?"),
+    near("bearer", "earer EARER", r"(?i:bearer)\s+([A-Za-z0-9._~+/=\-]{8,})"),
+    near("basic", "asic ASIC", r"(?i:basic)\s+([A-Za-z0-9+/]{8,}={0,2})", credentials),
+    near("basic", "auth", rf"_?auth{IS}([A-Za-z0-9+/]{{8,512}}={{0,2}})", credentials),
+    *_headers(),
+    near("digest", "response=", rf"\bresponse={QUOTE}({HEX}{{32,128}})"),
+    near(
+        "signature",
+        "ignature=",
+        rf"[Ss]ignature={QUOTE}([A-Fa-f0-9]{{32,}}|[A-Za-z0-9+/%_-]{{40,}}={{0,2}})",
+    ),
+    near(
+        "cookie",
+        "et-cookie et-Cookie ET-COOKIE",
+        rf"(?i:set-cookie){QUOTE}\s*:\s*{QUOTE}[^=\s;\"']{{1,100}}=([^;\s\"'\\]{{8,4096}})",
+        variable,
+    ),
+    near(
+        "cookie",
+        'ookie: ookie" ookie\\',
+        r"ookie(?:(?<![A-Za-z0-9-][Cc]ookie)|(?<=\\[nrt][Cc]ookie))"
+        rf"{QUOTE}\s*:\s*{QUOTE}([^\r\n\"'\\]{{16,8192}})",
+        _jar,
+    ),
+    near(
+        "variable",
+        "KEY= TOKEN= SECRET= PASSWORD= PASSWD= PASS= PWD= _PAT= PASSPHRASE= CREDENTIALS=",
+        r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASS|PWD|_PAT|PASSPHRASE|CREDENTIALS)="
+        rf"{QUOTE}([A-Za-z0-9_+/=.~!@#%^&*()\-]{{8,}})",
+        variable,
+    ),
+    *_assignments(),
+    near("query", "key=", rf"[?&;]key=({W}{{20,256}})", unbroken),
+    near(
+        "option",
+        "--pass --token --secret --api-key --access-key",
+        r"--(?:[a-z]{1,20}-){0,3}(?:password|passwd|pass|token|secret|key)"
+        rf"[= ]{QUOTE}([^\s\"'\\]{{8,256}})",
+        given,
+    ),
+    near(
+        "option",
+        "curl sshpass",
+        rf"{BEGIN}(?:curl\s(?:[^\n|;]{{0,400}}\s)?(?:-u|--user)\s{{0,4}}[\"']?[^\s:\"'$]{{1,64}}:"
+        r"|sshpass\s+-p\s{0,4}[\"']?)([^\s\"'$]{4,256})",
+        password,
+    ),
+    near(
+        "option", "docker podman", r"\blogin\s[^\n]{0,200}?\s-p\s+[\"']?([^\s\"'$]{8,256})", given
+    ),
+    near(
+        "netrc",
+        "login",
+        r"\blogin\s{1,8}\S{1,200}\s{1,80}password\s{1,8}([^\s\"\\]{4,256})",
+        password,
+    ),
+    near("pgpass", ":5432:", r":5432:[^:\s]{1,64}:[^:\s]{1,64}:([^\s\"'\\]{6,128})", given),
+    near(
+        "element",
+        "assword> secret> oken> ecret> ey>",
+        r"<(?:[\w.:-]{0,60})(?i:password|passphrase|secret|token|key)>([^<\s]{8,256})</",
+        given,
+    ),
+    near(
+        "hash",
+        "$6$ $5$ $1$ $y$ $apr1$ $2a$ $2b$ $2y$ $argon2",
+        r"\$(?:(?:[156y]|apr1)\$(?:rounds=\d+\$|[./A-Za-z0-9]{3}\$)?[./A-Za-z0-9]{2,32}"
+        r"\$[./A-Za-z0-9]{22,86}|2[aby]\$\d\d\$[./A-Za-z0-9]{53}"
+        r"|argon2(?:id|i|d)\$v=\d+\$[a-z0-9=,]{5,60}\$[A-Za-z0-9+/]{8,90}\$[A-Za-z0-9+/]{20,})",
+    ),
+    near("url", "://", rf"://({W}{{20,256}})@(?=[\w.-])", unbroken),
+    near(
+        "url",
+        "://",
+        r"://[^/\s:@\"'<>`\[]{0,256}:([^/\s@\"'<>`]{1,256})@(?!sha256:)",
+        password,
+    ),
+)

@@ -1,0 +1,186 @@
+"""Secrets taken out of text: known values in the forms they travel in, and the shapes of tokens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hermes.core.redaction.pattern import Family
+
+MARK = "[redacted]"
+"""In place of a known value; a token of a known shape leaves the name of its family."""
+_SHORTEST = 8
+"""Shorter values are words: they would be blanked out of everything."""
+_RUN = 16
+"""No token and no coded value worth the name has fewer characters of the kind below in a row."""
+_WORD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.+/="
+_CLASSES = bytes(97 if byte in _WORD else 10 for byte in range(256))
+_LONG = b"a" * _RUN
+
+
+class Redactor:
+    """Costs nothing until it is used. What is searched for in clean text are a few literals, most
+    of them only in its long runs of token characters; patterns run when a literal was found."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self._values = tuple(values)
+
+    def clean(self, text: str) -> str:
+        runs = _runs(text)
+        for forms in self._known:
+            text = forms.clean(text, runs)
+        return _shapes(text, runs)
+
+    @cached_property
+    def _known(self) -> list[_Value]:
+        values = {value.strip() for value in self._values}
+        # The longest first: a secret that contains another must not leave its tail behind.
+        usable = sorted((v for v in values if len(v) >= _SHORTEST), key=lambda v: (-len(v), v))
+        return [_Value(value) for value in usable]
+
+
+class _Value:
+    """One secret in the forms it travels in."""
+
+    def __init__(self, value: str) -> None:
+        self._plain = sorted(_plain_forms(value), key=len, reverse=True)
+        self._coded = sorted(_coded_forms(value), key=len, reverse=True)
+        # A dump may be wrapped inside a form: then its first or its second piece is still whole.
+        self._pieces = {piece for form in self._coded for piece in _pieces(form)}
+        self._short = any(len(form) < 2 * _RUN for form in self._coded)
+
+    def clean(self, text: str, runs: str) -> str:
+        for form in self._plain:
+            if form in text:
+                text = text.replace(form, MARK)
+        where = text if self._short else runs
+        if any(piece in where for piece in self._pieces):
+            text = self._wrapped.sub(MARK, text)
+        return text
+
+    @cached_property
+    def _wrapped(self) -> re.Pattern[str]:
+        brk = r"(?:\r?\n[ \t]*)?"
+        return re.compile("|".join(brk.join(map(re.escape, form)) for form in self._coded))
+
+
+def _runs(text: str) -> str:
+    """The runs of at least `_RUN` token characters, a line each, with the character before: it
+    tells whether a run begins with the letter of an escape."""
+    coded = text.encode("latin-1", "replace").translate(_CLASSES)  # a byte for a character
+    found: list[str] = []
+    at = coded.find(_LONG)
+    while at >= 0:
+        end = coded.find(b"\n", at + _RUN)
+        if end < 0:
+            end = len(coded)
+        found.append(text[max(at - 1, 0) : end])
+        at = coded.find(_LONG, end)
+    return "\n".join(found)
+
+
+def _shapes(text: str, runs: str) -> str:
+    for family in _hinted(text, runs):
+        if family.apart:
+            text = _compiled(family.pattern).sub(partial(_marked, family), text)
+        elif _compiled(family.pattern).search(runs) is not None:
+            text = "".join(_issued(family, text))
+    return text
+
+
+def _hinted(text: str, runs: str) -> list[Family]:
+    """Those that may be in it, in their order: every literal is looked for once."""
+    families, apart, inside = _index()
+    picked = {place for hint, places in apart.items() if hint in text for place in places}
+    if runs:
+        picked |= {place for hint, places in inside.items() if hint in runs for place in places}
+    return [families[place] for place in sorted(picked)]
+
+
+@cache
+def _index() -> tuple[list[Family], dict[str, list[int]], dict[str, list[int]]]:
+    """All families, and the places of those that a literal hints at: in the whole text, and in
+    its runs. One that has no hint is hinted at by every text."""
+    from hermes.core.redaction.context_patterns import TOLD
+    from hermes.core.redaction.token_patterns import ISSUED
+
+    families = [*ISSUED, *TOLD]
+    hints: tuple[dict[str, list[int]], dict[str, list[int]]] = {}, {}
+    for place, family in enumerate(families):
+        for hint in dict.fromkeys(family.hints or ("",)):
+            hints[not family.apart].setdefault(hint, []).append(place)
+    return families, *hints
+
+
+def _issued(family: Family, text: str) -> Iterator[str]:
+    """Only what begins like a token. That is asked last: a search that starts with the family's
+    own letters is ten times faster."""
+    from hermes.core.redaction.pattern import BEGIN
+
+    anywhere, begun = _compiled(family.pattern), _compiled(BEGIN + family.pattern)
+    at = kept = 0
+    while rough := anywhere.search(text, at):
+        at = rough.end()
+        if found := begun.search(text, rough.start(), at):
+            yield text[kept : found.start()]
+            yield _marked(family, found)
+            kept = found.end()
+    yield text[kept:]
+
+
+def _marked(family: Family, found: re.Match[str]) -> str:
+    group = 1 if found.re.groups else 0
+    if family.check is not None and not family.check(found[group]):
+        return found[0]
+    start, end = found.span(group)
+    before, after = found.string[found.start() : start], found.string[end : found.end()]
+    return f"{before}[redacted:{family.name}]{after}"
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """When it is first needed: most are never."""
+    return re.compile(pattern)
+
+
+def _plain_forms(value: str) -> set[str]:
+    from json import dumps
+    from urllib.parse import quote, quote_plus
+
+    forms = {value, value.replace("/", r"\/"), value.replace("&", "&amp;")}
+    forms |= {dumps(value)[1:-1], dumps(value, ensure_ascii=False)[1:-1]}
+    for quoted in (
+        quote(value, safe="", errors="replace"),
+        quote(value, safe="/", errors="replace"),
+        quote_plus(value, errors="replace"),
+    ):
+        forms |= {quoted, re.sub("%..", lambda m: m[0].lower(), quoted)}
+    pairs = value.encode("utf-8", "surrogatepass").hex(" ").split()
+    for sign in ("%", "\\x", " ", ":"):  # every byte written out
+        spelt = sign.join(["", *pairs] if sign in ("%", "\\x") else pairs)
+        forms |= {spelt, spelt.replace(sign, "\0").upper().replace("\0", sign)}
+    return forms
+
+
+def _coded_forms(value: str) -> set[str]:
+    """The value in hex, and inside base64 at each of the three offsets."""
+    from base64 import b64encode
+
+    raw = value.encode("utf-8", "surrogatepass")
+    forms = {raw.hex(), raw.hex().upper()}
+    for skew in range(3):
+        # Only characters made of the value's own bits: its neighbours decide the others.
+        coded = b64encode(b"\0" * skew + raw).decode()
+        whole = (skew + len(raw)) // 3 * 4
+        inner = coded[(0, 2, 3)[skew] : whole]
+        if len(inner) >= _SHORTEST:
+            forms |= {inner, inner.replace("+", "-").replace("/", "_")}
+    return forms
+
+
+def _pieces(form: str) -> tuple[str, ...]:
+    size = 12 if len(form) >= 24 else len(form) // 2 if len(form) >= _RUN else len(form)
+    return form[:size], form[size : 2 * size] or form

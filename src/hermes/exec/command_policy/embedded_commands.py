@@ -1,0 +1,181 @@
+"""Finds what may be commands in the words of a program that runs texts, or that nobody knows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from functools import cache
+from itertools import chain, islice, pairwise
+
+from hermes.exec.command_policy.hard_denials import HARD, named, names_in
+from hermes.exec.command_policy.shell.simple_command import Simple
+from hermes.exec.command_policy.shell.static_output import output_of
+from hermes.exec.command_policy.shell.words import ansi, literal
+
+_MAX_TEXT = 20_000
+_MAX_WORDS = 60
+_MAX_COMMANDS = 4
+_MAX_DECODED = 8
+_MESSAGES = frozenset("-m --message -t --title -b --body -n --notes --description".split())
+_MAX_SUSPECTS = 40
+_MAX_SUSPECT = 1500
+_MAX_TAIL = 120
+_MAX_PLACES = 1000
+_SEPARATOR = re.compile(r"[;\n&|]")
+_HARD = frozenset(HARD)
+_BLANKS = re.compile(r"\$\{?IFS\b\}?(?:\$\d)?")
+_APART = str.maketrans(dict.fromkeys("\"'`(){}!=", "\n"))
+_UNQUOTED = str.maketrans({**dict.fromkeys("\"'\\", ""), **dict.fromkeys("()`!", "\n")})
+_TOGETHER = str.maketrans({**dict.fromkeys("\"'`,[]", " "), **dict.fromkeys("()!", "\n")})
+_BOMB = re.compile(r"\(\s*\)\s*\{\s*([^\s|&;{}()]+)\s*[|&]\s*\1(?![\w.-])")
+_NOTHING = re.compile(r"(?<=\w)(?:\$\(\s*\)|``|\$[@*]|\$\{[A-Za-z_]\w*\})(?=\w)")
+_ARGUMENT = re.compile(r"[ \t]+(?:[-/~$+*.\d]|now\b|\w+=|(?:poweroff|reboot|halt|kexec)\b)")
+_PLANNED = re.compile(r"\s*(?:[\d*/@,-]+\s+)+|.*(?:\b(?:shell|\de)\s|<<<)\s*")
+"""The times of a crontab, `$(shell …)` of make, `1e …` of sed, `<<< …`."""
+_BASE64 = re.compile(r"[A-Za-z0-9+/]{6,}={0,2}")
+_HEX = re.compile(r"(?:[0-9a-fA-F]{2}){4,}")
+_ROT13 = str.maketrans(
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ",
+    "nopqrstuvwxyzabcdefghijklmNOPQRSTUVWXYZABCDEFGHIJKLM",
+)
+
+
+def commands_in(argv: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """What stands behind a program if it is a wrapper: the words from a name of the hard list."""
+    found = 0
+    for at in range(1, min(len(argv), _MAX_WORDS)):
+        if found < _MAX_COMMANDS and literal(argv[at]).rpartition("/")[2] in _HARD:
+            found += 1
+            yield argv[at : at + _MAX_WORDS]
+
+
+def disguises(name: str) -> tuple[str, ...]:
+    """The programs that may be behind a name with wildcards in it, or one that is not known; only
+    those whose words give them away."""
+    pattern = name.rpartition("/")[2]
+    if any(mark in pattern for mark in "*?["):
+        return tuple(known for known in HARD if fnmatchcase(known, pattern))
+    return ("rm", "dd", "shred", "chmod", "kill")
+
+
+def hints_at_worst(text: str) -> bool:
+    """It names a program of the hard list, or writes to a device."""
+    return bool(named(text)) or _written().search(text) is not None
+
+
+@cache
+def _written() -> re.Pattern[str]:
+    return re.compile(r">\s*/(?:dev/(?!null|std|tty|fd/|pts/|zero)|proc/|sys/|etc/|boot/)")
+
+
+def suspects(text: str) -> list[str]:
+    """The simple commands around names of the hard list, as far as separators show them; also from
+    the name on, if what follows could be its words: what stands before it may be no command."""
+    pieces: dict[str, None] = {}
+    written = ((found.start(), found[0]) for found in _written().finditer(text))
+    done, seen = 0, set[str]()
+    for begin, name in islice(chain(names_in(text), written), _MAX_PLACES):
+        around = text[max(0, begin - 20) : begin + _MAX_TAIL]
+        if around in seen:
+            continue
+        seen.add(around)
+        first = max(done if done <= begin else 0, begin - _MAX_SUSPECT)
+        start = 1 + max(
+            text.rfind(";", first, begin), text.rfind("\n", first, begin),
+            text.rfind("&", first, begin), text.rfind("|", first, begin),
+        )  # fmt: skip
+        end = begin + len(name)
+        after = _SEPARATOR.search(text, end, end + _MAX_SUSPECT)
+        done = after.start() if after else end
+        before = text[start or first : begin]
+        if after and after.start() - begin + len(before) <= _MAX_SUSPECT:
+            pieces[f"{before}{text[begin:done]}".strip()] = None
+        if before and (_ARGUMENT.match(text, end) or _PLANNED.fullmatch(before[-_MAX_TAIL:])):
+            pieces[text[begin : min(done if after else len(text), begin + _MAX_TAIL)]] = None
+        if len(pieces) >= _MAX_SUSPECTS:
+            break
+    return list(pieces)[:_MAX_SUSPECTS]
+
+
+def bomb_in(text: str) -> bool:
+    """A function that calls itself twice at once, in a text of any language."""
+    return "{" in text and _BOMB.search(text) is not None
+
+
+def texts_in(text: str) -> list[str]:
+    """The simple commands of the hard list in a text of any language: as one string of it, or as
+    a list of strings."""
+    text = _BLANKS.sub(" ", text[:_MAX_TEXT])
+    if not hints_at_worst(text):
+        return []
+    found: dict[str, None] = {}
+    for reading in (_APART, _TOGETHER, _UNQUOTED):
+        found |= dict.fromkeys(suspects(text.translate(reading) + "\n"))
+    return list(found)
+
+
+def without_nothing(text: str) -> str:
+    """Without the expansions inside words that are most likely empty: `sh$()utdown`."""
+    return _NOTHING.sub("", text) if "$" in text or "``" in text else text
+
+
+def spoken(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """The words without messages to people: a title may well speak of the worst."""
+    if argv[0] not in ("git", "gh", "glab", "hub"):
+        return argv[1:]
+    return tuple(word for before, word in pairwise(argv) if before not in _MESSAGES)
+
+
+def held(commands: Iterable[Simple]) -> list[str]:
+    """The texts that these commands hold or print: something unknown may run them."""
+    texts: dict[str, None] = {}
+    for simple in commands:
+        texts |= dict.fromkeys(value for _, value in simple.assigned)
+        texts |= dict.fromkeys(word for word in simple.argv[1:] if len(word) > 3)
+        texts |= dict.fromkeys(text for text in (simple.feed, *simple.offered) if text)
+        if simple.argv and (printed := output_of(simple.argv, simple.feed)):
+            texts[printed] = None
+    return [text for text in texts if text and text[0] != "\x02"]
+
+
+def decoded(texts: Iterable[str]) -> list[str]:
+    """Those of the texts, and of what they are the usual codes for, that name the worst."""
+    found: dict[str, None] = {}
+    budget = _MAX_TEXT
+    for text in texts:
+        budget -= len(text)
+        if budget < 0:
+            break
+        for reading in _readings(text):
+            if hints_at_worst(reading) or bomb_in(reading):
+                found[reading] = None
+    return list(found)
+
+
+def _readings(text: str) -> Iterator[str]:
+    yield text
+    if "\\" in text:
+        yield ansi(text)
+    if "," in text and " " not in text:
+        yield text.replace(",", " ")
+    if len(text) > 4:
+        yield text[::-1]
+        yield text.translate(_ROT13)
+    for code in _BASE64.findall(text)[:_MAX_DECODED]:
+        yield _from_base64(code)
+    for code in _HEX.findall(text)[:_MAX_DECODED]:
+        yield bytes.fromhex(code).decode("utf-8", "replace")
+
+
+def _from_base64(code: str) -> str:
+    import binascii
+    import zlib
+
+    try:
+        data = binascii.a2b_base64(code + "=" * (-len(code) % 4))
+        if data[:2] == b"\x1f\x8b":
+            data = zlib.decompressobj(31).decompress(data, _MAX_TEXT)
+    except (ValueError, zlib.error):
+        return ""
+    return data.decode("utf-8", "replace")

@@ -1,0 +1,109 @@
+"""Gathers the findings of one judgement and sums them up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hermes.exec.command_policy.reasons import short
+from hermes.exec.command_policy.types import Decision, Finding, Judgement
+
+_MAX_REASONS = 12
+_UNSURE = re.compile(
+    r"only known when it runs| runs .*, (?:outside the workspace|a program outside)"
+    r"|^runs .* outside|later commands mean|^eval runs|^IFS "
+)
+"""What a script of the workspace may do unasked: the sandbox holds it."""
+
+
+class Verdict:
+    """Every finding can only make it stricter."""
+
+    def __init__(self) -> None:
+        self.commands: list[tuple[str, ...]] = []
+        self.downloads: list[Path] = []
+        self.read_only = True
+        self.understood = True
+        self.dynamic = False
+        """Some of it is only known when it runs: it is searched for the worst as a text, too."""
+        self.commits = False
+        self.only_worst = 0
+        """While this is positive, only what is denied counts."""
+        self._only_sure = 0
+        self._findings: list[Finding] = []
+
+    @property
+    def quiet(self) -> bool:
+        """What is read now is no command of the line itself."""
+        return self.only_worst > 0 or self._only_sure > 0
+
+    @property
+    def guessing(self) -> bool:
+        """Whether it counts what could be meant: not in a file that was there before."""
+        return self._only_sure == 0
+
+    @property
+    def decision(self) -> Decision:
+        found = {finding.decision for finding in self._findings}
+        return "deny" if "deny" in found else "ask" if "ask" in found else "allow"
+
+    def ask(self, reason: str, grant: tuple[str, ...] = (), *, doubt: bool = False) -> None:
+        """`doubt`: nothing bad was found, but not everything could be told."""
+        self.read_only = False
+        if self.only_worst or (self._only_sure and (doubt or grant or _UNSURE.search(reason))):
+            return
+        self._findings.append(Finding("ask", reason, grant))
+
+    def deny(self, reason: str) -> None:
+        self._findings.append(Finding("deny", reason))
+
+    def ruled(self, decision: Decision, reason: str) -> None:
+        """A rule of the operator says so."""
+        if decision == "deny" or not self.only_worst:
+            self._findings.append(Finding(decision, reason))
+
+    def not_understood(self, reason: str) -> None:
+        self.understood = False
+        self.ask(reason, doubt=True)
+
+    @contextmanager
+    def searching(self) -> Iterator[None]:
+        """What is read meanwhile may not run at all: only the worst counts."""
+        understood, dynamic = self.understood, self.dynamic
+        self.only_worst += 1
+        try:
+            yield
+        finally:
+            self.only_worst -= 1
+            self.understood, self.dynamic = understood, dynamic
+
+    @contextmanager
+    def reading_files(self) -> Iterator[None]:
+        """What is read meanwhile is code of the workspace: nobody is asked about doubts in it."""
+        understood, dynamic = self.understood, self.dynamic
+        self._only_sure += 1
+        try:
+            yield
+        finally:
+            self._only_sure -= 1
+            self.understood, self.dynamic = understood, dynamic
+
+    def sum_up(self) -> Judgement:
+        decision = self.decision
+        telling = [f for f in self._findings if f.decision == decision]
+        reasons = tuple(dict.fromkeys(short(finding.reason) for finding in telling))
+        grants: tuple[tuple[str, ...], ...] = ()
+        if decision == "ask" and all(finding.grant for finding in telling):
+            grants = tuple(dict.fromkeys(finding.grant for finding in telling))
+        return Judgement(
+            decision,
+            reasons[:_MAX_REASONS],
+            tuple(self.commands),
+            self.read_only and decision == "allow",
+            grants,
+            self.understood,
+            tuple(dict.fromkeys(self.downloads)),
+            self.commits,
+        )

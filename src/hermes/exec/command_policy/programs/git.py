@@ -1,0 +1,157 @@
+"""What git can be told to do besides keeping versions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from hermes.exec.command_policy.programs.call import Call
+from hermes.exec.command_policy.programs.file_writers import outside
+from hermes.exec.command_policy.shell.words import literal, vague
+
+_SAFE_KEYS = re.compile(
+    r"(?:user\.(?:name|email|signingkey)|color\.[\w.]+|core\.(?:quotepath|autocrlf|safecrlf|"
+    r"filemode|abbrev)|advice\.\w+|init\.defaultbranch|(?:commit|tag)\.gpgsign|diff\.(?:renames|"
+    r"context|algorithm|mnemonicprefix|noprefix)|log\.\w+|pull\.(?:rebase|ff)|merge\.(?:ff|"
+    r"conflictstyle)|rebase\.(?:autostash|autosquash)|fetch\.prune|push\.default|grep\.\w+|"
+    r"column\.\w+|status\.\w+|branch\.sort|tag\.sort)",
+    re.IGNORECASE,
+)
+_TRAPS = (
+    "--upload-pack --receive-pack --exec --open-files-in-pager --ext-diff --extcmd --template "
+    "--tree-filter --index-filter --msg-filter --env-filter --commit-filter --tag-name-filter "
+    "--to-cmd --cc-cmd --smtp-server --strategy-option-exec"
+).split()
+
+
+_COMMITTING = frozenset(
+    "init add stage commit checkout switch restore stash merge cherry-pick revert tag branch reset "
+    "rm mv apply notes update-ref update-index symbolic-ref read-tree write-tree commit-tree "
+    "hash-object mktree rebase am pull fetch gc prune repack pack-refs reflog replace".split()
+)
+"""Subcommands that write to the repository."""
+
+
+def git(call: Call) -> Iterator[str]:
+    at = 0
+    if not all(folder and call.places.in_workspace(folder) for folder in call.simple.folders):
+        call.alters = True
+    while at < len(call.args) and call.words[at].startswith("-"):
+        word = call.words[at]
+        if word in ("-c", "--config-env") or word.startswith("--config-env"):
+            key, _, value = (call.words[at + 1] if at + 1 < len(call.words) else "").partition("=")
+            if not _SAFE_KEYS.fullmatch(key) or value.startswith("!"):
+                yield "git -c can make git run anything"
+            at += 1
+        elif word.startswith("--exec-path="):
+            yield "git is told to use other programs"
+        elif word in ("-C", "--git-dir", "--work-tree", "--namespace"):
+            call.alters = True  # another repository may tell git to run something
+            at += 1
+        at += 1
+    if at >= len(call.args):
+        return
+    if at:  # the rules see prefixes, and options hide the subcommand from them
+        call.words = call.words[at:]
+        call.args = call.args[at:]
+    if vague(call.args[0]):
+        yield "what git does is only known when it runs"
+        return
+    yield from _subcommand(call, call.words[0])
+
+
+def _subcommand(call: Call, name: str) -> Iterator[str]:
+    args = call.words[1:]
+    call.commits = name in _COMMITTING
+    if any(arg.partition("=")[0] in _TRAPS for arg in args):
+        yield f"git {name} is told to run something else"
+    if any("ext::" in arg or arg.startswith("fd::") for arg in args):
+        yield "git is told to run a program as its transport"
+    if name == "archive" and any(arg.startswith("--remote") for arg in args):
+        yield "git archive reaches other machines"
+    if name == "grep" and any(re.match(r"-[a-zA-Z]*O", arg) for arg in args):
+        yield "git grep is told to open a program"
+    if name == "rebase" and any(re.match(r"-[a-zA-Z]*x|--exec", arg) for arg in args):
+        yield "git rebase is told to run a command"
+    if name in ("clone", "fetch", "pull") and any(re.match(r"-u|-c|--config", arg) for arg in args):
+        yield f"git {name} is told to run something else"
+    output = call.value("--output", "--output-directory")
+    if output is not None:
+        call.alters = True
+        if outside(call, output):
+            yield "git writes outside the workspace"
+    yield from _particular(call, name, args)
+
+
+_DISCARDS: dict[str, str] = {
+    "reset": r"--hard|--merge|--keep",
+    "branch": r"-[a-zA-Z]*[Df][a-zA-Z]*|--force",
+    "checkout": r"-[a-zA-Z]*[fB][a-zA-Z]*|--force|--orphan",
+    "switch": r"-[a-zA-Z]*[fC][a-zA-Z]*|--force|--force-create|--discard-changes|--orphan",
+    "stash": r"clear|drop",
+    "reflog": r"expire|delete",
+    "update-ref": r"-d|--delete|--stdin",
+    "symbolic-ref": r"-d|--delete",
+    "tag": r"-[a-zA-Z]*[df][a-zA-Z]*|--delete|--force",
+    "notes": r"remove|prune",
+    "gc": r"--prune(?:=.*)?",
+    "prune": r".*",
+    "rebase": r"--root",
+    "worktree": r"-f|--force",
+    "submodule": r"deinit",
+    "lfs": r"prune|migrate",
+    "replace": r".*",
+}
+"""Options and words after which something that was kept is kept no longer."""
+_EVERYTHING = frozenset((".", "./", ":/", "*", ":/*", "./*", "**"))
+
+
+def _discards(call: Call, name: str, args: list[str]) -> bool:
+    pattern = _DISCARDS.get(name)
+    if pattern is not None and (
+        any(re.fullmatch(pattern, arg) for arg in args) or (name == "prune" and not args)
+    ):
+        return True
+    whole = any(literal(arg) in _EVERYTHING for arg in args)
+    if name == "restore":
+        return whole and not any(arg in ("-S", "--staged") for arg in args)
+    if name == "rm":
+        return whole and "--cached" not in args
+    return name == "checkout" and whole
+
+
+def _particular(call: Call, name: str, args: list[str]) -> Iterator[str]:
+    words = [arg for arg in args if not arg.startswith("-")]
+    if _discards(call, name, args):
+        yield f"git {name} throws away what was kept"
+    if name == "remote" and words[:1] in (["add"], ["set-url"], ["rename"], ["rm"], ["remove"]):
+        yield "git remote changes where the work is sent to"
+    if name == "config" and not any(
+        arg in ("--get", "--list", "-l", "--get-all", "--get-regexp", "list", "get") for arg in args
+    ):
+        if len(words) != 1 and not (words and _SAFE_KEYS.fullmatch(words[0])):
+            yield "git config can make git run anything"
+        if any(arg in ("--global", "--system", "-e", "--edit") or arg.startswith(("-f", "--file"))
+               for arg in args):  # fmt: skip
+            yield "git config changes settings outside the workspace"
+    elif name == "push" and (
+        any(re.match(r"-[a-zA-Z]*[fd]|--(?:force|delete|mirror|prune|all|tags)", a) for a in args)
+        or any(re.match(r"[+:]|[\w.-]+@|\w+://|[./~]", word) for word in words)
+    ):
+        yield "git push replaces or deletes what others have, or sends it elsewhere"
+    elif name == "submodule" and words[:1] == ["foreach"]:
+        yield "git submodule foreach runs a command"
+    elif name == "clean" and not any(re.match(r"-[a-z]*n|--dry-run", arg) for arg in args):
+        yield "git clean deletes what git does not keep"
+    elif name in ("filter-branch", "difftool", "mergetool", "instaweb", "web--browse", "hook"):
+        yield f"git {name} runs other programs"
+    elif name in ("clone", "worktree", "init"):
+        yield from _target(call, name, words)
+
+
+def _target(call: Call, name: str, words: list[str]) -> Iterator[str]:
+    if name == "worktree" and words[:1] != ["add"]:
+        return
+    target = words[1:2] if name != "init" else words[:1]
+    if target and outside(call, target[0]):
+        yield f"git {name} writes to {literal(target[0])}, outside the workspace"

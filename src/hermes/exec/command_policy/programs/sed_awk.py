@@ -1,0 +1,96 @@
+"""The small languages of sed and awk: whether a script only edits what passes through it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from hermes.exec.command_policy.programs.call import Call
+from hermes.exec.command_policy.programs.file_writers import outside
+from hermes.exec.command_policy.shell.words import UNKNOWN, literal, vague
+
+_REGEX = r"/(?:[^/\\\n]|\\.)*/[IM]*"
+_ADDRESS = rf"(?:(?:\d+(?:~\d+)?|\$|{_REGEX})(?:\s*,\s*(?:[+~]?\d+|\$|{_REGEX}))?\s*!?\s*)?"
+_SUBSTITUTE = (
+    r"(?:s|y)([^\w\s\\])(?:(?!\{n})[^\\\n]|\\.)*\{n}(?:(?!\{n})[^\\]|\\.)*\{n}[gpiImM0-9]*"
+)
+_SED_STEP = re.compile(
+    r"\s*" + _ADDRESS + r"(?:[{}]|[dDgGhHlnNpPqQxzF=]\s*\d*|[btT:]\s*\w*|[aic]\s*\\?[^\n]*|"
+    + _SUBSTITUTE.replace("{n}", "1") + r")\s*(?:[;\n}]\s*|\s*#[^\n]*\n?|(?=\Z|[}\w/$]))",
+    re.DOTALL,
+)  # fmt: skip
+
+
+def harmless_sed(script: str) -> bool:
+    """Only editing: no command, no other file."""
+    at = 0
+    while at < len(script):
+        found = _SED_STEP.match(script, at)
+        if not found or found.end() == at:
+            return not script[at:].strip("} ;\n")
+        at = found.end()
+    return True
+
+
+def sed(call: Call) -> Iterator[str]:
+    scripts, files, from_file = _sed_words(call)
+    if from_file:
+        yield "sed reads its commands from a file"
+    for script in scripts:
+        if vague(script):
+            if not _only_values(script):
+                yield "the commands of sed are only known when it runs"
+        elif not harmless_sed(literal(script)):
+            yield "sed runs a command or writes another file"
+    if call.has("-i", "--in-place"):
+        for file in files:
+            if not vague(file) and outside(call, file):
+                yield f"sed changes {literal(file)}, outside the workspace"
+
+
+def _sed_words(call: Call) -> tuple[list[str], list[str], bool]:
+    """Its scripts, its files, and whether there is a file of scripts."""
+    scripts: list[str] = []
+    files: list[str] = []
+    from_file = False
+    at = 0
+    while at < len(call.args):
+        word = call.words[at]
+        if word in ("-e", "--expression") or re.fullmatch(r"-[nErszu]+e", word):
+            scripts += call.args[at + 1 : at + 2]
+            at += 1
+        elif word.startswith("--expression="):
+            scripts.append(call.args[at].partition("=")[2])
+        elif word.startswith(("-f", "--file")) or re.fullmatch(r"-[nErszu]+f", word):
+            from_file = True
+            at += 1
+        elif not word.startswith("-") or word == "-":
+            files.append(call.args[at])
+        at += 1
+    if not scripts and not from_file:
+        scripts, files = files[:1], files[1:]
+    return scripts, files, from_file
+
+
+def _only_values(script: str) -> bool:
+    """Unknown parts stand only inside quotes, in an otherwise ordinary script."""
+    return "\x1e" not in script and harmless_sed(literal(script).replace(UNKNOWN, "1"))
+
+
+_AWK = re.compile(
+    r"system|getline|/inet|@load|@include|\|&|printf?\b[^;}\n]*(?:(?<!\|)\|(?!\|)|>)|close\s*\("
+)
+
+
+_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def awk(call: Call) -> Iterator[str]:
+    if call.has("-i", "--include", "-l", "--load", "-E", "--exec", "-f", "--file"):
+        yield f"{call.name} reads its program from a file"
+    programs = [w for w in call.rest("-F -v --field-separator --assign")]
+    for program in programs[:1]:
+        if vague(program):
+            yield f"the program of {call.name} is only known when it runs"
+        elif _AWK.search(literal(program)) or _AWK.search(_STRINGS.sub('""', literal(program))):
+            yield f"{call.name} runs a command or writes a file"

@@ -1,0 +1,56 @@
+"""Looks a program up in the rules: the operator's, and the builtin ones."""
+
+from __future__ import annotations
+
+from hermes.exec.command_policy.findings import Verdict
+from hermes.exec.command_policy.programs.builtin_rules import (
+    NETWORK,
+    REMEMBERED,
+    SENSITIVE,
+    VERSIONED,
+)
+from hermes.exec.command_policy.programs.wrappers import SHELLS
+from hermes.exec.command_policy.reasons import remembered
+from hermes.exec.command_policy.rules import Rules, builtin
+from hermes.exec.command_policy.shell.words import written
+
+_VERSION = frozenset("--version -V -version --help".split())
+
+
+def permitted(
+    argv: tuple[str, ...], rules: Rules, verdict: Verdict, *, sandboxed: bool, suspect: bool
+) -> bool:
+    """Whether some rule knows it. `suspect`: something else was found about it."""
+    reading, working = builtin()
+    own = rules.decide(tuple(map(written, argv))) if rules.own else None
+    quiet = any(rule.goes_on(argv) for rule in reading.get(argv[0], ()))
+    asks_version = len(argv) == 2 and argv[1] in _VERSION
+    quiet = quiet or (asks_version and argv[0] in VERSIONED)
+    if quiet and own is None and not suspect:
+        return True
+    busy = any(rule.goes_on(argv) for rule in working.get(argv[0], ()))
+    if not quiet or suspect:
+        verdict.read_only = False
+    if own is not None and own.decision != "allow":
+        reason = own.reason or f"a rule says so about {' '.join(map(str, own.prefix))}"
+        verdict.ruled(own.decision, reason)
+    elif own is None and not quiet and not (sandboxed and (busy or asks_version)):
+        _unknown(tuple(map(written, argv)), verdict, busy=busy or asks_version)
+    return own is not None or quiet or busy or asks_version
+
+
+def _unknown(argv: tuple[str, ...], verdict: Verdict, *, busy: bool) -> None:
+    name = argv[0]
+    if busy:
+        reason = f"{name} changes things, and there is no sandbox"
+    elif name in NETWORK:
+        reason = f"{name} reaches other machines"
+    elif name in SENSITIVE:
+        reason = f"{name} reaches beyond the workspace"
+    else:
+        reason = f"no rule knows {' '.join(remembered(argv) or argv[:1])}"
+    prefix = remembered(argv)
+    looks = bool(REMEMBERED & set(prefix))
+    if name in NETWORK or name in SHELLS or (name in SENSITIVE and not looks):
+        prefix = ()
+    verdict.ask(reason, prefix, doubt=True)

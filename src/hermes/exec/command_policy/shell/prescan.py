@@ -1,0 +1,215 @@
+"""A first look at a command's text: characters that mislead, and shapes too costly to parse.
+
+The parser takes quadratic time to recover from errors, and it cannot be interrupted. So what is
+unbalanced, nested too deeply or has too many operators never reaches it.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import cache
+
+from hermes.exec.command_policy.types import TooComplex
+
+MAX_BYTES = 128 * 1024
+_MAX_OPERATORS = 900
+_MAX_MARKS = 8000
+_MAX_DEPTH = 24
+_MAX_STRAY = 60
+_MAX_TESTS = 200
+_MAX_VARIABLES = 1500
+_MAX_JOINED = 500
+_MAX_DOCUMENTS = 30
+_MAX_WORDS = 6000
+_MAX_WORD = 1500
+_MAX_PLAIN = 8000
+_EXPECTING = frozenset("| || && |& ; & < > >> >| <& >& <<<".split())
+_FOLLOWING = frozenset([*"| || && |& ; ;; & )".split(), "\n"])
+_LOOK_ALIKES = str.maketrans("аеорсухіјѕһԁԛԝкмтнвгӏοαερτυνικχ", "aeopcyxijshdqwkmthbrloaeptuvikx")
+"""Letters of other alphabets that are taken for Latin ones."""
+_OPENING = {"(": ")", "$(": ")", "<(": ")", ">(": ")", "$((": "))", "((": "))", "${": "}"}
+
+
+def misleading(text: str) -> str:
+    """Why a person could take this text for another one, or empty."""
+    if text.isascii() and not _pattern("control").search(text):
+        return ""
+    for char in set(text):
+        if char in "\t\n" or " " <= char <= "~":
+            continue
+        category = unicodedata.category(char)
+        if category in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"):
+            return f"contains the invisible or control character U+{ord(char):04X}"
+        if category[0] in "LN" and unicodedata.normalize("NFKC", char).isascii():
+            return f"contains the look-alike {char!r} (U+{ord(char):04X})"
+    mixed = _pattern("mixed").search(text)
+    return f"mixes alphabets in {mixed[0][:40]!r}" if mixed else ""
+
+
+def plain(text: str) -> str:
+    """As it looks to a person: look-alikes are what they look like, nothing is invisible."""
+    chars = unicodedata.normalize("NFKC", text[:_MAX_PLAIN]).translate(_LOOK_ALIKES)
+    shown = {char: _shown(char) for char in set(chars)}
+    return "".join([shown[char] for char in chars])
+
+
+def _shown(char: str) -> str:
+    category = unicodedata.category(char)
+    if category in ("Cc", "Cf", "Cs", "Co", "Cn") and char not in "\t\n":
+        return ""
+    return " " if category == "Zs" else char
+
+
+def joined(text: str) -> str:
+    """The text with lines joined as the shell does, where the parser does not: inside a word, and
+    at the start of a line."""
+    if "\\\n" not in text or text.count("\\\n") > _MAX_JOINED:
+        return text
+    return _pattern("joined").sub(r"\1\2", _pattern("line start").sub("", text))
+
+
+def spelled_out(text: str) -> str:
+    """The same command, without what the parser is known to stumble over."""
+    if ":$" in text:
+        text = _pattern("after colon").sub(r":${\1}", text)
+    if "- <<" in text:
+        text = _pattern("dash").sub(r" \-\1", text)
+    if "{" in text:
+        text = _pattern("braces first").sub(r"\1''{", text)
+    return text
+
+
+def check_shape(text: str) -> None:
+    """Raise TooComplex when parsing could take long."""
+    marks = sum(map(text.count, "|&;()<>{}`[]"))
+    quotes = text.count('"') + text.count("'")
+    if (
+        marks > _MAX_MARKS
+        or quotes > _MAX_MARKS
+        or text.count("$") > _MAX_VARIABLES
+        or text.count("\\\n") > _MAX_JOINED
+        or text.count("[[") > _MAX_TESTS
+    ):
+        raise TooComplex("it has too many operators")
+    _Shape(text).check()
+
+
+class _Shape:
+    """Follows quotes, here-documents and brackets, roughly as the shell does."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.stack: list[str] = []
+        self.operators = 0
+        self.stray = 0
+        self.words = 0
+        self.documents = 0
+        self.heredocs: list[str] = []
+        self.waiting = ""
+        """An operator after which something must come."""
+
+    def check(self) -> None:
+        at, end = 0, len(self.text)
+        code, quoted = _pattern("code"), _pattern("quoted")
+        while at < end:
+            inside = bool(self.stack) and self.stack[-1] == '"'
+            found = (quoted if inside else code).match(self.text, at)
+            if found is None:
+                raise TooComplex("a quotation does not end")
+            at = self._token(found[0], inside, found.end())
+            if self.operators > _MAX_OPERATORS or self.words > _MAX_WORDS:
+                raise TooComplex("it has too many parts")
+            if len(self.stack) > _MAX_DEPTH:
+                raise TooComplex("it is nested too deeply")
+        if self.stack:
+            raise TooComplex(f"something is never closed (missing {self.stack[-1]})")
+
+    def _in_order(self, token: str) -> None:
+        """Raise TooComplex for an operator where none can be: bash would not run this."""
+        if token.isspace() and token != "\n":
+            return
+        if self.waiting and token in _FOLLOWING and (token != "\n" or self.waiting[0] in "<>"):
+            raise TooComplex(f"{token!r} after {self.waiting!r} makes no sense")
+        self.waiting = token if token in _EXPECTING else ""
+
+    def _token(self, token: str, inside: bool, end: int) -> int:
+        if not inside:
+            self._in_order(token)
+        top = self.stack[-1] if self.stack else ""
+        if token in ('"', "`"):
+            if top == token:
+                self.stack.pop()
+            else:
+                self.stack.append(token)
+        elif token in _OPENING:
+            self.operators += 1
+            self.stack.append(_OPENING[token])
+        elif token in (")", "}"):
+            return self._close(token, top, end)
+        elif token.startswith("<<") and token != "<<<" and not inside:
+            self.documents += 1
+            if self.documents > _MAX_DOCUMENTS:
+                raise TooComplex("it has too many here-documents")
+            self.heredocs.append(_pattern("unquote").sub("", token.lstrip("<-").strip()))
+        elif token == "\n":
+            self.operators += 1
+            return self._skip_heredocs(end)
+        elif token[0] in "|&;<>":
+            self.operators += 1
+        elif not inside:
+            self.words += token.count(" ")
+            if len(token) > _MAX_WORD and _pattern("long").search(token):
+                raise TooComplex("a word is too long")
+        return end
+
+    def _close(self, token: str, top: str, end: int) -> int:
+        if top == "))" and token == ")":
+            if self.text[end : end + 1] == ")":
+                self.stack.pop()
+                return end + 1
+            self.stack[-1] = ")"  # it was `( (…) …)`, or `$( (…) …)`
+        elif top == token:
+            self.stack.pop()
+        elif token == ")":
+            self.stray += 1
+            if self.stray > _MAX_STRAY:
+                raise TooComplex("it has too many closing brackets")
+        return end
+
+    def _skip_heredocs(self, at: int) -> int:
+        for delimiter in self.heredocs:
+            closing = re.compile(rf"^\t*{re.escape(delimiter)}$", re.MULTILINE)
+            found = closing.search(self.text, at)
+            if found is None:
+                raise TooComplex("a here-document does not end")
+            at = found.end()
+        self.heredocs.clear()
+        return at
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    return re.compile(_PATTERNS[name], re.DOTALL)
+
+
+_PATTERNS = {
+    "control": r"[^\t\n -~]",
+    "mixed": r"[A-Za-z0-9_./-]*(?:[A-Za-z][Ͱ-ϿЀ-ԯ]|[Ͱ-ϿЀ-ԯ][A-Za-z])[A-Za-z0-9_./-]*",
+    "joined": r"(?<!\\)((?:\\\\)*(?<=[^\s\\]))\\\n(\S)",
+    "after colon": r":\$([A-Za-z_]\w*)",
+    "braces first": r"((?:^|[;&|(\n])[ \t]*)\{(?=[^\s{}]*,[^\s{}]*\})",
+    "dash": r" -( <<)",
+    "line start": r"(?<=\n)(?:[ \t]*\\\n)+|\A(?:[ \t]*\\\n)+",
+    "long": rf"\S{{{_MAX_WORD + 1}}}",
+    "unquote": r"[\\'\"]",
+    "code": r"""(?x)
+        \\. | \$?'(?:(?<=\$')(?:[^'\\]|\\.)*|(?<!\$')[^']*)'
+      | \#(?:(?<=[\s;&|(]\#)|(?<=\A\#))[^\n]*
+      | <<<
+      | <<-?[ \t]*(?:'[^'\n]*'|"[^"\n]*"|[^\s<>&|;()'"`]+)
+      | \$\(\( | \(\( | \$\( | <\( | >\( | \$\{ | [()}"`\n]
+      | \|[|&]? | &&? | ;[;&]? | >[>|&]? | <[&>]?
+      | [^\\'"$\#()}`\n|&;<>]+ | [$\#]""",
+    "quoted": r"""(?x) \\. | " | \$\(\( | \$\( | \$\{ | ` | [)}] | [^\\"$`)}]+ | \$""",
+}

@@ -1,0 +1,134 @@
+"""What a command line says about its own variables and folders while it is being read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from hermes.exec.command_policy.shell.words import FIELDS, GAP, UNKNOWN, split, vague
+
+_MAX_FOLDERS = 6
+
+
+class Scope:
+    """Values that are certain, values that are only likely (set in a branch that may not run),
+    and every folder the next command may find itself in; None is "anywhere"."""
+
+    def __init__(self, folder: str, home: str, arguments: tuple[str, ...] = ()) -> None:
+        self.home = home
+        self.feed: str | None = None
+        """What its first reader of standard input gets, as in Simple."""
+        self.folders: tuple[str | None, ...] = (folder,)
+        self.values: dict[str, tuple[str, bool]] = {}
+        self.set_arguments(arguments)
+        self._doubt = 0
+        self._looks_left = 16
+        self._stack: list[tuple[str | None, ...]] = []
+        self._target: tuple[str | None, ...] = ()
+
+    def copy(self) -> Scope:
+        other = Scope("", self.home)
+        other.folders, other.values = self.folders, dict(self.values)
+        other.feed = self.feed
+        return other
+
+    def set_arguments(self, arguments: tuple[str, ...]) -> None:
+        """`$0`, `$1` and so on."""
+        for number, argument in enumerate(arguments):
+            self.values[str(number)] = (argument, False)
+        if arguments:
+            self.values["@"] = (GAP.join(arguments[1:]), False)
+            self.values["*"] = (" ".join(arguments[1:]), False)
+
+    def value(self, name: str, *, in_quotes: bool) -> tuple[str, str]:
+        """What is certain of a variable's value, and what it probably is."""
+        unknown = UNKNOWN if in_quotes else FIELDS
+        known = self.values.get(name)
+        if known is None:
+            if name == "HOME":
+                known = (self.home, True)
+            elif name == "PWD" and len(self.folders) == 1 and self.folders[0] is not None:
+                known = (self.folders[0], True)
+            elif name.isdigit():
+                return unknown, ""  # as a rule there are none
+            elif name == "IFS":
+                return (" ", " ") if in_quotes else (GAP, GAP)
+            else:
+                return unknown, unknown
+        text, certain = known
+        shown = text if in_quotes else split(text)
+        return (shown, shown) if certain else (unknown, shown)
+
+    def assign(self, name: str, certain: str | None, likely: str) -> None:
+        """`certain` is None when only run time can tell."""
+        if certain is not None and not self._doubt:
+            self.values[name] = (certain, True)
+        else:
+            self.values[name] = (likely, False)
+
+    def cd(self, argv: tuple[str, ...]) -> None:
+        """cd, pushd or popd was run."""
+        targets = [word for word in argv[1:] if word not in ("--", "-P", "-L")]
+        target = targets[0] if targets else self.home
+        if argv[0] == "popd" and self._stack:
+            self.folders = self._stack.pop()
+        elif argv[0] == "popd" or vague(target) or target.startswith("-"):
+            self.change_folder(None)
+        else:
+            self._stack += [self.folders] if argv[0] == "pushd" else []
+            self.change_folder(target)
+
+    def change_folder(self, target: str | None) -> None:
+        if target is None or self._looks_left <= 0:
+            self.folders = (*self.folders[:1], None)
+            return
+        new = [
+            None if folder is None and not target.startswith("/") else _join(folder or "/", target)
+            for folder in self.folders
+        ]
+        sure = all(folder is not None and self._exists(folder) for folder in new)
+        self._target = tuple(new)
+        self.folders = _union(self._target, () if sure else self.folders)
+
+    def _exists(self, folder: str) -> bool:
+        self._looks_left -= 1
+        return self._looks_left > 0 and os.path.isdir(folder)  # noqa: PTH112 - plain text
+
+    def arrived(self) -> None:
+        """The last change of folder succeeded: `cd x && …`."""
+        if self._target and set(self._target) <= set(self.folders):
+            self.folders = self._target
+        self._target = ()
+
+    @contextmanager
+    def branch(self) -> Iterator[None]:
+        """What happens inside may not happen at all."""
+        before = self.folders
+        self._doubt += 1
+        try:
+            yield
+        finally:
+            self._doubt -= 1
+            self.folders = _union(self.folders, before)
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """What happens inside ends with it, as in a subshell."""
+        folders, values = self.folders, dict(self.values)
+        try:
+            yield
+        finally:
+            self.folders, self.values = folders, values
+
+    def also(self, folders: tuple[str | None, ...]) -> None:
+        self.folders = _union(self.folders, folders)
+
+
+def _join(folder: str, target: str) -> str:
+    return os.path.normpath(os.path.join(folder, target))  # noqa: PTH118 - text, not files
+
+
+def _union(first: tuple[str | None, ...], second: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    both = tuple(dict.fromkeys((*first, *second)))
+    return both if len(both) <= _MAX_FOLDERS else (*both[:_MAX_FOLDERS], None)

@@ -1,0 +1,168 @@
+"""The simple commands found in a command line, and what is redirected around them."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from hermes.exec.command_policy.shell.expansion import Phrase, Phrases
+from hermes.exec.command_policy.shell.static_output import output_of
+from hermes.exec.command_policy.shell.words import UNKNOWN
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+PIPE: Final = "\x02pipe"
+"""Standard input is what another program wrote."""
+FILE: Final = "\x02file"
+REDIRECTS = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
+WORDS = frozenset(
+    "word string raw_string ansi_c_string translated_string concatenation simple_expansion "
+    "expansion command_substitution process_substitution arithmetic_expansion number "
+    "brace_expression extglob_pattern regex variable_name".split()
+)
+SEQUENCES = frozenset(
+    "program compound_statement do_group elif_clause else_clause negated_command".split()
+)
+EXPRESSIONS = frozenset(
+    "binary_expression unary_expression postfix_expression parenthesized_expression number "
+    "ternary_expression".split()
+)
+RESERVED = frozenset(
+    "if then else elif fi for while until do done case esac select function { } ! [[ ]] (".split()
+)
+
+
+def lines_of(phrases: list[Phrase | None]) -> list[list[Phrase]]:
+    """Split where a line ends."""
+    lines: list[list[Phrase]] = [[]]
+    for phrase in phrases:
+        if phrase is None:
+            lines.append([])
+        else:
+            lines[-1].append(phrase)
+    return lines
+
+
+def settings_of(line: list[Phrase]) -> tuple[tuple[str, str], ...]:
+    """Take the assignments off the front of a line that was read as plain words."""
+    found: list[tuple[str, str]] = []
+    while line and len(line[0].words) == 1 and re.match(r"[A-Za-z_]\w*=", line[0].words[0]):
+        name, _, value = line.pop(0).words[0].partition("=")
+        found.append((name, value))
+    return tuple(found)
+
+
+class Simple(Struct, frozen=True):
+    """One command without operators. Words are as in `words`."""
+
+    argv: tuple[str, ...]
+    likely: tuple[str, ...] = ()
+    """The argv with the likely values of variables, when that differs."""
+    assigned: tuple[tuple[str, str], ...] = ()
+    writes: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    feed: str | None = None
+    """Standard input: nothing, PIPE, FILE, or its text."""
+    folders: tuple[str | None, ...] = ()
+    sources: tuple[str, ...] = ()
+    """The programs before it in its pipeline."""
+    offered: tuple[str, ...] = ()
+    """The texts it finds in its process substitutions, as far as they are known."""
+    function: bool = False
+    """Its name is a function's, whose body was read as well."""
+
+
+def printed(commands: list[Simple], kind: str) -> str:
+    """What a pipeline or a group of commands writes, as a feed."""
+    last = commands[-1:] if kind == "pipeline" else commands
+    texts = [output_of(command.argv, command.feed) for command in last]
+    if not texts or kind not in ("pipeline", "compound_statement", "subshell"):
+        return PIPE
+    return PIPE if None in texts else "\n".join(filter(None, texts))
+
+
+class Redirects:
+    """Gathers the redirections of one statement."""
+
+    def __init__(self) -> None:
+        self.writes: list[str] = []
+        self.reads: list[str] = []
+        self.feed: str | None = None
+        self.extra: list[Phrase | None] = []
+        """Words the parser took for targets; None where a line, and so a command, ends."""
+        self.piped: list[Node] = []
+        self.after: list[Node] = []
+
+    def read_all(self, statement: Node, body: Node | None, phrases: Phrases) -> None:
+        before = body
+        for child in statement.children:
+            if child.type in REDIRECTS:
+                gap = phrases.gap(before, child) if before is not None else "none"
+                if gap == "odd":
+                    phrases.doubt("its words could not be told apart")
+                self.extra += [None] if gap == "line" else []
+                self.read(child, phrases)
+                before = child
+
+    def read(self, node: Node, phrases: Phrases) -> None:
+        if node.type == "herestring_redirect":
+            phrase = phrases.read(node.named_children[-1])
+            self.feed = " ".join(phrase.words if phrase.certain else phrase.likely)
+        elif node.type == "heredoc_redirect":
+            self._heredoc(node, phrases)
+        else:
+            self._file(node, phrases)
+
+    def _file(self, node: Node, phrases: Phrases) -> None:
+        operator = next((c.type for c in node.children if not c.is_named), "")
+        targets = node.children_by_field_name("destination")
+        number = node.child_by_field_name("descriptor")
+        if number is not None and not phrases.raw(number).strip(b"{}").isalnum():
+            phrases.doubt("a word was taken for the number of a file")
+        if not targets:
+            return
+        phrase = phrases.read(targets[0])
+        words = phrase.words if phrase.certain else [*phrase.words, *phrase.likely]
+        if operator in (">&", "<&") and targets[0].type == "number":
+            pass
+        elif operator in ("<", "<&", "<&-"):
+            self.reads += words
+            self.feed = FILE
+            if targets[0].type == "process_substitution":
+                self.feed = PIPE
+        else:
+            self.writes += words or [UNKNOWN]
+        # The parser takes `> file more words` for several targets; the rest are arguments.
+        for before, target in pairwise(targets):
+            gap = phrases.gap(before, target)
+            if gap in ("none", "odd"):
+                phrases.doubt("its words could not be told apart")
+            self.extra += [None] if gap == "line" else []
+            self.extra.append(phrases.read(target))
+
+    def _heredoc(self, node: Node, phrases: Phrases) -> None:
+        body, as_it_is, delimiter = "", False, b""
+        for child in node.children:
+            kind = child.type
+            if kind == "heredoc_body":
+                body = phrases.heredoc(child, as_it_is=as_it_is)
+            elif kind == "heredoc_end" and not phrases.ends_document(child, delimiter):
+                phrases.doubt("where a here-document ends is not clear")
+            elif kind == "heredoc_start":
+                text = phrases.raw(child)
+                delimiter = re.sub(rb"['\"\\]", b"", text)
+                as_it_is = any(mark in text for mark in (b"'", b'"', b"\\"))
+            elif kind == "pipeline":
+                self.piped += [c for c in child.named_children if c.type != "comment"]
+            elif kind in REDIRECTS:
+                self.read(child, phrases)
+            elif child.is_named and kind not in ("heredoc_start", "heredoc_end", "file_descriptor"):
+                if kind in WORDS:
+                    self.extra.append(phrases.read(child))
+                else:
+                    self.after.append(child)
+        self.feed = body

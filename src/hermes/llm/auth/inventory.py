@@ -1,0 +1,203 @@
+"""What there is to call providers with: keys and logins, where they are, how they fare."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from hermes.config.schema import Config, Provider
+from hermes.config.secrets import Secrets
+from hermes.core.errors import ConfigError
+from hermes.llm import providers
+from hermes.llm.auth.cooldown import Cooling
+from hermes.llm.auth.logins import flow_of
+from hermes.llm.auth.oauth import tokens
+from hermes.llm.endpoints.catalog import ALIASES, CUSTOM, Choice, find, resolve
+from hermes.llm.provider_spec import OAuth, ProviderSpec
+
+
+class Held(Struct, frozen=True):
+    """One key or login. `value` is never shown."""
+
+    provider: str
+    kind: Literal["key", "login"]
+    name: str
+    """The variable of a key; empty: a login."""
+    source: str
+    """environment, .env, or the program a login came from ("login": this one)."""
+    value: str
+    used: bool = True
+    """Whether calls go out with it, as things are configured."""
+    cooling: float = 0.0
+    """Seconds until it is worth a try again."""
+    why: str = ""
+    expires: float = 0.0
+    """Of a login: when its token ends; 0: nobody says."""
+    renewable: bool = False
+
+    def __repr__(self) -> str:
+        return f"Held({self.provider!r}, {self.name or self.source!r})"
+
+    @property
+    def hint(self) -> str:
+        """Enough to tell keys apart, too little to use."""
+        return f"…{self.value[-4:]}" if len(self.value) >= 16 else "…"
+
+    @property
+    def state(self) -> str:
+        if self.cooling:
+            return f"set aside for {_span(self.cooling)} ({self.why})"
+        if self.kind == "login" and self.expires:
+            left = self.expires - time.time()
+            if left > 0:
+                return f"good for {_span(left)}" + (", then renewed" if self.renewable else "")
+            return "renewed at the next call" if self.renewable else "has run out"
+        return "in use" if self.used else "not used: another one comes first"
+
+
+class Named(Struct, frozen=True):
+    """A provider as it is called, known and configured."""
+
+    name: str
+    spec: ProviderSpec | None
+    row: Provider
+
+    @property
+    def flow(self) -> OAuth | None:
+        return flow_of(self.spec, self.row)
+
+    @property
+    def usual(self) -> str:
+        """The variable a first key goes into; empty: one logs in there, and has no key."""
+        if self.row.api_key_env or self.row.api_key_envs:
+            return self.row.api_key_env or self.row.api_key_envs[0]
+        if self.spec is not None and self.spec.keys:
+            return self.spec.keys[0]
+        if self.flow is not None:
+            return ""
+        return "".join(c if c.isalnum() else "_" for c in self.name.upper()) + "_API_KEY"
+
+    @property
+    def must_be_named(self) -> bool:
+        """Whether nobody looks into that variable unless the configuration says so."""
+        configured = self.row.api_key_env or self.row.api_key_envs
+        return not configured and self.usual not in (self.spec.keys if self.spec else ())
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Of all built-in providers."""
+    folder = Path(providers.__path__[0])
+    return tuple(sorted(p.stem.replace("_", "-") for p in folder.glob("[a-z]*.py")))
+
+
+def named(config: Config, name: str) -> Named:
+    """ConfigError with near names when there is no such provider."""
+    spec = find(name)
+    known = spec.name if spec is not None else name
+    row = config.providers.get(name) or config.providers.get(known)
+    if spec is None and row is None and name != CUSTOM:
+        from difflib import get_close_matches
+
+        close = get_close_matches(name.lower(), [*names(), *ALIASES, *config.providers], 3, 0.6)
+        near = f" Did you mean {' or '.join(close)}?" if close else ""
+        raise ConfigError(
+            f"There is no provider {name!r}.{near} One of your own: hermes model custom URL, or "
+            f"providers.{name}.base_url in config.yaml."
+        )
+    return Named(known, spec, row or Provider())
+
+
+def variables(config: Config, provider: Named) -> tuple[str, ...]:
+    """Where keys of a provider are looked for, in order."""
+    row = provider.row
+    section = config.model
+    if section.api_key_env and _is_model(config, provider):
+        return tuple(dict.fromkeys((section.api_key_env, *row.api_key_envs)))
+    named_ones = row.api_key_envs or ((row.api_key_env,) if row.api_key_env else ())
+    return named_ones or (provider.spec.keys if provider.spec is not None else ())
+
+
+def _is_model(config: Config, provider: Named) -> bool:
+    section = config.model
+    wanted = section.provider or (CUSTOM if section.base_url else "")
+    spec = find(wanted) if wanted else None
+    return provider.name == (spec.name if spec is not None else wanted)
+
+
+def held(config: Config, secrets: Secrets, cooling: Cooling, provider: Named) -> list[Held]:
+    """Every key and login of one provider."""
+    found: list[Held] = []
+    base_url = _base_url(config, secrets, provider)
+    pooled = bool(provider.row.api_key_envs)
+    for variable in variables(config, provider):
+        value = secrets.get(variable)
+        if value is None:
+            continue
+        rest = cooling.of((base_url, value))
+        found.append(
+            Held(
+                provider.name,
+                "key",
+                variable,
+                secrets.source(variable),
+                value,
+                used=pooled or not found,
+                cooling=cooling.left((base_url, value)),
+                why=rest.why if rest is not None else "",
+            )
+        )
+    file = secrets.login(provider.name)
+    token = tokens.read(file) if file is not None else None
+    if token is not None:
+        found.append(
+            Held(
+                provider.name,
+                "login",
+                "",
+                token.origin or "login",
+                token.refresh or token.access,
+                used=not found,
+                expires=token.expires,
+                renewable=bool(token.refresh),
+            )
+        )
+    return found
+
+
+def everything(config: Config, secrets: Secrets, cooling: Cooling) -> list[Held]:
+    """In the order of names; configured ones of the user's own last."""
+    own = [name for name in config.providers if find(name) is None]
+    found: list[Held] = []
+    for name in (*names(), *dict.fromkeys([*own, CUSTOM])):
+        found += held(config, secrets, cooling, named(config, name))
+    return found
+
+
+def free_name(secrets: Secrets, taken: Sequence[str], usual: str) -> str:
+    """A variable nobody uses yet: NAME, NAME_2, NAME_3, ..."""
+    for number in range(1, 1000):
+        name = usual if number == 1 else f"{usual}_{number}"
+        if name not in taken and secrets.get(name) is None:
+            return name
+    raise ConfigError(f"There are too many keys like {usual}.")
+
+
+def _base_url(config: Config, secrets: Secrets, provider: Named) -> str:
+    try:
+        choice = Choice(provider=provider.name, model="?")
+        return resolve(config, secrets, choice)[0].base_url
+    except ConfigError:
+        return ""
+
+
+def _span(seconds: float) -> str:
+    for size, unit in ((86400, "days"), (3600, "hours"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

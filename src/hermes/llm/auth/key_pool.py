@@ -1,0 +1,134 @@
+"""API keys: made usable for a header, and picked from a pool in which exhausted ones cool down."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from hermes.core.errors import Failure, Kind, ProviderError
+from hermes.llm.auth.cooldown import Cooling, Place
+
+log = logging.getLogger(__name__)
+
+Strategy: TypeAlias = Literal["fill-first", "round-robin", "least-used", "random"]
+LOGIN = "the login to "
+"""How the source of a credential begins that is a login and no key."""
+_DASHES = dict.fromkeys(
+    map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"), "-"
+)
+_NOTHING = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"), "")
+_COOL = {Kind.RATE_LIMITED: 60.0, Kind.BILLING: 3600.0}
+_COOL_REFUSED = 24 * 3600.0
+"""A key that was refused, not exhausted, is the last to be asked for a day."""
+
+
+class Credential(Struct, frozen=True):
+    """A key and where it came from. `id` and `token` exist where a key has several parts."""
+
+    source: str = ""
+    value: str = ""
+    """Of a login: its token, once it is known to be good."""
+    id: str = ""
+    token: str = ""
+    login: str = ""
+    """The file of a login; then this is no key."""
+
+    def __repr__(self) -> str:
+        return f"Credential(source={self.source!r})"
+
+
+NO_KEY = Credential()
+
+
+def usable(key: Credential) -> str:
+    """The key as it can stand in a header. Keys copied from a PDF or a chat have dashes, spaces
+    and letters that only look right; what has an obvious meaning is put right."""
+    if key.value.isascii() and key.value.isprintable() and " " not in key.value:
+        return key.value
+    import unicodedata
+
+    text = key.value.translate(_DASHES).translate(_NOTHING)
+    text = "".join(unicodedata.normalize("NFKC", text).split())
+    for at, char in enumerate(text):
+        if not "!" <= char <= "~":
+            name = unicodedata.name(char, "a control character").lower()
+            raise ProviderError(
+                Failure(
+                    Kind.AUTH,
+                    f"the key in {key.source} cannot be sent: character {at + 1} is {name} "
+                    f"(U+{ord(char):04X}), which no key has. Copy the key again.",
+                )
+            )
+    return text
+
+
+class Pool:
+    """The keys of one endpoint. What cools down is shared through `cooling` by everybody who calls
+    that endpoint."""
+
+    def __init__(
+        self,
+        base_url: str,
+        keys: Sequence[Credential],
+        cooling: Cooling,
+        strategy: Strategy = "fill-first",
+    ) -> None:
+        self._base_url = base_url
+        self._keys = tuple(keys) or (NO_KEY,)
+        self._cooling = cooling
+        self._strategy = strategy
+        self._calls = dict.fromkeys(map(self.place, self._keys), 0)
+        self._turn = 0
+
+    def place(self, key: Credential) -> Place:
+        """What limits are counted by."""
+        return self._base_url, key.login or key.value
+
+    def pick(self) -> Credential:
+        """Of the keys that are not set aside, the one whose turn it is; failing that, the one that
+        will be back first."""
+        if len(self._keys) == 1:
+            return self._keys[0]
+        left = {key: self._cooling.left(self.place(key)) for key in self._keys}
+        ready = [key for key in self._keys if not left[key]]
+        if not ready:
+            return min(self._keys, key=lambda key: left[key])
+        match self._strategy:
+            case "round-robin":
+                order = [*self._keys[self._turn :], *self._keys[: self._turn]]
+                return next(key for key in order if key in ready)
+            case "least-used":
+                return min(ready, key=lambda key: self._calls[self.place(key)])
+            case "random":
+                return random.choice(ready)
+            case _:
+                return ready[0]
+
+    def take(self) -> Credential:
+        """The same for a call: the next one may go out with another key."""
+        key = self.pick()
+        if len(self._keys) > 1:
+            self._calls[self.place(key)] += 1
+            self._turn = (self._keys.index(key) + 1) % len(self._keys)
+        return key
+
+    def set_aside(self, key: Credential, failure: Failure) -> bool:
+        """Whether another key is left to try."""
+        if len(self._keys) == 1:
+            return False
+        seconds = failure.retry_after or _COOL.get(failure.kind, _COOL_REFUSED)
+        self._cooling.set(self.place(key), seconds, failure.kind.value)
+        following = self.pick()
+        left = not self._cooling.left(self.place(following))
+        log.info(
+            "key %s set aside for %.0f s (%s); %s",
+            key.source,
+            seconds,
+            failure.kind.value,
+            f"now {following.source}" if left else "no other is left",
+        )
+        return left

@@ -1,0 +1,95 @@
+"""Logins as credentials: whether there is one, who may see its token, and the token itself."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from hermes.config.schema import Provider
+from hermes.config.secrets import Secrets
+from hermes.core.errors import ProviderError
+from hermes.llm.auth.key_pool import LOGIN, Credential
+from hermes.llm.provider_spec import OAuth, ProviderSpec
+
+if TYPE_CHECKING:
+    from hermes.llm.auth.oauth.login import Login
+    from hermes.llm.transport import Transport
+
+log = logging.getLogger(__name__)
+
+
+def flow_of(spec: ProviderSpec | None, row: Provider) -> OAuth | None:
+    """How one logs in there: as the row says, with what is configured laid over it."""
+    settings = row.oauth
+    changes = {n: value for n in settings.__struct_fields__ if (value := getattr(settings, n))}
+    if spec is not None and spec.oauth is not None:
+        return structs.replace(spec.oauth, **changes)
+    if not (settings.flow and settings.client_id and settings.token_url):
+        return None
+    return OAuth(**changes)
+
+
+def stored(
+    secrets: Secrets, name: str, spec: ProviderSpec | None, row: Provider, base_url: str
+) -> tuple[Credential, ...]:
+    """The login to a provider. Nobody but the provider it was made with sees its token: not a
+    gateway that is called in its place, unless the login itself was configured for that."""
+    file = secrets.login(name)
+    if file is None or flow_of(spec, row) is None:
+        return ()
+    own = spec is not None and _origin(base_url) == _origin(spec.base_url)
+    if not own and not row.oauth.token_url:
+        return ()
+    return (Credential(LOGIN + name, login=str(file)),)
+
+
+def reaches(spec: ProviderSpec | None, model: str) -> bool:
+    """Whether a login there may know this model; an empty name is any."""
+    begins = spec.oauth.models if spec is not None and spec.oauth is not None else ()
+    return not model or not begins or model.lower().startswith(begins)
+
+
+class Logins:
+    """Those an endpoint is called with."""
+
+    def __init__(self, row: OAuth | None, transport: Transport) -> None:
+        self._row = row
+        self._transport = transport
+        self._open: dict[str, Login] = {}
+
+    async def ready(self, key: Credential) -> Credential:
+        """With the token as it is now, renewed when it is about to run out."""
+        token = await self._of(key).token()
+        return structs.replace(key, value=token.access, id=token.account, token=token.refresh)
+
+    async def renew(self, key: Credential) -> bool:
+        """Whether there is another token than the one it was used with."""
+        try:
+            token = await self._of(key).renewed(key.value)
+        except ProviderError as error:
+            log.warning("%s was not renewed: %s", key.source, error)
+            return False
+        return token.access != key.value
+
+    def headers(self, key: Credential) -> dict[str, str]:
+        assert self._row is not None
+        found = {**self._row.headers, "Authorization": f"Bearer {key.value}"}
+        if key.id and self._row.account_header:
+            found[self._row.account_header] = key.id
+        return found
+
+    def _of(self, key: Credential) -> Login:
+        found = self._open.get(key.login)
+        if found is None:
+            from hermes.llm.auth.oauth.login import Login
+
+            assert self._row is not None
+            found = self._open[key.login] = Login(Path(key.login), self._row, self._transport)
+        return found
+
+
+def _origin(url: str) -> str:
+    return "/".join(url.lower().split("/", 3)[:3])

@@ -1,0 +1,193 @@
+"""Logging in with the browser, which comes back to this machine with a code (RFC 8252, PKCE)."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from base64 import urlsafe_b64encode
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from msgspec import Struct
+
+from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
+from hermes.llm.auth.oauth.token_http import guarded, post, refused, token_of
+from hermes.llm.auth.oauth.tokens import Token
+from hermes.llm.provider_spec import OAuth
+from hermes.llm.transport import Transport
+
+SECONDS = 600.0
+"""How long the browser is waited for."""
+_LONGEST = 16 * 1024
+_PAGE = (
+    "<!doctype html><meta charset=utf-8><title>Hermes</title>"
+    "<body style='font:1.2em system-ui;margin:4em'><h1>{title}</h1><p>{text}"
+)
+
+
+class Answer(Struct, frozen=True):
+    """What came back in the address."""
+
+    code: str = ""
+    state: str = ""
+    error: str = ""
+
+
+class Doorway:
+    """Serves the one request that brings the right state; all others are turned away."""
+
+    def __init__(self, path: str, state: str) -> None:
+        self._path = path
+        self._state = state
+        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(10):
+                line = await reader.readline()
+                while (await reader.readline()).strip():
+                    pass
+                status, title, text = self._take(line.decode("latin-1").split(" "))
+                page = _PAGE.format(title=title, text=text).encode()
+                head = (
+                    f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\n"
+                    f"Content-Length: {len(page)}\r\nCache-Control: no-store\r\n"
+                    "Referrer-Policy: no-referrer\r\nConnection: close\r\n\r\n"
+                )
+                writer.write(head.encode() + page)
+                await writer.drain()
+        except (OSError, TimeoutError, ValueError):
+            pass
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    def offer(self, answer: Answer) -> bool:
+        """Whether it is the one that was waited for."""
+        if not compare_digest(answer.state.encode(), self._state.encode()):
+            return False
+        if not self.answer.done():
+            self.answer.set_result(answer)
+        return True
+
+    def _take(self, words: list[str]) -> tuple[str, str, str]:
+        parts = urlsplit(words[1]) if len(words) == 3 else None
+        if parts is None or words[0] != "GET" or parts.path != self._path:
+            return "404 Not Found", "Nothing here", "This address only waits for a login."
+        answer = parsed(parts.query)
+        if self.answer.done() or not self.offer(answer):
+            text = "This is not the login that was begun. Nothing was changed."
+            return "400 Bad Request", "Not accepted", text
+        if answer.error or not answer.code:
+            text = "The login was refused or failed. You can close this page."
+            return "200 OK", "Not logged in", text
+        return "200 OK", "Logged in", "Hermes has what it needs. You can close this page."
+
+
+def parsed(text: str) -> Answer:
+    """Of a query, an address a browser was sent to, or `code#state` as some pages show it."""
+    text = text.strip()
+    if "://" in text:
+        text = urlsplit(text).query
+    elif "=" not in text and "#" in text:
+        code, _, state = text.partition("#")
+        return Answer(code, state)
+    fields = parse_qs(text)
+    return Answer(*(fields.get(name, [""])[0] for name in ("code", "state", "error")))
+
+
+async def log_in(
+    row: OAuth,
+    transport: Transport,
+    show: Callable[[str], None],
+    paste: Callable[[], Awaitable[str]] | None = None,
+) -> Token:
+    """`show` is given the address for the browser; `paste` brings the address it was sent to,
+    where the browser runs on another machine."""
+    guarded(row.authorize_url)
+    verifier, state = secrets.token_urlsafe(64), secrets.token_urlsafe(32)
+    door = Doorway(row.redirect_path, state)
+    async with AsyncExitStack() as stack:
+        port = await _open(row, door, stack)
+        redirect = f"http://{row.redirect_host}:{port}{row.redirect_path}"
+        show(_address(row, redirect, verifier, state))
+        try:
+            async with asyncio.timeout(SECONDS):
+                answer = await _answered(door, paste)
+        except TimeoutError:
+            text = f"nobody came back within {SECONDS / 60:.0f} minutes; nothing was changed"
+            raise ProviderError(Failure(Kind.AUTH, text)) from None
+    if answer.error or not answer.code:
+        word = answer.error if answer.error.isidentifier() else "no code came back"
+        text = f"the login was not completed ({word}); nothing was changed"
+        raise ProviderError(Failure(Kind.AUTH, text))
+    fields = {
+        "grant_type": "authorization_code",
+        "code": answer.code,
+        "redirect_uri": redirect,
+        "client_id": row.client_id,
+        "code_verifier": verifier,
+        **({"state": state} if row.state_in_body else {}),
+    }
+    said = await post(transport, row.token_url, fields, json=row.body == "json")
+    token = token_of(said, row)
+    if token is None:
+        raise refused(said, "the login failed", (answer.code, verifier))
+    return token
+
+
+def _address(row: OAuth, redirect: str, verifier: str, state: str) -> str:
+    challenge = urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+    fields = {
+        "response_type": "code",
+        "client_id": row.client_id,
+        "redirect_uri": redirect,
+        "code_challenge": challenge,
+        "code_challenge_method": "S256",
+        "state": state,
+        **({"scope": row.scopes} if row.scopes else {}),
+        **row.parameters,
+    }
+    return f"{row.authorize_url}{'&' if '?' in row.authorize_url else '?'}{urlencode(fields)}"
+
+
+async def _open(row: OAuth, door: Doorway, stack: AsyncExitStack) -> int:
+    """On this machine only; a browser may look for localhost at either of its addresses."""
+    for port in row.redirect_ports or (0,):
+        try:
+            server = await asyncio.start_server(door.serve, "127.0.0.1", port, limit=_LONGEST)
+        except OSError:
+            continue
+        await stack.enter_async_context(server)
+        taken: int = server.sockets[0].getsockname()[1]
+        if row.redirect_host == "localhost":
+            with suppress(OSError):
+                other = await asyncio.start_server(door.serve, "::1", taken, limit=_LONGEST)
+                await stack.enter_async_context(other)
+        return taken
+    ports = ", ".join(map(str, row.redirect_ports))
+    raise ConfigError(
+        f"The browser has to come back to port {ports} of this machine, which another program "
+        "uses; close that one and try again."
+    )
+
+
+async def _answered(door: Doorway, paste: Callable[[], Awaitable[str]] | None) -> Answer:
+    if paste is None:
+        return await door.answer
+    while True:
+        pasting = asyncio.ensure_future(paste())
+        first: set[asyncio.Future[Any]] = {door.answer, pasting}
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        if door.answer.done():
+            pasting.cancel()
+            await asyncio.wait({pasting})
+            return door.answer.result()
+        if not (text := pasting.result()):  # the end of input
+            return await door.answer
+        door.offer(parsed(text))

@@ -1,0 +1,74 @@
+"""The tokens of one login: a value, and the private file all processes share."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hermes.config.paths import private_folder
+from hermes.config.private_files import replace_file
+
+AHEAD = 60.0
+"""Seconds before its end at which a token is renewed."""
+
+
+class Token(Struct, frozen=True, omit_defaults=True):
+    """What calls are made with, and what gets the next one."""
+
+    access: str
+    refresh: str = ""
+    expires: float = 0.0
+    """0: nobody says."""
+    obtained: float = 0.0
+    account: str = ""
+    server: str = ""
+    """The token endpoint it came from: no other is ever sent it."""
+    origin: str = ""
+    """The program it was adopted from; empty: a login of our own."""
+
+    def __repr__(self) -> str:
+        return f"Token(server={self.server!r})"
+
+    def due(self, now: float) -> bool:
+        """Whether it is about to run out. One that lives for less than two minutes is renewed
+        half-way."""
+        if not self.expires:
+            return False
+        life = max(0.0, self.expires - self.obtained)
+        return now >= self.expires - min(AHEAD, life / 2)
+
+    def dead(self, now: float) -> bool:
+        return bool(self.expires) and now >= self.expires
+
+
+def read(file: Path) -> Token | None:
+    """None: there is none, or it cannot be read."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Token)
+    except (OSError, ValueError):
+        return None
+
+
+def write(file: Path, token: Token) -> None:
+    """Durable when it returns; OSError when that failed."""
+    private_folder(file.parent)
+    replace_file(file, msgspec.json.encode(token))
+
+
+def claim(jwt: str, path: tuple[str, ...]) -> str:
+    """A text inside a token that came straight from its maker; it proves nothing to others."""
+    parts = jwt.split(".")
+    if len(parts) != 3 or not path:
+        return ""
+    try:
+        value: Any = msgspec.json.decode(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except ValueError:
+        return ""
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,134 @@
+"""Model servers on this machine, found on their usual ports when nothing else is configured."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct, structs
+
+from hermes.config.schema import Config
+from hermes.config.secrets import Secrets
+from hermes.llm.endpoints.catalog import Choice, find, undecided
+
+SERVERS = ("ollama", "lmstudio", "llamacpp", "vllm")
+SECONDS = 0.2
+_MOST = 1 << 20
+_NO_CHAT = ("embed", "bge-", "rerank", "whisper", "tts")
+
+
+class Nearby(Struct, frozen=True):
+    provider: str
+    base_url: str
+    models: tuple[str, ...]
+
+    @property
+    def choice(self) -> Choice:
+        return Choice(self.models[0], self.provider)
+
+    @property
+    def note(self) -> str:
+        where = urlsplit(self.base_url).netloc
+        more = f" ({len(self.models) - 1} more there)" if len(self.models) > 1 else ""
+        return (
+            f"Using {self.models[0]} of {self.provider}, found on this machine at {where}{more}. "
+            "hermes model chooses another."
+        )
+
+
+def usual(url: str) -> bool:
+    """Whether this is where one of them usually is."""
+    where = urlsplit(url).netloc
+    return any(
+        (row := find(n)) is not None and urlsplit(row.base_url).netloc == where for n in SERVERS
+    )
+
+
+async def look_around(servers: Sequence[str] = SERVERS) -> tuple[Nearby, ...]:
+    """Those that answer with a model to talk to, all asked at once, in the order of the names."""
+    found = await asyncio.gather(*(_ask(name) for name in servers))
+    return tuple(server for server in found if server is not None)
+
+
+async def chosen(config: Config, secrets: Secrets, choice: Choice) -> Choice:
+    """What a conversation would be led with; nobody is asked where something is configured."""
+    if not undecided(config, secrets, choice):
+        return choice
+    found = served(await look_around(), config, choice)
+    return found.choice if found is not None else choice
+
+
+def served(found: Sequence[Nearby], config: Config, choice: Choice) -> Nearby | None:
+    """The first, or where a model was named the first that has it, with that one in front."""
+    name = choice.model or config.model.default
+    if not name:
+        return found[0] if found else None
+    for server in found:
+        for model in server.models:
+            if model in (name, f"{name}:latest"):
+                others = tuple(m for m in server.models if m != model)
+                return structs.replace(server, models=(model, *others))
+    return None
+
+
+async def _ask(name: str) -> Nearby | None:
+    spec = find(name)
+    assert spec is not None
+    try:
+        async with asyncio.timeout(SECONDS):
+            models = _models(await _get(f"{spec.base_url}/models"))
+    except (OSError, TimeoutError, EOFError, ValueError):
+        return None
+    return Nearby(name, spec.base_url, models) if models else None
+
+
+async def _get(url: str) -> bytes:
+    """Plain HTTP/1.0 to this machine: importing a client would take longer than the question."""
+    parts = urlsplit(url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    try:
+        host = parts.netloc
+        head = f"GET {parts.path} HTTP/1.0\r\nHost: {host}\r\nAccept: application/json\r\n\r\n"
+        writer.write(head.encode())
+        await writer.drain()
+        status = await reader.readline()
+        if b" 200 " not in status:
+            return b""
+        size = -1
+        while line := (await reader.readline()).strip().lower():
+            name, _, value = line.partition(b":")
+            if name == b"content-length" and value.strip().isdigit():
+                size = min(int(value), _MOST)
+        return await (reader.readexactly(size) if size >= 0 else _rest(reader))
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+
+async def _rest(reader: asyncio.StreamReader) -> bytes:
+    """To the end; what never ends is no list of models."""
+    found = bytearray()
+    while piece := await reader.read(_MOST):
+        found += piece
+        if len(found) > _MOST:
+            return b""
+    return bytes(found)
+
+
+def _models(body: bytes) -> tuple[str, ...]:
+    if not body:
+        return ()
+    try:
+        listed: Any = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return ()
+    entries = listed.get("data") if isinstance(listed, dict) else None
+    if not isinstance(entries, list):
+        return ()
+    names = [e["id"] for e in entries if isinstance(e, dict) and isinstance(e.get("id"), str)]
+    return tuple(n for n in names if n and not any(word in n.lower() for word in _NO_CHAT))

@@ -1,0 +1,329 @@
+"""Any history made legal for any target, incrementally: each message is looked at once."""
+
+from __future__ import annotations
+
+import re
+from collections import ChainMap
+from collections.abc import Callable, Iterable, MutableMapping
+
+from msgspec import structs
+
+from hermes.core.history import History
+from hermes.core.message import (
+    Media,
+    Message,
+    Native,
+    Part,
+    Target,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolReturn,
+)
+from hermes.core.untrusted_text import SKIPPED, wrap
+from hermes.llm.provider_spec import Quirks
+
+NO_RESULT = "[no result: interrupted]"
+NO_IMAGES = "[image omitted: this model cannot see images]"
+BAD_IMAGE = "[image left out: the provider refused it or one beside it]"
+BEGINNING = "[conversation continues]"
+REFUSED = "[left out: the provider refused this for its content policy]"
+STEER = "\n\nUser guidance: "
+_WORD64 = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_LONGEST_ID = 40
+"""What every endpoint takes of ids that are not its own; its own may hold more than a name."""
+_ALNUM9 = re.compile(r"[a-zA-Z0-9]{9}")
+
+
+class View:
+    """Turns canonical messages into groups: user and assistant strictly alternate, the first is
+    a user's, none is empty. A user group starts with the results of the assistant group before
+    it, one ToolReturn per call, in the order of the calls, each wrapped in the history's mark;
+    guidance is appended to the last of them, outside the wrapper. What a target refused to read
+    is not shown to it again. No two calls of the whole history share an id. A group goes to
+    `sink` when the next one begins; the open one can still grow."""
+
+    def __init__(self, target: Target, quirks: Quirks, sink: Callable[[Message], None]) -> None:
+        self._target = target
+        self._quirks = quirks
+        self._sink = sink
+        self._mark = ""
+        self._seen = 0
+        self._role = ""
+        self._parts: list[Part] = []
+        self._calls: list[ToolCall] = []
+        """Calls of the last assistant group, to be answered by the next user group."""
+        self._waiting: dict[str, list[str]] = {}
+        """Id as stored -> ids as sent of those calls that have no result yet, in order."""
+        self._returns: dict[str, ToolReturn] = {}
+        self._steers: list[Message] = []
+        self._ids: MutableMapping[str, int] = {}
+        """Id as sent -> how many calls asked for it."""
+
+    def advance(self, history: History) -> None:
+        messages = history.messages
+        self._mark = history.mark
+        for i in range(self._seen, len(messages)):
+            self._add(messages[i] if i >= self._quirks.media_from else _blind(messages[i]))
+        self._seen = len(messages)
+
+    def pending(self, tail: Iterable[Message] = ()) -> list[Message]:
+        """The open group and `tail`, closed for this request; the view itself stays open."""
+        out: list[Message] = []
+        fork = View(self._target, self._quirks, out.append)
+        fork._mark, fork._role, fork._parts = self._mark, self._role, list(self._parts)
+        fork._calls, fork._returns = list(self._calls), dict(self._returns)
+        fork._waiting = {id: list(keys) for id, keys in self._waiting.items()}
+        fork._steers = list(self._steers)
+        fork._ids = ChainMap({}, self._ids)
+        for message in tail:
+            fork._add(message)
+        fork._close()
+        if fork._calls:
+            fork._role = "user"
+            fork._close()
+        return out
+
+    # -- grouping --------------------------------------------------------------------------
+
+    def _add(self, message: Message) -> None:
+        match message.role:
+            case "assistant":
+                self._assistant(message)
+            case "tool":
+                self._results(message)
+            case _ if message.kind == "steer" and self._calls:
+                self._begin("user")
+                if message.text:
+                    self._steers.append(message)
+                self._parts.extend(self._media(p for p in message.parts if isinstance(p, Media)))
+            case _:
+                parts = self._media(p for p in message.parts if _said(p))
+                if message.kind == "summary":  # what strangers wrote may have come into it
+                    parts = [*parts[:1], *self._wrapped(parts[1:])]
+                if parts:
+                    self._begin("user")
+                    self._parts.extend(parts)
+
+    def _assistant(self, message: Message) -> None:
+        if message.stop == "filtered" and not message.parts:
+            if message.origin in (None, self._target):
+                self._leave_out()
+            return
+        parts = self._own(message)
+        if not any(_counts(p) for p in parts):
+            return
+        more = any(isinstance(p, ToolCall) for p in parts)
+        if self._calls and self._role == "assistant" and not more:
+            # Nothing but results may follow calls; further calls are answered together with them.
+            self._begin("user")
+        self._begin("assistant")
+        mine = self._mine(message)
+        for part in parts:
+            if isinstance(part, ToolCall):
+                part = self._call(part, mine=mine)
+                self._calls.append(part)
+            self._parts.append(part)
+
+    def _leave_out(self) -> None:
+        """What was said since the last answer would be refused again, with all that follows it."""
+        if self._role == "user":
+            self._parts = [Text(REFUSED)] if self._parts else []
+            self._returns = {
+                key: ToolReturn(done.call_id, done.name, (Text(REFUSED),), done.error)
+                for key, done in self._returns.items()
+            }
+            self._steers = []
+
+    def _results(self, message: Message) -> None:
+        for part in message.parts:
+            if not isinstance(part, ToolReturn):
+                continue
+            keys = self._waiting.get(part.call_id)
+            if keys:
+                self._begin("user")
+                self._returns[keys.pop(0)] = part
+
+    def _begin(self, role: str) -> None:
+        if self._role == role:
+            return
+        if not self._role and role == "assistant":
+            self._role = "user"
+            self._parts.append(Text(BEGINNING))
+        self._close()
+        self._role = role
+
+    def _close(self) -> None:
+        parts: list[Part] = self._parts
+        if self._role == "user":
+            parts = [*self._answers(), *parts]
+            self._calls, self._waiting, self._returns, self._steers = [], {}, {}, []
+        if parts:
+            if self._quirks.flatten or not self._quirks.tools:
+                parts = _told(parts)
+            self._sink(Message("assistant" if self._role == "assistant" else "user", tuple(parts)))
+        self._parts = []
+
+    # -- results ---------------------------------------------------------------------------
+
+    def _answers(self) -> list[Part]:
+        out: list[Part] = []
+        moved: list[Part] = []
+        last = len(self._calls) - 1
+        for i, call in enumerate(self._calls):
+            done = self._returns.get(call.id)
+            if done is None:
+                done = ToolReturn(call.id, call.name, (Text(NO_RESULT),), True)
+                content: list[Part] = list(done.content)
+            else:
+                content = self._wrapped(self._media(done.content))
+            if not self._quirks.media_in_tool_result:
+                images = [p for p in content if isinstance(p, Media)]
+                if images:
+                    note = Text(f"[image of {call.name} is attached below]")
+                    content = [p if isinstance(p, Text) else note for p in content]
+                    moved.extend(images)
+            if i == last and self._steers:
+                content = self._guided(content)
+            kept = tuple([p for p in content if isinstance(p, Text | Media)])
+            out.append(ToolReturn(call.id, call.name, kept, done.error))
+        return [*out, *moved]
+
+    def _wrapped(self, content: list[Part]) -> list[Part]:
+        """The same with the mark before its first text and behind its last."""
+        texts = [i for i, p in enumerate(content) if isinstance(p, Text) and p.text]
+        if self._mark and texts and not self._quirks.small and content != [Text(SKIPPED)]:
+            for i in texts:
+                begin, end = i == texts[0], i == texts[-1]
+                text = content[i].text  # type: ignore[union-attr]
+                content[i] = Text(wrap(text, self._mark, begin=begin, end=end))
+        return content
+
+    def _guided(self, content: list[Part]) -> list[Part]:
+        """The content with all guidance behind it: in its last text, or in one of its own."""
+        guidance = STEER + "\n".join([m.text for m in self._steers])
+        last = content[-1] if content else None
+        if isinstance(last, Text):
+            return [*content[:-1], Text(last.text + guidance)]
+        return [*content, Text(guidance)]
+
+    # -- one message -----------------------------------------------------------------------
+
+    def _mine(self, message: Message) -> bool:
+        origin, target = message.origin, self._target
+        return origin is not None and (origin.provider, origin.wire) == (
+            target.provider,
+            target.wire,
+        )
+
+    def _own(self, message: Message) -> list[Part]:
+        """What of an assistant message this target may see."""
+        mine = self._mine(message)
+        replay = mine and self._quirks.thinking_replay == "keep"
+        blank = not message.text.strip()  # some refuse it, and it says nothing
+        out: list[Part] = []
+        for part in message.parts:
+            match part:
+                case Thinking():
+                    if replay:
+                        out.append(part)
+                case Native():
+                    if mine:
+                        out.append(part)
+                case Text(text=text, extra=extra):
+                    if (text and not blank) or (mine and extra):
+                        out.append(part if mine or extra is None else Text(text))
+                case ToolCall(extra=extra):
+                    plain = mine or extra is None
+                    out.append(part if plain else ToolCall(part.id, part.name, part.args))
+                case _:
+                    pass
+        return out
+
+    def _media(self, parts: Iterable[Part]) -> list[Part]:
+        if self._quirks.media:
+            return list(parts)
+        return [Text(NO_IMAGES) if isinstance(p, Media) else p for p in parts]
+
+    # -- ids -------------------------------------------------------------------------------
+
+    def _call(self, call: ToolCall, *, mine: bool) -> ToolCall:
+        """The call under an id this target takes and no earlier call of the history has: some
+        providers count their calls from zero in every answer."""
+        key = self._legal(call.id, mine=mine)
+        asked = self._ids.get(key, 0)
+        self._ids[key] = asked + 1
+        while asked:
+            asked += 1
+            other = self._legal(f"{call.id}_{asked}", mine=mine)
+            if other not in self._ids:
+                self._ids[key] = asked
+                self._ids[other] = 1
+                key = other
+                break
+        self._waiting.setdefault(call.id, []).append(key)
+        return call if key == call.id else ToolCall(key, call.name, call.args, call.extra)
+
+    def _legal(self, id: str, *, mine: bool) -> str:
+        match self._quirks.call_id:
+            case "any" if not mine and len(id) > _LONGEST_ID:
+                return "call_" + _digest(id)[:24]
+            case "word64" if not _WORD64.fullmatch(id):
+                return "call_" + _digest(id)[:24]
+            case "alnum9" if not _ALNUM9.fullmatch(id):
+                return _digest(id)[:9]
+            case _:
+                return id or "call"
+
+
+def _blind(message: Message) -> Message:
+    """The same without its images."""
+    return structs.replace(message, parts=tuple([_unseen(part) for part in message.parts]))
+
+
+def _unseen(part: Part) -> Part:
+    match part:
+        case Media():
+            return Text(BAD_IMAGE)
+        case ToolReturn(content=content):
+            kept = tuple([Text(BAD_IMAGE) if isinstance(p, Media) else p for p in content])
+            return structs.replace(part, content=kept)
+        case _:
+            return part
+
+
+def _said(part: Part) -> bool:
+    """Whether a part of a user's message is something to send."""
+    return isinstance(part, Media) or (isinstance(part, Text) and bool(part.text))
+
+
+def _counts(part: Part) -> bool:
+    """Whether a part makes an assistant message worth sending; reasoning alone does not."""
+    match part:
+        case Text(text=text, extra=extra):
+            return bool(extra or text.strip())
+        case ToolCall() | Native():
+            return True
+        case _:
+            return False
+
+
+def _told(parts: list[Part]) -> list[Part]:
+    """Calls and results in words, for a model that has no tools."""
+    out: list[Part] = []
+    for part in parts:
+        match part:
+            case ToolCall(name=name, args=args):
+                out.append(Text(f"[called {name} with {args or '{}'}]"))
+            case ToolReturn(name=name, content=content, error=error):
+                out.append(Text(f"[{'error' if error else 'result'} of {name}]"))
+                out.extend(content)
+            case _:
+                out.append(part)
+    return out
+
+
+def _digest(id: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()

@@ -1,0 +1,97 @@
+"""Which file an embedded model is, and the endpoint that it makes; nothing is asked or started."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from msgspec import Struct
+
+from hermes.config.paths import models_folders
+from hermes.config.secrets import Secrets
+from hermes.core.message import Target
+from hermes.llm.endpoints.catalog import Endpoint
+from hermes.llm.local.models import DEFAULT, MODELS, LocalModel, find
+from hermes.llm.local.pull import complete
+from hermes.llm.local.uri import Place, address, parse
+from hermes.llm.provider_spec import ProviderSpec, overlay
+from hermes.llm.timeouts import Timeouts
+
+MODULE = "xllamacpp"
+_OTHER_CONTEXT = 8192
+_PATIENCE = Timeouts(ttfb=900.0, stale=300.0, total=3600.0)
+"""A long prompt takes a small machine minutes to read, and nothing is heard meanwhile."""
+INSTALL = "pip install 'hermes-runtime[local]'"
+NO_ENGINE = (
+    f"The embedded model needs the extra `local`: {INSTALL}, then `hermes model pull {DEFAULT}`."
+)
+NOTE = (
+    "this is {title}, a small model on this machine, because no other is connected: expect "
+    "mistakes. For a better one set a key (e.g. OPENROUTER_API_KEY, ANTHROPIC_API_KEY or "
+    "OPENAI_API_KEY) in the environment or in .env, or model.base_url."
+)
+
+
+class Limits(Struct, frozen=True):
+    """As configured; None: as the model is known."""
+
+    context: int | None = None
+    output: int | None = None
+
+
+def installed() -> bool:
+    return find_spec(MODULE) is not None
+
+
+def default(secrets: Secrets) -> LocalModel:
+    """The model taken when nobody named one: the default, unless only another is there."""
+    usual = find(DEFAULT)
+    assert usual is not None
+    there = [m for m in MODELS if m.tools and file_of(m, secrets) is not None]
+    return usual if usual in there or not there else there[0]
+
+
+def endpoint(
+    spec: ProviderSpec, model: str, secrets: Secrets, limits: Limits, note: str = ""
+) -> Endpoint | str:
+    """The endpoint, or the sentence that says what is missing. The file of a model we know may be
+    missing: `hermes` gets it before the first call."""
+    if not installed():
+        return NO_ENGINE
+    known = find(model)
+    if known is not None:
+        file = file_of(known, secrets) or models_folders(secrets.get)[0] / known.file
+    elif "/" in model or model.endswith(".gguf"):
+        file = Path(model).expanduser().absolute()
+        if not file.is_file():
+            return f"There is no model file {file}."
+    else:
+        names = ", ".join(m.name for m in MODELS)
+        return f"There is no embedded model {model!r}: use one of {names}, or a .gguf file."
+    context = limits.context or (known.context if known else _OTHER_CONTEXT)
+    quirks = spec.for_model(known.name if known else file.name)
+    if known is not None and not known.tools:
+        quirks = overlay(quirks, {"tools": False})
+    return Endpoint(
+        Target(spec.name, known.name if known else str(file), spec.wire),
+        address(Place(str(file), context)),
+        quirks=quirks,
+        auth="none",
+        timeouts=_PATIENCE,
+        context_length=context,
+        max_output=limits.output,
+        note=note.format(title=known.title if known else file.name),
+    )
+
+
+def file_of(model: LocalModel, secrets: Secrets) -> Path | None:
+    """Where it is, if it is there."""
+    files = [folder / model.file for folder in models_folders(secrets.get)]
+    return next((file for file in files if complete(file, model)), None)
+
+
+def missing(base_url: str) -> LocalModel | None:
+    """The model of this endpoint when its file is yet to be downloaded."""
+    place, _ = parse(base_url)
+    known = find(Path(place.file).name)
+    return known if known and not complete(Path(place.file), known) else None

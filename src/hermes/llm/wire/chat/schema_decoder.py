@@ -1,0 +1,132 @@
+"""What a model forced into steps said: answers as they stream, calls when they are whole."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from hermes.llm import lenient_json as jsonic
+from hermes.llm.response_builder import Answer
+from hermes.llm.wire.chat.schema_tools import ABOUT, ANSWER, TOOL
+
+_BEGIN = rf'\s*\{{\s*(?:"{ABOUT}"\s*:\s*"[a-z]*"\s*,\s*)?'
+_ANSWERING = re.compile(rf'{_BEGIN}"{ANSWER}"\s*:\s*"')
+_CALLING = re.compile(rf'{_BEGIN}"{TOOL}"\s*:\s*"([^"\\]+)"')
+_RUN = re.compile(r'(?:[^"\\]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*')
+_HIGH = re.compile(r"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})$")
+_ENOUGH = 64
+"""Characters after which an object that answers would have begun to."""
+
+
+class Steps:
+    """Feeds an Answer from text that should be one step. Text that is none is passed on as it
+    is: not every endpoint enforces what it is asked to enforce."""
+
+    def __init__(self, answer: Answer, slot: str) -> None:
+        self._answer = answer
+        self._slot = slot
+        self._feed = self._begin
+        self._head = ""
+        self._held: list[str] = []
+        self._tail = ""
+        self.calls = 0
+        self.cut = False
+        """Whether the last call is not complete."""
+
+    def feed(self, text: str) -> None:
+        if text:
+            self._feed(text)
+
+    def close(self) -> None:
+        """The end: what was held back is a call, or text after all."""
+        if self._feed == self._stream:
+            self._say(self._tail)
+        elif self._feed in (self._begin, self._hold):
+            self._settle("".join((self._head, *self._held)))
+        self._feed, self._head, self._held, self._tail = self._drop, "", [], ""
+
+    # -- states ----------------------------------------------------------------------------
+
+    def _begin(self, text: str) -> None:
+        self._head += text
+        if match := _ANSWERING.match(self._head):
+            self._feed = self._stream
+            self._stream(self._head[match.end() :])
+        elif self._head.strip() and not self._head.lstrip().startswith("{"):
+            self._feed = self._pass
+            self._pass(self._head)
+        elif len(self._head) > _ENOUGH:
+            self._feed = self._hold
+
+    def _hold(self, text: str) -> None:
+        self._held.append(text)
+
+    def _pass(self, text: str) -> None:
+        self._answer.text(self._slot, text)
+
+    def _drop(self, text: str) -> None:
+        """Behind the answer only the object's end can come."""
+
+    def _stream(self, text: str) -> None:
+        """Inside the string: everything up to its quote, except an escape cut in the middle."""
+        text = self._tail + text
+        while True:
+            end = _match_end(text)
+            ready, self._tail = text[:end], text[end:]
+            if not self._tail.startswith('"') and (half := _HIGH.search(ready)):
+                ready, self._tail = ready[: half.start(1)], half[1] + self._tail
+            self._say(ready)
+            if self._tail.startswith('"'):
+                self._tail, self._feed = "", self._drop
+                return
+            if not _broken(self._tail):
+                return
+            self._pass(self._tail[0])  # an escape JSON does not know: the backslash was meant
+            text = self._tail[1:]
+
+    def _say(self, escaped: str) -> None:
+        if not escaped:
+            return
+        try:
+            plain = json.loads(f'"{escaped}"', strict=False)
+        except ValueError:  # cut in an escape
+            plain = escaped
+        self._pass(jsonic.clean(plain))
+
+    def _settle(self, said: str) -> None:
+        try:
+            value = jsonic.loads(said)
+        except ValueError:
+            value = None
+        if isinstance(value, dict):
+            value.pop(ABOUT, None)
+            name = value.pop(TOOL, None)
+            if isinstance(name, str) and name:
+                self._call(name, jsonic.dumps(value).decode())
+                return
+            answer = value.get(ANSWER)
+            self._pass(answer if isinstance(answer, str) else said)
+        elif begun := _CALLING.match(said):
+            self.cut = True
+            self._call(begun[1], "{" + said[begun.end() :].lstrip(", "))
+        else:
+            self._pass(said)
+
+    def _call(self, name: str, args: str) -> None:
+        self.calls += 1
+        self._answer.call(f"step{self.calls}", id=f"call_{self.calls}", name=name, args=args)
+
+
+def _match_end(text: str) -> int:
+    match = _RUN.match(text)
+    return match.end() if match else 0
+
+
+def _broken(tail: str) -> bool:
+    """Whether an escape begins here that no further text can make legal."""
+    if len(tail) < 2 or tail[0] != "\\":
+        return False
+    if tail[1] != "u":
+        return True
+    digits = tail[2:6]
+    return any(c not in "0123456789abcdefABCDEF" for c in digits)

@@ -1,0 +1,178 @@
+"""Tools for models that cannot call them: each answer is forced into one JSON object, a step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from hermes.core.message import Media, Message, Part, Text, ToolCall, ToolReturn
+from hermes.core.provider import ToolSpec
+from hermes.llm.wire.convert import arguments, described, record
+
+ABOUT = "about"
+ANSWER = "answer"
+TOOL = "tool"
+KNOWLEDGE, RESULT, COMPUTER = "knowledge", "result", "computer"
+"""What a step is about is said first: a small model that has said "computer" goes on to look
+instead of inventing."""
+FEW = 5
+"""Tools a small model can tell apart; used where the endpoint names no favourites."""
+_LONGEST_HINT = 80
+_HEAD = """\
+You are Hermes, an assistant on the user's computer. Reply with one JSON object.
+Greetings and general knowledge: {"about": "knowledge", "answer": TEXT}"""
+_WITH_TOOLS = """\
+Anything about this computer, its folders, files, users, programs or time needs a tool:"""
+_AFTER = """\
+After a tool result: {"about": "result", "answer": TEXT} with what it says. \
+Never invent files or output."""
+_HINTS = {
+    "terminal": "run a shell command: list, find, count, copy, move, rename, look up anything",
+    "read_file": "show the text of one file",
+    "write_file": "create or replace one file",
+}
+"""Shorter than what the tools say of themselves, which is written for models that read it all."""
+_SHOTS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
+    ("", "hello", "Hello! What can I do for you?", {}),
+    (
+        "",
+        "explain what a compiler does",
+        "A compiler translates source code into machine code.",
+        {},
+    ),
+    ("terminal", "print the file todo.md", "", {"command": "cat todo.md"}),
+    ("terminal", "- buy milk", "todo.md says: buy milk.", {}),
+    (
+        "write_file",
+        "save a program a.py that adds 1 and 2",
+        "",
+        {"path": "a.py", "content": "print(1 + 2)\n"},
+    ),
+    ("write_file", "Wrote a.py", "Done: I wrote a.py.", {}),
+    ("terminal", "which kernel is running here?", "", {"command": "uname -r"}),
+    ("terminal", "6.1.0", "Kernel 6.1.0 is running.", {}),
+    ("terminal", "which user am I?", "", {"command": "whoami"}),
+    ("terminal", "sam", "You are sam.", {}),
+    ("terminal", "remove the folder tmp", "", {"command": "rm -r tmp"}),
+    ("terminal", "(no output)", "Done: the folder tmp is removed.", {}),
+    ("terminal", "rename x.txt to y.txt", "", {"command": "mv x.txt y.txt"}),
+    ("terminal", "(no output)", "Done: x.txt is now y.txt.", {}),
+    ("terminal", "which files are here?", "", {"command": "ls"}),
+    ("terminal", "main.py\nutil.py", "The folder contains main.py and util.py.", {}),
+    ("", "what is the largest planet?", "Jupiter is the largest planet.", {}),
+)
+"""Tool, what is said to the model, its answer or its call. Their order was measured: what comes
+last weighs most, and an answer without a tool must be among it (docs/local-model.md)."""
+
+
+def offered(tools: Sequence[ToolSpec], favourites: Sequence[str]) -> list[ToolSpec]:
+    """The few a small model gets to see: the favourites that are there, else the first ones."""
+    usable = [t for t in tools if not {ABOUT, TOOL, ANSWER} & set(_required(t))]
+    return [t for t in usable if t.name in favourites] or usable[:FEW]
+
+
+def form(tools: Sequence[ToolSpec]) -> dict[str, Any]:
+    """What the endpoint must force the answer into: an answer, or a call of one of the tools.
+    Optional arguments are left out: a small model fills them with anything."""
+    subjects = [KNOWLEDGE, RESULT] if tools else [KNOWLEDGE]
+    steps = [_object({ABOUT: {"enum": subjects}, ANSWER: {"type": "string"}})]
+    for tool in tools:
+        properties = record(tool.parameters.get("properties"))
+        given = {name: properties.get(name, {}) for name in _required(tool)}
+        steps.append(_object({ABOUT: {"const": COMPUTER}, TOOL: {"const": tool.name}, **given}))
+    schema = {"anyOf": steps} if tools else steps[0]
+    wrapped = {"name": "step", "strict": True, "schema": schema}
+    return {"type": "json_schema", "json_schema": wrapped}
+
+
+def opening(tools: Sequence[ToolSpec], system: str) -> list[dict[str, Any]]:
+    """The system message and the examples. For the same tools always the same bytes, so that a
+    server which keeps what it has read reads it once; what a session adds comes last."""
+    lines = [_HEAD]
+    if tools:
+        lines.append(_WITH_TOOLS)
+        lines += [_line(tool) for tool in tools]
+        lines.append(_AFTER)
+    if system:
+        lines.append(system)
+    messages = [{"role": "system", "content": "\n".join(lines)}]
+    names = {tool.name for tool in tools}
+    for tool, said, answer, args in _SHOTS:
+        if tool and tool not in names:
+            continue
+        step = _answer(answer, result=bool(tool)) if answer else _call(tool, args)
+        heard = result(tool, said) if tool and answer else said
+        messages.append({"role": "user", "content": heard})
+        messages.append({"role": "assistant", "content": _written(step)})
+    return messages
+
+
+def told(group: Message, before: Message) -> Iterable[dict[str, Any]]:
+    """A group of the conversation in the form of the examples."""
+    if group.role == "assistant":
+        after = any(isinstance(part, ToolReturn) for part in before.parts)
+        yield {"role": "assistant", "content": "\n".join(_steps(group.parts, after))}
+        return
+    words: list[str] = []
+    for part in group.parts:
+        match part:
+            case ToolReturn(name=name, content=content):
+                words.append(result(name, "".join(_words(content))))
+            case Text() | Media():
+                words += _words([part])
+            case _:
+                pass
+    yield {"role": "user", "content": "\n\n".join(words)}
+
+
+def result(tool: str, text: str) -> str:
+    return f"Result of {tool}:\n{text.strip() or '(no output)'}"
+
+
+def _answer(text: str, *, result: bool) -> dict[str, Any]:
+    return {ABOUT: RESULT if result else KNOWLEDGE, ANSWER: text}
+
+
+def _call(tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    return {ABOUT: COMPUTER, TOOL: tool, **args}
+
+
+def _steps(parts: Sequence[Part], result: bool) -> Iterable[str]:
+    for part in parts:
+        match part:
+            case Text(text=text) if text.strip():
+                yield _written(_answer(text, result=result))
+            case ToolCall(name=name, args=args):
+                yield _written(_call(name, arguments(args)))
+            case _:
+                pass
+
+
+def _words(parts: Iterable[Text | Media]) -> list[str]:
+    return [p.text if isinstance(p, Text) else described(p) for p in parts]
+
+
+def _line(tool: ToolSpec) -> str:
+    hint = _HINTS.get(tool.name) or tool.description.partition(". ")[0][:_LONGEST_HINT]
+    example = _call(tool.name, {name: name.upper() for name in _required(tool)})
+    return f"{_written(example)} - {hint}"
+
+
+def _required(tool: ToolSpec) -> list[str]:
+    names = tool.parameters.get("required")
+    return [n for n in names if isinstance(n, str)] if isinstance(names, list) else []
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _written(step: dict[str, Any]) -> str:
+    """With the spaces a model puts there: its own words are then found in the cache again."""
+    return json.dumps(step, ensure_ascii=False)

@@ -1,0 +1,243 @@
+"""Tool calls that a model wrote into its text because nobody took them up: found and lifted out."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from hermes.llm import lenient_json as jsonic
+from hermes.llm.response_builder import Answer
+
+_TAG, _UNTAG = "<tool_call>", "</tool_call>"
+_FENCE = "```"
+_OPEN = re.compile(rf"{_TAG}|^[ \t]*{_FENCE}", re.M)
+_SHUT = re.compile(rf"^[ \t]*{_FENCE}[ \t]*$", re.M)
+_SHUT_LINE = re.compile(rf"^[ \t]*{_FENCE}", re.M)
+_INFO = frozenset({"", "json", "tool_call", "tool", "tool_code", "function"})
+_LONGEST_INFO = 40
+_NAME_WITHIN = 400
+"""Characters of a bare object within which a call would have named its tool."""
+_MOST = 256 * 1024
+_BEGUN = re.compile(
+    r"""\{\s*["'](?:name|tool)["']\s*:\s*["']([\w.-]+)["']\s*,\s*"""
+    r"""["'](?:arguments|parameters)["']\s*:\s*(?=\{)"""
+)
+_MARK = re.compile(r"""[][{}]|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'""", re.S)
+_FUNCTION = re.compile(r"<function=([\w.-]+)>\s*((?:<parameter=[\w.-]+>.*)?)\s*</function>\Z", re.S)
+_PARAMETER = re.compile(r"<parameter=([\w.-]+)>\n?(.*?)\n?</parameter>", re.S)
+"""As some models for code were taught to write calls."""
+_KEYS = frozenset({"name", "arguments", "parameters", "id", "type", "tool", "function"})
+
+
+class SpokenCalls:
+    """Feeds an Answer from text. Held back is only what can still become a call: from a
+    `<tool_call>` tag, a fence of JSON at the start of a line, or a brace that opens the answer.
+    It is one when it names a tool that was offered; anything else leaves as it came. Every way
+    of cutting the text gives one result."""
+
+    def __init__(self, answer: Answer, slot: str) -> None:
+        self._answer = answer
+        self._slot = slot
+        self._names = answer.offered
+        self._text = ""
+        """Not yet decided."""
+        self._state = self._first
+        self._line_start = True
+        self.calls = 0
+        self.cut = False
+        """A call cut in the middle is none: it stays text."""
+
+    def feed(self, text: str) -> None:
+        if not self._names:
+            self._answer.text(self._slot, text)
+            return
+        self._text += text
+        self._run(last=False)
+
+    def close(self) -> None:
+        if self._names:
+            self._run(last=True)
+            self._say(self._text)
+            self._text = ""
+
+    def _run(self, *, last: bool) -> None:
+        while self._text and self._state(last):
+            pass
+
+    # -- states: True when the state changed and there may be more to do ---------------------
+
+    def _first(self, last: bool) -> bool:
+        start = self._text.lstrip()
+        if not start:
+            return False
+        self._state = self._bare if start[0] == "{" else self._plain
+        return True
+
+    def _bare(self, last: bool) -> bool:
+        text = self._text
+        if last:
+            if self._lift(text):
+                self._text = ""
+                return False
+        elif len(text) <= _MOST and ('"name"' in text[:_NAME_WITHIN] or len(text) < _NAME_WITHIN):
+            return False
+        self._state = self._plain
+        return True
+
+    def _plain(self, last: bool) -> bool:
+        for match in _OPEN.finditer(self._text):
+            at = match.start()
+            if at == 0 and match[0] != _TAG and not self._line_start:
+                continue
+            self._say(self._text[:at])
+            self._text = self._text[at:]
+            self._state = self._tagged if match[0] == _TAG else self._fenced
+            return True
+        keep = 0 if last else _undecided(self._text, self._line_start)
+        cut = len(self._text) - keep
+        self._say(self._text[:cut])
+        self._text = self._text[cut:]
+        return False
+
+    def _tagged(self, last: bool) -> bool:
+        end = self._text.find(_UNTAG)
+        if end < 0 and not last and len(self._text) <= _MOST:
+            return False
+        inner = self._text[len(_TAG) : end if end >= 0 else None]
+        rest = self._text[end + len(_UNTAG) :] if end >= 0 else ""
+        if self._lift(inner):
+            self._text = rest
+        else:
+            self._say(self._text[: len(_TAG)])
+            self._text = self._text[len(_TAG) :]
+        self._state = self._plain
+        return True
+
+    def _fenced(self, last: bool) -> bool:
+        """Of JSON: held until it is shut. Of anything else: passed on, tags in it included."""
+        info, newline, body = self._text.partition("\n")
+        word = info.strip().removeprefix(_FENCE).strip().lower()
+        if not newline and not last and len(info) <= _LONGEST_INFO:
+            return False
+        start = body.lstrip()
+        if word in _INFO and newline and (start[:1] in ("{", "[") or (not start and not last)):
+            shut = _SHUT.search(body)
+            whole = shut is not None and (last or shut.end() < len(body))
+            if not whole and not last and len(body) <= _MOST:
+                return False
+            if self._lift(body[: shut.start()] if shut else body):
+                self._text = body[shut.end() :].removeprefix("\n") if shut else ""
+                self._state = self._plain
+                return True
+        cut = len(info) + len(newline)
+        self._say(self._text[:cut])
+        self._text = self._text[cut:]
+        self._state = self._code
+        return True
+
+    def _code(self, last: bool) -> bool:
+        """Inside an ordinary block, to the line that shuts it."""
+        for match in _SHUT_LINE.finditer(self._text):
+            if match.start() == 0 and not self._line_start:
+                continue
+            self._say(self._text[: match.end()])
+            self._text = self._text[match.end() :]
+            self._state = self._plain
+            return True
+        keep = 0 if last else _undecided(self._text, self._line_start)
+        cut = len(self._text) - keep
+        self._say(self._text[:cut])
+        self._text = self._text[cut:]
+        return False
+
+    # -- what becomes of it ------------------------------------------------------------------
+
+    def _say(self, text: str) -> None:
+        if text:
+            _, newline, line = text.rpartition("\n")
+            self._line_start = not line.strip(" \t") and (bool(newline) or self._line_start)
+            self._answer.text(self._slot, text)
+
+    def _lift(self, text: str) -> bool:
+        """Whether these were calls of offered tools; then they are in the answer now."""
+        found = _calls_in(text.strip())
+        if not found or any(name not in self._names for name, _ in found):
+            return False
+        for name, args in found:
+            self.calls += 1
+            slot = f"spoken{self.calls}"
+            self._answer.call(slot, id=f"call_{self.calls}", name=name, args=args)
+        return True
+
+
+def _calls_in(text: str) -> list[tuple[str, str]]:
+    """(name, arguments) of each call in a text that holds nothing else."""
+    if written := _FUNCTION.match(text):
+        return [(written[1], jsonic.dumps(dict(_PARAMETER.findall(written[2]))).decode())]
+    values = _values(text)
+    if not values:
+        begun = _BEGUN.match(text)
+        return [(begun[1], text[begun.end() :])] if begun and _one(text, begun.end()) else []
+    found = [_call_in(one) for one in values]
+    return [call for call in found if call is not None] if None not in found else []
+
+
+def _values(text: str) -> list[Any]:
+    """What is one behind the other, or in a list; nothing when that is not all there is."""
+    try:
+        value = jsonic.loads(text)
+    except ValueError:
+        pass
+    else:
+        return value if isinstance(value, list) else [value]
+    found, at = [], 0
+    decoder = json.JSONDecoder(strict=False)
+    while at < len(text):
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return []
+        found.append(value)
+        while text[at : at + 1].isspace():
+            at += 1
+    return found
+
+
+def _one(text: str, start: int) -> bool:
+    """Whether arguments with a slip begin here and nothing follows them but brackets: who repairs
+    arguments then does so. Without their end they are none."""
+    depth = 0
+    for mark in _MARK.finditer(text, start):
+        if mark[0] in "{[":
+            depth += 1
+        elif mark[0] in "}]":
+            depth -= 1
+            if depth == 0:
+                return not text[mark.end() :].strip(" \t\r\n}]")
+    return False
+
+
+def _call_in(value: Any) -> tuple[str, str] | None:
+    if not isinstance(value, dict):
+        return None
+    inner = value.get("function")
+    if isinstance(inner, dict):
+        value = inner
+    name = value.get("name") or value.get("tool")
+    args: Any = value.get("arguments", value.get("parameters"))
+    if not isinstance(name, str) or not set(value) <= _KEYS:
+        return None
+    if isinstance(args, str):
+        return name, args
+    return (name, jsonic.dumps(args).decode()) if isinstance(args, dict) else None
+
+
+def _undecided(text: str, line_start: bool) -> int:
+    """Characters at the end that the next piece could make the beginning of a call."""
+    at = text.rfind("<", max(0, len(text) - len(_TAG)))
+    if at >= 0 and _TAG.startswith(text[at:]):
+        return len(text) - at
+    _, newline, line = text.rpartition("\n")
+    begins = bool(newline) or line_start
+    return len(line) if begins and _FENCE.startswith(line.strip(" \t")) else 0

@@ -1,0 +1,145 @@
+"""Conversions the codecs of several wire protocols share: arguments, media, counts, bodies."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hermes.core.errors import Failure, Kind, ProviderError
+from hermes.core.message import Media, Message, Text, Thinking, ToolCall, ToolReturn
+from hermes.core.provider import Effort
+from hermes.llm import lenient_json as jsonic
+
+BUDGETS: dict[Effort, int] = {
+    "minimal": 1024,
+    "low": 2048,
+    "medium": 8192,
+    "high": 16384,
+    "xhigh": 24576,
+}
+"""Thinking tokens that stand for an effort where the API wants a number."""
+
+
+def arguments(args: str) -> dict[str, Any]:
+    """A call's arguments for a wire that takes only objects."""
+    if not args.strip():
+        return {}
+    try:
+        value = jsonic.loads(args)
+    except ValueError:
+        value = args
+    # Not `{}`: the model must see what it wrote, next to the error it got for it.
+    return value if isinstance(value, dict) else {"_not_an_object": value}
+
+
+def inline(media: Media) -> tuple[str, str] | None:
+    """(mime, base64) of media whose bytes we have; None when it is only an address."""
+    if media.data:
+        return media.mime, b64encode(media.data).decode()
+    head, comma, data = media.url.partition(",")
+    if comma and head.startswith("data:") and head.endswith(";base64"):
+        return head[5:-7].partition(";")[0] or media.mime, data
+    return None
+
+
+def located(media: Media) -> tuple[str, str, str | None]:
+    """(mime, address, base64) of media; the last is None when it is only an address."""
+    held = inline(media)
+    if held is None:
+        return media.mime, media.url, None
+    mime, data = held
+    return mime, f"data:{mime};base64,{data}", data
+
+
+def content_of(
+    parts: Sequence[Text | Media], seam: str, *, kind: str, show: Callable[[Media], dict[str, Any]]
+) -> str | list[dict[str, Any]]:
+    """Texts alone are one text, joined by `seam`; next to media each is a piece of this kind."""
+    if not any(isinstance(part, Media) for part in parts):
+        return seam.join([part.text for part in parts if isinstance(part, Text)])
+    return [
+        show(part) if isinstance(part, Media) else {"type": kind, "text": part.text}
+        for part in parts
+        if isinstance(part, Media) or part.text
+    ]
+
+
+def described(media: Media) -> str:
+    """Words in place of media the protocol has no form for."""
+    what = media.name or (media.url if not media.url.startswith("data:") else "") or "a file"
+    return f"[{what} ({media.mime}) cannot be shown to this model]"
+
+
+def total(*counts: Any) -> Any:
+    """Sum of those that are there, None when none is; one that cannot be is handed on, so that
+    whoever counts marks the usage as estimated."""
+    found = [c for c in counts if c is not None]
+    for count in found:
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            return count
+    return sum(found) if found else None
+
+
+def parsed(body: bytes) -> Any:
+    """A complete answer body as JSON. Raises what it means when it is none."""
+    try:
+        return jsonic.loads(body)
+    except ValueError:
+        start = body.lstrip()[:1]
+    if start in (b"{", b"["):
+        raise ProviderError(Failure(Kind.NETWORK, "the answer ended in the middle"))
+    words = " ".join(body[:300].decode("utf-8", "replace").split())
+    raise ProviderError(Failure(Kind.NOT_API, f"the answer is not JSON: {words}"))
+
+
+def record(value: Any) -> dict[str, Any]:
+    """The value when it is an object; providers send null, or worse, where one is documented."""
+    return value if isinstance(value, dict) else {}
+
+
+def records(value: Any) -> list[dict[str, Any]]:
+    return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
+
+
+def string(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def opened(fields: dict[str, Any], last: str) -> bytes:
+    """The fields as JSON, up to the inside of one more: the list the messages go into."""
+    head = jsonic.dumps(fields)[:-1]
+    return head + (b"," if fields else b"") + b'"' + last.encode() + b'":['
+
+
+class Opening:
+    """How the turn under way began. With a thinking budget an API refuses to go on with a turn
+    whose first answer calls tools without sealed reasoning before them: another model's turn."""
+
+    __slots__ = ("_next", "bare")
+
+    def __init__(self) -> None:
+        self._next = True
+        self.bare = False
+
+    def copy(self) -> Opening:
+        out = Opening()
+        out._next, out.bare = self._next, self.bare
+        return out
+
+    def see(self, group: Message) -> None:
+        if group.role == "user":
+            if not any(isinstance(p, ToolReturn) for p in group.parts):
+                self._next, self.bare = True, False
+        elif self._next:
+            self._next = False
+            calls = any(isinstance(p, ToolCall) for p in group.parts)
+            self.bare = calls and not any(
+                isinstance(p, Thinking) and sealed(p) for p in group.parts
+            )
+
+
+def sealed(thought: Thinking) -> bool:
+    """Whether reasoning is complete and came in a block of its own, so that it may go back."""
+    extra = thought.extra or {}
+    return "signature" in extra or "redacted" in extra

@@ -1,0 +1,206 @@
+"""Requests of Google's generateContent protocol, each group of the transcript serialised once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hermes.core.message import (
+    Media,
+    Message,
+    Native,
+    Part,
+    Target,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolReturn,
+)
+from hermes.core.provider import Settings, ToolSpec
+from hermes.llm.lenient_json import dumps
+from hermes.llm.provider_spec import Quirks
+from hermes.llm.tool_schema import fit
+from hermes.llm.wire.convert import BUDGETS, arguments, inline, opened
+from hermes.llm.wire.message_buffer import Forms, Tail
+from hermes.llm.wire.request_fields import Head, shaped
+
+EMPTY = "[empty]"
+UNSIGNED = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
+"""`skip_thought_signature_validator`, the documented stand-in for the signature of a call the
+model did not make, as the base64 this field is declared as."""
+_LEVELS = {
+    "none": "minimal",
+    "minimal": "minimal",
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "xhigh": "high",
+}
+_MAX_STOPS = 5
+_THINKING = frozenset(
+    "thinking thinkingConfig thinkingLevel thinkingBudget thinking_config thinking_level "
+    "thinking_budget".split()
+)
+"""What refusals call the one field that asks for thoughts."""
+
+
+class Encoder:
+    """Each closed group is serialised once. The envelope before the contents stays the same, byte
+    for byte, as long as system, tools and settings do."""
+
+    def __init__(self, target: Target, quirks: Quirks) -> None:
+        self._quirks = quirks
+        self.tail = Tail()
+        self._ids: Mapping[str, str] = {}
+        """Ids the provider itself gave to the calls of the last group."""
+        self._head = Head()
+
+    def push(self, group: Message) -> None:
+        encoded, self._ids = self._encode(group, self._ids)
+        self.tail.push([(encoded, b"")])
+
+    def body(
+        self,
+        pending: Sequence[Message],
+        *,
+        system: str,
+        tools: Sequence[ToolSpec],
+        settings: Settings,
+        stream: bool,
+    ) -> bytes:
+        fresh: list[Forms] = []
+        ids = self._ids
+        for group in pending:
+            encoded, ids = self._encode(group, ids)
+            fresh.append((encoded, b""))
+        head = self._head.get(
+            (system, tuple(tools), settings), lambda: self._fields(system, tools, settings)
+        )
+        return self.tail.joined(head, fresh)
+
+    def _fields(self, system: str, tools: Sequence[ToolSpec], settings: Settings) -> bytes:
+        quirks = self._quirks
+        fields: dict[str, Any] = {}
+        if system.strip():
+            fields["systemInstruction"] = {"parts": [{"text": system}]}
+        if tools and quirks.tools:
+            declared = [_function(tool, quirks) for tool in tools]
+            fields["tools"] = [{"functionDeclarations": declared}]
+            if settings.tool_choice == "none":
+                fields["toolConfig"] = {"functionCallingConfig": {"mode": "NONE"}}
+            elif settings.tool_choice == "required":
+                calling: dict[str, Any] = {"mode": "ANY"}
+                if settings.tool:
+                    calling["allowedFunctionNames"] = [settings.tool]
+                fields["toolConfig"] = {"functionCallingConfig": calling}
+        config = {k: v for k, v in _config(quirks, settings).items() if k not in quirks.drop}
+        if config:
+            fields["generationConfig"] = config
+        return opened(shaped(fields, quirks), "contents")
+
+    def _encode(self, group: Message, ids: Mapping[str, str]) -> tuple[bytes, Mapping[str, str]]:
+        if group.role == "assistant":
+            parts, ids = self._model(group.parts)
+        else:
+            parts, ids = _user(group.parts, ids), {}
+        role = "model" if group.role == "assistant" else "user"
+        return dumps({"role": role, "parts": parts or [{"text": EMPTY}]}), ids
+
+    def _model(self, parts: Sequence[Part]) -> tuple[list[dict[str, Any]], Mapping[str, str]]:
+        keep = self._quirks.thinking_replay == "keep"
+        out: list[dict[str, Any]] = []
+        ids: dict[str, str] = {}
+        for part in parts:
+            signed: dict[str, Any] = {}
+            if keep and not isinstance(part, Native | Media | ToolReturn) and part.extra:
+                signed = {k: v for k, v in part.extra.items() if k == "thoughtSignature"}
+            match part:
+                case Text(text=text) if text or signed:
+                    out.append({"text": text, **signed})
+                case Thinking(text=text):
+                    out.append({"text": text, "thought": True, **signed})
+                case ToolCall(id=id, name=name, args=args, extra=extra):
+                    call: dict[str, Any] = {"name": name, "args": arguments(args)}
+                    if extra and extra.get("id"):
+                        call["id"] = ids[id] = id
+                    out.append({"functionCall": call, **signed})
+                case Native(data=data):
+                    out.append(data)
+        self._sign(out)
+        return out, ids
+
+    def _sign(self, parts: list[dict[str, Any]]) -> None:
+        """Models that take a thinking level refuse calls whose first one has no signature, and
+        the calls of another model have none."""
+        if self._quirks.effort != "level":
+            return
+        first = next((p for p in parts if "functionCall" in p), None)
+        if first is not None:
+            first.setdefault("thoughtSignature", UNSIGNED)
+
+
+def _config(quirks: Quirks, settings: Settings) -> dict[str, Any]:
+    config: dict[str, Any] = {}
+    if limit := settings.max_output or quirks.max_tokens_default:
+        config["maxOutputTokens"] = limit
+    if settings.temperature is not None:
+        config["temperature"] = settings.temperature
+    if settings.stop:
+        config["stopSequences"] = list(settings.stop[:_MAX_STOPS])
+    thinking = _thinking(quirks, settings)
+    if thinking and not _THINKING & set(quirks.drop):
+        config["thinkingConfig"] = thinking
+    return config
+
+
+def _thinking(quirks: Quirks, settings: Settings) -> dict[str, Any]:
+    effort = settings.effort
+    match quirks.effort:
+        case "budget" if effort == "none":
+            return {"thinkingBudget": 0}
+        case "budget" | "level" if effort is None:
+            return {"includeThoughts": True}
+        case "budget" if effort is not None:
+            return {"thinkingBudget": BUDGETS[effort], "includeThoughts": True}
+        case "level" if effort is not None:
+            return {"thinkingLevel": _LEVELS[effort], "includeThoughts": effort != "none"}
+        case _:
+            return {}
+
+
+def _function(tool: ToolSpec, quirks: Quirks) -> dict[str, Any]:
+    """JSON Schema goes into `parametersJsonSchema` as it is; `parameters` is the older field that
+    takes a subset, without the empty object."""
+    out: dict[str, Any] = {"name": tool.name, "description": tool.description}
+    schema = fit(tool.parameters, quirks.schema)
+    if quirks.schema != "gemini":
+        out["parametersJsonSchema"] = schema
+    elif schema.get("properties"):
+        out["parameters"] = schema
+    return out
+
+
+def _user(parts: Sequence[Part], ids: Mapping[str, str]) -> list[dict[str, Any]]:
+    out: list[dict[str, Any]] = []
+    for part in parts:
+        match part:
+            case ToolReturn(call_id=id, name=name, content=content, error=failed):
+                result: dict[str, Any] = {"name": name}
+                if id in ids:
+                    result["id"] = ids[id]
+                result["response"] = {"error" if failed else "result": part.text}
+                if media := [_media(p) for p in content if isinstance(p, Media)]:
+                    result["parts"] = media
+                out.append({"functionResponse": result})
+            case Text(text=text) if text:
+                out.append({"text": text})
+            case Media():
+                out.append(_media(part))
+    return out
+
+
+def _media(media: Media) -> dict[str, Any]:
+    held = inline(media)
+    if held:
+        return {"inlineData": {"mimeType": held[0], "data": held[1]}}
+    return {"fileData": {"mimeType": media.mime, "fileUri": media.url}}

@@ -1,0 +1,55 @@
+"""What requests of the chat and responses protocols share: the fields around the messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from hermes.llm.lenient_json import dumps
+from hermes.llm.provider_spec import Quirks
+from hermes.llm.wire.convert import arguments
+
+
+class Head:
+    """The bytes before the messages, built again only when what they say changes."""
+
+    __slots__ = ("_bytes", "_key")
+
+    def __init__(self) -> None:
+        self._key: object = None
+        self._bytes = b""
+
+    def get(self, key: object, build: Callable[[], bytes]) -> bytes:
+        if self._key != key:
+            self._bytes = build()
+            self._key = key
+        return self._bytes
+
+
+def shaped(fields: dict[str, Any], quirks: Quirks) -> dict[str, Any]:
+    """The fields with the endpoint's own added and those it does not take removed. A dotted name
+    in `drop` removes a part of a field."""
+    out = {**fields, **quirks.body}
+    for path in quirks.drop:
+        name, _, inner = path.partition(".")
+        if name == "model":
+            continue
+        if inner and isinstance(out.get(name), dict):
+            out[name] = {k: v for k, v in out[name].items() if k != inner}
+        else:
+            out.pop(name, None)
+    return out
+
+
+def legal(args: str) -> str:
+    """Arguments as the wire demands them, a JSON object in a string: byte for byte what the model
+    wrote when it is one. Anything else is wrapped, not emptied: next to the error it got for it
+    the model must see what it wrote, and an endpoint that parses arguments must get an object."""
+    try:
+        if isinstance(msgspec.json.decode(args), dict):
+            return args
+    except (ValueError, RecursionError):
+        pass
+    return dumps(arguments(args)).decode()

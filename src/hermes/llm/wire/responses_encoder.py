@@ -1,0 +1,164 @@
+"""Requests of the Responses protocol, each item serialised once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hermes.core.message import (
+    Media,
+    Message,
+    Native,
+    Part,
+    Target,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolReturn,
+)
+from hermes.core.provider import Settings, ToolSpec
+from hermes.llm.lenient_json import dumps
+from hermes.llm.provider_spec import Quirks
+from hermes.llm.tool_schema import fit
+from hermes.llm.wire.convert import content_of, described, located, string
+from hermes.llm.wire.message_buffer import Tail
+from hermes.llm.wire.request_fields import Head, legal, shaped
+
+ENCRYPTED = "reasoning.encrypted_content"
+_NAMELESS = frozenset({"web_search_call", "tool_search_call", "tool_search_output", "compaction"})
+"""Items of the provider's own that are taken without their id. Others must name theirs."""
+_DROPPED = frozenset({"created_by"})
+"""Keys of answers that requests may not have."""
+
+
+class Encoder:
+    """Bytes of items are only ever added, so consecutive requests share their prefix. Messages,
+    calls and sealed reasoning go back without their ids: an endpoint that does not store answers
+    would look them up in vain."""
+
+    def __init__(self, target: Target, quirks: Quirks) -> None:
+        self._model = target.model
+        self._quirks = quirks
+        self.tail = Tail()
+        self._head = Head()
+
+    def push(self, group: Message) -> None:
+        self.tail.push([(dumps(item), b"") for item in _items(group)])
+
+    def body(
+        self,
+        pending: Sequence[Message],
+        *,
+        system: str,
+        tools: Sequence[ToolSpec],
+        settings: Settings,
+        stream: bool,
+    ) -> bytes:
+        head = self._head.get(
+            (system, tuple(tools), settings, stream),
+            lambda: self._fields(system, tools, settings, stream),
+        )
+        fresh = [(dumps(item), b"") for group in pending for item in _items(group)]
+        return self.tail.joined(head, fresh)
+
+    def _fields(
+        self, system: str, tools: Sequence[ToolSpec], settings: Settings, stream: bool
+    ) -> bytes:
+        quirks = self._quirks
+        fields: dict[str, Any] = {"model": self._model, "stream": stream, "store": quirks.store}
+        reasons = quirks.effort != "omit" and settings.effort != "none"
+        if reasons and quirks.thinking_replay == "keep":
+            fields["include"] = [ENCRYPTED]
+        if limit := settings.max_output or quirks.max_tokens_default:
+            fields["max_output_tokens"] = limit
+        if settings.temperature is not None:
+            fields["temperature"] = settings.temperature
+        if quirks.effort != "omit" and settings.effort is not None:
+            fields["reasoning"] = {"effort": settings.effort}
+            if reasons:
+                fields["reasoning"]["summary"] = "auto"
+        if system:
+            fields["instructions"] = system
+        if tools and quirks.tools and settings.tool_choice != "none":
+            fields["tools"] = [_tool(tool, quirks) for tool in tools]
+            if settings.tool_choice == "required":
+                named = {"type": "function", "name": settings.tool}
+                fields["tool_choice"] = named if settings.tool else "required"
+        return dumps(shaped(fields, quirks))[:-1] + b',"input":['
+
+
+def _tool(tool: ToolSpec, quirks: Quirks) -> dict[str, Any]:
+    out: dict[str, Any] = {"type": "function", "name": tool.name}
+    if tool.description:
+        out["description"] = tool.description
+    out["parameters"] = fit(tool.parameters, quirks.schema)
+    # Unlike in chat, strict is the default here, and it demands that nothing be optional.
+    return out if "strict" in quirks.drop else {**out, "strict": False}
+
+
+def _items(group: Message) -> list[dict[str, Any]]:
+    if group.role != "assistant":
+        return list(_user(group.parts))
+    whole = _answered(group.parts)
+    items = [item for part in group.parts if (item := _assistant(part, whole)) is not None]
+    # Reasoning is refused when the item it led to is not there.
+    while items and items[-1].get("type") == "reasoning":
+        items.pop()
+    return items
+
+
+def _answered(parts: Sequence[Part]) -> set[str]:
+    """Ids of the provider's own calls that have their output in the same answer. A call without
+    one waits for a client that can run it, which we never are, and is refused without it."""
+    ids: tuple[set[str], set[str]] = set(), set()
+    for part in parts:
+        if isinstance(part, Native):
+            output = string(part.data.get("type")).endswith("_output")
+            ids[output].add(string(part.data.get("call_id")))
+    return (ids[0] & ids[1]) | {""}
+
+
+def _assistant(part: Part, answered: set[str]) -> dict[str, Any] | None:
+    match part:
+        case Text(text=text, extra=extra) if text:
+            return {"role": "assistant", "content": text, **(extra or {})}
+        case Thinking(extra=extra) if extra and (
+            extra.get("encrypted_content") or extra.get("content")
+        ):
+            return {"type": "reasoning", "summary": [], **extra}
+        case ToolCall(id=id, name=name, args=args, extra=extra):
+            call = {"call_id": id, "name": name, "arguments": legal(args)}
+            return {"type": "function_call", **call, **(extra or {})}
+        case Native(data=data) if string(data.get("call_id")) in answered:
+            dropped = _DROPPED | {"id"} if string(data.get("type")) in _NAMELESS else _DROPPED
+            return {k: v for k, v in data.items() if k not in dropped}
+        case _:
+            return None
+
+
+def _user(parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
+    rest: list[Text | Media] = []
+    for part in parts:
+        match part:
+            case ToolReturn(call_id=id, content=content):
+                output = _content(content, "")
+                yield {"type": "function_call_output", "call_id": id, "output": output}
+            case Text() | Media():
+                rest.append(part)
+    if rest:
+        yield {"role": "user", "content": _content(rest, "\n\n")}
+
+
+def _content(parts: Sequence[Text | Media], seam: str) -> str | list[dict[str, Any]]:
+    return content_of(parts, seam, kind="input_text", show=_media)
+
+
+def _media(media: Media) -> dict[str, Any]:
+    mime, address, data = located(media)
+    if mime.startswith("image/"):
+        return {"type": "input_image", "image_url": address, "detail": media.detail or "auto"}
+    if mime.startswith(("audio/", "video/")):
+        return {"type": "input_text", "text": described(media)}
+    if data is not None:
+        return {"type": "input_file", "filename": media.name or "file", "file_data": address}
+    return {"type": "input_file", "file_url": address}

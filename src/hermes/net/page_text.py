@@ -1,0 +1,208 @@
+"""The readable text of a fetched page, whatever it is written in."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import re
+import sys
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, structs
+
+from hermes.core.untrusted_text import reveal
+from hermes.net.errors import EgressError
+from hermes.net.fetcher import Page
+
+READABLE = (
+    "",
+    "text/",
+    "+json",
+    "+xml",
+    "application/json",
+    "application/xml",
+    "application/pdf",
+    "application/x-pdf",
+    "application/javascript",
+    "application/x-javascript",
+    "application/yaml",
+    "application/x-yaml",
+    "application/toml",
+    "application/x-ndjson",
+    "application/x-sh",
+    "application/octet-stream",
+)
+"""Content types worth downloading: what can be made into text."""
+SECONDS = 45.0
+_FOREIGN = 0.3
+_BEYOND = re.compile(rb"[\x80-\xff]")
+_ROWS = re.compile(rb"[\x80-\xff](?=[\x80-\xff])")
+_HTML = frozenset({"text/html", "application/xhtml+xml"})
+_META = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{2,40})", re.I)
+_XML = re.compile(rb"\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9_.:-]{2,40})", re.I)
+_STARTS_HTML = re.compile(
+    rb"\s*(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S
+)
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+# Pages say one and mean the other, as browsers have agreed.
+_MEANT = {
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+    "tis-620": "cp874",
+}
+_WRITTEN = tuple(
+    "ascii iso8859 cp gb big5 shift_jis euc koi8 mac tis hz johab utf-8 utf-16 utf-32".split()
+)
+
+
+class Reading(Struct, frozen=True):
+    text: str
+    title: str = ""
+    note: str = ""
+    """What the reader should know about how the text was made."""
+
+
+class _Made(Struct):
+    text: str = ""
+    title: str = ""
+    note: str = ""
+    error: str = ""
+
+
+_ENTITY = re.compile(
+    r"&(?:#[xX]0{0,8}[0-9A-Fa-f]{2,5}|#0{0,8}[0-9]{3,6}"
+    r"|zwn?j|[lr]rm|ZeroWidthSpace|NoBreak|Invisible(?:Times|Comma)|ApplyFunction|it|ic|af)\b;?"
+)
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x7f-\x9f\u180b-\u180f\u200b-\u206f\ufe00-\ufeff\U000e0000-\U000e0fff]|&[#z]"
+)
+_MOST_HIDDEN = 50_000
+_SHOWN = re.compile(r"<(U\+[0-9A-F]{4,6})>")
+
+
+async def read(page: Page, *, seconds: float = SECONDS) -> Reading:
+    body = page.body
+    if body.startswith(b"%PDF-") or page.content_type in ("application/pdf", "application/x-pdf"):
+        return await _work("pdf", page.url, body, seconds)
+    if page.content_type in _HTML or _STARTS_HTML.match(body[:4096]):
+        text = decode(body, page.charset)
+        made = await _work("html", page.url, _bared(text).encode("utf-8", "replace"), seconds)
+        return structs.replace(made, text=made.text.replace(r"\<U+", "<U+"))
+    if b"\0" in body[:4096] and not body.startswith(tuple(mark for mark, _ in _MARKS)):
+        raise EgressError("That is binary data, not text.")
+    return Reading(decode(body, page.charset))
+
+
+def _bared(html: str) -> str:
+    """Hidden characters written out, before an extractor drops them and joins what they parted.
+    Soft hyphens stay what they are: half the web's long words have them. A page made of little
+    else is left to the extractor."""
+    if next(islice(_INVISIBLE.finditer(html), _MOST_HIDDEN, None), None):
+        return html
+    html = _ENTITY.sub(lambda found: _hidden(found[0]), html)
+    shown = reveal(html.replace("\xad", ""))
+    return _SHOWN.sub(r"&lt;\1&gt;", shown)
+
+
+@lru_cache(1024)
+def _hidden(entity: str) -> str:
+    """The character an entity stands for, when nobody would see it."""
+    from html import unescape
+
+    char = unescape(entity)
+    return char if len(char) == 1 and reveal(f"a{char}a") != f"a{char}a" else entity
+
+
+def decode(body: bytes, declared: str = "") -> str:
+    """Text: by its byte order mark, what the server or the page says, UTF-8, or a good guess."""
+    for mark, name in _MARKS:
+        if body.startswith(mark):
+            return body.decode(name, "replace")
+    said = _META.search(body[:4096]) or _XML.match(body[:400])
+    for name in (declared, said[1].decode("ascii") if said else ""):
+        codec = _codec(name)
+        if codec.startswith("utf"):
+            codec = codec if name == declared else "utf-8"  # a page that could say so is no UTF-16
+        if codec == "utf-8" or (codec == "cp1252" and _is_utf8(body)):
+            break
+        if codec:
+            return body.decode(codec, "replace")
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.start >= len(body) - 3:
+            return body.decode("utf-8", "replace")
+    return _guess(body)
+
+
+def _is_utf8(body: bytes) -> bool:
+    """Western text is hardly ever valid UTF-8 by chance; a server's default is often wrong."""
+    try:
+        return not body.decode("utf-8").isascii()
+    except UnicodeDecodeError:
+        return False
+
+
+def _codec(name: str) -> str:
+    """Python's name of an encoding that pages are written in; empty when there is none."""
+    try:
+        found = codecs.lookup(name).name
+    except (LookupError, ValueError):
+        return ""
+    return _MEANT.get(found, found) if found.startswith(_WRITTEN) else ""
+
+
+def _guess(body: bytes) -> str:
+    """Western accents stand alone among ASCII; what comes in rows is for a statistician."""
+    start = body[:65536]
+    beyond = len(_BEYOND.findall(start))
+    if len(_ROWS.findall(start)) < beyond * _FOREIGN:
+        return body.decode("cp1252", "replace")
+    try:
+        from charset_normalizer import from_bytes
+    except ImportError:
+        return body.decode("cp1252", "replace")
+    best = from_bytes(start).best()
+    return body.decode(best.encoding if best else "cp1252", "replace")
+
+
+async def _work(kind: str, url: str, data: bytes, seconds: float) -> Reading:
+    """In a process of its own: documents of strangers can hang or fill the memory."""
+    script = Path(__file__).with_name("page_text_worker.py")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-X", "utf8", str(script), kind, url),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={},
+        cwd="/",
+    )
+    try:
+        async with asyncio.timeout(seconds):
+            out, _ = await process.communicate(data)
+        made = msgspec.json.decode(out, type=_Made)
+    except TimeoutError:
+        raise EgressError("The document took too long to read.") from None
+    except msgspec.DecodeError:
+        raise EgressError("The document is too large or too broken to be read.") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if made.error:
+        raise EgressError(made.error)
+    return Reading(made.text, made.title, made.note)

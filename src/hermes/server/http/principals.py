@@ -1,0 +1,123 @@
+"""Who is calling: one key, several named ones, or nobody in particular where no key is set."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from hermes.config.api_server import SCOPES, ApiServer, Scope, check_exposure
+from hermes.config.secrets import Secrets
+from hermes.core.errors import ConfigError
+from hermes.server.http.errors import ApiError
+
+_BURST = 10.0
+"""Seconds' worth of requests that may come at once."""
+
+
+class Principal(Struct, frozen=True):
+    """What belongs to one is not there for another."""
+
+    name: str = ""
+    digest: bytes = b""
+    scopes: frozenset[Scope] = frozenset(SCOPES)
+    requests_per_minute: int | None = None
+    concurrent_runs: int | None = None
+    daily_usd: float | None = None
+
+
+class Principals:
+    """All who may call. `open`: no key is set, and everybody is one nameless principal."""
+
+    def __init__(self, settings: ApiServer, keys: Mapping[str, str]) -> None:
+        named = {entry.name: entry for entry in settings.keys}
+        self._all = [
+            Principal(name, _digest(key), frozenset(named[name].scopes), *_limits(settings, name))
+            if name in named
+            else Principal("", _digest(key), requests_per_minute=settings.requests_per_minute)
+            for name, key in keys.items()
+        ]
+        self.open = not self._all
+        self._anybody = Principal(requests_per_minute=settings.requests_per_minute)
+        self._tokens: dict[str, tuple[float, float]] = {}
+
+    def identify(self, headers: Sequence[str]) -> Principal:
+        """The one whose key this is. `headers`: all Authorization headers of the request."""
+        if self.open:
+            return self._anybody
+        if len(headers) > 1:
+            raise ApiError(400, "More than one Authorization header.")
+        scheme, _, key = (headers[0] if headers else "").partition(" ")
+        digest = _digest(key.strip())
+        found = None
+        for principal in self._all:  # all of them, so that the time says nothing
+            if hmac.compare_digest(digest, principal.digest):
+                found = principal
+        if found is None or scheme.lower() != "bearer" or not key.strip():
+            said = "Invalid API key." if headers else "Missing API key: Authorization: Bearer KEY."
+            raise ApiError(
+                401, said, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"}
+            )
+        return found
+
+    def admit(self, principal: Principal) -> None:
+        """Count one request against the limit of its principal."""
+        rate = principal.requests_per_minute
+        if rate is None:
+            return
+        per_second = rate / 60.0
+        most = max(1.0, per_second * _BURST)
+        now = time.monotonic()
+        left, then = self._tokens.get(principal.name, (most, now))
+        left = min(most, left + (now - then) * per_second)
+        if left < 1.0:
+            self._tokens[principal.name] = (left, now)
+            wait = str(int((1.0 - left) / per_second) + 1)
+            raise ApiError(
+                429,
+                f"Too many requests: at most {rate} in a minute. Try again in {wait} s.",
+                code="rate_limit_exceeded",
+                headers={"Retry-After": wait},
+            )
+        self._tokens[principal.name] = (left - 1.0, now)
+
+
+def checked_keys(settings: ApiServer, secrets: Secrets) -> dict[str, str]:
+    """Name -> key, good enough for where it listens; ConfigError when they are not."""
+    keys = keys_of(settings, secrets)
+    check_exposure(settings, {name or "API_SERVER_KEY": key for name, key in keys.items()})
+    return keys
+
+
+def keys_of(settings: ApiServer, secrets: Secrets) -> dict[str, str]:
+    """Name -> key; the unnamed one has the empty name."""
+    keys: dict[str, str] = {}
+    plain = settings.key or (secrets.get(settings.key_env) if settings.key_env else "") or ""
+    if settings.key_env and not plain:
+        raise ConfigError(f"platforms.api_server.key_env: {settings.key_env} is not set.")
+    if plain:
+        keys[""] = plain
+    for entry in settings.keys:
+        key = secrets.get(entry.key_env)
+        if not key:
+            raise ConfigError(
+                f"platforms.api_server.keys: {entry.key_env} of {entry.name} is not set, in the "
+                "environment or in .env."
+            )
+        if entry.name in keys or key in keys.values():
+            raise ConfigError(f"platforms.api_server.keys: {entry.name} is there twice.")
+        keys[entry.name] = key
+    return keys
+
+
+def _limits(settings: ApiServer, name: str) -> tuple[int | None, int | None, float | None]:
+    entry = next(entry for entry in settings.keys if entry.name == name)
+    rate = entry.requests_per_minute or settings.requests_per_minute
+    return rate, entry.concurrent_runs, entry.daily_usd
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()

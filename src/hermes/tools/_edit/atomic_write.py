@@ -1,0 +1,151 @@
+"""Changes files atomically: each draft is complete on disk before any file is replaced."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from hermes.core.errors import ToolError
+from hermes.core.tool import ToolContext
+from hermes.tools._files.path_text import written
+from hermes.tools._files.paths import check, is_regular, name_of
+
+_MARK = re.compile(rb"\[redacted(?::[^\]\n]{1,60})?\]")
+"""What `core.redact` puts in the place of a secret."""
+
+
+def no_surprise(raw: str, path: Path, cwd: Path) -> None:
+    """A link inside the working folder must not lead a write out of it unsaid."""
+    root = os.path.realpath(cwd)
+    said = Path(os.path.normpath(written(raw, Path(root))))
+    if said.is_relative_to(root) and not path.is_relative_to(root):
+        raise ToolError(f"{said} leads through a link to {path}; if you mean that, write there.")
+
+
+def no_marks(path: Path, new: bytes, old: Callable[[], bytes | None]) -> None:
+    """What was shown instead of a secret must not be written in its place: the file would lose
+    it. A mark that the file itself has (`old`, None: there is no file) is its own."""
+    marks = _marks(new)
+    if not marks:
+        return
+    there = old()
+    lost = marks - _marks(there or b"")
+    if there is None:  # nothing can be lost, but the longer form is never meant
+        lost = {mark for mark in lost if b":" in mark}
+    if lost:
+        shown = min(lost).decode("ascii", "replace")
+        raise ToolError(
+            f"The text for {path} contains {shown}, which stands for a secret you were not shown; "
+            "written back, the secret would be lost. Nothing was changed. Leave those places as "
+            "they are: change the others with patch."
+        )
+
+
+def _marks(data: bytes) -> set[bytes]:
+    return set(_MARK.findall(data.replace(b"\0", b"")))  # UTF-16 too
+
+
+class Draft:
+    """The next content of one file, or its removal (`data` None). Exactly one of `commit` and
+    `discard` ends it; until `commit` nobody sees a change."""
+
+    def __init__(
+        self, path: Path, data: bytes | None, ctx: ToolContext, like: os.stat_result | None = None
+    ) -> None:
+        """`like`: whose mode and owner a new file gets; by default those the system gives."""
+        self.path = path
+        self._name = ""
+        self._made = _make_folders(path.parent)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._folder = -1
+        try:
+            self._folder = os.open(path.parent, flags)
+            real = name_of(self._folder, path.parent)
+            check(real / path.name, ctx, write=True)
+            if str(real).casefold() != str(path.parent).casefold():
+                raise ToolError(f"{path.parent} became a link to {real} just now; not written.")
+            self.old = _existing(path, self._folder)
+            if data is not None:
+                self._write(data, self.old or like)
+        except BaseException:
+            self.discard()
+            raise
+
+    def commit(self) -> None:
+        if self._name:
+            os.rename(self._name, self.path.name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+            self._name = ""
+        else:
+            os.unlink(self.path.name, dir_fd=self._folder)
+        with contextlib.suppress(OSError):  # it is done, whether or not it is on disk yet
+            os.fsync(self._folder)
+        self._release()
+
+    def discard(self) -> None:
+        if self._name:
+            with contextlib.suppress(OSError):
+                os.unlink(self._name, dir_fd=self._folder)
+            self._name = ""
+        self._release()
+        self.leave_no_folder()
+
+    def leave_no_folder(self) -> None:
+        """Remove the folders made for it that are empty."""
+        for folder in self._made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+    def _release(self) -> None:
+        if self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
+
+    def _write(self, data: bytes, like: os.stat_result | None) -> None:
+        name = f".hermes-{os.urandom(8).hex()}.tmp"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(name, flags, 0o666, dir_fd=self._folder)
+        self._name = name
+        with os.fdopen(fd, "wb", buffering=0) as file:
+            if like:
+                with contextlib.suppress(PermissionError):
+                    os.fchown(fd, like.st_uid, like.st_gid)
+                os.fchmod(fd, stat.S_IMODE(like.st_mode))
+            rest = memoryview(data)
+            while rest:
+                rest = rest[file.write(rest) :]
+            os.fsync(fd)
+
+
+def _make_folders(folder: Path) -> list[Path]:
+    """The folders that had to be made, innermost first."""
+    missing: list[Path] = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    try:
+        for made in reversed(missing):
+            made.mkdir(exist_ok=True)
+    except OSError:
+        for made in missing:
+            with contextlib.suppress(OSError):
+                made.rmdir()
+        raise
+    return missing
+
+
+def _existing(path: Path, folder: int) -> os.stat_result | None:
+    try:
+        old = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(old.st_mode):
+        raise ToolError(f"{path} is a directory; give the path of a file.")
+    if not is_regular(old):
+        raise ToolError(f"{path} is a link, device, pipe or socket; it is not replaced.")
+    if not os.access(path.name, os.W_OK, dir_fd=folder):
+        raise ToolError(f"{path} is write-protected. Nothing was changed.")
+    return old

@@ -1,0 +1,246 @@
+"""Computes what a text becomes when a piece of it is replaced; touches no file."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+
+from msgspec import Struct
+
+from hermes.core.errors import ToolError
+from hermes.tools._edit.locate import Found, locate, nearest, surely
+from hermes.tools._edit.merge import Item, Script, follow
+from hermes.tools._edit.paste_artifacts import Copied, advice, bare
+from hermes.tools._edit.text_file import Lines
+
+_SHOWN = 12
+_PLACES = 8
+_COUNTED = 1000
+_SAME = "`old` and `new` are the same; there is nothing to change."
+
+
+class Edit(Struct, frozen=True):
+    """Lines `start` to `stop` (exclusive) become `items`."""
+
+    start: int
+    stop: int
+    items: list[Item]
+
+
+class Edited(Struct, frozen=True):
+    text: str
+    count: int = 1
+    how: str = ""
+    """How the place was found, when not exactly."""
+
+
+def replace(text: str, old: str, new: str, *, every: bool = False) -> Edited:
+    """`text` with `old` become `new`: at its one place, or at every one."""
+    if not old:
+        raise ToolError("`old` is empty: give the text to replace (write_file makes new files).")
+    if old == new:
+        raise ToolError(_SAME)
+    lines = Lines.of(text)
+    if lines.mixed and ("\r" in old or "\r" in new) and old in text:
+        places = _places(text, old, every=every)
+        _one_place(_rows(text, places), every=every)
+        return Edited(text.replace(old, new), len(places))
+    wanted, fresh = _ends_as_in(lines, old), _ends_as_in(lines, new)
+    if wanted == fresh:
+        raise ToolError(_SAME)
+    plain = lines.plain
+    if places := _places(plain, wanted, every=every):
+        _one_place(_rows(plain, places), every=every)
+        return Edited(_exchanged(text, lines, places, (wanted, fresh)), len(places))
+    return _tolerant(lines, wanted, fresh, every=every)
+
+
+def _ends_as_in(lines: Lines, text: str) -> str:
+    """Line ends as line feeds, unless the file has no line end that could be meant."""
+    if not lines.ends:
+        return text
+    text = text.replace("\r\n", "\n")
+    return text.replace("\r", "\n") if lines.usual == "\r" else text
+
+
+def _places(text: str, old: str, *, every: bool) -> list[int]:
+    """Where it is; to be the only place, it may not even overlap with another."""
+    places: list[int] = []
+    step = len(old) if every else 1
+    at = text.find(old)
+    while at >= 0 and (every or len(places) < _COUNTED):
+        places.append(at)
+        at = text.find(old, at + step)
+    return places
+
+
+def _rows(text: str, places: Sequence[int]) -> list[int]:
+    """The line of each place (places come in order)."""
+    rows: list[int] = []
+    row = done = 0
+    for at in places:
+        row += text.count("\n", done, at)
+        done = at
+        rows.append(row)
+    return rows
+
+
+def _one_place(rows: Sequence[int], *, every: bool) -> None:
+    if len(rows) > 1 and not every:
+        shown = ", ".join(str(row + 1) for row in rows[:_PLACES])
+        more = ", …" if len(rows) > _PLACES else ""
+        raise ToolError(
+            f"`old` is there {len(rows)} times (lines {shown}{more}): add lines around it until it "
+            "is unique, or set all=true. Nothing was changed."
+        )
+
+
+def _exchanged(text: str, lines: Lines, places: list[int], change: tuple[str, str]) -> str:
+    """`places` are those of the text with line feeds; what is not replaced stays byte for byte."""
+    old, new = change
+    before = _common(old, new)
+    after = _common(old[before:][::-1], new[before:][::-1])
+    middle = new[before : len(new) - after]
+    begins = [0, *accumulate(len(row) + 1 for row in lines.rows)]
+    real = [0, *accumulate(len(r) + len(e) for r, e in zip(lines.rows, lines.ends, strict=False))]
+    parts: list[str] = []
+    done = 0
+    for at in places:
+        start, stop = at + before, at + len(old) - after
+        first, last = _row(begins, start), _row(begins, stop)
+        there, until = real[first] + start - begins[first], real[last] + stop - begins[last]
+        parts += (text[done:there], _with_ends(middle, lines, first, last))
+        done = until
+    return "".join([*parts, text[done:]])
+
+
+def _row(begins: list[int], at: int) -> int:
+    return bisect_right(begins, at) - 1
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    size = min(len(one), len(other))
+    if one[:size] == other[:size]:
+        return size
+    low = 0
+    while size - low > 1:
+        half = (low + size) // 2
+        low, size = (half, size) if one[:half] == other[:half] else (low, half)
+    return low
+
+
+def _with_ends(text: str, lines: Lines, first: int, last: int) -> str:
+    """Line feeds become the ends of the lines they replace, then of their neighbour."""
+    rows = text.split("\n")
+    if len(rows) == 1 or not lines.ends:
+        return text
+    ends = lines.ends[first:last]
+    near = lines.ends[min(last, len(lines.ends) - 1)]
+    ends = (ends + [near] * len(rows))[: len(rows) - 1]
+    return "".join([row + end for row, end in zip(rows, [*ends, ""], strict=True)])
+
+
+def _tolerant(lines: Lines, old: str, new: str, *, every: bool) -> Edited:
+    fresh = new.split("\n")
+    if old.endswith("\n"):
+        old = old[:-1]
+        fresh = new.removesuffix("\n").split("\n") if new else []
+    wanted = old.split("\n")
+    how, found = locate(lines.rows, wanted)
+    if not found and (copied := bare(wanted, fresh)):
+        wanted, fresh = copied.old, copied.new
+        if wanted == fresh:
+            raise ToolError(_SAME)
+        how, found = numbered(lines.rows, copied)
+    if found:
+        _one_place([f.start for f in found], every=every)
+    else:
+        how, found = guess(lines.rows, wanted, "`old`")
+    script = _script(wanted, fresh)
+    edits = [Edit(f.start, f.stop, follow(lines.rows, f, script)) for f in found]
+    return Edited(apply(lines, edits), len(edits), how)
+
+
+def numbered(rows: Sequence[str], copied: Copied) -> tuple[str, list[Found]]:
+    """Where a block with line numbers or signs is; of several places, the one it names."""
+    how, found = locate(rows, copied.old)
+    if said := [f for f in found if f.start == copied.line - 1]:
+        found = said
+    what = "without its line numbers" if copied.line else "without its signs"
+    return f"{what}, {how}" if how else what, found
+
+
+def guess(rows: Sequence[str], wanted: Sequence[str], name: str) -> tuple[str, list[Found]]:
+    """The one place that is clearly meant though no line says so exactly, or an error."""
+    near = nearest(rows, wanted)
+    sure = surely(near, len(wanted))
+    if sure is None:
+        raise ToolError(
+            f"{name} was not found{_show(rows, near)}{advice(wanted)} Nothing was changed."
+        )
+    return f"approximately ({sure.score:.0%})", [sure]
+
+
+def _show(rows: Sequence[str], near: Sequence[Found]) -> str:
+    if not near:
+        return ", nor anything like it; read the file again."
+    best = near[0]
+    stop = min(best.stop, best.start + _SHOWN)
+    shown = "\n".join(f"{n + 1}|{rows[n][:200]}" for n in range(best.start, stop))
+    also = f" (and lines {near[1].start + 1}-{near[1].stop})" if len(near) > 1 else ""
+    return f". The nearest is lines {best.start + 1}-{best.stop}{also}:\n{shown}\n"
+
+
+def _script(old: list[str], new: list[str]) -> Script:
+    from difflib import SequenceMatcher
+
+    script: Script = []
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag == "equal":
+            script += [(" ", row) for row in old[i1:i2]]
+        else:
+            script += [("-", row) for row in old[i1:i2]]
+            script += [("+", row) for row in new[j1:j2]]
+    return script
+
+
+def apply(
+    lines: Lines, edits: Sequence[Edit], *, finished: bool | None = None, end: str = "\n"
+) -> str:
+    """The text after all edits (in order, apart). A last line without an end stays so, unless
+    `finished` says otherwise; `end` is for a text that has no line end yet."""
+    usual = lines.usual or end
+    rows: list[str] = []
+    ends: list[str] = []
+
+    def keep(start: int, stop: int) -> None:
+        rows.extend(lines.rows[start:stop])
+        ends.extend(lines.ends[start:stop])
+        ends.extend([usual] * (len(rows) - len(ends)))
+
+    done = 0
+    for edit in edits:
+        keep(done, edit.start)
+        kept = {item for item in edit.items if isinstance(item, int)}
+        spare = iter(
+            [
+                lines.ends[n]
+                for n in range(edit.start, edit.stop)
+                if n not in kept and n < len(lines.ends)
+            ]
+        )
+        for item in edit.items:
+            if isinstance(item, int):
+                keep(item, item + 1)
+            else:
+                rows.append(item)
+                ends.append(next(spare, ends[-1] if ends else usual))
+        done = edit.stop
+    keep(done, len(lines.rows))
+    if finished is None:
+        finished = lines.finished
+    if ends and not finished:
+        ends.pop()
+    return Lines(rows, ends).join()

@@ -1,0 +1,193 @@
+"""Which file a path means, and whether a file tool may touch it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from sys import platform
+
+from hermes.core.errors import ToolError
+from hermes.core.tool import ToolContext
+from hermes.tools._files.path_text import written
+
+_PLATFORM: str = platform
+SECRET = (
+    (".ssh",),
+    (".aws",),
+    (".gnupg",),
+    (".azure",),
+    (".kube",),
+    (".password-store",),
+    (".mozilla",),
+    (".thunderbird",),
+    (".config", "gcloud"),
+    (".config", "gh"),
+    (".config", "google-chrome"),
+    (".config", "chromium"),
+    (".config", "bravesoftware"),
+    (".local", "share", "keyrings"),
+    (".docker", "config.json"),
+    ("library", "keychains"),
+    ("library", "application support", "google", "chrome"),
+    ("library", "application support", "firefox"),
+    (".netrc",),
+    (".pgpass",),
+    (".pypirc",),
+    (".git-credentials",),
+    ("etc", "shadow"),
+    ("etc", "gshadow"),
+    ("etc", "sudoers"),
+    ("etc", "sudoers.d"),
+)
+"""Folders and files of credentials, wherever they are."""
+_RUNS_LATER = (
+    (".config", "systemd"),
+    (".config", "autostart"),
+    (".config", "fish"),
+    ("library", "launchagents"),
+    ("var", "spool", "cron"),
+)
+"""What is written there is run later by somebody else."""
+_RUNS_AT_LOGIN = frozenset(
+    ".bashrc .bash_profile .bash_login .bash_logout .profile .zshrc .zshenv .zprofile .zlogin "
+    ".bash_aliases .zlogout .kshrc .cshrc .tcshrc .xprofile .xsession .xsessionrc .xinitrc "
+    ".pam_environment .gitconfig".split()
+)
+_SYSTEM = frozenset("etc boot proc sys dev bin sbin lib lib32 lib64 system library".split())
+_SYSTEM_USR = frozenset("bin sbin lib lib32 lib64 libexec".split())
+_OWN = frozenset(
+    "skills plugins cron memory memories logs logins profiles pairing hooks mcp processes cache "
+    "checkpoints models outputs run sessions".split()
+)
+"""Folders of the agent's home that steer it, even when one works inside that home."""
+_OWN_FILES = tuple(
+    "config. .config. .env state. auth. trust. .trust active_profile approvals. history. "
+    "hermes.".split()
+)
+
+
+def resolve(raw: str, cwd: Path) -> Path:
+    """The real file a path means: `~` expanded, relative to `cwd`, links followed."""
+    if not raw.strip():
+        raise ToolError("The path is empty.")
+    try:
+        return Path(os.path.realpath(written(raw, cwd)))
+    except (ValueError, RuntimeError, OSError) as error:
+        raise ToolError(f"Not a usable path: {raw[:200]!r} ({error}).") from None
+
+
+def check(path: Path, ctx: ToolContext, *, write: bool) -> None:
+    """Raise ToolError when file tools may not touch this (resolved) path."""
+    parts = tuple(part.casefold() for part in path.parts[1:])
+    reason = _own(path, ctx, write=write)
+    if not reason and (_contains(parts, SECRET) or _of_a_process(parts)):
+        reason = "it holds credentials"
+    if not reason and write:
+        reason = _later(path, parts)
+    if reason:
+        verb = "write" if write else "read"
+        raise ToolError(
+            f"Denied: file tools may not {verb} {path}: {reason}. Do not try another way; "
+            "tell the user what you need."
+        )
+
+
+def check_open(fd: int, path: Path, ctx: ToolContext) -> os.stat_result:
+    """The same for an open file, whatever a link or a second name pretended it was."""
+    found = os.fstat(fd)
+    check(name_of(fd, path), ctx, write=False)
+    _no_second_name(found, path, ctx)
+    return found
+
+
+def check_unopened(path: Path, ctx: ToolContext) -> None:
+    """Raise ToolError when the file is one of the agent's own under a second name. To be called
+    before it is opened: closing a database file drops the locks SQLite holds on it here."""
+    _no_second_name(path.stat(follow_symlinks=False), path, ctx)
+
+
+def _no_second_name(found: os.stat_result, path: Path, ctx: ToolContext) -> None:
+    if found.st_nlink > 1 and any(os.path.samestat(found, own) for own in _own_files(ctx.home)):
+        raise ToolError(f"Denied: {path} is another name of one of the agent's own files.")
+
+
+def is_regular(found: os.stat_result) -> bool:
+    return stat.S_ISREG(found.st_mode)
+
+
+def name_of(fd: int, path: Path) -> Path:
+    """The path of an open file; `path` where the system does not say."""
+    if _PLATFORM == "linux":
+        return Path(f"/proc/self/fd/{fd}").readlink()
+    if _PLATFORM == "darwin":
+        import fcntl
+
+        get_path = getattr(fcntl, "F_GETPATH")  # noqa: B009 - not known on other systems
+        return Path(os.fsdecode(fcntl.fcntl(fd, get_path, bytes(1024)).rstrip(b"\0")))
+    return path
+
+
+def _own(path: Path, ctx: ToolContext, *, write: bool) -> str:
+    """Why the agent's own home is out of bounds, all of it but saved outputs; when one works
+    inside that home, then its settings, secrets, history and instructions."""
+    for home in {Path(os.path.realpath(ctx.home)), *_other_homes(path)}:
+        if not path.is_relative_to(home):
+            continue
+        if path.is_relative_to(os.path.realpath(ctx.spill)) and not write:
+            continue
+        top = path.relative_to(home).parts[:1]
+        name = top[0].casefold() if top else ""
+        steers = name in _OWN or name.startswith(_OWN_FILES) or ".db" in name
+        if steers or not Path(os.path.realpath(ctx.cwd)).is_relative_to(home):
+            return "it belongs to the agent itself"
+    return ""
+
+
+def _other_homes(path: Path) -> Iterable[Path]:
+    """Default homes of other profiles or users on the way to this path."""
+    return (folder for folder in path.parents if folder.name == ".hermes")
+
+
+def _own_files(home: Path) -> Iterable[os.stat_result]:
+    try:
+        with os.scandir(home) as entries:
+            return [entry.stat() for entry in entries if entry.is_file()]
+    except OSError:
+        return []
+
+
+def _contains(parts: tuple[str, ...], rules: Iterable[tuple[str, ...]]) -> bool:
+    return any(
+        parts[at : at + len(rule)] == rule
+        for rule in rules
+        if rule[0] in parts
+        for at in range(len(parts) - len(rule) + 1)
+    )
+
+
+def _of_a_process(parts: tuple[str, ...]) -> bool:
+    return parts[:1] == ("proc",) and parts[-1] in ("environ", "mem", "kcore", "auxv")
+
+
+def _later(path: Path, parts: tuple[str, ...]) -> str:
+    """Why writing there is out of bounds."""
+    trimmed = parts[1:] if parts[:1] == ("private",) else parts
+    if trimmed[:1] and trimmed[0] in _SYSTEM:
+        return "it belongs to the operating system"
+    if trimmed[:1] == ("usr",) and trimmed[1:2] and trimmed[1] in _SYSTEM_USR:
+        return "it belongs to the operating system"
+    if _contains(parts, _RUNS_LATER):
+        return "others run what is written there"
+    if parts[-1:] and parts[-1] in _RUNS_AT_LOGIN and _is_home(path.parent):
+        return "it is run at every login"
+    if ".git" in parts and parts[parts.index(".git") + 1 :] != ("info", "exclude"):
+        return "it belongs to git, which runs programs that are named there"
+    return ""
+
+
+def _is_home(folder: Path) -> bool:
+    if folder.parent.name.casefold() in ("home", "users") or folder == Path("/root"):
+        return True
+    return folder == Path(os.path.realpath(Path("~").expanduser()))
