@@ -13,7 +13,7 @@ ARGS ?=
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-local check check-format check-lint check-types check-layers check-shape bench format lock model-data clean
+.PHONY: help run test test-local check check-format check-lint check-types check-layers check-shape check-names bench format lock model-data clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,7 +32,7 @@ test-local: $(VENV)/.dev ## the tests with a real embedded model; downloads it o
 	HERMES_TEST_MEASURE=1 $(BIN)/python -m pytest -m local tests/local $(ARGS)
 
 # Separate targets, so that `make -k check` reports everything that is wrong.
-check: check-format check-lint check-types check-layers check-shape ## format, lint, types, layers, shape
+check: check-format check-lint check-types check-layers check-shape check-names ## format, lint, types, layers, shape, names
 check-format: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 check-lint: $(VENV)/.dev
@@ -43,6 +43,8 @@ check-layers: $(VENV)/.dev
 	$(BIN)/lint-imports
 check-shape: $(VENV)/.dev
 	$(BIN)/python scripts/shape_check.py
+check-names: $(VENV)/.dev
+	$(BIN)/python scripts/check_names.py
 
 format: $(VENV)/.dev ## format the code and fix what can be fixed
 	$(BIN)/ruff check --fix-only .
