@@ -20,13 +20,13 @@ pytestmark = pytest.mark.e2e
 MODEL = b"GGUF" + bytes(range(256)) * 4096
 FAKE = Path(__file__).parents[1] / "kit" / "llama.py"
 _ALONE = """
-import hermes.llm.nearby as nearby
+import hermes.llm.endpoints.local_servers as nearby
 nearby.look_around.__defaults__ = ((),)
 """
 """Model servers that happen to run on the machine of the tests are none of their business."""
 _EMBEDDED = """
 from pathlib import Path
-import hermes.llm.local.catalogue as catalogue
+import hermes.llm.local.models as catalogue
 row = catalogue.LocalModel(
     catalogue.DEFAULT, "Kit", {size}, "{sha}", "Apache-2.0", "https://kit.invalid", hub="{hub}"
 )
@@ -34,7 +34,7 @@ catalogue.MODELS = (row,)
 import hermes.llm.local.engine as engine
 engine.CHILD = Path("{fake}")
 engine.find_spec = lambda _: object()
-import hermes.llm.local.finding as finding
+import hermes.llm.local.endpoint as finding
 finding.installed = lambda: True
 """
 """Only data: which file the default model is, where it comes from, and what stands in for

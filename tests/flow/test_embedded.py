@@ -150,7 +150,7 @@ def test_the_process_ends_when_the_agent_is_gone(tmp_path: Path) -> None:
 import asyncio, os
 from pathlib import Path
 from hermes.llm.local import engine
-from hermes.llm.local.address import Place
+from hermes.llm.local.uri import Place
 engine.CHILD = Path({str(FAKE)!r})
 engine.find_spec = lambda _: object()
 async def main():
@@ -179,7 +179,7 @@ def test_nothing_of_it_is_imported_or_asked_when_it_is_not_used(tmp_path: Path) 
 import asyncio, sys
 from hermes.app.runtime import Runtime
 from hermes.config.load import load
-from hermes.llm.catalog import KEYS
+from hermes.llm.endpoints.catalog import KEYS
 seen = []
 sys.addaudithook(lambda name, args: seen.append(args) if name == "socket.connect" else None)
 async def main():

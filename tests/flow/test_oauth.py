@@ -415,9 +415,9 @@ _WORKER = """
 import asyncio, sys
 from pathlib import Path
 import msgspec
-from hermes.llm.http import Transport
-from hermes.llm.oauth.login import Login
-from hermes.llm.profile import OAuth
+from hermes.llm.transport import Transport
+from hermes.llm.auth.oauth.login import Login
+from hermes.llm.provider_spec import OAuth
 
 async def main():
     net = Transport()

@@ -811,7 +811,7 @@ async def test_f02_https_to_a_plain_server(transport: Transport) -> None:
 
 TRUSTED = """
 import asyncio, ssl, sys
-from hermes.llm.http import Transport, load
+from hermes.llm.transport import Transport, load
 started = ssl.SSLContext.set_default_verify_paths
 load()
 assert ssl.SSLContext.set_default_verify_paths is started

@@ -388,7 +388,7 @@ def test_an_item_that_is_refused_changes_nothing(tmp_path: Path) -> None:
 SETTER = """
 import sys
 from pathlib import Path
-from hermes.config.write import set_value
+from hermes.config.update import set_value
 home, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 for i in range(count):
     set_value(home, f"platforms.{name}.k{i}", str(i))
@@ -416,7 +416,7 @@ def test_two_writers_at_once_both_keep_their_edits(tmp_path: Path) -> None:
 GROWER = """
 import sys
 from pathlib import Path
-from hermes.config.write import append_items
+from hermes.config.update import append_items
 home, name = Path(sys.argv[1]), sys.argv[2]
 for i in range(10):
     rule = {"decision": "allow", "prefix": [name, str(i)]}

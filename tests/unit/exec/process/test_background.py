@@ -259,8 +259,8 @@ async def test_a_word_that_stays_alone_is_shown_at_last(desk: Desk) -> None:
 AGENT = """
 import asyncio, sys
 from pathlib import Path
-from hermes.exec.background import Owner, Processes
-from hermes.exec.local import Command
+from hermes.exec.process.background import Owner, Processes
+from hermes.exec.process.local import Command
 async def main():
     folder = Path(sys.argv[2])
     processes = Processes(folder / "processes", keep=sys.argv[3] == "keep")

@@ -246,8 +246,8 @@ async def test_a_killed_launcher_is_replaced_and_running_commands_go_on(
 AGENT = """
 import asyncio, sys
 from pathlib import Path
-from hermes.exec.capture import Capture
-from hermes.exec.local import Command, run
+from hermes.exec.process.output_capture import Capture
+from hermes.exec.process.local import Command, run
 async def main():
     folder = Path(sys.argv[2])
     await run(Command(sys.argv[1], folder, {env!r}, 60), Capture(1000, folder))

@@ -370,10 +370,10 @@ async def test_a_sandbox_that_cannot_be_set_up_runs_nothing(workspace: Path, fir
 AGENT = """
 import asyncio, sys
 from pathlib import Path
-from hermes.exec.capture import Capture
-from hermes.exec.local import Command, run
+from hermes.exec.process.output_capture import Capture
+from hermes.exec.process.local import Command, run
 from hermes.exec.sandbox import Policy
-from hermes.exec.sandbox.probing import candidates
+from hermes.exec.sandbox.tier_probe import candidates
 async def main():
     folder = Path(sys.argv[2])
     (tier,) = [tier for tier in candidates() if tier.level == int(sys.argv[3])]
@@ -565,10 +565,10 @@ async def test_the_probe_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> Non
 NOBODY = """
 import asyncio, json, os, sys
 from pathlib import Path
-from hermes.exec.capture import Capture
-from hermes.exec.local import Command, run
+from hermes.exec.process.output_capture import Capture
+from hermes.exec.process.local import Command, run
 from hermes.exec.sandbox import Policy
-from hermes.exec.sandbox.probing import attempt, candidates
+from hermes.exec.sandbox.tier_probe import attempt, candidates
 async def main():
     found, work = {}, Path(sys.argv[1])
     for candidate in candidates():
