@@ -92,7 +92,7 @@ async def test_a_job_has_its_own_limits(tmp_path: Path) -> None:
         own = {"model": "other", "request_timeout_seconds": 7, "stale_timeout_seconds": 3}
         home.configure(auxiliary={"vision": {**own, "context_length": 9000}, "title": {}})
         async with Runtime.open(load("", home.env)) as runtime:
-            jobs = runtime.auxiliary.jobs
+            jobs = runtime.auxiliary.models
             vision, title = jobs.configured("vision"), jobs.configured("title")
             assert vision is not None and title is not None and jobs.configured("approval") is None
             assert (vision.timeouts.total, vision.timeouts.stale) == (7, 3)
@@ -113,8 +113,8 @@ async def test_one_client_per_endpoint(tmp_path: Path) -> None:
             assert one.agent is not two.agent
             assert one.agent.providers[0] is two.agent.providers[0]
             assert one.agent.providers[0] is not other.agent.providers[0]
-            (first,) = runtime.auxiliary.jobs.callees("vision", one.agent)
-            (again,) = runtime.auxiliary.jobs.callees("vision", two.agent)
+            (first,) = runtime.auxiliary.models.endpoints_for("vision", one.agent)
+            (again,) = runtime.auxiliary.models.endpoints_for("vision", two.agent)
             assert first is again
 
 

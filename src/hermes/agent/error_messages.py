@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from urllib.parse import urlsplit
 
-from hermes.agent.turn import Endpoint
+from hermes.agent.turn import ModelClient
 from hermes.core.errors import Failure, Kind
 from hermes.llm.auth.key_pool import LOGIN
 
@@ -25,7 +25,7 @@ def bounded(text: str) -> str:
     return text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
 
 
-def sentence(failure: Failure, provider: Endpoint, near: tuple[str, ...] = ()) -> str:
+def sentence(failure: Failure, provider: ModelClient, near: tuple[str, ...] = ()) -> str:
     target = provider.target
     host = urlsplit(provider.base_url).netloc.rpartition("@")[2] or target.provider
     template = _SENTENCES.get(failure.kind, _DEFAULT)
@@ -51,7 +51,7 @@ def sentence(failure: Failure, provider: Endpoint, near: tuple[str, ...] = ()) -
     return bounded(fixed.replace("{said}", f"It said: {said}" if said else ""))
 
 
-async def near_models(provider: Endpoint) -> tuple[str, ...]:
+async def near_models(provider: ModelClient) -> tuple[str, ...]:
     """Names the endpoint offers that look like the one it does not know."""
     names = await provider.models()
     wanted = provider.target.model

@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from hermes.agent.endpoint_learning import take_in
-from hermes.agent.turn import Agent, Endpoint, Turn
+from hermes.agent.endpoint_lessons import learn_limit
+from hermes.agent.turn import Agent, ModelClient, Turn
 from hermes.core.errors import Failure, Kind
 from hermes.core.events import Notice, Recovering
 from hermes.core.history import History
@@ -69,7 +69,7 @@ class Fault(Struct, frozen=True):
     turn: Turn
 
     @property
-    def provider(self) -> Endpoint:
+    def provider(self) -> ModelClient:
         return self.agent.providers[self.turn.active]
 
 
@@ -367,7 +367,7 @@ POLICY: Mapping[Kind, tuple[Rung, ...]] = {
 async def recover(fault: Fault) -> bool:
     """Change the attempt for another try; False when the ladder for this failure is used up."""
     used = fault.attempt.used
-    await take_in(fault.turn, fault.provider, fault.failure)
+    await learn_limit(fault.turn, fault.provider, fault.failure)
     for rung in POLICY[fault.failure.kind]:
         limit = rung.limit or max(0, fault.agent.limits.tries - 1)
         if used[rung.name] >= limit:

@@ -11,12 +11,12 @@ from typing import Any
 from msgspec import structs
 
 from hermes.agent.continuation import Seam, strip_overlap
-from hermes.agent.endpoint_learning import acquaint
+from hermes.agent.endpoint_lessons import probe_own_server
 from hermes.agent.error_messages import THINKING_EXHAUSTED, TRUNCATED, near_models, sentence
 from hermes.agent.json_repair import truncated
 from hermes.agent.recovery import Attempt, Fault, recover
 from hermes.agent.tool_names import resolve
-from hermes.agent.turn import Agent, Endpoint, Turn, uncancelled
+from hermes.agent.turn import Agent, ModelClient, Turn, uncancelled
 from hermes.core.errors import CODES, Failure, Kind, ProviderError
 from hermes.core.events import StreamEvent, TextDelta
 from hermes.core.ledger import OverBudget
@@ -88,7 +88,7 @@ async def sample(agent: Agent, turn: Turn, attempt: Attempt) -> Message:
 async def _sample(agent: Agent, turn: Turn, step: _Step) -> Message:
     while True:
         await guide(turn)
-        await acquaint(agent, turn)
+        await probe_own_server(agent, turn)
         if turn.compressor is not None:
             await turn.compressor.before(agent, turn)
         answer = step.answer = Answer()
@@ -133,7 +133,7 @@ def _spent(answer: Answer, outcome: str, ticket: Any) -> Usage:
     return structs.replace(usage, input=ticket.entry.input, estimated=True)
 
 
-async def _admitted(turn: Turn, step: _Step, provider: Endpoint, request: Request) -> Request:
+async def _admitted(turn: Turn, step: _Step, provider: ModelClient, request: Request) -> Request:
     """Every call is reserved first; at a cap the turn ends before it, with what there is."""
     if turn.meter is None:
         return request

@@ -49,7 +49,7 @@ async def uncancelled(work: Awaitable[None]) -> None:
     task.result()
 
 
-class Endpoint(Provider, Protocol):
+class ModelClient(Provider, Protocol):
     """A provider with the credentials and the limiter behind it."""
 
     @property
@@ -128,7 +128,7 @@ class Compression(Struct, frozen=True):
 class Agent(Struct, frozen=True):
     """Who runs: the model chain, the tools, the limits. Shared by all sessions that ask alike."""
 
-    providers: tuple[Endpoint, ...]
+    providers: tuple[ModelClient, ...]
     """Primary first, then fallbacks."""
     tools: Mapping[str, Tool[Any]] = {}
     specs: tuple[ToolSpec, ...] = ()
@@ -171,7 +171,7 @@ class Reader(Struct, frozen=True):
     """As far as it is known; None: as large as the conversation's."""
 
 
-class Compressing(Protocol):
+class HistoryCompressor(Protocol):
     """Keeps the turn's history inside the window (see agent.compress)."""
 
     async def before(self, agent: Agent, turn: Turn) -> None:
@@ -183,10 +183,10 @@ class Compressing(Protocol):
         ...
 
 
-class Metering(Protocol):
-    """Counts every call, and keeps the caps (see app.metering)."""
+class CallMeter(Protocol):
+    """Counts every call, and keeps the caps (see app.meter)."""
 
-    async def reserve(self, endpoint: Endpoint, request: Request) -> Any:
+    async def reserve(self, endpoint: ModelClient, request: Request) -> Any:
         """A ticket with the `request` to send; OverBudget when the call may not be made."""
         ...
 
@@ -195,14 +195,14 @@ class Metering(Protocol):
         ...
 
 
-def sees_images(endpoint: Endpoint, learned: Mapping[Target, Learned]) -> bool:
+def sees_images(endpoint: ModelClient, learned: Mapping[Target, Learned]) -> bool:
     """Not when its model is known to take none, or it has refused one."""
     lessons = learned.get(endpoint.target)
     refused = lessons is not None and lessons.quirks.get("media") is False
     return endpoint.facts.images is not False and not refused
 
 
-def _forgotten(endpoint: Endpoint, context: int | None, output: int | None) -> None:
+def _forgotten(endpoint: ModelClient, context: int | None, output: int | None) -> None:
     return None
 
 
@@ -222,9 +222,9 @@ class Turn(Struct, kw_only=True):
     """Told what a call brought into the conversation before its result is recorded."""
     sleep: Callable[[float], Awaitable[None]]
     learned: dict[Target, Learned]
-    compressor: Compressing | None = None
-    meter: Metering | None = None
-    remember: Callable[[Endpoint, int | None, int | None], None] = _forgotten
+    compressor: HistoryCompressor | None = None
+    meter: CallMeter | None = None
+    remember: Callable[[ModelClient, int | None, int | None], None] = _forgotten
     """A context or output limit that this endpoint stated, for later processes."""
     active: int = 0
     """Index of the provider in use; survives steps so that a fallback sticks."""

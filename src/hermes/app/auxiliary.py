@@ -2,30 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
 
 from msgspec import structs
 
 from hermes.agent.recovery import Attempt
 from hermes.agent.step import Stopped, sample
-from hermes.agent.turn import Agent, Endpoint, Metering, Turn, sees_images
-from hermes.app.auxiliary_models import Jobs
-from hermes.app.side_turn import turn_aside
-from hermes.core.errors import ToolError
-from hermes.core.message import Media, Message
+from hermes.agent.turn import Agent, CallMeter, Learned, ModelClient, Turn, sees_images
+from hermes.app.context_window import SUMMARISER
+from hermes.config import schema
+from hermes.config.load import Setup
+from hermes.core.errors import ConfigError, ToolError
+from hermes.core.events import TurnEvent
+from hermes.core.history import History
+from hermes.core.message import Media, Message, Target, ToolCall
 from hermes.core.provider import Settings
+from hermes.core.tool import ToolContext
+from hermes.llm.endpoints.catalog import Choice, Endpoint, find, resolve
+from hermes.llm.timeouts import Timeouts
 
-if TYPE_CHECKING:
-    from hermes.app.runtime import Runtime
+log = logging.getLogger(__name__)
+
+JOB_SECONDS = {"compression": 180.0, "title": 30.0, "vision": 120.0, "web_extract": 90.0}
+"""The longest one call of a job may take, unless the configuration says otherwise."""
+_USUAL_SECONDS = 60.0
+_REST_SECONDS = 300.0
+"""How long a model that failed is left alone; the conversation's own does the job meanwhile."""
 
 
 class Auxiliary:
-    """One per process. A job has a model of its own (see `jobs`); where there is none, or when it
-    fails, the conversation's is asked."""
+    """Answers the auxiliary questions of a process. Each job has a model of its own; where there is
+    none, or when it fails, the conversation's is asked."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self.jobs = Jobs(runtime.setup, runtime.client)
+    def __init__(
+        self,
+        models: AuxiliaryModels,
+        learned: dict[Target, Learned],
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self.models = models
+        self._learned = learned
+        self._sleep = sleep
 
     async def ask(
         self,
@@ -35,35 +55,174 @@ class Auxiliary:
         main: Agent,
         system: str = "",
         max_output: int = 1024,
-        meter: Metering | None = None,
+        meter: CallMeter | None = None,
     ) -> str:
         """The answer's text. ToolError says in one sentence why there is none."""
-        own = self.jobs.callees(job, main)
+        own = self.models.endpoints_for(job, main)
         chain = (*own, *main.providers)
         if not any(isinstance(part, Media) for part in prompt.parts):
-            turn = self._turn(prompt, system, meter)
+            turn = self._new_turn(prompt, system, meter)
             answer = await self._sample(chain, main, turn, max_output)
             if 0 < len(own) <= turn.active:
-                self.jobs.failed(job, f"{own[0].target.model} did not answer")
+                self.models.rest(job, f"{own[0].target.model} did not answer")
             return answer.text
-        learned = self._runtime.learned
-        while seeing := tuple(e for e in chain if sees_images(e, learned)):
-            turn = self._turn(prompt, system, meter)
+        while seeing := tuple(e for e in chain if sees_images(e, self._learned)):
+            turn = self._new_turn(prompt, system, meter)
             answer = await self._sample(seeing, main, turn, max_output)
             # A model that refused the picture was asked again without it: that is no answer.
-            if any(e.target == answer.origin and sees_images(e, learned) for e in seeing):
+            if any(e.target == answer.origin and sees_images(e, self._learned) for e in seeing):
                 return answer.text
         raise ToolError(f"No model here takes images; name one that does in auxiliary.{job}.")
 
-    def _turn(self, prompt: Message, system: str, meter: Metering | None) -> Turn:
-        runtime = self._runtime
-        return turn_aside(runtime, prompt, system, learned=runtime.learned, meter=meter)
+    def _new_turn(self, prompt: Message, system: str, meter: CallMeter | None) -> Turn:
+        return side_turn(prompt, system, learned=self._learned, meter=meter, sleep=self._sleep)
 
     async def _sample(
-        self, chain: tuple[Endpoint, ...], main: Agent, turn: Turn, max_output: int
+        self, chain: tuple[ModelClient, ...], main: Agent, turn: Turn, max_output: int
     ) -> Message:
         agent = Agent(chain, limits=structs.replace(main.limits, tries=2), redactor=main.redactor)
         try:
             return await sample(agent, turn, Attempt(Settings(max_output=max_output)))
         except Stopped as stop:
             raise ToolError(stop.error) from None
+
+
+class AuxiliaryModels:
+    """Chooses the model of each job: the configured one, else a cheap one of the same provider.
+    Makes no request itself. `client` returns the process's one client of an endpoint."""
+
+    def __init__(self, setup: Setup, client: Callable[[Endpoint], ModelClient]) -> None:
+        self._setup = setup
+        self._client = client
+        self._configured: dict[str, Endpoint] = {}
+        self._cheap: dict[tuple[str, str, str], Endpoint | None] = {}
+        self._resting: dict[str, float] = {}
+
+    def configured(self, job: str) -> Endpoint | None:
+        """The endpoint the configuration names for a job; ConfigError when it cannot be used."""
+        settings = self._setup.config.auxiliary.get(job)
+        if settings is None:
+            return None
+        found = self._configured.get(job)
+        if found is None:
+            found = self._configured[job] = self._resolve(job, settings)
+        return found
+
+    def endpoints_for(self, job: str, main: Agent) -> tuple[ModelClient, ...]:
+        """The endpoints to ask before the conversation's own: one or none."""
+        if time.monotonic() < self._resting.get(job, 0.0):
+            return ()
+        try:
+            endpoint = self.configured(job) or self._cheaper(job, main.providers[0])
+        except ConfigError as error:
+            self.rest(job, str(error))
+            return ()
+        return () if endpoint is None else (self._client(endpoint),)
+
+    def window_of(self, job: str, main: Agent) -> int | None:
+        """Tokens that the job's own model takes; None: not known, or there is none."""
+        return next((e.context_length for e in self.endpoints_for(job, main)), None)
+
+    def rest(self, job: str, why: str) -> None:
+        """Leave the job to the conversation's own model for a while."""
+        self._resting[job] = time.monotonic() + _REST_SECONDS
+        log.warning("auxiliary job %s goes to the main model for a while: %s", job, why)
+
+    def _resolve(self, job: str, settings: schema.Auxiliary) -> Endpoint:
+        choice = Choice(
+            model=settings.model,
+            provider=settings.provider,
+            base_url=settings.base_url,
+            api_key_env=settings.api_key_env,
+            api_mode=settings.api_mode or "",
+        )
+        try:
+            endpoint = resolve(self._setup.config, self._setup.secrets, choice)[0]
+        except ConfigError as error:
+            raise ConfigError(f"auxiliary.{job}: {error}") from None
+        return structs.replace(
+            endpoint,
+            timeouts=_timeouts(job, settings, endpoint.timeouts),
+            context_length=settings.context_length or endpoint.context_length,
+        )
+
+    def _cheaper(self, job: str, main: ModelClient) -> Endpoint | None:
+        key = (job, main.base_url, main.target.model)
+        if key not in self._cheap:
+            self._cheap[key] = self._find_cheaper(job, main)
+        return self._cheap[key]
+
+    def _find_cheaper(self, job: str, main: ModelClient) -> Endpoint | None:
+        """The cheap model of the conversation's own endpoint, if all that matters is known."""
+        spec = find(main.target.provider)
+        if spec is None or not spec.small_model or main.facts.prices is None:
+            return None
+        choice = Choice(provider=spec.name, model=spec.small_model)
+        try:
+            found = resolve(self._setup.config, self._setup.secrets, choice)[0]
+        except ConfigError:
+            return None
+        known = found.facts
+        room = min(main.context_length or SUMMARISER, SUMMARISER)
+        capable = (
+            found.base_url == main.base_url
+            and known.prices is not None
+            and known.prices.input < main.facts.prices.input
+            and known.prices.output < main.facts.prices.output
+            and (known.context or 0) >= room
+            and (job != "vision" or known.images is True)
+        )
+        if not capable:
+            return None
+        # A window set for the main model says nothing about this one.
+        return structs.replace(
+            found,
+            timeouts=_timeouts(job, schema.Auxiliary(), found.timeouts),
+            context_length=known.context,
+        )
+
+
+def _timeouts(job: str, settings: schema.Auxiliary, usual: Timeouts) -> Timeouts:
+    total = settings.request_timeout_seconds
+    longest = min(JOB_SECONDS.get(job, _USUAL_SECONDS), usual.total or _USUAL_SECONDS)
+    return Timeouts(
+        usual.ttfb if settings.ttfb_timeout_seconds is None else settings.ttfb_timeout_seconds,
+        usual.stale if settings.stale_timeout_seconds is None else settings.stale_timeout_seconds,
+        longest if total is None else total,
+    )
+
+
+def side_turn(
+    prompt: Message,
+    system: str,
+    *,
+    learned: dict[Target, Learned],
+    meter: CallMeter | None,
+    sleep: Callable[[float], Awaitable[None]],
+    emit: Callable[[TurnEvent], None] = lambda _: None,
+) -> Turn:
+    """A turn beside every conversation: not recorded, and without tools."""
+    return Turn(
+        system=system,
+        history=History((prompt,)),
+        record=_forget,
+        emit=emit,
+        steer=lambda: "",
+        context=_no_tools,
+        absorb=_nothing_read,
+        sleep=sleep,
+        learned=learned,
+        meter=meter,
+    )
+
+
+async def _forget(message: Message | None, state: Any) -> None:
+    return None
+
+
+def _nothing_read(brings: Collection[Any]) -> None:
+    return None
+
+
+def _no_tools(call: ToolCall) -> ToolContext:
+    raise AssertionError("a question beside the conversation has no tools")

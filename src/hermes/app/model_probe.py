@@ -12,8 +12,8 @@ from hermes.agent.json_repair import BadArguments, parse
 from hermes.agent.recovery import Attempt
 from hermes.agent.step import Stopped, sample
 from hermes.agent.turn import Agent, Learned, Limits, Turn
-from hermes.app.metering import Meter
-from hermes.app.side_turn import turn_aside
+from hermes.app.auxiliary import side_turn
+from hermes.app.meter import Meter
 from hermes.core.events import Notice, TurnEvent
 from hermes.core.ledger import Account
 from hermes.core.message import Media, Message, Target, Thinking, ToolCall, Usage, user
@@ -91,8 +91,13 @@ class _Run:
         runtime = self._runtime
         account = Account(purpose="test")
         meter = Meter(runtime.store, runtime.setup.config.budget, account, self._emit, runtime.told)
-        turn = turn_aside(
-            runtime, prompt, system, learned=self.learned, meter=meter, emit=self._emit
+        turn = side_turn(
+            prompt,
+            system,
+            learned=self.learned,
+            meter=meter,
+            sleep=runtime.sleep,
+            emit=self._emit,
         )
         turn.remember = runtime.remember
         agent = Agent((self.client,), specs=(_REPORT,) if tools else (), limits=Limits(tries=2))

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
-from hermes.agent.turn import Agent, Learned, Limits
-from hermes.agent.turn import Endpoint as Callee
+from hermes.agent.turn import Agent, Learned, Limits, ModelClient
 from hermes.app import context_window as windows
 from hermes.app.approvals import Rulebook, Safety
 from hermes.app.backends import Places
@@ -22,7 +21,7 @@ from hermes.app.background_commands import Background
 from hermes.app.background_prompts import Errands
 from hermes.app.client_history import Handoff
 from hermes.app.session import Session
-from hermes.app.session_chain import current
+from hermes.app.session_chain import find_current
 from hermes.app.session_init import new_meta
 from hermes.config import paths
 from hermes.config.env import child_env
@@ -145,7 +144,7 @@ class Runtime:
             fresh = Session(self, agent, meta, self._context(meta, where, safety), safety=safety)
             fresh.options = options
             return fresh
-        meta_or_none = await current(self.store, resume)
+        meta_or_none = await find_current(self.store, resume)
         if meta_or_none is None:
             raise ConfigError(f"There is no session {resume}. `hermes sessions list` shows them.")
         resume = meta_or_none.id
@@ -155,6 +154,20 @@ class Runtime:
         found = Session(self, agent, meta_or_none, context, history=history, safety=safety)
         found.options = options
         return found
+
+    async def reopen(self, session: Session, resume: str = "") -> Session:
+        """A stored session, or a new one, in the same folder and for the same user."""
+        meta = session.meta
+        other = await self.session(
+            resume=resume,
+            source=meta.source,
+            key=meta.key,
+            cwd=Path(meta.cwd),
+            options=session.options,
+        )
+        mine, old = other.people, session.people
+        mine.present, mine.busy, mine.verbose = old.present, old.busy, old.verbose
+        return other
 
     def adapt(self, session: Session, options: Options) -> None:
         """The same session goes on with another model, other limits."""
@@ -302,7 +315,7 @@ class Runtime:
             if output is not None:
                 self.learned.setdefault(endpoint.target, Learned()).max_output = output
 
-    def remember(self, endpoint: Callee, context: int | None, output: int | None) -> None:
+    def remember(self, endpoint: ModelClient, context: int | None, output: int | None) -> None:
         model = endpoint.target.model
         self.remembered.learn(endpoint.base_url, model, context=context, output=output)
 
@@ -323,7 +336,7 @@ class Runtime:
         config = self.setup.config
         if "compression" not in config.auxiliary or not config.compression.enabled:
             return None
-        return self.auxiliary.jobs.configured("compression")
+        return self.auxiliary.models.configured("compression")
 
     def _safety(self, options: Options, agent: Agent) -> Safety:
         """Whoever asks for no questions takes the walls down too; the hard rules stay."""
@@ -364,9 +377,10 @@ class Runtime:
     @property
     def auxiliary(self) -> Auxiliary:
         if self._auxiliary is None:
-            from hermes.app.auxiliary import Auxiliary
+            from hermes.app.auxiliary import Auxiliary, AuxiliaryModels
 
-            self._auxiliary = Auxiliary(self)
+            models = AuxiliaryModels(self.setup, self.client)
+            self._auxiliary = Auxiliary(models, self.learned, self.sleep)
         return self._auxiliary
 
     async def _egress(self) -> str:

@@ -17,8 +17,8 @@ from hermes.agent.turn import Agent, Reader, Turn, sees_images
 from hermes.app.approvals import Approvals, Safety, Seams
 from hermes.app.client_history import Handoff
 from hermes.app.interactions import Busy, People
-from hermes.app.metering import Meter
-from hermes.app.session_chain import go_on
+from hermes.app.meter import Meter
+from hermes.app.session_chain import continue_in_child, save_checkpoint
 from hermes.app.titles import first_words
 from hermes.core.channel import Channel
 from hermes.core.errors import StoreError
@@ -328,7 +328,7 @@ class Session:
             self._runtime.name(self, question, message.text)
 
     def _reader(self) -> Reader:
-        window = self._runtime.auxiliary.jobs.reads("compression", self.agent)
+        window = self._runtime.auxiliary.models.window_of("compression", self.agent)
         return Reader(partial(self.consult, "compression"), window)
 
     async def _go_on(self, messages: Sequence[Message]) -> History:
@@ -336,7 +336,9 @@ class Session:
         if self.brought is not None:
             await self.brought.keep(self.history.messages, messages)
         else:
-            self.meta = await go_on(self._runtime, self.meta, self.taint, messages, self.busy)
+            old, store = self.meta, self._runtime.store
+            self.meta = await continue_in_child(store, old, self.taint, messages, running=self.busy)
+            self._runtime.background.adopt(old.id, self.id)
             self._context = structs.replace(self._context, session_id=self.id)
         self._history = History(messages, mark=mark_of(self.id))
         return self._history
@@ -394,7 +396,5 @@ class Session:
         if verdict.allowed and verdict.changes and not self._saved:
             self._saved = True
             if not self._runtime.places.elsewhere:  # a command there changes nothing here
-                from hermes.app.branching import save_files
-
-                await save_files(self._context, *self._began)
+                await save_checkpoint(self._context.cwd, self._context.home, *self._began)
         return verdict

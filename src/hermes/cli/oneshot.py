@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hermes.app.runtime import Options, Runtime
 from hermes.app.session import Session
-from hermes.app.session_chain import current
+from hermes.app.session_chain import find_current
 from hermes.cli.lookup import find_session
 from hermes.cli.main import EXIT_FAILED, EXIT_SIGPIPE, EXIT_USAGE
 from hermes.cli.process import Signals, exit_code, harden
@@ -131,7 +131,7 @@ class OneShot:
     async def _chosen(self, store: Store, folder: Path) -> SessionMeta | None:
         if self._args.resume is not None:
             named = await find_session(store, self._args.resume)
-            return await current(store, named.id)
+            return await find_current(store, named.id)
         if not self._args.latest:
             return None
         found = await store.latest(cwd=str(folder), source="cli")

@@ -15,12 +15,11 @@ from hermes.core.errors import ToolError
 from hermes.core.message import Media, Message, Text, ToolCall
 from hermes.core.provider import ToolSpec
 from hermes.core.taint import BOTH, Source
-from hermes.core.tool_params import convert, unknown
+from hermes.core.tool_params import convert, unknown_names
 
 Risk: TypeAlias = Literal["read", "write", "exec", "network"]
 Keys: TypeAlias = str | tuple[str, ...] | None
 P = TypeVar("P", bound=Struct)
-"""Annotates a parameter that is understood but not advertised."""
 _BRINGS: dict[Risk, frozenset[Source]] = {
     "read": BOTH,
     "write": frozenset(),
@@ -196,7 +195,7 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
 
     def ignored(self, args: dict[str, Any]) -> str:
         """A word about arguments that mean nothing to it; empty when all do."""
-        left = unknown(args, self.params)
+        left = unknown_names(args, self.params)
         if not left:
             return ""
         takes = ", ".join(schema_of(self.params)["properties"]) or "no arguments"

@@ -1,18 +1,19 @@
-"""Fits what a model gave to the parameters of a tool: other names, numbers as text and the like."""
+"""Turns the arguments a model wrote into a tool's typed parameters, mending clear slips."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, inspect
 
 from hermes.core.errors import ToolError
 
 P = TypeVar("P", bound=Struct)
-_OTHER_NAMES: dict[str, tuple[str, ...]] = {
+_ALIASES: dict[str, tuple[str, ...]] = {
     "path": ("file_path", "filepath", "file", "filename", "file_name", "target_file"),
     "old": ("old_string", "old_str", "old_text", "search", "find"),
     "new": ("new_string", "new_str", "new_text", "replace", "replacement"),
@@ -35,52 +36,159 @@ _OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "text": ("value", "content"),
     "ref": ("element", "element_ref"),
 }
-"""What models call a parameter that they learned to use elsewhere."""
-_NOTHING = frozenset({"", "null", "none", "undefined"})
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+"""Names that models know a parameter by from other agents' tools."""
+_EMPTY_WORDS = frozenset({"", "null", "none", "undefined"})
+_TYPE_WORDS: tuple[tuple[type[inspect.Type], str], ...] = (
+    (inspect.StrType, "text"),
+    (inspect.IntType, "a whole number"),
+    (inspect.FloatType, "a number"),
+    (inspect.BoolType, "true or false"),
+    (inspect.ListType, "a list"),
+    (inspect.StructType, "an object"),
+    (inspect.DictType, "an object"),
+)
+_VALUE_WORDS: dict[type, str] = {list: "a list", dict: "an object"}
+_CASE_CHANGE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def convert(args: Mapping[str, Any], params: type[P]) -> P:
-    """Typed parameters. Raises ToolError with what to change."""
-    given = named(args, params)
-    try:
+    """Typed parameters; ToolError says what to change."""
+    given = use_known_names(args, params)
+    with suppress(msgspec.ValidationError):
         return msgspec.convert(given, params, strict=False)
-    except msgspec.ValidationError:
-        from hermes.core.tool_coercion import mended
-
     try:
-        return msgspec.convert(mended(given, params), params, strict=False)
+        return msgspec.convert(_coerce_object(given, params, ""), params, strict=False)
     except msgspec.ValidationError as error:
         raise ToolError(str(error)) from None
 
 
-def named(args: Mapping[str, Any], params: type[Struct]) -> dict[str, Any]:
-    """The arguments under the names the parameters have; what is null counts as not given."""
+def use_known_names(args: Mapping[str, Any], params: type[Struct]) -> dict[str, Any]:
+    """The arguments under the parameters' own names; null counts as not given."""
     known = params.__struct_fields__
     given = {key: value for key, value in args.items() if value is not None}
     if given.keys() <= set(known):
         return given
     for key in [key for key in given if key not in known]:
-        meant = _meant(key, [name for name in known if name not in given])
+        meant = _find_parameter(key, [name for name in known if name not in given])
         if meant:
             given[meant] = given.pop(key)
     return given
 
 
-def unknown(args: Mapping[str, Any], params: type[Struct]) -> tuple[str, ...]:
-    """Arguments that mean nothing to the tool."""
+def unknown_names(args: Mapping[str, Any], params: type[Struct]) -> tuple[str, ...]:
+    """The arguments that no parameter of the tool matches."""
     known = set(params.__struct_fields__)
-    return tuple(key for key in named(args, params) if key not in known)
+    return tuple(key for key in use_known_names(args, params) if key not in known)
 
 
-def _meant(key: str, free: Iterable[str]) -> str:
-    plain = _HUMP.sub("_", key).casefold().replace("-", "_")
+def _find_parameter(key: str, free: Iterable[str]) -> str:
+    plain = _CASE_CHANGE.sub("_", key).casefold().replace("-", "_")
     for name in free:
-        if plain == name or plain in _OTHER_NAMES.get(name, ()):
+        if plain == name or plain in _ALIASES.get(name, ()):
             return name
     return ""
 
 
-def is_nothing(value: object) -> bool:
-    """Text that models write where they mean to give nothing."""
-    return isinstance(value, str) and value.strip().casefold() in _NOTHING
+def _means_nothing(value: object) -> bool:
+    """Whether it is one of the words models write for "no value"."""
+    return isinstance(value, str) and value.strip().casefold() in _EMPTY_WORDS
+
+
+def _coerce_object(given: dict[str, Any], params: type[Struct], where: str) -> dict[str, Any]:
+    info = inspect.type_info(params)
+    assert isinstance(info, inspect.StructType)
+    given = use_known_names(given, params)
+    out: dict[str, Any] = dict(given)
+    for field in info.fields:
+        name = f"{where}{field.name}"
+        if field.name not in given:
+            if field.required:
+                raise ToolError(f"`{name}` is missing. {_describe_fields(info)}")
+            continue
+        value, wanted = given[field.name], _strip_optional(field.type)
+        if _means_nothing(value) and not field.required and not isinstance(wanted, inspect.StrType):
+            del out[field.name]
+        else:
+            out[field.name] = _coerce_value(value, wanted, name)
+    return out
+
+
+def _strip_optional(kind: inspect.Type) -> inspect.Type:
+    """The type without its annotations and without `| None`."""
+    while isinstance(kind, inspect.Metadata):
+        kind = kind.type
+    if isinstance(kind, inspect.UnionType):
+        options = [t for t in kind.types if not isinstance(t, inspect.NoneType)]
+        if len(options) == 1:
+            return _strip_optional(options[0])
+    return kind
+
+
+def _coerce_value(value: Any, wanted: inspect.Type, name: str) -> Any:
+    match wanted:
+        case inspect.StrType():
+            plain = isinstance(value, int | float) and not isinstance(value, bool)
+            return str(value) if plain else _check_scalar(value, wanted, name)
+        case inspect.LiteralType():
+            return _coerce_choice(value, wanted.values, name)
+        case inspect.ListType():
+            value = _decode_text(value)
+            many = value if isinstance(value, list) else [value]
+            inner = _strip_optional(wanted.item_type)
+            return [_coerce_value(v, inner, f"{name}[{n}]") for n, v in enumerate(many)]
+        case inspect.StructType():
+            value = _decode_text(value)
+            if not isinstance(value, dict):
+                raise _type_error(value, wanted, name)
+            return _coerce_object(value, wanted.cls, f"{name}.")
+        case _:
+            return _check_scalar(value, wanted, name)
+
+
+def _decode_text(value: Any) -> Any:
+    """Models sometimes write a list or an object as a string of JSON."""
+    if not isinstance(value, str) or value.strip()[:1] not in ("[", "{"):
+        return value
+    try:
+        return msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return value
+
+
+def _coerce_choice(value: Any, values: tuple[Any, ...], name: str) -> Any:
+    def fold(text: object) -> str:
+        return str(text).casefold().strip().replace("-", "_").replace(" ", "_")
+
+    for allowed in values:
+        if fold(allowed) == fold(value):
+            return allowed
+    choices = ", ".join(map(str, values))
+    raise ToolError(f"`{name}` must be one of {choices}, not {str(value)[:80]!r}.")
+
+
+def _check_scalar(value: Any, wanted: inspect.Type, name: str) -> Any:
+    kinds: dict[type[inspect.Type], type] = {
+        inspect.StrType: str,
+        inspect.IntType: int,
+        inspect.FloatType: float,
+        inspect.BoolType: bool,
+    }
+    if type(wanted) in kinds:
+        try:
+            msgspec.convert(value, kinds[type(wanted)], strict=False)
+        except msgspec.ValidationError:
+            raise _type_error(value, wanted, name) from None
+    return value
+
+
+def _type_error(value: Any, wanted: inspect.Type, name: str) -> ToolError:
+    kind = next((text for t, text in _TYPE_WORDS if isinstance(wanted, t)), "something else")
+    got = _VALUE_WORDS.get(type(value), type(value).__name__)
+    if isinstance(value, str | int | float):
+        got = repr(value[:40] if isinstance(value, str) else value)
+    return ToolError(f"`{name}` must be {kind}, not {got}.")
+
+
+def _describe_fields(info: inspect.StructType) -> str:
+    names = [f.name if f.required else f"{f.name}?" for f in info.fields]
+    return f"It takes {{{', '.join(names)}}}."

@@ -13,7 +13,13 @@ import apsw
 import pytest
 from msgspec import structs
 
-from hermes.app.budget_caps import amount, caps_of, refusal, uncountable, warning
+from hermes.app.meter import (
+    caps_of,
+    describe_refusal,
+    describe_unpriced,
+    describe_warning,
+    format_amount,
+)
 from hermes.config.schema import Budget
 from hermes.core.errors import StoreError
 from hermes.core.ledger import Account, Cap, Entry, Level, Warned
@@ -199,19 +205,19 @@ def test_caps_concern_who_they_are_about() -> None:
 def test_sentences_are_short_and_say_what_to_do(name: str, unit: Any, limit: float) -> None:
     cap = Cap("x", f"{name}_{unit}", unit, limit)
     for text in (
-        refusal(Level(cap, limit, limit), 0),
-        warning(Warned(cap, 90, limit), 0),
-        uncountable("openrouter:" + "m" * 60, tokens=name == "user"),
+        describe_refusal(Level(cap, limit, limit), 0),
+        describe_warning(Warned(cap, 90, limit), 0),
+        describe_unpriced("openrouter:" + "m" * 60, tokens=name == "user"),
     ):
         assert len(text) <= 300, text
-    assert f"budget.{name}_{unit}" in refusal(Level(cap, 1, 0), 0)
+    assert f"budget.{name}_{unit}" in describe_refusal(Level(cap, 1, 0), 0)
 
 
 def test_amounts() -> None:
-    assert [amount(x, "usd") for x in (0, 0.0042, 0.5, 1234.5)] == [
+    assert [format_amount(x, "usd") for x in (0, 0.0042, 0.5, 1234.5)] == [
         "$0.00",
         "$0.0042",
         "$0.50",
         "$1,234.50",
     ]
-    assert amount(12_000, "tokens") == "12,000 tokens"
+    assert format_amount(12_000, "tokens") == "12,000 tokens"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.app.branching import branch
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import Command, CommandContext, Reply, open_branch
 from hermes.core.errors import ConfigError
 
 
@@ -13,7 +12,7 @@ async def run(ctx: CommandContext, args: str) -> Reply:
         raise ConfigError("A turn is running; /branch when it has ended, or /stop it.")
     if not len(session.history):
         raise ConfigError("There is nothing to branch off yet.")
-    child = await branch(ctx.runtime, session, len(session.history), args)
+    child = await open_branch(ctx, len(session.history), args)
     return Reply(f"On a branch now: {child.id}. /resume {session.id} goes back.", session=child)
 
 

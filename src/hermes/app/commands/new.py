@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from hermes.app.branching import reopen
 from hermes.app.commands import Command, CommandContext, Reply
 
 
 async def run(ctx: CommandContext, args: str) -> Reply:
     old = ctx.session
     old.stop()
-    fresh = await reopen(ctx.runtime, old)
+    fresh = await ctx.runtime.reopen(old)
     back = f" /resume {old.id} goes back." if len(old.history) else ""
     return Reply(f"A new session: {fresh.id}.{back}", session=fresh)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hermes.app.branching import reopen
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.app.commands._lookup import find
 from hermes.core.errors import ConfigError
@@ -14,7 +13,7 @@ async def run(ctx: CommandContext, args: str) -> Reply:
     if ctx.session.busy:
         raise ConfigError("A turn is running; /stop it first.")
     meta = await find(ctx, args)
-    other = await reopen(ctx.runtime, ctx.session, meta.id)
+    other = await ctx.runtime.reopen(ctx.session, meta.id)
     title = f": {other.meta.title}" if other.meta.title else ""
     return Reply(f"Going on with {other.id}{title}", session=other)
 

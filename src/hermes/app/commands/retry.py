@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hermes.app.branching import branch, starts
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import Command, CommandContext, Reply, open_branch
+from hermes.app.session_chain import turn_starts
 from hermes.core.errors import ConfigError
 
 
@@ -11,11 +11,11 @@ async def run(ctx: CommandContext, args: str) -> Reply:
     session = ctx.session
     if session.busy:
         raise ConfigError("A turn is running; /stop it first.")
-    places = starts(session.history.messages)
-    if not places:
+    starts = turn_starts(session.history.messages)
+    if not starts:
         raise ConfigError("There is no message to answer again.")
-    message = session.history.messages[places[-1]]
-    child = await branch(ctx.runtime, session, places[-1])
+    message = session.history.messages[starts[-1]]
+    child = await open_branch(ctx, starts[-1])
     text = "Answering the last message again; files stay as they are (/undo takes them back too)."
     return Reply(text, session=child, submit=message)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes.app.branching import spoken_label
 from hermes.app.commands import Command, CommandContext, Reply, sure
 from hermes.app.commands._files import described, preview, trouble, when
+from hermes.app.session_chain import readable_label
 from hermes.core.errors import ConfigError
 from hermes.core.text import counted
 
@@ -37,7 +37,7 @@ async def run(ctx: CommandContext, args: str) -> Reply:
 
 def _list(made: list[Checkpoint]) -> str:
     rows = [
-        f"{number}. {c.id}  {when(c)}  {counted(c.files, 'file')}  {spoken_label(c.label)}".rstrip()
+        f"{number}. {c.id}  {when(c)}  {counted(c.files, 'file')}  {readable_label(c.label)}".rstrip()
         for number, c in enumerate(made[:_LISTED], 1)
     ]
     if rows:

@@ -4,35 +4,37 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hermes.app.branching import branch, checkpoint_since, starts
-from hermes.app.commands import Command, CommandContext, Reply, sure
+from hermes.app.commands import Command, CommandContext, Reply, open_branch, sure
 from hermes.app.commands._files import described, preview, trouble
+from hermes.app.session_chain import checkpoint_since, turn_starts
 from hermes.core.errors import ConfigError
 from hermes.core.text import counted
 
 
 async def run(ctx: CommandContext, args: str) -> Reply:
     confirmed, words = sure(ctx, args)
-    place = _place(ctx, words)
+    index = _first_index(ctx, words)
     session, home = ctx.session, ctx.runtime.setup.home
-    found = await checkpoint_since(ctx.runtime, session, place)
+    found = await checkpoint_since(
+        ctx.runtime.store, home, session.meta, index=index, length=len(session.history)
+    )
     workspace = Path(session.meta.cwd)
     if not confirmed:
         shown = await preview(workspace, home, found) if found else trouble(workspace, home)
-        return Reply(f"{_messages(ctx, place)}\n{shown}", confirm="Undo this?")
+        return Reply(f"{_describe_messages(ctx, index)}\n{shown}", confirm="Undo this?")
     lines = []
     if found:
         from hermes.exec.snapshots.checkpoints import restore
 
         done = await restore(workspace, home, found.id)
         lines += [described(done), f"/rollback {done.before} brings these files back."]
-    child = await branch(ctx.runtime, session, place)
+    child = await open_branch(ctx, index)
     lines.append(f"The conversation goes on before that turn; /resume {session.id} goes back.")
     return Reply("\n".join(lines), session=child)
 
 
-def _place(ctx: CommandContext, words: list[str]) -> int:
-    """Of the first message that is taken back."""
+def _first_index(ctx: CommandContext, words: list[str]) -> int:
+    """Index of the first message that is taken back."""
     session = ctx.session
     if session.busy:
         raise ConfigError("A turn is running; /stop it first.")
@@ -41,16 +43,16 @@ def _place(ctx: CommandContext, words: list[str]) -> int:
         if len(words) > 1 or not words[0].isdecimal() or not int(words[0]):
             raise ConfigError("/undo takes how many turns, and yes: /undo 2 yes")
         count = int(words[0])
-    places = starts(session.history.messages)
-    if not places:
+    starts = turn_starts(session.history.messages)
+    if not starts:
         raise ConfigError("There is nothing to undo in this session.")
-    if count > len(places):
-        raise ConfigError(f"This session has only {counted(len(places), 'turn')} to undo.")
-    return places[-count]
+    if count > len(starts):
+        raise ConfigError(f"This session has only {counted(len(starts), 'turn')} to undo.")
+    return starts[-count]
 
 
-def _messages(ctx: CommandContext, place: int) -> str:
-    gone = ctx.session.history.messages[place:]
+def _describe_messages(ctx: CommandContext, index: int) -> str:
+    gone = ctx.session.history.messages[index:]
     first = " ".join(gone[0].text.split())
     first = first if len(first) <= 80 else first[:77] + "..."
     return f"Takes back {counted(len(gone), 'message')}, from: {first}"

@@ -330,12 +330,12 @@ async def _rename(args: Namespace) -> int:
 
 
 async def _branch(args: Namespace) -> int:
-    from hermes.app.session_chain import current
+    from hermes.app.session_chain import find_current
     from hermes.app.session_init import new_id
 
     async with _store(args) as (store, _):
         named = await find_session(store, args.words[0])
-        meta = await current(store, named.id)
+        meta = await find_current(store, named.id)
         assert meta is not None
         if meta.state == "running":
             raise ConfigError(f"A turn of {meta.id} is running; branch off when it has ended.")

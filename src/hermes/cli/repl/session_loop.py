@@ -83,7 +83,7 @@ def _elsewhere(setup: Setup, folder: Path) -> list[str]:
 
 async def chosen(runtime: Runtime, args: Namespace, folder: Path) -> Session:
     """The session the options name, or a new one."""
-    from hermes.app.session_chain import current
+    from hermes.app.session_chain import find_current
     from hermes.cli.lookup import find_session
     from hermes.cli.oneshot import make_options
     from hermes.core.errors import ConfigError
@@ -91,7 +91,7 @@ async def chosen(runtime: Runtime, args: Namespace, folder: Path) -> Session:
     store, options = runtime.store, make_options(args)
     resume = ""
     if args.resume is not None:
-        found = await current(store, (await find_session(store, args.resume)).id)
+        found = await find_current(store, (await find_session(store, args.resume)).id)
         resume = found.id if found else ""
     elif args.latest:
         latest = await store.latest(cwd=str(folder), source="cli")

@@ -127,11 +127,9 @@ async def fresh_if_suspended(repl: Repl) -> None:
     """After /stop the next message begins a session of its own."""
     if not repl.suspended or repl.conversation is None:
         return
-    from hermes.app.branching import reopen
-
     repl.suspended = False
     conversation = repl.conversation
-    await conversation.switch(await reopen(conversation.runtime, conversation.session))
+    await conversation.switch(await conversation.runtime.reopen(conversation.session))
 
 
 async def _confirmed(repl: Repl, text: str) -> bool:

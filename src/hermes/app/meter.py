@@ -1,4 +1,4 @@
-"""Every model call is reserved before it is made and settled after it ended; caps are kept here."""
+"""Reserves every model call before it is made and settles it afterwards; enforces the budget."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ import msgspec
 from msgspec import Struct, structs
 
 from hermes.agent.compression.token_estimate import text_weight, weight
-from hermes.agent.turn import Endpoint
-from hermes.app.budget_caps import caps_of, refusal, uncountable, warning
+from hermes.agent.turn import ModelClient
 from hermes.config.schema import Budget
 from hermes.core.events import Notice, TurnEvent
-from hermes.core.ledger import Account, Cap, Entry, Level, OverBudget, Warned
+from hermes.core.ledger import Account, Cap, Entry, Level, OverBudget, Unit, Warned
 from hermes.core.message import Usage
 from hermes.core.provider import Request
 from hermes.core.store import Store
@@ -28,7 +27,7 @@ MARGIN = 1.25
 UNKNOWN_OUTPUT = 16_384
 """Tokens of an answer where nobody says how long one may be; asked for where a cap must hold."""
 USUAL_OUTPUT = 2_048
-"""What a call that no cap concerns is taken to have written when its process is killed."""
+"""Tokens a call without a cap is taken to have written if its process is killed."""
 SHARE = 8
 """Where nobody set a limit, one answer may take an eighth of what is left, and no less than: """
 FAIR_OUTPUT = 4_096
@@ -36,6 +35,14 @@ LEAST_OUTPUT = 1_024
 """An answer that may not even be this long is not asked for."""
 WAITS = (0.02, 0.05, 0.1, 0.25, 0.5, *[1.0] * 60)
 """Seconds between looks at a cap that only running calls keep full."""
+_NO_CAPS = Budget()
+_UNITS: tuple[Unit, ...] = ("usd", "tokens")
+_CAP_WORDS = {
+    "daily": "today's budget",
+    "session": "the budget of this session",
+    "user": "today's budget of this user",
+    "job": "today's budget of this job",
+}
 
 
 class Ticket(Struct, frozen=True):
@@ -73,7 +80,7 @@ class Meter:
         account = structs.replace(self._account, purpose=purpose)
         return Meter(self._store, self._budget, account, self._emit, self._told)
 
-    async def reserve(self, endpoint: Endpoint, request: Request) -> Ticket:
+    async def reserve(self, endpoint: ModelClient, request: Request) -> Ticket:
         """OverBudget when a cap forbids the call."""
         now = time.time()
         began = time.monotonic()
@@ -82,7 +89,7 @@ class Meter:
             root = await root_of(self._store, self._account.session)
             self._account = structs.replace(self._account, root=root)
         target, prices = endpoint.target, endpoint.facts.prices
-        prompt, cached = expected(request)
+        prompt, cached = expect_prompt(request)
         blank = Entry(
             id=(int(now * 1e9) & ~0xFFFF) | secrets.randbelow(0x10000),
             day=day,
@@ -99,14 +106,18 @@ class Meter:
                 # Some say afterwards what a call cost: past a cap nobody is asked again.
                 offer = _Offer(blank, prices, cached, output, free=False)
                 return Ticket(request, await self._admitted(caps, offer), caps, prices, began)
-            entry = _worst(blank, prices, output)
+            entry = _worst_case(blank, prices, output)
             self._ledger.begin(entry)
             return Ticket(request, entry, (), prices, began)
         offer = _Offer(
-            blank, prices, cached, _ceiling(endpoint, request), free=_free(endpoint, request)
+            blank,
+            prices,
+            cached,
+            _longest_output(endpoint, request),
+            free=_may_shorten(endpoint, request),
         )
         entry = await self._admitted(caps, offer)
-        return Ticket(_limited(request, endpoint, entry.output), entry, caps, prices, began)
+        return Ticket(_limit_output(request, endpoint, entry.output), entry, caps, prices, began)
 
     def settle(self, ticket: Ticket, usage: Usage, outcome: str, tools: Sequence[str]) -> Usage:
         """What the call cost, added to what the provider reported. Never waits, never fails."""
@@ -131,7 +142,7 @@ class Meter:
 
     # -- inside ----------------------------------------------------------------------------
 
-    def _countable(self, caps: tuple[Cap, ...], endpoint: Endpoint) -> tuple[Cap, ...]:
+    def _countable(self, caps: tuple[Cap, ...], endpoint: ModelClient) -> tuple[Cap, ...]:
         """Without a price money cannot be counted beforehand; said once, and tokens still are."""
         if endpoint.facts.prices is not None:
             return caps
@@ -139,7 +150,7 @@ class Meter:
         name = f"{endpoint.target.provider}:{endpoint.target.model}"
         if len(counted) < len(caps) and name not in self._told:
             self._told.add(name)
-            self._emit(Notice("budget", uncountable(name, tokens=bool(counted))))
+            self._emit(Notice("budget", describe_unpriced(name, tokens=bool(counted))))
         return counted
 
     async def _admitted(self, caps: tuple[Cap, ...], offer: _Offer) -> Entry:
@@ -153,13 +164,13 @@ class Meter:
                 x for x in blocked if not offer.fits(x.cap.unit, x.cap.limit - x.spent, offer.least)
             ]
             if hopeless or not wait:
-                raise OverBudget(refusal((hopeless or blocked)[0], time.time()))
+                raise OverBudget(describe_refusal((hopeless or blocked)[0], time.time()))
             await asyncio.sleep(wait)
         raise AssertionError("unreachable")
 
     def _warn(self, warned: Sequence[Warned]) -> None:
         for each in warned:
-            self._emit(Notice("budget", warning(each, time.time())))
+            self._emit(Notice("budget", describe_warning(each, time.time())))
 
 
 class _Offer(Struct, frozen=True):
@@ -184,12 +195,12 @@ class _Offer(Struct, frozen=True):
         output = self.ceiling
         fair = min(FAIR_OUTPUT, self.ceiling)
         while self.free and output > fair and not self._all(levels, output, SHARE):
-            output = max(fair, _halved(output))
+            output = max(fair, _halve(output))
         while output > self.least and not self._all(levels, output, 1):
-            output = max(self.least, _halved(output))
+            output = max(self.least, _halve(output))
         if not self._all(levels, output, 1):
             return None
-        return _worst(self.blank, self.prices, output)
+        return _worst_case(self.blank, self.prices, output)
 
     def fits(self, unit: str, room: float, output: int) -> bool:
         if unit == "usd" and self.prices is None:
@@ -218,26 +229,26 @@ async def root_of(store: Store, session_id: str) -> str:
     return session_id
 
 
-def _halved(output: int) -> int:
+def _halve(output: int) -> int:
     """To the next power of two below: the head of a request is encoded once per limit."""
     return int(1 << (output - 1).bit_length() - 1)
 
 
-def _worst(blank: Entry, prices: Prices | None, output: int) -> Entry:
+def _worst_case(blank: Entry, prices: Prices | None, output: int) -> Entry:
     cost = None if prices is None else prices.most(blank.input, output)
     return structs.replace(blank, output=output, cost=cost)
 
 
-def _ceiling(endpoint: Endpoint, request: Request) -> int:
+def _longest_output(endpoint: ModelClient, request: Request) -> int:
     asked = request.settings.max_output or endpoint.default_output
     return asked or endpoint.facts.output or UNKNOWN_OUTPUT
 
 
-def _free(endpoint: Endpoint, request: Request) -> bool:
+def _may_shorten(endpoint: ModelClient, request: Request) -> bool:
     return not (request.settings.max_output or endpoint.default_output)
 
 
-def _limited(request: Request, endpoint: Endpoint, output: int) -> Request:
+def _limit_output(request: Request, endpoint: ModelClient, output: int) -> Request:
     """A limit is sent only when it is lower than what holds anyway."""
     holds = request.settings.max_output or endpoint.default_output or endpoint.facts.output
     if holds is not None and output >= holds:
@@ -246,7 +257,7 @@ def _limited(request: Request, endpoint: Endpoint, output: int) -> Request:
     return structs.replace(request, settings=settings)
 
 
-def expected(request: Request) -> tuple[int, int]:
+def expect_prompt(request: Request) -> tuple[int, int]:
     """Tokens of the prompt, and how many of them a cache likely holds: the last report and what
     was added since, which is little however long the history is."""
     reported = cached = since = 0
@@ -258,10 +269,82 @@ def expected(request: Request) -> tuple[int, int]:
             break
         since += weight(message)
     else:
-        since += text_weight(request.system) + _size(request.tools) // 4
+        since += text_weight(request.system) + _encoded_size(request.tools) // 4
     since += sum(weight(m) for m in request.tail)
     return reported + int(since * MARGIN), cached
 
 
-def _size(value: Any) -> int:
+def _encoded_size(value: Any) -> int:
     return len(msgspec.json.encode(value))
+
+
+# Which caps concern a call, and how they are spoken of
+
+
+def caps_of(budget: Budget, entry: Entry) -> tuple[Cap, ...]:
+    """In the order in which they are named when several are reached."""
+    if budget == _NO_CAPS:
+        return ()
+    day, session, *others = entry.scopes
+    scopes = {"daily": day, "session": session}
+    scopes |= {scope.partition(":")[0]: scope for scope in others}
+    found = []
+    for kind, scope in scopes.items():
+        for unit in _UNITS:
+            name = f"{kind}_{unit}"
+            limit = getattr(budget, name)
+            if limit is not None:
+                found.append(Cap(scope, name, unit, limit))
+    return tuple(found)
+
+
+def describe_warning(warned: Warned, now: float) -> str:
+    cap = warned.cap
+    return (
+        f"{warned.percent} % of {_name_cap(cap)} is used: {format_amount(warned.spent, cap.unit)} of "
+        f"{format_amount(cap.limit, cap.unit)} (budget.{cap.name}). {_describe_reset(cap, now)}"
+    )
+
+
+def describe_refusal(level: Level, now: float) -> str:
+    cap = level.cap
+    running = ""
+    if level.running > 0:
+        running = f", {format_amount(level.running, cap.unit)} reserved by calls that run"
+    return (
+        f"Budget reached: {_name_cap(cap)} is {format_amount(cap.limit, cap.unit)}, "
+        f"{format_amount(level.spent, cap.unit)} spent{running}; the next call does not fit. Nothing was "
+        f"lost. {_describe_reset(cap, now)} To raise it: hermes config set budget.{cap.name} "
+        f"{_suggest_limit(cap)}"
+    )
+
+
+def describe_unpriced(model: str, *, tokens: bool) -> str:
+    rest = "Its tokens count." if tokens else "Set a cap in tokens (budget.daily_tokens)"
+    return (
+        f"The price of {model} is not known: to the budget in dollars counts only what the "
+        f"endpoint itself says a call cost. {rest}"
+        + ("" if tokens else ", or its price (providers.NAME.models.MODEL.price).")
+    )
+
+
+def format_amount(value: float, unit: str) -> str:
+    if unit == "tokens":
+        return f"{value:,.0f} tokens"
+    return f"${value:,.2f}" if value >= 0.1 or value == 0 else f"${value:.4f}"
+
+
+def _name_cap(cap: Cap) -> str:
+    return _CAP_WORDS[cap.name.partition("_")[0]]
+
+
+def _describe_reset(cap: Cap, now: float) -> str:
+    if cap.name.startswith("session"):
+        return "A new session begins at zero."
+    at = time.localtime(now)
+    minutes = 24 * 60 - at.tm_hour * 60 - at.tm_min
+    return f"It resets at midnight, in {minutes // 60} h {minutes % 60} min."
+
+
+def _suggest_limit(cap: Cap) -> str:
+    return f"{max(cap.limit * 2, 1):g}" if cap.unit == "usd" else f"{max(cap.limit * 2, 1000):.0f}"

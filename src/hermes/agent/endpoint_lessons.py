@@ -1,30 +1,30 @@
-"""What an endpoint is asked about itself, and what its refusals teach."""
+"""What an endpoint says about its limits when asked, and in its refusals."""
 
 from __future__ import annotations
 
-from hermes.agent.turn import Agent, Endpoint, Turn
+from hermes.agent.turn import Agent, ModelClient, Turn
 from hermes.core.errors import Failure, Kind
 
 
-async def acquaint(agent: Agent, turn: Turn) -> None:
-    """Before the first call to a server of one's own: only it knows how it was set up."""
+async def probe_own_server(agent: Agent, turn: Turn) -> None:
+    """Ask the user's own server for its limits before the first call: nobody else knows them."""
     provider = agent.providers[turn.active]
     if provider.own and not turn.lessons(provider.target).asked:
-        await _ask(turn, provider)
+        await _ask_limits(turn, provider)
 
 
-async def take_in(turn: Turn, provider: Endpoint, failure: Failure) -> None:
-    """A limit an error states is remembered; where it states none, the endpoint is asked once."""
+async def learn_limit(turn: Turn, provider: ModelClient, failure: Failure) -> None:
+    """Remember the limit that an error states; where it states none, ask the endpoint once."""
     match failure.kind:
         case Kind.OUTPUT_CAP if failure.limit:
             turn.remember(provider, None, failure.limit)
         case Kind.CONTEXT_OVERFLOW if failure.limit:
             turn.remember(provider, failure.limit, None)
         case Kind.CONTEXT_OVERFLOW if not turn.lessons(provider.target).asked:
-            await _ask(turn, provider)
+            await _ask_limits(turn, provider)
 
 
-async def _ask(turn: Turn, provider: Endpoint) -> None:
+async def _ask_limits(turn: Turn, provider: ModelClient) -> None:
     lessons = turn.lessons(provider.target)
     lessons.asked = True
     said = await provider.inquire()
