@@ -74,7 +74,7 @@ class Ours:
 
     async def answer(self, session: Session) -> None:
         result = await session.turn(user("hi"))
-        if not result.completed or not result.text:
+        if result.status != "completed" or not result.text:
             raise RuntimeError(f"the turn failed: {result.error}")
 
     async def turn(self, model: str) -> None:

@@ -69,7 +69,7 @@ async def test_always_saves_the_rule_that_was_shown_and_no_other(tmp_path: Path)
         file.write_text(file.read_text() + COMMENT + "\n")
         person = Answering(r, ["always", "deny"])
         for _ in once_more:
-            assert (await r.turn("go")).completed
+            assert (await r.turn("go")).status == "completed"
         person.close()
         first, second = person.asked
         assert first.choices == ("once", "session", "always", "deny")
@@ -135,7 +135,7 @@ async def test_an_answer_that_was_not_offered_is_none(tmp_path: Path) -> None:
         assert not r.session.answer("other", "once")
         assert r.session.answer(event.id, "deny")
         assert not r.session.answer(event.id, "once")
-        assert (await turn).completed
+        assert (await turn).status == "completed"
         assert "the user said no" in results(r.requests[1])[-1]
         assert rules_of(r) == []
 
@@ -344,13 +344,13 @@ async def test_a_question_reaches_the_user_and_the_answer_the_model(
         assert not r.session.reply("other", "x")
         assert r.session.reply(event.id, reply)
         assert not r.session.reply(event.id, "again")
-        assert (await turn).completed
+        assert (await turn).status == "completed"
         assert told in results(r.requests[1])[-1]
 
 
 async def test_without_anybody_the_question_is_shown_and_the_turn_goes_on(tmp_path: Path) -> None:
     async with rig(tmp_path, asking(), options=ASK) as r:
-        assert (await r.turn("go")).completed
+        assert (await r.turn("go")).status == "completed"
         assert "Nobody can answer" in results(r.requests[1])[-1]
         assert any(n.code == "question" and "Which one?" in n.text for n in r.notices)
 
@@ -362,6 +362,6 @@ async def test_an_interrupt_ends_the_wait_for_an_answer(tmp_path: Path) -> None:
         event = await r.until(lambda e: isinstance(e, Question))
         assert isinstance(event, Question)
         r.session.interrupt()
-        assert (await turn).interrupted
+        assert (await turn).status == "interrupted"
         assert not r.session.reply(event.id, "late")
         assert r.session.people.questions == ()

@@ -77,7 +77,7 @@ async def test_it_runs_unasked_with_the_workspace_and_nothing_else(
         say("ok"),
     ]
     async with boxed(tmp_path, steps, docker) as r:
-        assert (await r.turn()).completed
+        assert (await r.turn()).status == "completed"
         ran, inside, env, outside = await texts(r)
         assert ran == f"{r.home.work}\nerr\n[exit status 3]"
         made = r.home.work / "made"
@@ -143,7 +143,7 @@ async def test_an_interrupt_ends_it_there(tmp_path: Path, docker: Engine, mark: 
         await until(lambda: len(living(mark)) == 3)
         begin = time.monotonic()
         r.session.interrupt()
-        assert (await turn).interrupted
+        assert (await turn).status == "interrupted"
         assert not living(mark)
         assert time.monotonic() - begin < 5
 

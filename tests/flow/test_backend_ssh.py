@@ -88,7 +88,7 @@ async def test_it_runs_there_over_one_connection(tmp_path: Path, server: Sshd, t
     ]
     (there / "sub").mkdir()
     async with far(tmp_path, steps, server, there) as r:
-        assert (await r.turn()).completed
+        assert (await r.turn()).status == "completed"
         first, second, third, fourth = await texts(r)
         assert first.startswith(f"{there}\n")
         assert first.endswith("\nerr")
@@ -172,7 +172,7 @@ async def test_an_interrupt_ends_it_there(
         turn = r.begin()
         await until(lambda: len(living(mark)) == 3)
         r.session.interrupt()
-        assert (await turn).interrupted
+        assert (await turn).status == "interrupted"
         assert not living(mark)
 
 

@@ -194,7 +194,7 @@ async def test_a_page_is_read_and_driven(
         say("done"),
     ]
     async with rig(tmp_path, steps, config=site.config) as r:
-        assert (await r.turn(timeout=40)).completed
+        assert (await r.turn(timeout=40)).status == "completed"
         got = answers(r.requests[-1])
         shop = got[0]
         assert "written by strangers" in shop and f"URL: {url}" in shop and "The Shop" in shop
@@ -233,7 +233,7 @@ async def test_a_page_is_read_and_driven(
         rows = "".join(f"<p>row number {i}</p>" for i in range(2000))
         r.provider.steps[:] = [use(20, "navigate", url=site.put("/long", rows))]
         r.provider.then = go_on
-        assert (await r.turn("and a long one", timeout=40)).completed
+        assert (await r.turn("and a long one", timeout=40)).status == "completed"
         parts = answers(r.requests[-1])[len(got) :]
         assert len(parts) > 3 and all(len(text) < 21_000 for text in parts)
         found = [int(n) for text in parts for n in re.findall(r"row number (\d+)", text)]
@@ -338,7 +338,7 @@ async def test_nothing_leads_around_the_door(
             say("done"),
         ]
         async with rig(tmp_path, steps, config=site.config) as r:
-            assert (await r.turn(timeout=40)).completed
+            assert (await r.turn(timeout=40)).status == "completed"
             got = answers(r.requests[-1])
             assert '"value":12' in got[1], got[1]
             assert "/alive" in site.asked and "/moved" in site.asked
@@ -417,9 +417,9 @@ async def test_who_is_asked_before_what(site: Site, tmp_path: Path) -> None:
         assert "anything to the page" in asked.summary
         assert asked.choices == ("once", "deny")
         r.session.answer(asked.id, True)
-        assert (await turn).completed
+        assert (await turn).status == "completed"
         r.session.approver = False
-        assert (await r.turn("go on", timeout=40)).completed
+        assert (await r.turn("go on", timeout=40)).status == "completed"
         got = answers(r.requests[-1])
         assert "URL:" in got[0] and '"value":42' in got[1]
         assert "Not run:" in got[2] and "anything to the page" in got[2]
@@ -465,14 +465,14 @@ async def test_a_stuck_page_a_crash_and_idleness_are_said(
     site.put("/a", "<p>another")
     config = {**site.config, "browser": {"idle_timeout": 1}}
     async with rig(tmp_path, steps, config=config) as r:
-        assert (await r.turn(timeout=40)).completed
+        assert (await r.turn(timeout=40)).status == "completed"
         got = answers(r.requests[-1])
         assert "did not answer" in got[1]
         assert "another" in got[2]
         assert "The browser ended" in got[3] and "browser_navigate" in got[3]
         assert "another" in got[4]
         await until(lambda: not processes(scratch))
-        assert (await r.turn("and now", timeout=40)).completed
+        assert (await r.turn("and now", timeout=40)).status == "completed"
         assert "without use" in answers(r.requests[-1])[5]
 
 
@@ -535,7 +535,7 @@ async def test_a_blind_model_is_told_what_another_sees(site: Site, tmp_path: Pat
         async with rig(tmp_path, steps, config={**site.config, **config}) as r:
             r.home.file("dot.png", DOT)
             r.home.file("dot.txt", "no image")
-            assert (await r.turn(timeout=40)).completed
+            assert (await r.turn(timeout=40)).status == "completed"
             got = answers(r.requests[-1])
             assert "a blue chart" in got[2] and f"URL: {url}" in got[2]
             assert got[3] == "a blue chart"
@@ -557,7 +557,7 @@ async def test_without_a_model_that_sees_it_is_said(tmp_path: Path) -> None:
     ]
     async with rig(tmp_path, steps) as r:
         r.home.file("dot.png", DOT)
-        assert (await r.turn()).completed
+        assert (await r.turn()).status == "completed"
         assert "No model here takes images" in answers(r.requests[-1])[0]
 
 
@@ -574,7 +574,7 @@ async def test_a_picture_from_the_web_is_asked_for_only_when_that_tells_nothing(
     async with rig(tmp_path, steps, config=site.config, options=Options()) as r:
         r.home.file("notes.txt", "private")
         r.home.file("dot.png", DOT)
-        assert (await r.turn(timeout=40)).completed
+        assert (await r.turn(timeout=40)).status == "completed"
         got = answers(r.requests[-1])
         assert "Not run:" in got[1] and site.asked == []
         assert got[2] == "a dot"

@@ -102,7 +102,7 @@ async def test_failed_calls_and_continuations_are_lines_of_their_own(tmp_path: P
     steps = [status(500), answer("half ").stop("length"), answer("done")]
     async with rig(tmp_path, steps, config=priced()) as r:
         result = await r.turn()
-        assert result.completed and result.usage.cost == pytest.approx(2 * COST)
+        assert result.status == "completed" and result.usage.cost == pytest.approx(2 * COST)
         found = rows(r.database, "outcome, input, cost, purpose, session, estimated")
     assert [row[:3] for row in found] == [
         ("server_error", 0, 0.0),
@@ -119,7 +119,7 @@ async def test_an_interrupted_call_counts_its_prompt_as_an_estimate(tmp_path: Pa
         await gate.reached()
         r.session.interrupt()
         result = await turn
-        assert result.interrupted and result.usage.estimated and result.usage.input > 0
+        assert result.status == "interrupted" and result.usage.estimated and result.usage.input > 0
         (row,) = await totals(r)
         assert row.failed == row.estimated == 1 and row.cost > 0
         gate.open()
@@ -139,7 +139,7 @@ async def test_subagents_and_schedules_are_purposes(tmp_path: Path) -> None:
             session = await r.runtime.session(source=source, cwd=r.home.work)
             session.meta = structs.replace(session.meta, parent=r.session.id)
             session.account = structs.replace(session.account, root="", user="u", job="j")
-            assert (await session.turn(user("hi"))).completed
+            assert (await session.turn(user("hi"))).status == "completed"
         assert {x.key: x.calls for x in await totals(r, "purpose")} == {
             "main": 1,
             "subagent": 1,
@@ -191,9 +191,13 @@ async def test_warnings_come_once_each_also_across_processes(tmp_path: Path) -> 
 async def test_at_the_cap_the_turn_ends_before_the_call(tmp_path: Path) -> None:
     config = priced({"session_usd": 0.25}, max_tokens=1000)
     async with rig(tmp_path, [], then=answer(), config=config, check=False) as r:
-        assert (await r.turn("one")).completed and (await r.turn("two")).completed
+        assert (await r.turn("one")).status == "completed" and (
+            await r.turn("two")
+        ).status == "completed"
         result = await r.turn("three")
-        assert result.failed and result.error_code == "budget" and len(result.error) <= 300
+        assert (
+            result.status == "failed" and result.error_code == "budget" and len(result.error) <= 300
+        )
         assert len(r.requests) == 2, "no request was made"
         for part in ("$0.25", "$0.22 spent", "Nothing was lost", "new session", "session_usd"):
             assert part in result.error, (part, result.error)
@@ -209,7 +213,7 @@ async def test_in_the_middle_of_work_the_turn_is_partial(tmp_path: Path) -> None
     config = priced({"session_usd": 0.3}, max_tokens=1000)
     async with rig(tmp_path, steps, config=config, check=False) as r:
         result = await r.turn()
-        assert result.partial and result.error_code == "budget" and len(r.requests) == 2
+        assert result.status == "partial" and result.error_code == "budget" and len(r.requests) == 2
         assert [m.role for m in await r.stored()] == ["user", *["assistant", "tool"] * 2]
 
 
@@ -218,14 +222,18 @@ async def test_what_was_written_before_a_refused_continuation_is_kept(tmp_path: 
     config = priced({"session_usd": 0.12}, max_tokens=1000)
     async with rig(tmp_path, steps, config=config, check=False) as r:
         result = await r.turn()
-        assert result.partial and result.text == "the first half" and result.error_code == "budget"
+        assert (
+            result.status == "partial"
+            and result.text == "the first half"
+            and result.error_code == "budget"
+        )
 
 
 async def test_caps_in_tokens_need_no_price(tmp_path: Path) -> None:
     budget = {"daily_tokens": 5200, "daily_usd": 1}
     config = {"model": {"max_tokens": 1000}, "budget": budget}
     async with rig(tmp_path, [], then=answer(), config=config, check=False) as r:
-        assert (await r.turn()).completed and (await r.turn()).completed
+        assert (await r.turn()).status == "completed" and (await r.turn()).status == "completed"
         result = await r.turn()
         assert result.error_code == "budget" and "4,000 tokens" in result.error
         unknown = [t for t in budget_notices(r) if "not known" in t]
@@ -237,7 +245,7 @@ async def test_caps_in_tokens_need_no_price(tmp_path: Path) -> None:
 async def test_an_unknown_price_is_said_once_and_stops_nothing(tmp_path: Path) -> None:
     async with rig(tmp_path, [], then=answer(), config={"budget": {"daily_usd": 0.01}}) as r:
         for _ in range(3):
-            assert (await r.turn()).completed
+            assert (await r.turn()).status == "completed"
         (text,) = budget_notices(r)
         assert "daily_tokens" in text and "price" in text
 
@@ -251,7 +259,7 @@ async def test_a_cost_told_afterwards_counts_to_the_cap(tmp_path: Path) -> None:
         url = p.base_url.replace("127.0.0.1", "0.0.0.0")  # not an address of one's own
         config = {"model": {"base_url": url}, "budget": {"daily_usd": 0.5}}
         async with rig(tmp_path, p, config=config, check=False) as r:
-            assert (await r.turn()).completed and (await r.turn()).completed
+            assert (await r.turn()).status == "completed" and (await r.turn()).status == "completed"
             result = await r.turn()
             assert result.error_code == "budget" and "$0.60 spent" in result.error
             assert "max_tokens" not in r.requests[0].json and len(r.requests) == 2
@@ -261,7 +269,7 @@ async def test_little_room_shortens_the_answer_instead_of_refusing_it(tmp_path: 
     """The longest answer would cost more than is left: it is asked to be shorter."""
     config = priced({"session_usd": 1.0})
     async with rig(tmp_path, [], then=answer(), config=config) as r:
-        assert (await r.turn()).completed
+        assert (await r.turn()).status == "completed"
         limit = r.requests[0].json["max_tokens"]
         assert 1024 <= limit <= 10_000 and limit & (limit - 1) == 0
 
@@ -308,7 +316,7 @@ async def test_a_cap_holds_under_fifty_turns_at_once(tmp_path: Path) -> None:
             work = [_one(r, home) for _ in range(25) for r in (one, two)]
             results = await asyncio.gather(*work)
     spent = len(p.requests) * COST
-    done = [r for r in results if r.completed]
+    done = [r for r in results if r.status == "completed"]
     refused = [r for r in results if r.error_code == "budget"]
     assert len(done) + len(refused) == 50 and len(done) == len(p.requests)
     reservation = limit * 100e-6 + 0.05

@@ -194,7 +194,7 @@ async def test_fifty_steps_share_one_prefix(
     provider = Provider([*map(step, range(STEPS)), say("done")], wire=wire)
     config = row(name, model, provider, agent={"max_turns": 90})
     async with rig(tmp_path, provider, config=config, tools=[echo()]) as r:
-        assert (await r.turn("go")).completed
+        assert (await r.turn("go")).status == "completed"
         provider.add(say("more"))
         await r.turn("again")
         assert len(r.requests) == STEPS + 2
@@ -218,7 +218,7 @@ async def test_guidance_keeps_the_prefix(tmp_path: Path, wire: str) -> None:
         await gate.reached()
         r.session.submit(user("use blue"), busy="steer")
         gate.open()
-        assert (await turn).completed
+        assert (await turn).status == "completed"
         check_prefix(r.requests)
         first = next(i for i, q in enumerate(r.requests) if b"use blue" in q.body)
         last = check_legal(r.requests[first])[-1]

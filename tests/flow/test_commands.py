@@ -305,7 +305,7 @@ async def test_approve_and_deny(tmp_path: Path) -> None:
                 await do(r, "/approve always")
             assert "waiting for 1" in (await do(r, "/status")).text
             await do(r, text)
-            assert (await turn).completed
+            assert (await turn).status == "completed"
             ran = "".join(text for m in messages(r.requests[-1]) for _, text in m.results[-1:])
             assert ("Not run" in ran) is not allowed
 
@@ -328,7 +328,7 @@ async def test_stop_says_what_it_stopped(tmp_path: Path) -> None:
         assert running.text == (
             "⚡ Force-stopped. The session is suspended — your next message will start fresh."
         )
-        assert running.suspend and (await turn).interrupted and later.cancelled()
+        assert running.suspend and (await turn).status == "interrupted" and later.cancelled()
 
 
 async def test_steer_and_queue(tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ async def test_steer_and_queue(tmp_path: Path) -> None:
         queued = await do(r, "/queue then this")
         assert queued.text and queued.submit is not None
         r.session.reply(r.session.people.questions[0].id, None)
-        assert (await turn).completed
+        assert (await turn).status == "completed"
         assert "User guidance: be brief" in r.requests[1].body.decode()
         for text in ("/steer", "/queue"):
             with pytest.raises(ConfigError):
@@ -424,4 +424,4 @@ async def test_a_prompt_in_the_background(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="no nonsense"):
             await do(r, "/background stop nonsense")
         assert "Stopped" in (await do(r, "/background stop all")).text
-        assert (await ended.get())[1].interrupted and not len(r.runtime.errands)
+        assert (await ended.get())[1].status == "interrupted" and not len(r.runtime.errands)

@@ -58,7 +58,7 @@ async def run(r: Rig, command: str) -> str:
         call((f"c{len(r.requests)}", "terminal", {"command": command})),
         say("done"),
     ]
-    assert (await r.turn(f"turn {len(r.requests)}")).completed
+    assert (await r.turn(f"turn {len(r.requests)}")).status == "completed"
     told = [quoted(text) for m in messages(r.requests[-1]) for _, text in m.results]
     return told[-1]
 
@@ -141,7 +141,7 @@ async def test_what_others_did_meanwhile_is_not_overwritten(r: Rig) -> None:
         await asyncio.sleep(0.01)
     git(work, "commit", "-q", "--allow-empty", "-m", "theirs")
     os.write(fd, b"\n")
-    assert (await turn).completed
+    assert (await turn).status == "completed"
     os.close(fd)
     told = [quoted(text) for m in messages(r.requests[-1]) for _, text in m.results]
     assert "meanwhile" in told[-1]

@@ -151,7 +151,7 @@ async def test_300_steps_at_32k(tmp_path: Path, caplog: pytest.LogCaptureFixture
     model = Model(32_768, reading(300, 1500))
     async with desk(tmp_path, model, 32_768) as r:
         result = await r.turn(TASK, timeout=55)
-        assert result.completed and result.text == "page 7 mentions the keeper"
+        assert result.status == "completed" and result.text == "page 7 mentions the keeper"
         assert model.steps == result.model_calls == 301 and not model.refused
         parts = await conversation(r)
     assert all(any(TASK in m.text for m in messages(request)) for request in model.main)
@@ -183,7 +183,7 @@ async def work(r: Rig, model: Model, steps: int, text: str = TASK) -> None:
     before = len(model.main)
     model.work = lambda n: reading(steps)(n - before)
     result = await r.turn(text, timeout=55)
-    assert result.completed, result
+    assert result.status == "completed", result
     assert all(any(text in m.text for m in messages(q)) for q in model.main[before:])
 
 
@@ -267,7 +267,7 @@ async def test_guidance_given_meanwhile_is_not_forgotten(tmp_path: Path) -> None
         await gate.reached()
         r.session.submit(user(hint), "steer")
         gate.open()
-        assert (await turn).completed and model.asked
+        assert (await turn).status == "completed" and model.asked
     assert all(hint in q.body.decode() for q in model.main[6:])
 
 
@@ -282,7 +282,7 @@ async def test_a_plan_stays_whole_and_is_recalled_later(tmp_path: Path) -> None:
     async with desk(
         tmp_path, model, 12_000, options=Options(yolo=True, max_turns=400, toolsets=("core",))
     ) as r:
-        assert (await r.turn(TASK)).completed and model.asked
+        assert (await r.turn(TASK)).status == "completed" and model.asked
         assert all("read shelf b" in q.body.decode() for q in model.main[2:])
         again = await r.runtime.session(resume=r.session.id, cwd=r.home.work)
         assert [t.content[:12] for t in recall(again.history.messages)] == [
@@ -421,7 +421,7 @@ async def test_a_prompt_that_cannot_fit_ends_in_a_sentence(tmp_path: Path) -> No
     async with desk(tmp_path, model, 8192) as r:
         result = await r.turn("word " * 200_000)
         assert len(model.refused) <= 4
-        assert result.completed or result.error_code == "context_overflow"
+        assert result.status == "completed" or result.error_code == "context_overflow"
         assert (await r.turn("short")).text == "fits"
 
 
@@ -455,7 +455,7 @@ async def test_interrupted_while_it_is_summarised_nothing_has_changed(tmp_path: 
         await gate.reached()
         before = r.session.id
         r.session.interrupt()
-        assert (await turn).interrupted and r.session.id == before
+        assert (await turn).status == "interrupted" and r.session.id == before
         assert await r.state() == "interrupted"
         gate.open()
         model.summarise = handoff

@@ -374,7 +374,7 @@ class Stage:
         result = await session.turn(user(text.replace("/page", f"/page{number}")))
         await session.close()
         await watch
-        assert result.completed, f"{scenario.name}: {result.error}"
+        assert result.status == "completed", f"{scenario.name}: {result.error}"
         kept = [p for m in await self.runtime.store.load(session.id) for p in m.parts]
         returns = [p for p in kept if isinstance(p, ToolReturn)]
         return [p.name for p in returns if not p.error]
@@ -512,7 +512,7 @@ async def test_P8_P9_P10_what_was_read_is_remembered_over_a_restart(tmp_path: Pa
         session = await s.session(work)
         ask = 'DO read_file {"path": "secret.txt"}\nDO read_file {"path": "hostile.txt"}'
         assert session.taint == Taint()
-        assert (await session.turn(user(ask))).completed
+        assert (await session.turn(user(ask))).status == "completed"
         assert session.taint == Taint(private=True, untrusted=True)
         await session.close()
         first = s.provider.requests[-1]
@@ -524,7 +524,7 @@ async def test_P8_P9_P10_what_was_read_is_remembered_over_a_restart(tmp_path: Pa
             resumed = await s.session(work, resume=session.id)
             assert resumed.taint == Taint(private=True, untrusted=True)
             watch = asyncio.create_task(s.answer(resumed, "trusting"))
-            assert (await resumed.turn(user(f"thanks\n{EXITS['hex']}"))).completed
+            assert (await resumed.turn(user(f"thanks\n{EXITS['hex']}"))).status == "completed"
             await resumed.close()
             await watch
         later = s.provider.requests[-1]
@@ -542,7 +542,7 @@ async def test_secrets_of_the_configuration_do_not_even_reach_the_model(tmp_path
         (work / "dump.txt").write_text("\n".join(forms))
         session = await s.session(work)
         events = session.events()
-        assert (await session.turn(user('DO read_file {"path": "dump.txt"}'))).completed
+        assert (await session.turn(user('DO read_file {"path": "dump.txt"}'))).status == "completed"
         await session.close()
         shown = repr([e async for e in events])
         stored = repr(await s.runtime.store.load(session.id))

@@ -55,7 +55,7 @@ async def test_it_answers_and_stays_warm_between_calls(runtime: Runtime, home: H
     session = await opened(runtime, home)
     first = await session.turn(user("hello"))
     second = await session.turn(user("hello"))
-    assert first.completed and first.text.endswith("heard: hello")
+    assert first.status == "completed" and first.text.endswith("heard: hello")
     assert first.text == second.text, "the same process answered both"
 
 
@@ -63,7 +63,7 @@ async def test_a_command_runs_and_its_result_is_told(runtime: Runtime, home: Hom
     home.file("a.txt", "x")
     session = await opened(runtime, home, yolo=True, toolsets=("terminal",))
     result = await session.turn(user("run ls"))
-    assert result.completed and "Result of terminal:\na.txt" in result.text
+    assert result.status == "completed" and "Result of terminal:\na.txt" in result.text
 
 
 @pytest.mark.parametrize("said", ["run ls", "run true", "write notes.txt"])
@@ -87,13 +87,13 @@ async def test_a_person_is_asked_even_about_reading(runtime: Runtime, home: Home
         elif isinstance(event, TurnEnd):
             break
     assert [a.command for a in asked] == ["ls"] and asked[0].summary
-    assert event.result.completed
+    assert event.result.status == "completed"
 
 
 async def test_a_crash_is_survived(runtime: Runtime, home: Home) -> None:
     session = await opened(runtime, home)
     result = await session.turn(user("crash once"))
-    assert result.completed and "heard: crash once" in result.text
+    assert result.status == "completed" and "heard: crash once" in result.text
 
 
 async def test_what_always_crashes_says_so_and_the_next_turn_works(
@@ -103,8 +103,8 @@ async def test_what_always_crashes_says_so_and_the_next_turn_works(
     async with Runtime.open(load("", home.env)) as runtime:
         session = await opened(runtime, home)
         failed = await session.turn(user("crash"))
-        assert failed.failed and "killed by SIGKILL" in failed.error
-        assert (await session.turn(user("hello"))).completed
+        assert failed.status == "failed" and "killed by SIGKILL" in failed.error
+        assert (await session.turn(user("hello"))).status == "completed"
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ async def test_a_model_that_cannot_be_loaded_is_one_sentence(
     use(home, name, content)
     async with Runtime.open(load("", home.env)) as runtime:
         result = await (await opened(runtime, home)).turn(user("hi"))
-        assert result.failed and says in result.error
+        assert result.status == "failed" and says in result.error
 
 
 async def test_too_little_memory_is_said_instead_of_tried(
@@ -129,7 +129,7 @@ async def test_too_little_memory_is_said_instead_of_tried(
 ) -> None:
     monkeypatch.setattr(engine, "_free_memory", lambda: 1_000_000)
     result = await (await opened(runtime, home)).turn(user("hi"))
-    assert result.failed and "of memory" in result.error
+    assert result.status == "failed" and "of memory" in result.error
 
 
 async def test_the_process_ends_with_the_runtime(home: Home) -> None:

@@ -115,7 +115,7 @@ async def test_with_no_fallback_it_is_reported(tmp_path: Path, name: str, keys: 
     env = {"THIRD_KEY": THIRD}
     async with rig(tmp_path, main_provider(case.refusal), config=config, env=env) as r:
         result = await r.turn()
-        assert result.failed and result.error_code == case.code
+        assert result.status == "failed" and result.error_code == case.code
         assert keys_used(r.provider) == (case.pool if keys > 1 else case.alone)
         assert len(r.waits) == case.waits
         assert case.says in result.error and len(result.error) <= 300
@@ -136,7 +136,7 @@ async def test_with_a_fallback_it_answers_and_the_primary_is_tried_again(
         rig(tmp_path, main_provider(case.refusal), spare=spare, config=config, env=env) as r,
     ):
         result = await r.turn()
-        assert result.completed and result.text == "spare"
+        assert result.status == "completed" and result.text == "spare"
         assert keys_used(r.provider) == (case.pool if keys > 1 else case.alone)
         assert len(spare.requests) == 1 and len(r.waits) == case.waits
         assert [n.code for n in r.notices].count("fallback") == 1
@@ -164,7 +164,7 @@ async def test_content_policy_is_not_met_twice_in_a_chain(tmp_path: Path) -> Non
         config["providers"]["spare"] = {**row, "base_url": spare.base_url}
         async with rig(tmp_path, [], then=POLICY, config=config) as r:
             result = await r.turn()
-            assert result.failed and result.error_code == "content_policy"
+            assert result.status == "failed" and result.error_code == "content_policy"
             assert (len(r.requests), len(spare.requests), len(third.requests)) == (1, 1, 0)
 
 
@@ -205,7 +205,7 @@ async def test_a_fallback_in_mid_turn_keeps_the_transcript(tmp_path: Path) -> No
         rig(tmp_path, steps, spare=spare) as r,
     ):
         result = await r.turn("what is in a.txt?")
-        assert result.completed and len(r.started) == 1, "nothing is done twice"
+        assert result.status == "completed" and len(r.started) == 1, "nothing is done twice"
         assert b"alpha" in spare.last.body and b"what is in a.txt?" in spare.last.body
 
 

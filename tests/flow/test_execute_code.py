@@ -280,7 +280,7 @@ terminal("sleep {mark}")
             while len(naming(mark)) < 2:
                 await asyncio.sleep(0.02)
         r.session.interrupt()
-        assert (await turn).interrupted
+        assert (await turn).status == "interrupted"
         assert naming(mark) == []
 
 

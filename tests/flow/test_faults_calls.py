@@ -50,7 +50,7 @@ def repeat_name(events: list[Event]) -> list[Event]:
 async def test_F50_a_name_repeated_in_every_chunk_is_one_name(tmp_path: Path) -> None:
     work(tmp_path, a="alpha")
     async with rig(tmp_path, [call(("c1", "read_file", READ)).edit(repeat_name), say("ok")]) as r:
-        assert (await r.turn()).completed
+        assert (await r.turn()).status == "completed"
         assert [c.name for c in r.started] == ["read_file"] and "alpha" in results(r)[0][1]
 
 
@@ -63,7 +63,9 @@ async def test_F50_names_that_can_only_mean_one_tool(tmp_path: Path, wire: str) 
             args = {"path": "a.txt", "limit": i + 1}
             r.provider.add(call((f"c{i}", name, args)), say("ok"))
             result = await r.turn(name)
-            assert result.completed and "alpha" in results(r)[-1][1], f"{name}: {results(r)[-1]}"
+            assert result.status == "completed" and "alpha" in results(r)[-1][1], (
+                f"{name}: {results(r)[-1]}"
+            )
             assert r.started[-1].name == "read_file"
 
 
@@ -72,7 +74,7 @@ async def test_F50_an_unknown_tool_is_an_error_that_lists_the_names(
     tmp_path: Path, wire: str
 ) -> None:
     async with rig(tmp_path, [call(("c1", "launch_rocket", {})), say("ok")], wire=wire) as r:
-        assert (await r.turn()).completed
+        assert (await r.turn()).status == "completed"
         text = results(r)[0][1]
         assert all(name in text for name in ("read_file", "write_file", "terminal"))
 
@@ -81,7 +83,7 @@ async def test_F50_an_unknown_tool_is_an_error_that_lists_the_names(
 async def test_F50_a_missing_name_is_an_error_result(tmp_path: Path, wire: str) -> None:
     async with rig(tmp_path, [call(("c1", "", READ)), say("ok")], wire=wire) as r:
         result = await r.turn()
-        assert result.completed and result.text == "ok"
+        assert result.status == "completed" and result.text == "ok"
         assert "read_file" in results(r)[0][1]
         check_legal(r.requests[1])
 
@@ -94,7 +96,7 @@ async def test_F50_a_name_no_provider_would_take_back(tmp_path: Path, wire: str)
         for i, name in enumerate(names):
             r.provider.add(call((f"c{i}", name, {"n": i})), say("ok"))
             result = await r.turn(f"name {i}")
-            assert result.completed and "read_file" in results(r)[-1][1], result
+            assert result.status == "completed" and "read_file" in results(r)[-1][1], result
             check_legal(r.requests[-1])
 
 
@@ -104,7 +106,7 @@ async def test_F50_three_unknown_tools_in_a_row_end_the_turn(tmp_path: Path) -> 
 
     async with rig(tmp_path, [], then=invent) as r:
         result = await r.turn()
-        assert result.partial and result.error_code == "unknown_tools"
+        assert result.status == "partial" and result.error_code == "unknown_tools"
         assert len(r.requests) == 3
 
 
@@ -116,7 +118,7 @@ async def test_F51_duplicate_ids_get_new_ones(tmp_path: Path, wire: str) -> None
     work(tmp_path, a="alpha", b="beta")
     both = call(("same", "read_file", READ), ("same", "read_file", {"path": "b.txt"}))
     async with rig(tmp_path, [both, say("ok")], wire=wire) as r:
-        assert (await r.turn()).completed
+        assert (await r.turn()).status == "completed"
         (one, first), (two, second) = results(r)
         assert one != two and "alpha" in first and "beta" in second
         check_legal(r.requests[1])
@@ -130,7 +132,7 @@ async def test_F51_missing_ids_are_made_up_and_the_same_next_time(
     both = call(("", "read_file", READ), ("", "read_file", {"path": "b.txt"}))
     again = call(("", "read_file", {"path": "a.txt", "limit": 1}))
     async with rig(tmp_path, [both, again, say("ok")], wire=wire) as r:
-        assert (await r.turn()).completed
+        assert (await r.turn()).status == "completed"
         check_legal(r.requests[2])
         before = [c for m in messages(r.requests[1]) for c in m.calls]
         after = [c for m in messages(r.requests[2]) for c in m.calls]
@@ -213,7 +215,7 @@ async def test_F51_F52_indexes_missing_out_of_order_or_interleaved(
 ) -> None:
     work(tmp_path, a="alpha", b="beta")
     async with rig(tmp_path, [chunks(*SHAPES[shape]), say("ok")]) as r:
-        assert (await r.turn()).completed
+        assert (await r.turn()).status == "completed"
         assert sorted("alpha" in t for _, t in results(r)) == [False, True]
         assert sorted("beta" in t for _, t in results(r)) == [False, True]
         calls = {c[0]: json.loads(c[2]) for c in messages(r.requests[1])[1].calls}
@@ -242,7 +244,7 @@ async def test_F52_parallel_calls_interleaved_are_kept_apart(tmp_path: Path, wir
     work(tmp_path, a="alpha", b="beta")
     both = call(("c1", "read_file", READ), ("c2", "read_file", {"path": "b.txt"}), size=4)
     async with rig(tmp_path, [both.edit(interleaved), say("ok")], wire=wire) as r:
-        assert (await r.turn()).completed
+        assert (await r.turn()).status == "completed"
         assert [("alpha" in t, "beta" in t) for _, t in results(r)] == [
             (True, False),
             (False, True),
@@ -257,7 +259,7 @@ async def test_F53_a_disabled_tool_is_an_error_result(tmp_path: Path) -> None:
     options = Options(toolsets=("read_file",), yolo=True)
     async with rig(tmp_path, steps, options=options) as r:
         result = await r.turn()
-        assert result.completed and "read_file" in results(r)[0][1]
+        assert result.status == "completed" and "read_file" in results(r)[0][1]
         assert not (r.home.work / "ran").exists()
 
 
@@ -295,7 +297,7 @@ async def test_F54_odd_characters_in_an_answer_are_stored_and_sent(
             for reply in (first, say(f"[{text}]")):
                 r.provider.add(reply.each(ascii_json) if form == "escaped" else reply)
             result = await r.turn(f"say {name}")
-            assert result.completed, f"{name}: {result}"
+            assert result.status == "completed", f"{name}: {result}"
             assert result.text.startswith("[a") and result.text.endswith("b]")
             check_legal(r.requests[-1])
 
@@ -304,7 +306,7 @@ async def test_F54_odd_characters_from_the_user(tmp_path: Path) -> None:
     async with rig(tmp_path, []) as r:
         for text in ODD.values():
             r.provider.add(say("ok"))
-            assert (await r.turn(f"x{text}y")).completed
+            assert (await r.turn(f"x{text}y")).status == "completed"
             check_legal(r.requests[-1])
 
 
@@ -312,7 +314,7 @@ async def test_F54_odd_bytes_from_a_tool(tmp_path: Path) -> None:
     command = r"printf 'a\000\377\376\xed\xa0\x80b'"
     async with rig(tmp_path, [call(("c1", "terminal", {"command": command})), say("ok")]) as r:
         result = await r.turn()
-        assert result.completed and "b" in results(r)[0][1]
+        assert result.status == "completed" and "b" in results(r)[0][1]
 
 
 async def test_F54_invalid_utf8_in_the_stream(tmp_path: Path) -> None:
@@ -321,7 +323,11 @@ async def test_F54_invalid_utf8_in_the_stream(tmp_path: Path) -> None:
 
     async with rig(tmp_path, [say("a MARK b", size=20).each(spoil)]) as r:
         result = await r.turn()
-        assert result.completed and result.text.startswith("a ") and result.text.endswith(" b")
+        assert (
+            result.status == "completed"
+            and result.text.startswith("a ")
+            and result.text.endswith(" b")
+        )
 
 
 # -- F55 -----------------------------------------------------------------------------------
@@ -338,7 +344,7 @@ async def test_F55_the_same_call_again_and_again_is_refused_then_ends_the_turn(
 
     async with rig(tmp_path, [], wire=wire, then=again) as r:
         result = await r.turn()
-        assert result.partial and result.error_code == "tool_loop"
+        assert result.status == "partial" and result.error_code == "tool_loop"
         assert "terminal" in result.error
         ran = (r.home.work / "log").read_text().count("x")
         assert 2 <= ran <= 3 and len(r.requests) == 5
@@ -350,7 +356,7 @@ async def test_F55_the_same_call_with_new_results_is_no_loop(tmp_path: Path) -> 
     steps = [call((f"c{i}", "terminal", {"command": "echo x >> log; wc -l log"})) for i in range(7)]
     async with rig(tmp_path, [*steps, say("done")]) as r:
         result = await r.turn()
-        assert result.completed and (r.home.work / "log").read_text().count("x") == 7
+        assert result.status == "completed" and (r.home.work / "log").read_text().count("x") == 7
 
 
 # -- F56 -----------------------------------------------------------------------------------
@@ -391,7 +397,7 @@ async def test_F56_whatever_a_tool_returns_is_a_result(tmp_path: Path, name: str
     steps = [call(("c1", "odd", {})), say("ok")]
     async with rig(tmp_path, steps, tools=[returning(VALUES[name])]) as r:
         result = await r.turn()
-        assert result.completed and result.text == "ok", result
+        assert result.status == "completed" and result.text == "ok", result
         check_legal(r.requests[1])
         (stored,) = [p for m in await r.stored() for p in m.parts if isinstance(p, ToolReturn)]
         assert stored.error is isinstance(VALUES[name], BaseException)
@@ -402,7 +408,7 @@ async def test_F56_an_exception_whose_words_cannot_be_encoded(tmp_path: Path) ->
     try:
         steps = [call(("c1", "odd", {})), say("ok")]
         async with rig(tmp_path, steps, tools=[returning(RuntimeError("boom \ud800"))]) as r:
-            assert (await r.turn()).completed and "boom" in results(r)[0][1]
+            assert (await r.turn()).status == "completed" and "boom" in results(r)[0][1]
     finally:
         logging.disable(logging.NOTSET)
 
@@ -410,7 +416,7 @@ async def test_F56_an_exception_whose_words_cannot_be_encoded(tmp_path: Path) ->
 async def test_F56_a_huge_result_is_cut_in_the_middle_and_saved(tmp_path: Path) -> None:
     huge = "BEGIN" + "x" * 3_000_000 + "END"
     async with rig(tmp_path, [call(("c1", "odd", {})), say("ok")], tools=[returning(huge)]) as r:
-        assert (await r.turn()).completed
+        assert (await r.turn()).status == "completed"
         text = results(r)[0][1]
         assert len(text) < 200_000 and text.startswith("BEGIN") and "END" in text
         saved = [p for p in r.home.path.rglob("*") if p.is_file() and p.stat().st_size > 2_900_000]
@@ -432,5 +438,5 @@ async def test_F56_a_tool_that_never_returns_is_stopped(tmp_path: Path) -> None:
     tool = Tool("odd", "Never returns.", Nothing, run, timeout=0.2)
     async with rig(tmp_path, [call(("c1", "odd", {})), say("ok")], tools=[tool]) as r:
         result = await r.turn()
-        assert result.completed and ended.is_set()
+        assert result.status == "completed" and ended.is_set()
         assert "timed out" in results(r)[0][1].lower()

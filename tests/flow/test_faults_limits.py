@@ -61,7 +61,7 @@ async def test_F37_absent_or_impossible_retry_after_is_a_backoff(
 async def test_F37_an_hour_is_not_waited_for_but_told(tmp_path: Path) -> None:
     async with rig(tmp_path, [limited(Retry_After="3600")]) as r:
         result = await r.turn()
-        assert result.failed and result.error_code == "rate_limited"
+        assert result.status == "failed" and result.error_code == "rate_limited"
         assert sum(r.waits) <= 120 and len(r.requests) == 1
         assert any(word in result.error for word in ("3600", "60 min", "1 h", "1h")), result.error
 
@@ -78,7 +78,7 @@ async def test_F37_an_hour_falls_back(tmp_path: Path) -> None:
 async def test_F37_it_is_waited_for_at_most_twice(tmp_path: Path) -> None:
     async with rig(tmp_path, [], then=limited(Retry_After="3")) as r:
         result = await r.turn()
-        assert result.failed and result.error_code == "rate_limited"
+        assert result.status == "failed" and result.error_code == "rate_limited"
         assert len(r.requests) == 3 and len([w for w in r.waits if w >= 3]) == 2
 
 
@@ -136,7 +136,7 @@ async def test_F38_a_429_that_means_no_quota_is_treated_as_402(
 ) -> None:
     async with rig(tmp_path, [status(429, message, error=code)]) as r:
         result = await r.turn()
-        assert result.failed and result.error_code == "billing"
+        assert result.status == "failed" and result.error_code == "billing"
         assert len(r.requests) == 1 and not r.waits
 
 
@@ -150,7 +150,7 @@ async def test_F39_every_server_error_is_retried_with_backoff(tmp_path: Path) ->
             before = len(r.requests)
             r.provider.add(status(code, "try later"), status(code, "try later"), say(f"{code} ok"))
             result = await r.turn(f"status {code}")
-            assert result.completed and result.text == f"{code} ok", code
+            assert result.status == "completed" and result.text == f"{code} ok", code
             assert len(r.requests) - before == 3
             assert len(r.waits) >= 2 and all(0 < w <= 60 for w in r.waits), r.waits
 
@@ -166,7 +166,7 @@ async def test_F39_on_every_wire(tmp_path: Path, wire: str) -> None:
 async def test_F39_for_ever_falls_back_or_is_reported(tmp_path: Path, code: int, name: str) -> None:
     async with rig(tmp_path, [], then=status(code, "still down")) as r:
         result = await r.turn()
-        assert result.failed and result.error_code == name and len(r.requests) == 4
+        assert result.status == "failed" and result.error_code == name and len(r.requests) == 4
     (tmp_path / "two").mkdir()
     async with (
         Provider([say("spare")], wire="responses") as spare,
@@ -186,7 +186,7 @@ async def test_F39_waiting_is_interruptible_at_any_moment(tmp_path: Path) -> Non
         await gate.reached()
         r.session.interrupt()
         result = await asyncio.wait_for(turn, 2)
-        assert result.interrupted and len(r.requests) == 1
+        assert result.status == "interrupted" and len(r.requests) == 1
 
 
 # -- F40, F41 ------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ async def test_F40_an_error_object_with_status_200_counts_as_its_code(
             busy = "server_error"
         r.provider.add(dressed(503, "The server is overloaded", busy), say("ok"))
         result = await r.turn("busy")
-        assert result.completed and result.text == "ok" and r.waits
+        assert result.status == "completed" and result.text == "ok" and r.waits
         auth = "invalid_api_key" if wire in ("chat", "responses") else ""
         r.provider.add(dressed(401, "Incorrect API key provided", auth))
         count = len(r.requests)
@@ -229,7 +229,7 @@ async def test_F41_a_redirect_is_reported_and_no_credential_leaves(
         rig(tmp_path, [redirect(other.base_url + "/chat/completions", code)]) as r,
     ):
         result = await r.turn()
-        assert result.failed and result.error_code == "network"
+        assert result.status == "failed" and result.error_code == "network"
         assert "redirect" in result.error.lower()
         assert len(r.requests) == 1
         assert not other.requests and not other.lookups and other.connections == 0
@@ -239,7 +239,7 @@ async def test_F41_not_to_another_path_of_the_same_host_either(tmp_path: Path) -
     async with rig(tmp_path, []) as r:
         r.provider.add(redirect(r.provider.base_url + "/elsewhere", 307))
         result = await r.turn()
-        assert result.failed and len(r.requests) == 1 and not r.provider.lookups
+        assert result.status == "failed" and len(r.requests) == 1 and not r.provider.lookups
 
 
 async def test_F14_F37_an_error_frame_may_carry_the_limit_too(tmp_path: Path) -> None:

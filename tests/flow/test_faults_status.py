@@ -43,7 +43,7 @@ async def test_F22_F36_a_bad_request_is_reported_once_with_the_providers_words(
     refusal = status(code, f"The flux capacitor field is wrong (key {KEY})")
     async with rig(tmp_path, [refusal], wire=wire) as r:
         result = await r.turn()
-        assert result.failed and result.error_code == "bad_request"
+        assert result.status == "failed" and result.error_code == "bad_request"
         assert "flux capacitor" in result.error and KEY not in result.error
         assert len(r.requests) == 1 and not r.waits
 
@@ -65,7 +65,7 @@ async def test_F23_forty_wordings_of_overflow_never_loop(tmp_path: Path) -> None
             r.provider.then = status(code, message, error=error)
             before = len(r.requests)
             result = await r.turn(f"does this fit? {message[:20]}")
-            assert result.failed and len(result.error) <= 300
+            assert result.status == "failed" and len(result.error) <= 300
             assert len(r.requests) - before <= 4, message
             if result.error_code != "context_overflow":
                 missed.append((result.error_code, code, error, message))
@@ -146,12 +146,12 @@ async def test_F25_a_rejected_parameter_is_dropped_or_renamed_and_remembered(
     message, error, config = PARAMETERS[field]
     async with rig(tmp_path, [], then=picky_about(field, message, error), config=config) as r:
         result = await r.turn()
-        assert result.completed and result.text == "ok"
+        assert result.status == "completed" and result.text == "ok"
         assert field in r.requests[0].json and field not in r.requests[1].json
         assert len(r.requests) == 2
         if field == "max_tokens":
             assert r.requests[1].json["max_completion_tokens"] == 999
-        assert (await r.turn("again")).completed and len(r.requests) == 3
+        assert (await r.turn("again")).status == "completed" and len(r.requests) == 3
 
 
 async def test_F25_what_one_session_learned_the_next_one_knows(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ async def test_F25_what_one_session_learned_the_next_one_knows(tmp_path: Path) -
     async with rig(tmp_path, [], then=step) as r:
         await r.turn()
         other = await r.runtime.session(cwd=r.home.work)
-        assert (await other.turn(user("hello"))).completed
+        assert (await other.turn(user("hello"))).status == "completed"
         assert len(r.requests) == 3 and "stream_options" not in r.provider.last.json
         await other.close()
 
@@ -182,7 +182,7 @@ async def test_F25_reasoning_is_dropped_where_it_is_not_supported(
     }
     async with rig(tmp_path, provider, config=config) as r:
         result = await r.turn()
-        assert result.completed and field in r.requests[0].json
+        assert result.status == "completed" and field in r.requests[0].json
         assert field not in r.provider.last.json and len(r.requests) == 2
 
 
@@ -194,8 +194,8 @@ async def test_F25_cache_markers_are_left_out_where_they_are_refused(tmp_path: P
 
     config = {"model": {"default": "claude-kit"}}
     async with rig(tmp_path, [], wire="anthropic", then=picky, config=config) as r:
-        assert (await r.turn()).completed and len(r.requests) == 2
-        assert (await r.turn("again")).completed and len(r.requests) == 3
+        assert (await r.turn()).status == "completed" and len(r.requests) == 2
+        assert (await r.turn("again")).status == "completed" and len(r.requests) == 3
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -207,7 +207,7 @@ async def test_F25_rejected_images_become_a_note(tmp_path: Path, wire: str) -> N
 
     async with rig(tmp_path, [], wire=wire, then=blind) as r:
         result = await r.turn("what is this?", Media("image/png", PIXEL))
-        assert result.completed and result.text == "I cannot see it"
+        assert result.status == "completed" and result.text == "I cannot see it"
         assert messages(r.requests[0])[0].images == [PIXEL] and len(r.requests) == 2
         assert "image" in messages(r.requests[1])[0].text.lower()
 
@@ -240,8 +240,8 @@ async def test_F25_an_image_rejected_in_a_tool_result_is_moved_or_noted(
     steps = [call(("c1", "shoot", {}))]
     async with rig(tmp_path, steps, wire=wire, then=picky, tools=[camera()]) as r:
         result = await r.turn()
-        assert result.completed and result.text == "I see" and complaints <= 1
-        assert (await r.turn("again")).completed and complaints <= 1
+        assert result.status == "completed" and result.text == "I see" and complaints <= 1
+        assert (await r.turn("again")).status == "completed" and complaints <= 1
         last = messages(r.requests[-1])
         assert any(PIXEL in m.images for m in last), "the image went to the user's part"
 
@@ -306,7 +306,7 @@ async def test_F26_a_complaint_about_pairing_repairs_the_view_once(
     steps = [call(reading(tmp_path)), status(400, ORDER[wire]), say("ok")]
     async with rig(tmp_path, steps, wire=wire) as r:
         result = await r.turn()
-        assert result.completed and result.text == "ok" and len(r.requests) == 3
+        assert result.status == "completed" and result.text == "ok" and len(r.requests) == 3
         check_legal(r.requests[2])
         assert [c.name for c in r.started] == ["read_file"]
 
@@ -314,7 +314,7 @@ async def test_F26_a_complaint_about_pairing_repairs_the_view_once(
 async def test_F26_a_complaint_that_stays_is_reported(tmp_path: Path) -> None:
     async with rig(tmp_path, [call(reading(tmp_path))], then=status(400, ORDER["chat"])) as r:
         result = await r.turn()
-        assert not result.completed and result.error_code == "bad_request"
+        assert result.status != "completed" and result.error_code == "bad_request"
         assert len(r.requests) == 3
 
 
@@ -337,7 +337,7 @@ async def test_F27_a_rejected_signature_is_stripped_and_the_call_repeated(
     steps = [first, status(400, SIGNATURES[wire]), say("ok")]
     async with rig(tmp_path, steps, wire=wire) as r:
         result = await r.turn()
-        assert result.completed and result.text == "ok" and len(r.requests) == 3
+        assert result.status == "completed" and result.text == "ok" and len(r.requests) == 3
         assert b"c2lnbmF0dXJl" in r.requests[1].body, "it was sent back first"
         assert b"c2lnbmF0dXJl" not in r.requests[2].body
         check_legal(r.requests[2])
@@ -355,7 +355,7 @@ async def test_F28_a_rejected_key_is_reported_by_the_name_of_its_variable(
         refusal = status(401, f"Incorrect API key provided: {KEY}")
     async with rig(tmp_path, [refusal], wire=wire) as r:
         result = await r.turn()
-        assert result.failed and result.error_code == "auth"
+        assert result.status == "failed" and result.error_code == "auth"
         assert "KIT_KEY" in result.error and KEY not in result.error
         assert len(r.requests) == 1
 
@@ -387,7 +387,7 @@ async def test_F28_a_rejected_key_falls_back_and_comes_back(tmp_path: Path) -> N
         rig(tmp_path, [refusal], spare=spare) as r,
     ):
         result = await r.turn()
-        assert result.completed and result.text == "spare"
+        assert result.status == "completed" and result.text == "spare"
         assert KEY.encode() not in repr(spare.requests[0]).encode()
 
 
@@ -404,7 +404,7 @@ async def test_F29_no_credit_is_reported_with_a_hint_or_falls_back(
 ) -> None:
     async with rig(tmp_path, [refusal]) as r:
         result = await r.turn()
-        assert result.failed and result.error_code == "billing"
+        assert result.status == "failed" and result.error_code == "billing"
         assert "credit" in result.error.lower() or "balance" in result.error.lower()
         assert len(r.requests) == 1 and not r.waits
     (tmp_path / "two").mkdir()
@@ -435,7 +435,7 @@ async def test_F29_the_next_credential_pays(tmp_path: Path) -> None:
 async def test_F30_forbidden_is_reported(tmp_path: Path, wire: str, message: str) -> None:
     async with rig(tmp_path, [status(403, message)], wire=wire) as r:
         result = await r.turn()
-        assert result.failed and result.error_code in ("auth", "model_not_found")
+        assert result.status == "failed" and result.error_code in ("auth", "model_not_found")
         assert message[:30] in result.error and len(r.requests) == 1
 
 
@@ -452,7 +452,7 @@ async def test_F31_content_policy_is_not_asked_again(tmp_path: Path, wire: str, 
     refusal = POLICY if form == "status" else nothing().stop("filtered")
     async with rig(tmp_path, [refusal], wire=wire) as r:
         result = await r.turn()
-        assert result.failed and result.error_code == "content_policy"
+        assert result.status == "failed" and result.error_code == "content_policy"
         assert len(r.requests) == 1 and not r.waits
 
 
@@ -513,7 +513,7 @@ async def test_F31_content_policy_falls_back_once(tmp_path: Path) -> None:
 async def test_F31_text_cut_by_the_policy_is_kept_and_marked(tmp_path: Path) -> None:
     async with rig(tmp_path, [say("It begins ").stop("filtered")]) as r:
         result = await r.turn()
-        assert not result.completed and result.error_code == "content_policy"
+        assert result.status != "completed" and result.error_code == "content_policy"
         assert result.text == "It begins " and len(r.requests) == 1
 
 
@@ -530,7 +530,7 @@ async def test_F32_an_unknown_model_is_reported(tmp_path: Path, wire: str) -> No
     error = "model_not_found" if wire in ("chat", "responses") else ""
     async with rig(tmp_path, [status(code, message, error=error)], wire=wire) as r:
         result = await r.turn()
-        assert result.failed and result.error_code == "model_not_found"
+        assert result.status == "failed" and result.error_code == "model_not_found"
         assert "kit-model" in result.error and len(r.requests) == 1
 
 
@@ -558,7 +558,7 @@ async def test_F32_a_wrong_path_gets_the_hint_to_add_v1(tmp_path: Path) -> None:
     provider.then = page
     async with rig(tmp_path, provider, config=config) as r:
         result = await r.turn()
-        assert result.failed and result.error_code == "model_not_found"
+        assert result.status == "failed" and result.error_code == "model_not_found"
         assert "/v1" in result.error
 
 
@@ -577,7 +577,7 @@ async def test_F34_conflict_is_retried_once(tmp_path: Path) -> None:
         assert (await r.turn()).text == "ok" and len(r.requests) == 2
         r.provider.then = conflict
         result = await r.turn("again")
-        assert result.failed and result.error_code == "server_error"
+        assert result.status == "failed" and result.error_code == "server_error"
         assert len(r.requests) == 4
 
 
@@ -586,7 +586,7 @@ async def test_F35_a_payload_too_large_is_reported(tmp_path: Path, wire: str) ->
     refusal = status(413, "Request exceeds the maximum size")
     async with rig(tmp_path, [], wire=wire, then=refusal) as r:
         result = await r.turn()
-        assert result.failed and result.error_code == "payload_too_large"
+        assert result.status == "failed" and result.error_code == "payload_too_large"
         assert len(r.requests) <= 3
 
 
@@ -595,7 +595,7 @@ async def test_F35_a_payload_too_large_from_a_proxy_is_no_api_error_page(tmp_pat
     refusal = raw(page.encode(), code=413, content_type="text/html")
     async with rig(tmp_path, [], then=refusal) as r:
         result = await r.turn()
-        assert result.failed and result.error_code == "payload_too_large"
+        assert result.status == "failed" and result.error_code == "payload_too_large"
 
 
 async def test_F35_images_are_left_out_when_they_are_too_much(tmp_path: Path) -> None:
@@ -606,7 +606,7 @@ async def test_F35_images_are_left_out_when_they_are_too_much(tmp_path: Path) ->
 
     async with rig(tmp_path, [], then=small) as r:
         result = await r.turn("look", Media("image/png", PIXEL))
-        assert result.completed and result.text == "without it" and len(r.requests) <= 3
+        assert result.status == "completed" and result.text == "without it" and len(r.requests) <= 3
 
 
 @pytest.mark.parametrize("code", [403, 502])
@@ -621,4 +621,4 @@ async def test_F39_an_error_page_of_a_proxy_is_classified_by_its_status(
         if code == 502:
             assert result.text == "ok"
         else:
-            assert result.failed and "<html" not in result.error.lower()
+            assert result.status == "failed" and "<html" not in result.error.lower()

@@ -131,7 +131,7 @@ async def test_F11_every_form_of_the_same_stream_is_the_same_answer(
             r.provider.add(form(reply))
             before = len(r.shown)
             result = await r.turn(name)
-            assert result.completed and result.text == TEXT, f"{name}: {result}"
+            assert result.status == "completed" and result.text == TEXT, f"{name}: {result}"
             assert result.reasoning == "hm", name
             assert r.shown[before:] == TEXT, name
             assert len(r.requests) == len(r.results), name
@@ -147,7 +147,7 @@ async def test_F11_every_chunking_gives_an_equal_result(tmp_path: Path, wire: st
             reply = say(TEXT, size=4) + named
             r.provider.add(reply.random_cuts(seed), say("end").random_cuts(seed + 100))
             result = await r.turn(f"seed {seed}")
-            assert result.completed and result.text == "end", f"seed {seed}: {result}"
+            assert result.status == "completed" and result.text == "end", f"seed {seed}: {result}"
             first = result.messages[1]
             assert first.text == TEXT
             assert json.loads(first.calls[0].args) == {"path": "päth.txt", "limit": seed + 1}
@@ -167,7 +167,7 @@ async def test_F11_an_event_above_a_megabyte(tmp_path: Path, wire: str) -> None:
 async def test_F12_finish_reason_without_done_is_complete(tmp_path: Path, wire: str) -> None:
     async with rig(tmp_path, [say("whole").without("done", "usage")], wire=wire) as r:
         result = await r.turn()
-        assert result.completed and result.text == "whole" and len(r.requests) == 1
+        assert result.status == "completed" and result.text == "whole" and len(r.requests) == 1
 
 
 @pytest.mark.parametrize("wire", [w for w in WIRES if w != "responses"])
@@ -175,7 +175,9 @@ async def test_F12_no_finish_reason_and_end_is_continued(tmp_path: Path, wire: s
     cut = say("first ").without("stop", "usage", "done")
     async with rig(tmp_path, [cut, say("second")], wire=wire) as r:
         result = await r.turn()
-        assert result.completed and result.text == "first second" and len(r.requests) == 2
+        assert (
+            result.status == "completed" and result.text == "first second" and len(r.requests) == 2
+        )
 
 
 async def test_F12_responses_with_content_and_no_terminal_frame_is_complete(
@@ -183,7 +185,7 @@ async def test_F12_responses_with_content_and_no_terminal_frame_is_complete(
 ) -> None:
     async with rig(tmp_path, [say("enough").without("stop")], wire="responses") as r:
         result = await r.turn()
-        assert result.completed and result.text == "enough" and len(r.requests) == 1
+        assert result.status == "completed" and result.text == "enough" and len(r.requests) == 1
 
 
 async def test_F13_done_twice_and_data_behind_it_are_ignored(tmp_path: Path) -> None:
@@ -191,7 +193,7 @@ async def test_F13_done_twice_and_data_behind_it_are_ignored(tmp_path: Path) -> 
     tail = b"data: [DONE]\n\n" + late + b"data: [DONE]\n\n"
     async with rig(tmp_path, [say("once").insert(tail, after="done")]) as r:
         result = await r.turn()
-        assert result.completed and result.text == "once" == r.shown
+        assert result.status == "completed" and result.text == "once" == r.shown
 
 
 # -- F14 -----------------------------------------------------------------------------------
@@ -213,7 +215,7 @@ async def test_F14_an_error_frame_is_classified_like_a_status(tmp_path: Path, wi
     async with rig(tmp_path, [], wire=wire) as r:
         r.provider.add(error_frame(message, status=status, code=code), say("after"))
         result = await r.turn("busy")
-        assert result.completed and result.text == "after" and r.waits
+        assert result.status == "completed" and result.text == "after" and r.waits
 
         r.waits.clear()
         limit = error_frame(
@@ -223,7 +225,7 @@ async def test_F14_an_error_frame_is_classified_like_a_status(tmp_path: Path, wi
         )
         r.provider.add(limit, say("later"))
         result = await r.turn("rate")
-        assert result.completed and result.text == "later" and r.waits
+        assert result.status == "completed" and result.text == "later" and r.waits
 
         count = len(r.requests)
         r.provider.add(error_frame("Incorrect API key", status=401, code=AUTH.get(wire, "")))
@@ -243,7 +245,7 @@ async def test_F14_an_error_frame_after_text_keeps_the_text(tmp_path: Path, wire
     broken = say("Half ").then_error(message, status=status, code=code)
     async with rig(tmp_path, [broken, say("and half")], wire=wire) as r:
         result = await r.turn()
-        assert result.completed and result.text == "Half and half" == r.shown
+        assert result.status == "completed" and result.text == "Half and half" == r.shown
 
 
 async def test_F14_an_ordinary_chunk_with_an_error_beside_its_choices(tmp_path: Path) -> None:
@@ -253,7 +255,7 @@ async def test_F14_an_ordinary_chunk_with_an_error_beside_its_choices(tmp_path: 
     broken = say("Half ").edit(patched("stop", both))
     async with rig(tmp_path, [broken, say("and half")]) as r:
         result = await r.turn()
-        assert result.completed and result.text == "Half and half"
+        assert result.status == "completed" and result.text == "Half and half"
 
 
 # -- F15, F20, F21 -------------------------------------------------------------------------
@@ -272,7 +274,7 @@ async def test_F15_terminal_frame_without_output(tmp_path: Path) -> None:
     steps = [s.edit(patched("stop", hollow)) for s in steps]
     async with rig(tmp_path, steps, wire="responses") as r:
         result = await r.turn()
-        assert result.completed and result.text == "done"
+        assert result.status == "completed" and result.text == "done"
         assert result.messages[1].text == "Look: " and [c.name for c in r.started] == ["read_file"]
 
 
@@ -309,7 +311,7 @@ async def test_F15_missing_null_negative_or_huge_usage_is_estimated(
                     reply = reply.edit(patched(kind, place(usage)))
             r.provider.add(reply)
             result = await r.turn(f"usage {usage!r}")
-            assert result.completed and result.text == "counted", usage
+            assert result.status == "completed" and result.text == "counted", usage
             used = result.usage
             assert used.estimated, f"{usage!r} was taken for real: {used}"
             assert 0 < used.input < 10**9 and 0 < used.output < 10**9, f"{usage!r}: {used}"
@@ -321,7 +323,9 @@ async def test_F15_no_usage_at_all_on_any_wire(tmp_path: Path) -> None:
         folder.mkdir()
         async with rig(folder, [say("x").usage(None)], wire=wire) as r:
             result = await r.turn()
-            assert result.completed and result.usage.estimated and result.usage.input > 0, wire
+            assert (
+                result.status == "completed" and result.usage.estimated and result.usage.input > 0
+            ), wire
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -342,7 +346,7 @@ async def test_F20_a_wrong_content_type_does_not_hide_a_stream(tmp_path: Path, w
         for kind in types:
             r.provider.add(say("streamed").type(kind))
             result = await r.turn(f"type {kind}")
-            assert result.completed and result.text == "streamed", f"{kind!r}: {result}"
+            assert result.status == "completed" and result.text == "streamed", f"{kind!r}: {result}"
 
 
 @pytest.mark.parametrize("wire", ["chat", "responses"])
@@ -361,7 +365,7 @@ async def test_F21_absurd_clocks_are_ignored(tmp_path: Path, wire: str) -> None:
                 reply = reply.edit(patched(kind, at(when)))
             r.provider.add(reply)
             result = await r.turn(f"at {when}")
-            assert result.completed and result.text == "now", when
+            assert result.status == "completed" and result.text == "now", when
 
 
 # -- F19 -----------------------------------------------------------------------------------
@@ -430,7 +434,7 @@ async def test_F19_a_million_tool_calls(tmp_path: Path) -> None:
     begin = time.monotonic()
     async with rig(tmp_path, [], then=sse(make)) as r:
         result = await r.turn(timeout=40)
-        assert not result.completed and result.error_code == "output_truncated"
+        assert result.status != "completed" and result.error_code == "output_truncated"
         assert not r.started and not (r.home.work / "ran").exists()
         assert all(q.sent < 20 * MB for q in r.requests) and len(r.requests) <= 2
         assert time.monotonic() - begin < 30
@@ -450,6 +454,6 @@ async def test_F19_100_megabytes_of_arguments(tmp_path: Path) -> None:
 
     async with rig(tmp_path, [], then=sse(make)) as r:
         result = await r.turn(timeout=40)
-        assert not result.completed and result.error_code == "output_truncated"
+        assert result.status != "completed" and result.error_code == "output_truncated"
         assert not r.started and len(r.requests) <= 2
         assert all(q.sent < 60 * MB for q in r.requests)

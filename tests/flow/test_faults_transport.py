@@ -53,7 +53,7 @@ async def stored_user_texts(r: Rig) -> list[str]:
 async def test_F01_connection_refused_is_retried_then_reported(tmp_path: Path) -> None:
     async with rig(tmp_path, Provider(listening=False)) as r:
         result = await r.turn("are you there?")
-        assert result.failed and result.error_code == "network"
+        assert result.status == "failed" and result.error_code == "network"
         assert "cannot reach 127.0.0.1" in result.error.lower()
         assert len(r.waits) >= 2, "three tries in all need at least two waits"
         assert all(0 < w <= 60 for w in r.waits) and r.waits[0] <= 2 and r.waits[1] <= 4
@@ -73,7 +73,7 @@ async def test_F01_connection_refused_falls_back(tmp_path: Path) -> None:
         rig(tmp_path, Provider(listening=False), spare=spare) as r,
     ):
         result = await r.turn()
-        assert result.completed and result.text == "from the spare"
+        assert result.status == "completed" and result.text == "from the spare"
         assert result.target is not None and result.target.provider == "spare"
 
 
@@ -96,7 +96,7 @@ async def test_F01_unresolvable_and_unroutable_hosts(
     url = f"http://nowhere.invalid:{provider.port}/v1"
     async with rig(tmp_path, provider, config={"model": {"base_url": url}}) as r:
         result = await r.turn()
-        assert result.failed and result.error_code == "network"
+        assert result.status == "failed" and result.error_code == "network"
         assert "cannot reach nowhere.invalid" in result.error.lower()
         assert len(r.waits) >= 2
         broken = False
@@ -127,7 +127,7 @@ async def test_F02_invalid_certificate_is_reported_at_once(
 ) -> None:
     async with rig(tmp_path, Provider([say("secret")], tls=certificate), check=False) as r:
         result = await r.turn("hello?")
-        assert result.failed and result.error_code == "tls"
+        assert result.status == "failed" and result.error_code == "tls"
         assert "certificate" in result.error.lower() and "127.0.0.1" in result.error
         assert r.provider.connections == 1 and not r.requests and not r.waits
         again = await r.turn("hello again?")
@@ -146,7 +146,7 @@ async def test_F02_invalid_certificate_is_reported_at_once(
 async def test_F03_reset_before_headers_is_retried(tmp_path: Path, wire: str, fault: Reply) -> None:
     async with rig(tmp_path, [fault, say("ok")], wire=wire) as r:
         result = await r.turn()
-        assert result.completed and result.text == "ok"
+        assert result.status == "completed" and result.text == "ok"
         assert len(r.requests) == 2
         assert r.requests[0].connection != r.requests[1].connection
         assert r.requests[0].body == r.requests[1].body
@@ -157,7 +157,7 @@ async def test_F03_reset_for_ever_ends_after_three_tries_and_a_rebuilt_connectio
 ) -> None:
     async with rig(tmp_path, [], then=reset()) as r:
         result = await r.turn()
-        assert result.failed and result.error_code == "network"
+        assert result.status == "failed" and result.error_code == "network"
         assert len(r.requests) == 4, "3 tries in all, those inside the call counted, then one more"
         assert r.recoveries and r.recoveries[0].kind == "network"
 
@@ -170,7 +170,7 @@ async def test_F03_reset_for_ever_falls_back_and_the_next_turn_tries_the_primary
         rig(tmp_path, [], then=reset(), spare=spare) as r,
     ):
         result = await r.turn()
-        assert result.completed and result.text == "spare"
+        assert result.status == "completed" and result.text == "spare"
         assert len(r.requests) == 4 and len(spare.requests) == 1
 
 
@@ -196,7 +196,7 @@ async def test_F04_reset_mid_text_keeps_the_text_and_goes_on(tmp_path: Path, wir
         await r.until_shown("wor")
         gate.open()
         result = await turn
-        assert result.completed and result.text == "Hello world, again"
+        assert result.status == "completed" and result.text == "Hello world, again"
         assert r.shown == "Hello world, again"
         assert len(r.requests) == 2
         assert any("Hello wor" in m.text for m in messages(r.requests[1]))
@@ -207,7 +207,11 @@ async def test_F04_when_going_on_fails_too_the_turn_is_partial(tmp_path: Path, w
     broken = say("Hello ", "wor", "ld").cut("text", 2)
     async with rig(tmp_path, [broken], wire=wire, then=reset()) as r:
         result = await r.turn()
-        assert result.partial and not result.completed and not result.failed
+        assert (
+            result.status == "partial"
+            and result.status != "completed"
+            and result.status != "failed"
+        )
         assert result.text == "Hello wor" and result.error_code == "network"
         assert len(r.requests) <= 5
         assert (await r.state()) == "partial"
@@ -217,7 +221,7 @@ async def test_F04_two_broken_streams_keep_both_pieces(tmp_path: Path) -> None:
     steps = [say("Hello ", "world").cut("text", 1), say("wide ", "web").cut("text", 1)]
     async with rig(tmp_path, steps, then=reset()) as r:
         result = await r.turn()
-        assert result.partial and result.text == "Hello wide "
+        assert result.status == "partial" and result.text == "Hello wide "
 
 
 # -- F5 ------------------------------------------------------------------------------------
@@ -232,7 +236,7 @@ async def test_F05_reset_mid_arguments_after_text_is_never_silent(
     broken = (say("I write it now. ") + call(WRITE)).cut("args", 3)
     async with rig(tmp_path, [broken, say("I see.")], wire=wire) as r:
         result = await r.turn()
-        assert result.completed and result.text == "I see."
+        assert result.status == "completed" and result.text == "I see."
         assert not (r.home.work / "lost.txt").exists() and not r.started
         for place in (r.shown, (await r.stored())[1].text, r.requests[1].body.decode()):
             assert "Stream stalled mid tool-call" in place
@@ -247,7 +251,7 @@ async def test_F05_reset_mid_arguments_without_text(tmp_path: Path, wire: str) -
     steps = [call(WRITE).cut("args", 3), call(whole), say("done")]
     async with rig(tmp_path, steps, wire=wire) as r:
         result = await r.turn()
-        assert result.completed and result.text == "done"
+        assert result.status == "completed" and result.text == "done"
         assert not (r.home.work / "lost.txt").exists()
         assert (r.home.work / "kept.txt").read_text() == "once"
         assert [c.name for c in r.started] == ["write_file"]
@@ -257,7 +261,7 @@ async def test_F05_when_the_repeated_call_breaks_too_the_turn_is_partial(tmp_pat
     broken = (say("I write. ") + call(WRITE)).cut("args", 3)
     async with rig(tmp_path, [], then=broken) as r:
         result = await r.turn()
-        assert result.partial and not (r.home.work / "lost.txt").exists()
+        assert result.status == "partial" and not (r.home.work / "lost.txt").exists()
         assert len(r.requests) == 2
         assert "not executed" in result.text
 
@@ -273,7 +277,7 @@ async def test_F06_no_first_byte_is_dropped_and_retried_on_a_fresh_connection(
     config = limits(ttfb=0.5)
     async with rig(tmp_path, [fault, say("ok")], wire=wire, config=config) as r:
         result = await r.turn()
-        assert result.completed and result.text == "ok"
+        assert result.status == "completed" and result.text == "ok"
         assert len(r.requests) == 2 and r.requests[0].gone.is_set()
         assert r.requests[0].connection != r.requests[1].connection
 
@@ -281,7 +285,7 @@ async def test_F06_no_first_byte_is_dropped_and_retried_on_a_fresh_connection(
 async def test_F06_stalled_for_ever_is_reported(tmp_path: Path) -> None:
     async with rig(tmp_path, [], then=stall(), config=limits(ttfb=0.3)) as r:
         result = await r.turn()
-        assert result.failed and result.error_code == "stalled"
+        assert result.status == "failed" and result.error_code == "stalled"
         assert len(r.requests) <= 4
 
 
@@ -310,7 +314,7 @@ async def test_F07_stall_mid_text_keeps_it_and_goes_on(tmp_path: Path, wire: str
     steps = [say("Hello ", "never").stall("text", 1), say("world")]
     async with rig(tmp_path, steps, wire=wire, config=limits(stale=0.5)) as r:
         result = await r.turn()
-        assert result.completed and result.text == "Hello world" == r.shown
+        assert result.status == "completed" and result.text == "Hello world" == r.shown
         assert r.requests[0].gone.is_set()
 
 
@@ -319,7 +323,7 @@ async def test_F07_stall_mid_tool_call(tmp_path: Path, wire: str) -> None:
     steps = [(say("Now. ") + call(WRITE)).stall("args", 2), say("noted")]
     async with rig(tmp_path, steps, wire=wire, config=limits(stale=0.5)) as r:
         result = await r.turn()
-        assert result.completed and not (r.home.work / "lost.txt").exists()
+        assert result.status == "completed" and not (r.home.work / "lost.txt").exists()
         assert "Stream stalled mid tool-call" in r.shown
 
 
@@ -357,7 +361,7 @@ async def test_F08_comments_alone_do_not_keep_a_stream_alive(tmp_path: Path, wir
     config = limits(ttfb=0.5, stale=0.5)
     async with rig(tmp_path, steps, wire=wire, config=config) as r:
         result = await r.turn()
-        assert result.completed and result.text == "Hello world"
+        assert result.status == "completed" and result.text == "Hello world"
         assert len(r.requests) == 3 and r.requests[0].gone.is_set()
 
 
@@ -367,7 +371,7 @@ async def test_F09_a_trickle_ends_at_the_total_limit(tmp_path: Path) -> None:
     begin = time.monotonic()
     async with rig(tmp_path, [], then=trickle, config=limits(request=0.5)) as r:
         result = await r.turn()
-        assert result.partial and result.error_code == "stalled"
+        assert result.status == "partial" and result.error_code == "stalled"
         assert set(result.text) == {"x"} and len(r.requests) == 2
         assert time.monotonic() - begin < 6
         assert all(q.gone.is_set() for q in r.requests)
@@ -377,7 +381,7 @@ async def test_F09_single_bytes_that_never_make_an_event_are_no_activity(tmp_pat
     steps = [say("x" * 500).bytes_each(1).slow(0.03), say("ok")]
     async with rig(tmp_path, steps, config=limits(ttfb=0.5)) as r:
         result = await r.turn()
-        assert result.completed and result.text == "ok"
+        assert result.status == "completed" and result.text == "ok"
 
 
 # -- F10, F16-F18 --------------------------------------------------------------------------
@@ -398,7 +402,7 @@ async def test_F10_a_page_instead_of_an_answer_is_reported(
 ) -> None:
     async with rig(tmp_path, [fault], wire=wire) as r:
         result = await r.turn()
-        assert result.failed and result.error_code == "network"
+        assert result.status == "failed" and result.error_code == "network"
         assert "not an API" in result.error and len(r.requests) == 1
 
 
@@ -407,7 +411,7 @@ async def test_F16_a_stream_without_content_and_end_is_retried(tmp_path: Path, w
     hollow = say("x").edit(lambda events: [e for e in events if e.kind == "start"])
     async with rig(tmp_path, [hollow, say("ok")], wire=wire) as r:
         result = await r.turn()
-        assert result.completed and result.text == "ok" and len(r.requests) == 2
+        assert result.status == "completed" and result.text == "ok" and len(r.requests) == 2
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -415,7 +419,7 @@ async def test_F16_for_ever_is_an_error(tmp_path: Path, wire: str) -> None:
     hollow = say("x").edit(lambda events: [e for e in events if e.kind == "start"])
     async with rig(tmp_path, [], wire=wire, then=hollow) as r:
         result = await r.turn()
-        assert result.failed and result.error_code in ("server_error", "network")
+        assert result.status == "failed" and result.error_code in ("server_error", "network")
         assert wire != "responses" or "did not emit a terminal response" in result.error
         assert len(r.requests) <= 4
 
@@ -425,14 +429,14 @@ async def test_F17_a_truncated_gzip_body_is_retried(tmp_path: Path, wire: str) -
     broken = say("this answer is cut in the middle").as_json().gzip(truncated=True)
     async with rig(tmp_path, [broken, say("ok")], wire=wire) as r:
         result = await r.turn()
-        assert result.completed and result.text == "ok" and len(r.requests) == 2
+        assert result.status == "completed" and result.text == "ok" and len(r.requests) == 2
 
 
 async def test_F17_a_truncated_gzip_stream_keeps_what_was_shown(tmp_path: Path) -> None:
     broken = say("Hello ", "wor").without("stop", "usage", "done").gzip(truncated=True)
     async with rig(tmp_path, [broken, say("ld")]) as r:
         result = await r.turn()
-        assert result.completed and result.text == "Hello world"
+        assert result.status == "completed" and result.text == "Hello world"
 
 
 @pytest.mark.parametrize("form", ["json", "stream"])
@@ -448,14 +452,14 @@ async def test_F18_a_connection_closed_as_the_request_leaves_is_retried(tmp_path
         assert (await r.turn()).text == "one"
         assert r.provider.connections == 1
         result = await r.turn("again")
-        assert result.completed and result.text == "two" and len(r.requests) == 3
+        assert result.status == "completed" and result.text == "two" and len(r.requests) == 3
 
 
 async def test_F18_frames_of_another_protocol_are_no_crash(tmp_path: Path) -> None:
     goaway = bytes.fromhex("000008070000000000000000000000000b")
     async with rig(tmp_path, [], then=garbage(goaway)) as r:
         result = await r.turn()
-        assert result.failed and result.error_code == "network" and len(r.requests) <= 4
+        assert result.status == "failed" and result.error_code == "network" and len(r.requests) <= 4
 
 
 def test_no_route_is_what_this_test_thinks() -> None:

@@ -45,7 +45,7 @@ async def test_F58_stop_during_the_stream_keeps_the_text(tmp_path: Path, wire: s
         r.session.interrupt()
         result = await asyncio.wait_for(turn, 5)
         assert time.monotonic() - begin < 2
-        assert result.interrupted and result.text == "Hello "
+        assert result.status == "interrupted" and result.text == "Hello "
         assert result.error_code == "interrupted"
         await asyncio.wait_for(r.requests[0].gone.wait(), 2)
         stored = await r.stored()
@@ -61,7 +61,7 @@ async def test_F58_stop_before_the_first_byte(tmp_path: Path, wire: str) -> None
             await asyncio.sleep(0)
         r.session.interrupt()
         result = await asyncio.wait_for(turn, 2)
-        assert result.interrupted and result.text == ""
+        assert result.status == "interrupted" and result.text == ""
         await asyncio.wait_for(r.requests[0].gone.wait(), 2)
 
 
@@ -73,7 +73,7 @@ async def test_F58_stop_in_the_middle_of_a_tool_call(tmp_path: Path) -> None:
         await r.until_shown("Writing")
         r.session.interrupt()
         result = await asyncio.wait_for(turn, 2)
-        assert result.interrupted and not (r.home.work / "never.txt").exists()
+        assert result.status == "interrupted" and not (r.home.work / "never.txt").exists()
         assert (await r.stored())[-1].calls == ()
 
 
@@ -87,7 +87,7 @@ async def test_F58_stop_while_a_command_runs_leaves_no_orphan(tmp_path: Path) ->
         begin = time.monotonic()
         r.session.interrupt()
         result = await asyncio.wait_for(turn, 5)
-        assert time.monotonic() - begin < 3 and result.interrupted
+        assert time.monotonic() - begin < 3 and result.status == "interrupted"
         assert not [pid for pid in pids if alive(pid)]
         assert not (r.home.work / "b.txt").exists()
         texts = [p.text for m in await r.stored() if m.role == "tool" for p in m.parts]  # type: ignore[union-attr]
@@ -114,7 +114,7 @@ async def test_F58_stop_while_waiting_to_go_on_keeps_the_text(tmp_path: Path) ->
         await gate.reached()
         r.session.interrupt()
         result = await turn
-        assert result.interrupted and result.text == "Half " == r.shown
+        assert result.status == "interrupted" and result.text == "Half " == r.shown
         assert [m.text for m in await r.stored()] == ["hi", "Half "]
         gate.open()
 
@@ -126,7 +126,7 @@ async def test_F58_stop_while_a_continuation_runs_keeps_all_pieces(tmp_path: Pat
         await r.until_shown("two, ")
         r.session.interrupt()
         result = await turn
-        assert result.interrupted and result.text == "One, two, " == r.shown
+        assert result.status == "interrupted" and result.text == "One, two, " == r.shown
 
 
 @pytest.mark.parametrize("spins", [0, 1, 2, 3, 5])
@@ -145,7 +145,7 @@ async def test_F58_stop_twice_is_like_stop_once(tmp_path: Path, spins: int) -> N
                 for _ in range(spins):
                     await asyncio.sleep(0)
             result = await turn
-            assert result.interrupted
+            assert result.status == "interrupted"
             r._check_shown()
             assert list(result.messages) == (await r.stored())[-len(result.messages) :]
         returned = [p.call_id for m in await r.stored() if m.role == "tool" for p in m.parts]  # type: ignore[union-attr]
@@ -178,7 +178,7 @@ async def test_F58_stop_at_any_moment_keeps_what_was_shown(tmp_path: Path, wire:
                 for _ in range(spins):
                     await asyncio.sleep(0)
                 r.session.interrupt()
-                ended += (await turn).completed
+                ended += (await turn).status == "completed"
                 r._check_shown()
             if ended >= 3:
                 break
@@ -201,7 +201,7 @@ async def test_F59_guidance_during_a_tool_arrives_once_behind_its_result(
         r.session.submit(user("rather use blue"), busy="steer")
         gate.open()
         result = await turn
-        assert result.completed and not result.pending_steer
+        assert result.status == "completed" and not result.pending_steer
         assert r.requests[1].body.count(b"rather use blue") == 1
         (found,) = [t for m in messages(r.requests[1]) for _, t in m.results]
         assert quoted(found) == "waited\n\nUser guidance: rather use blue"
@@ -234,7 +234,7 @@ async def test_F59_a_message_that_interrupts_is_delivered_once(tmp_path: Path) -
         turn = r.begin("work")
         await gate.reached()
         r.session.submit(user("stop, do this"), busy="interrupt")
-        assert (await turn).interrupted
+        assert (await turn).status == "interrupted"
         await r.wait_end(2)
         assert r.requests[1].body.count(b"stop, do this") == 1
         check_legal(r.requests[1])
@@ -253,7 +253,7 @@ async def test_F59_guidance_nobody_consumed_is_the_next_user_message(tmp_path: P
         r.session.submit(user("and red"), busy="steer")
         gate.open()
         result = await turn
-        assert result.completed and result.pending_steer == "use blue\nand red"
+        assert result.status == "completed" and result.pending_steer == "use blue\nand red"
         await r.wait_end(2)
         assert r.requests[0].body.count(b"use blue") == 0
         assert r.requests[1].body.count(b"use blue\\nand red") == 1
@@ -269,7 +269,7 @@ async def test_F59_an_interrupt_clears_guidance(tmp_path: Path) -> None:
         r.session.submit(user("use blue"), busy="steer")
         r.session.interrupt()
         result = await turn
-        assert result.interrupted and result.pending_steer == ""
+        assert result.status == "interrupted" and result.pending_steer == ""
         assert len(r.requests) == 1
         r.provider.add(say("ok"))
         following = await r.turn("next")

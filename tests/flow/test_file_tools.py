@@ -51,7 +51,7 @@ async def test_search_read_patch_and_read_again(tmp_path: Path) -> None:
         say("done"),
     ]
     async with rig(tmp_path, steps) as r:
-        assert (await r.turn("greet shorter")).completed
+        assert (await r.turn("greet shorter")).status == "completed"
         said = returns(r)
         assert said["c1"] == ("src/app.py:1: def greet():", False)
         assert said["c2"] == ("b.txt\nold.txt", False)
@@ -80,7 +80,7 @@ async def test_edits_of_one_batch_do_not_lose_each_other(tmp_path: Path) -> None
         text = "\n".join(["*** Begin Patch", *both, "*** End Patch"])
         edits.append((f"c{n}", "patch", {"patch": text}))
     async with rig(tmp_path, [call(*edits), say("done")]) as r:
-        assert (await r.turn("all of them")).completed
+        assert (await r.turn("all of them")).status == "completed"
         assert not [text for text, error in returns(r).values() if error]
     assert (folder / "f.txt").read_text() == "".join(rows).upper()
     assert sorted((folder / "g.txt").read_text().split()) == ["8", "9", "start"]
@@ -96,7 +96,7 @@ async def test_a_patch_outside_the_working_folder_needs_approval_for_each_file(
     parts += [f"*** Update File: {outside}", "-a", "+b", "*** End Patch"]
     steps = [call(("c1", "patch", {"patch": "\n".join(parts)})), say("no")]
     async with rig(tmp_path, steps, options=Options(yolo=False)) as r:
-        assert (await r.turn("both")).completed
+        assert (await r.turn("both")).status == "completed"
         text, error = returns(r)["c1"]
         assert error and "approval" in text
     assert outside.read_text() == (folder / "in.txt").read_text() == "a\n"
@@ -120,7 +120,7 @@ async def test_the_plan_outlives_the_turn(tmp_path: Path) -> None:
 async def test_a_question_where_nobody_is(tmp_path: Path) -> None:
     steps = [call(("c1", "clarify", {"question": "Which one?"})), say("I took the first.")]
     async with rig(tmp_path, steps) as r:
-        assert (await r.turn("choose")).completed
+        assert (await r.turn("choose")).status == "completed"
         text, error = returns(r)["c1"]
         assert error and "Decide yourself" in text
 
@@ -148,6 +148,6 @@ async def test_an_interrupted_question_is_over(tmp_path: Path) -> None:
         turn = r.begin("choose")
         asked = await r.until(lambda e: isinstance(e, Question))
         r.session.interrupt()
-        assert (await turn).interrupted
+        assert (await turn).status == "interrupted"
         assert "interrupted" in returns(r)["c1"][0]
         assert isinstance(asked, Question) and not r.session.reply(asked.id, "late")

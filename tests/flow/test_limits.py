@@ -172,7 +172,7 @@ async def test_stated_limits_are_remembered_across_processes(tmp_path: Path) -> 
     config = {"model": {"max_tokens": 9000}}
     async with Provider([refusal], then=say("ok")) as p:
         async with rig(tmp_path, p, config=config, check=False) as r:
-            assert (await r.turn()).completed
+            assert (await r.turn()).status == "completed"
             assert [x.json["max_tokens"] for x in p.requests] == [9000, 4096]
         file = r.home.path / "cache" / "limits.json"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600

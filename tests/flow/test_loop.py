@@ -102,7 +102,7 @@ async def test_2_text_behind_a_call_is_kept_too(tmp_path: Path) -> None:
     work(tmp_path, a="alpha")
     steps = [call(("c1", "read_file", {"path": "a.txt"})) + say("Reading."), say("Done.")]
     async with rig(tmp_path, steps) as r:
-        assert (await r.turn()).completed and r.shown == "Reading.Done."
+        assert (await r.turn()).status == "completed" and r.shown == "Reading.Done."
 
 
 async def test_3_extras_of_a_tool_call_go_back(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ async def test_4_a_json_answer_to_a_streaming_request(tmp_path: Path, wire: str)
     steps = [call(("c1", "read_file", {"path": "a.txt"})).as_json(), say("whole").as_json()]
     async with rig(tmp_path, steps, wire=wire) as r:
         result = await r.turn()
-        assert result.completed and result.text == "whole" == r.shown
+        assert result.status == "completed" and result.text == "whole" == r.shown
         assert r.requests[0].streams and "alpha" in results(r.requests[1])[0]
 
 
@@ -171,7 +171,7 @@ async def test_7_a_lost_connection_reported_in_band_is_retried_in_the_call(tmp_p
     )
     async with rig(tmp_path, [lost, say("back")]) as r:
         result = await r.turn()
-        assert result.completed and result.text == "back" and result.model_calls == 1
+        assert result.status == "completed" and result.text == "back" and result.model_calls == 1
 
 
 async def test_10_the_providers_own_words_reach_the_user(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ async def test_10_the_providers_own_words_reach_the_user(tmp_path: Path) -> None
     )
     async with rig(tmp_path, [], then=frame) as r:
         result = await r.turn()
-        assert result.failed and "quux is not enabled" in result.error
+        assert result.status == "failed" and "quux is not enabled" in result.error
 
 
 async def test_11_responses_items_out_of_order_and_never_done(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ async def test_the_result_of_a_turn_adds_up(tmp_path: Path, wire: str) -> None:
     ]
     async with rig(tmp_path, steps, wire=wire) as r:
         result = await r.turn("question")
-        assert result.completed and result.model_calls == 2
+        assert result.status == "completed" and result.model_calls == 2
         assert (result.usage.input, result.usage.output) == (250, 30)
         assert result.usage.cache_read == 90
         assert [m.role for m in result.messages] == ["user", "assistant", "tool", "assistant"]
@@ -230,7 +230,7 @@ async def test_18_two_identical_calls_in_one_batch_run_once(tmp_path: Path, wire
     args = {"command": "echo x >> log; cat log"}
     steps = [call(("c1", "terminal", args), ("c2", "terminal", args)), say("ok")]
     async with rig(tmp_path, steps, wire=wire) as r:
-        assert (await r.turn()).completed
+        assert (await r.turn()).status == "completed"
         assert (r.home.work / "log").read_text() == "x\n"
         assert len(results(r.requests[1])) == 2 and check_legal(r.requests[1])
 
@@ -243,7 +243,7 @@ async def test_19_a_key_with_look_alike_characters_is_cleaned_or_explained(
 ) -> None:
     async with rig(tmp_path, [say("ok")], env={"KIT_KEY": key}, check=False) as r:
         result = await r.turn()
-        if result.completed:
+        if result.status == "completed":
             sent = r.requests[0].headers["authorization"]
             assert sent.isascii() and sent.isprintable()
         else:
@@ -298,7 +298,7 @@ async def test_21_independent_calls_run_together_and_keep_their_order(
 
     steps = [call(*((f"c{n}", "meet", {"name": n}) for n in "abc")), say("ok")]
     async with rig(tmp_path, steps, wire=wire, tools=[meet]) as r:
-        assert (await r.turn()).completed
+        assert (await r.turn()).status == "completed"
         assert results(r.requests[1]) == ["met a", "met b", "met c"]
 
 
@@ -317,7 +317,7 @@ async def test_21_exclusive_tools_run_alone(tmp_path: Path) -> None:
     alone = Tool("alone", "Runs alone.", Name, run, exclusive=True)
     steps = [call(*((f"c{n}", "alone", {"name": n}) for n in "abc")), say("ok")]
     async with rig(tmp_path, steps, tools=[alone]) as r:
-        assert (await r.turn()).completed and most == 1
+        assert (await r.turn()).status == "completed" and most == 1
         assert r.session.agent.tools["terminal"].exclusive
 
 
@@ -326,7 +326,7 @@ async def test_21_writes_to_one_path_are_serialised(tmp_path: Path) -> None:
         (f"c{i}", "write_file", {"path": "same.txt", "content": str(i) * 1000}) for i in range(6)
     ]
     async with rig(tmp_path, [call(*writes), say("ok")]) as r:
-        assert (await r.turn()).completed
+        assert (await r.turn()).status == "completed"
         assert (r.home.work / "same.txt").read_text() == "5" * 1000, "the last one stays"
 
 
@@ -341,7 +341,7 @@ async def test_23_the_limit_of_model_calls_ends_with_a_summary_without_tools(
     options = Options(max_turns=3, yolo=True)
     async with rig(tmp_path, [*steps, say("I did three.")], wire=wire, options=options) as r:
         result = await r.turn()
-        assert result.partial and result.error_code == "max_turns"
+        assert result.status == "partial" and result.error_code == "max_turns"
         assert result.text == "I did three." and len(r.requests) == 4
         last = r.requests[3]
         check_legal(last)
@@ -354,7 +354,7 @@ async def test_23_calls_in_the_last_answer_are_not_run(tmp_path: Path) -> None:
     more = say("I want more. ") + call(("x2", "terminal", {"command": "echo y >> log"}))
     async with rig(tmp_path, [again, more], options=Options(max_turns=1, yolo=True)) as r:
         result = await r.turn()
-        assert result.partial and result.error_code == "max_turns"
+        assert result.status == "partial" and result.error_code == "max_turns"
         assert (r.home.work / "log").read_text() == "x\n"
 
 
@@ -379,7 +379,7 @@ async def test_24_an_interrupt_reaches_tools_on_worker_threads(tmp_path: Path) -
         begin = time.monotonic()
         r.session.interrupt()
         result = await turn
-        assert result.interrupted and time.monotonic() - begin < 5
+        assert result.status == "interrupted" and time.monotonic() - begin < 5
         release.set()
 
 
@@ -398,7 +398,7 @@ async def test_24_finished_results_stay_and_the_rest_is_skipped(tmp_path: Path) 
         turn = r.begin()
         await gate.reached()
         r.session.interrupt()
-        assert (await turn).interrupted
+        assert (await turn).status == "interrupted"
         texts = [p.text for m in await r.stored() if m.role == "tool" for p in m.parts]  # type: ignore[union-attr]
         assert texts[0] == "quick done" and len(texts) == 3
         assert "interrupted" in texts[1] and texts[2] == "skipped: interrupted by the user"
@@ -432,7 +432,7 @@ async def test_25_guidance_while_the_model_thinks_joins_the_next_result(tmp_path
         r.session.submit(user("hurry"), busy="steer")
         r.session.submit(user("please"), busy="steer")
         gate.open()
-        assert (await turn).completed
+        assert (await turn).status == "completed"
         first, second = results(r.requests[2])
         assert "User guidance" not in first
         assert second.endswith("\n\nUser guidance: hurry\nplease")
@@ -455,7 +455,7 @@ async def test_25_guidance_given_while_waiting_for_the_provider_is_in_the_next_c
         r.session.submit(user("use blue"), busy="steer")
         gate.open()
         result = await turn
-        assert result.completed
+        assert result.status == "completed"
         assert r.requests[2].body.count(b"use blue") == 1 and not result.pending_steer
         check_legal(r.requests[2])
 
@@ -477,7 +477,7 @@ async def test_25_guidance_behind_a_result_that_is_an_image(tmp_path: Path, wire
         await gate.reached()
         r.session.submit(user("look left"), busy="steer")
         gate.open()
-        assert (await turn).completed
+        assert (await turn).status == "completed"
         assert r.requests[1].body.count(b"User guidance: look left") == 1
         assert len([m for m in messages(r.requests[1]) if m.role == "user" and m.text]) <= 2
         check_legal(r.requests[1])
@@ -498,7 +498,7 @@ async def test_30_each_thing_is_on_disk_before_the_next_happens(tmp_path: Path) 
     steps = [call(("c1", "look", {"name": "a"}), ("c2", "look", {"name": "b"})), say("ok")]
     async with rig(tmp_path, steps, tools=[look]) as r:
         rigs.append(r)
-        assert (await r.turn()).completed
+        assert (await r.turn()).status == "completed"
         assert seen == [["user", "assistant"], ["user", "assistant", "tool"]]
         assert await r.state() == "idle"
 
@@ -520,7 +520,7 @@ async def test_30_what_cannot_be_stored_is_not_done(
         monkeypatch.setattr(type(r.runtime.store), "append", lambda _, *a, **k: failing(*a, **k))
         full = True
         result = await r.session.turn(user("never"))
-        assert result.failed and "full" in result.error and not r.requests
+        assert result.status == "failed" and "full" in result.error and not r.requests
         full = False
         await r.wait_end(1)
 
@@ -530,7 +530,7 @@ async def test_30_what_cannot_be_stored_is_not_done(
 
         observe, r.provider.observe = r.provider.observe, fill
         result = await r.session.turn(user("the answer cannot be stored"))
-        assert result.failed and len(r.requests) == 1
+        assert result.status == "failed" and len(r.requests) == 1
         assert not r.started and not (r.home.work / "log").exists(), "a tool ran unrecorded"
         full = False
         r.provider.observe = observe
@@ -567,7 +567,7 @@ async def test_a_fallback_in_mid_turn_keeps_the_transcript(
         ) as r,
     ):
         result = await r.turn("start")
-        assert result.completed and result.text == "finished here"
+        assert result.status == "completed" and result.text == "finished here"
         assert result.target is not None and result.target.provider == "spare"
         seen = check_legal(spare.requests[0])
         assert seen[0].text == "start" and seen[1].text == "Look. "
@@ -593,7 +593,7 @@ async def test_many_sessions_at_once_do_not_mix(tmp_path: Path) -> None:
         sessions = [await r.runtime.session(cwd=r.home.work, options=options) for _ in range(30)]
         turns = [s.turn(user(f"I am n{i}")) for i, s in enumerate(sessions)]
         for i, result in enumerate(await asyncio.gather(*turns)):
-            assert result.completed and result.text == f"done n{i}"
+            assert result.status == "completed" and result.text == f"done n{i}"
         assert len(r.requests) == 60 and r.provider.connections <= 30
         for session in sessions:
             await session.close()
@@ -611,7 +611,7 @@ async def test_nothing_is_left_open(tmp_path: Path) -> None:
             say("whole"),
         ]
         async with rig(folder, steps) as r:
-            assert (await r.turn()).completed
+            assert (await r.turn()).status == "completed"
         await asyncio.sleep(0)
         fds = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0
         counts.append((fds, threading.active_count(), len(asyncio.all_tasks())))
@@ -630,6 +630,6 @@ async def test_consecutive_requests_share_their_prefix_byte_for_byte(
     steps = [step(0), step(1), say("one"), step(2), say("two"), say("three")]
     async with rig(tmp_path, steps, wire=wire) as r:
         for text in ("first", "second", "third"):
-            assert (await r.turn(text)).completed
+            assert (await r.turn(text)).status == "completed"
         for before, after in pairwise(r.requests):
             assert after.body.startswith(prefix(before)), f"{before.body!r}\n{after.body!r}"

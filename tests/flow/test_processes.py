@@ -38,7 +38,7 @@ def process(action: str, id: str = "c2", **more: object) -> tuple[str, str, dict
 
 async def last(r: Rig, text: str = "go on") -> ToolReturn:
     """The last result, after a turn."""
-    assert (await r.turn(text)).completed
+    assert (await r.turn(text)).status == "completed"
     parts = [p for m in await r.stored() for p in m.parts]
     return [p for p in parts if isinstance(p, ToolReturn)][-1]
 
@@ -104,7 +104,7 @@ async def test_an_interrupt_ends_what_is_waited_for_and_nothing_else(
         turn = r.begin()
         await until(lambda: len(living(mark)) == 2)
         r.session.interrupt()
-        assert (await turn).interrupted
+        assert (await turn).status == "interrupted"
         await until(lambda: len(living(mark)) == 1)
         r.provider.add(call(process("wait", timeout=0.05)), say("yes"))
         assert "[p1 running for" in (await last(r)).text
@@ -116,7 +116,7 @@ async def test_a_wait_can_be_interrupted(tmp_path: Path, mark: str) -> None:
         turn = r.begin()
         await r.until(lambda e: getattr(getattr(e, "call", None), "id", "") == "c2")
         r.session.interrupt()
-        assert (await turn).interrupted
+        assert (await turn).status == "interrupted"
         assert len(living(mark)) == 1
 
 
@@ -182,7 +182,7 @@ async def test_no_secret_is_shown_from_a_log_or_a_saved_output(tmp_path: Path) -
 async def typed(r: Rig, *texts: str) -> list[ToolReturn]:
     calls = [call(process("write", f"w{n}", data=text)) for n, text in enumerate(texts)]
     r.provider.add(*calls, say("done"))
-    assert (await r.turn("type")).completed
+    assert (await r.turn("type")).status == "completed"
     parts = [p for m in await r.stored() for p in m.parts if isinstance(p, ToolReturn)]
     return parts[-len(texts) :]
 

@@ -21,7 +21,7 @@ async def test_a_turn_with_a_call(tmp_path: Path) -> None:
     async with rig(tmp_path, script, config=CONFIG) as r:
         r.home.file("a.txt", "hello")
         result = await r.turn("what is in a.txt?")
-        assert result.completed and result.text == "It says hello."
+        assert result.status == "completed" and result.text == "It says hello."
         first, second = (request.json for request in r.requests)
         assert "tools" not in first and first["temperature"] == 0
         assert first["response_format"]["type"] == "json_schema"

@@ -33,7 +33,7 @@ def command(text: str, id: str = "c1", **more: object) -> tuple[str, str, dict[s
 async def test_a_command_sees_the_folder_and_no_secret(tmp_path: Path) -> None:
     steps = [call(command("pwd; env; exit 2")), say("ok")]
     async with rig(tmp_path, steps) as r:
-        assert (await r.turn()).completed
+        assert (await r.turn()).status == "completed"
         (result,) = await results(r)
         assert result.text.startswith(f"{r.home.work}\n")
         assert result.text.endswith("[exit status 2]")
@@ -88,7 +88,7 @@ async def test_writes_to_one_file_happen_in_order(tmp_path: Path) -> None:
 async def test_out_of_time_kills_the_tree_and_the_turn_goes_on(tmp_path: Path, mark: str) -> None:
     steps = [call(command("echo began; " + TREE.format(mark), timeout=0.5)), say("too slow")]
     async with rig(tmp_path, steps) as r:
-        assert (await r.turn()).completed
+        assert (await r.turn()).status == "completed"
         (result,) = await results(r)
         assert result.text == "began\n[timed out after 0.5 s (killed)]"
         assert result.error
@@ -102,7 +102,7 @@ async def test_an_interrupt_kills_even_who_ignores_it(tmp_path: Path, mark: str)
         await until(lambda: len(living(mark)) == 2)
         begin = time.monotonic()
         r.session.interrupt()
-        assert (await turn).interrupted
+        assert (await turn).status == "interrupted"
         assert time.monotonic() - begin < 3
         assert not living(mark)
 

@@ -205,14 +205,23 @@ class Rig:
                 self._undurable.append(f"{prompt!r} not in {list(stored)}")
 
     def _check_result(self, result: TurnResult) -> None:
-        flags = [result.completed, result.partial, result.failed, result.interrupted]
+        flags = [
+            result.status == "completed",
+            result.status == "partial",
+            result.status == "failed",
+            result.status == "interrupted",
+        ]
         assert sum(flags) == 1, f"not exactly one ending: {result}"
-        assert bool(result.error) == bool(result.error_code) == (not result.completed), result
-        if not result.completed:
+        assert bool(result.error) == bool(result.error_code) == (result.status != "completed"), (
+            result
+        )
+        if result.status != "completed":
             assert result.error_code in CODES, result.error_code
             assert len(result.error) <= 300, f"{len(result.error)} characters: {result.error}"
             assert "Traceback" not in result.error and "\n" not in result.error.strip()
-            told = result.interrupted or re.search(r"\b(lost|kept|saved)\b", result.error)
+            told = result.status == "interrupted" or re.search(
+                r"\b(lost|kept|saved)\b", result.error
+            )
             assert told, f"it does not say whether anything was lost: {result.error}"
         for secret in (KEY, SPARE_KEY):
             assert secret not in repr(self.events), "a secret was shown"
@@ -230,7 +239,9 @@ class Rig:
         self.provider.then = say("still here")  # for ever: a loaded machine may need a retry
         await self.provider.listen()
         result = await self.turn("and now something else")
-        assert result.completed and result.text == "still here", f"the next turn: {result}"
+        assert result.status == "completed" and result.text == "still here", (
+            f"the next turn: {result}"
+        )
         assert not self._illegal, f"the history is not valid any more: {self._illegal}"
         assert not self.provider.surprises
         self._check_history(await self.stored(), await self.said())
@@ -246,7 +257,7 @@ class Rig:
 
     def _check_history(self, stored: list[Message], texts: Counter[str]) -> None:
         asked = Counter(_clean(p) for p in self.prompts)
-        early = {r.messages == () for r in self.results if r.interrupted}
+        early = {r.messages == () for r in self.results if r.status == "interrupted"}
         for text, count in asked.items():
             stopped = True in early and texts[text] < count  # before it was taken in
             assert texts[text] == count or stopped, f"{text!r} is stored {texts[text]} times"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
 from msgspec import structs
 
@@ -13,9 +14,8 @@ from hermes.agent.step import Stopped, guide, normalise, sample
 from hermes.agent.tool_executor import Batch
 from hermes.agent.turn import Agent, Turn, uncancelled
 from hermes.core.errors import StoreError
-from hermes.core.events import StepStart, TurnEnd, TurnResult
+from hermes.core.events import StepStart, TurnEnd, TurnResult, TurnStatus
 from hermes.core.message import Message, ToolCall, user
-from hermes.core.store import State
 
 LAST_CALL = (
     "[The limit of {n} model calls for this turn is reached; no tool will be run any more. Say "
@@ -33,13 +33,13 @@ async def run_turn(agent: Agent, turn: Turn, prompt: Message) -> TurnResult:
     except Stopped as stop:
         result = await _stopped(turn, stop)
     except StoreError as error:
-        result = _result(turn, failed=True, error=bounded(str(error)), error_code="internal")
+        result = _result(turn, "failed", bounded(str(error)), "internal")
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None:
             task.uncancel()
         await uncancelled(turn.settle("interrupted"))
-        result = _result(turn, interrupted=True, error="Interrupted.", error_code="interrupted")
+        result = _result(turn, "interrupted", "Interrupted.", "interrupted")
     turn.emit(TurnEnd(result))
     return result
 
@@ -58,11 +58,11 @@ async def _steps(agent: Agent, turn: Turn) -> TurnResult:
         calls = message.calls
         if not calls:
             await turn.append(message, "idle")
-            return _result(turn, completed=True)
+            return _result(turn, "completed")
         message = normalise(message, names, turn.history.call_ids, len(turn.history))
         if agent.hand_over:
             await turn.append(message, "idle")
-            return _result(turn, completed=True)
+            return _result(turn, "completed")
         await turn.append(message)
         await Batch(agent, turn, guard).run(message.calls)
         _check(guard, calls)
@@ -112,33 +112,29 @@ async def _last_call(agent: Agent, turn: Turn) -> None:
 async def _stopped(turn: Turn, stop: Stopped) -> TurnResult:
     text = stop.message.text if stop.message is not None else ""
     partial = stop.partial or stop.code in PARTIAL or bool(text.strip())
-    state: State = "partial" if partial else "failed"
+    status: Literal["partial", "failed"] = "partial" if partial else "failed"
     if stop.message is not None and (stop.message.parts or stop.message.stop == "filtered"):
-        await turn.append(stop.message, state)
+        await turn.append(stop.message, status)
     else:
-        await turn.settle(state)
-    return _result(
-        turn,
-        partial=partial,
-        failed=not partial,
-        error=bounded(stop.error),
-        error_code=stop.code,
-    )
+        await turn.settle(status)
+    return _result(turn, status, bounded(stop.error), stop.code)
 
 
-def _result(turn: Turn, **ending: object) -> TurnResult:
+def _result(turn: Turn, status: TurnStatus, error: str = "", code: str = "") -> TurnResult:
     assistant = [m for m in turn.added if m.role == "assistant"]
     text = assistant[-1].text if assistant else ""
-    if not text.strip() and ending.get("completed") is not True:
+    if not text.strip() and status != "completed":
         text = next((m.text for m in reversed(assistant) if m.text.strip()), "")
-    pending = "" if ending.get("interrupted") else turn.steer()
+    pending = "" if status == "interrupted" else turn.steer()
     return TurnResult(
-        text=text,
+        status,
+        text,
         reasoning="\n".join(m.thinking for m in assistant if m.thinking),
+        error=error,
+        error_code=code,
         messages=tuple(turn.added),
         model_calls=turn.calls,
         usage=turn.usage,
         pending_steer=pending,
         target=turn.target,
-        **ending,  # type: ignore[arg-type]
     )

@@ -54,7 +54,7 @@ class Errands:
             await asyncio.wait({answer})
         finally:
             self._running.remove(errand)
-        stopped = TurnResult(interrupted=True, error="Interrupted.")
+        stopped = TurnResult("interrupted", error="Interrupted.")
         result = stopped if answer.cancelled() else answer.result()
         await errand.session.close()
         self.done(errand, result)

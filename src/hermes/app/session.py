@@ -278,11 +278,11 @@ class Session:
                 self._turn.cancel()
                 await asyncio.wait({self._turn})
                 raise
-            result = TurnResult(interrupted=True, error="Interrupted.", error_code="interrupted")
+            result = TurnResult("interrupted", error="Interrupted.", error_code="interrupted")
         except Exception as error:
             log.exception("turn of session %s crashed", self.id)
             result = TurnResult(
-                failed=True,
+                "failed",
                 error=f"Internal error ({self.agent.redactor.clean(repr(error))[:120]}). What was "
                 "recorded before it is kept; the log has the details. Send the message again.",
                 error_code="internal",

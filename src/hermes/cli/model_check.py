@@ -65,13 +65,13 @@ async def _asked(runtime: Runtime, choice: Choice) -> Answer:
         async with asyncio.timeout(None if embedded else _SECONDS):
             result = await session.turn(user(_HELLO))
     except TimeoutError:
-        result = TurnResult(failed=True, error=f"No answer in {_SECONDS:.0f} s.")
+        result = TurnResult("failed", error=f"No answer in {_SECONDS:.0f} s.")
     seconds = time.monotonic() - began
     target = endpoint.target
     text = one_line(result.text, _SHOWN)
-    if not text and result.completed:
+    if not text and result.status == "completed":
         result = structs.replace(result, completed=False, error="The answer was empty.")
-    if not text or not (result.completed or result.partial):
+    if not text or result.status not in ("completed", "partial"):
         await session.close()
         await runtime.store.delete(session.id)  # a failed try is no conversation
         return Answer(problem=f"{target.provider}:{target.model} does not work: {result.error}")

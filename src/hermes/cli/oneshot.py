@@ -29,7 +29,7 @@ from hermes.llm.endpoints.catalog import Choice
 from hermes.llm.transport import EMBEDDED
 
 EXIT_PARTIAL = 3
-INTERRUPTED = TurnResult(interrupted=True, error="Interrupted.", error_code="interrupted")
+INTERRUPTED = TurnResult("interrupted", error="Interrupted.", error_code="interrupted")
 
 
 def make_options(args: Namespace) -> Options:
@@ -123,7 +123,7 @@ class OneShot:
 
         reply = await slash.command(runtime, session, command, self._asker, self._status)
         if reply.submit is None:
-            return reply.session or session, None, TurnResult(completed=True, text=reply.text)
+            return reply.session or session, None, TurnResult("completed", text=reply.text)
         if reply.text:
             self._status.line(f"! {reply.text}")
         return reply.session or session, reply.submit, None
@@ -192,10 +192,10 @@ class OneShot:
     def _status_of(self, result: TurnResult) -> int:
         if self._code is not None:
             return self._code
-        if result.completed:
+        if result.status == "completed":
             return 0
-        if result.interrupted:
+        if result.status == "interrupted":
             return exit_code(self._signals.received or 2)
         if result.error_code == "config":
             return EXIT_USAGE
-        return EXIT_PARTIAL if result.partial else EXIT_FAILED
+        return EXIT_PARTIAL if result.status == "partial" else EXIT_FAILED

@@ -95,13 +95,14 @@ class Question(Struct, frozen=True):
     """Suggestions: any other text is an answer too."""
 
 
+TurnStatus: TypeAlias = Literal["completed", "partial", "failed", "interrupted"]
+"""`partial`: something was done or said before the turn had to end."""
+
+
 class TurnResult(Struct, frozen=True):
     """How a turn ended. `error` is one sentence for a person, at most 300 characters."""
 
-    completed: bool = False
-    partial: bool = False
-    failed: bool = False
-    interrupted: bool = False
+    status: TurnStatus
     text: str = ""
     reasoning: str = ""
     error: str = ""

@@ -68,7 +68,7 @@ async def test_search_then_call_with_a_stable_prefix(tmp_path: Path, wire: str) 
     ]
     async with rig(tmp_path, steps, wire=wire, tools=[sender()]) as r:
         result = await r.turn("write to my aunt")
-        assert result.completed and result.text == "Sent."
+        assert result.status == "completed" and result.text == "Sent."
         for request in r.requests:
             assert "tool_search" in tools(request)
             assert "carrier_pigeon" not in tools(request) and "web_search" not in tools(request)
@@ -90,7 +90,7 @@ async def test_a_deferred_tool_called_by_its_own_name(tmp_path: Path) -> None:
         say("ok"),
     ]
     async with rig(tmp_path, steps, tools=[sender()]) as r:
-        assert (await r.turn()).completed
+        assert (await r.turn()).status == "completed"
         assert [text for text, _, _ in ran] == ["a", "b"]
         assert "carrier_pigeon" not in tools(r.requests[-1])
 
@@ -121,7 +121,7 @@ async def test_where_nobody_can_approve_it_is_not_run(tmp_path: Path) -> None:
         say("ok"),
     ]
     async with rig(tmp_path, steps, tools=[sender(risk="write")], options=Options()) as r:
-        assert (await r.turn()).completed
+        assert (await r.turn()).status == "completed"
         assert not ran and not (tmp_path / "outside").exists()
         assert all("Not run" in text for text in results(r.requests[-1]))
 
@@ -137,14 +137,14 @@ async def test_what_was_read_counts_for_what_is_sent(tmp_path: Path) -> None:
     ]
     async with rig(tmp_path, steps, tools=[sender()], options=Options()) as r:
         r.home.file("private.txt", "mine")
-        assert (await r.turn()).completed
+        assert (await r.turn()).status == "completed"
         assert [text for text, _, _ in ran] == ["before"]
 
 
 async def test_the_hard_list_holds_for_carried_commands(tmp_path: Path) -> None:
     steps = [through("c1", "terminal", {"command": "mkfs.ext4 /dev/no-such-disk"}), say("ok")]
     async with rig(tmp_path, steps, options=Options(yolo=True)) as r:
-        assert (await r.turn()).completed
+        assert (await r.turn()).status == "completed"
         assert "Not run" in results(r.requests[-1])[0]
 
 
@@ -165,7 +165,7 @@ async def test_calls_that_write_to_one_thing_take_turns(tmp_path: Path) -> None:
         ("c2", "slow", {"text": "b"}),
     )
     async with rig(tmp_path, [both, say("ok")], tools=[slow]) as r:
-        assert (await r.turn()).completed
+        assert (await r.turn()).status == "completed"
         assert all(not e.result.error for e in r.events if isinstance(e, ToolDone))
 
 
@@ -187,14 +187,14 @@ async def test_what_goes_wrong_is_told(
 ) -> None:
     steps = [call(("c1", "tool_search", arguments)), say("ok")]
     async with rig(tmp_path, steps, tools=[sender()]) as r:
-        assert (await r.turn()).completed
+        assert (await r.turn()).status == "completed"
         assert told in results(r.requests[1])[0] and not ran
 
 
 async def test_arguments_written_as_text_are_understood(tmp_path: Path) -> None:
     steps = [through("c1", "Carrier-Pigeon", '{"text": "x"}'), say("ok")]
     async with rig(tmp_path, steps, tools=[sender()]) as r:
-        assert (await r.turn()).completed
+        assert (await r.turn()).status == "completed"
         assert [text for text, _, _ in ran] == ["x"]
 
 

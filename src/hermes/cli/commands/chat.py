@@ -122,7 +122,7 @@ def _print_error(sentence: str, code: str, form: str) -> None:
     from hermes.cli.terminal.text import dump
     from hermes.core.events import TurnResult
 
-    result = TurnResult(failed=True, error=sentence, error_code=code)
+    result = TurnResult("failed", error=sentence, error_code=code)
     line = result_object("", result, None)
     print(dump({"type": "result", **line} if form == "stream-json" else line))
 

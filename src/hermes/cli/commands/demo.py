@@ -82,7 +82,7 @@ class Demo:
         for line in _INTRODUCTION:
             print(f"> {line}", flush=True)
             result = await self._turn(session, events, line)
-            if not result.completed:
+            if result.status != "completed":
                 return EXIT_FAILED
         if not self._commands:
             fail("the model used no tool; a larger one does better: see hermes model list")

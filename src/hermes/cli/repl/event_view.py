@@ -123,13 +123,15 @@ class View:
 
     def brought(self, prompt: str, session_id: str, result: TurnResult) -> None:
         """What came of a prompt in the background."""
-        ended = "stopped" if result.interrupted else "failed" if result.error else "done"
+        ended = (
+            "stopped" if result.status == "interrupted" else "failed" if result.error else "done"
+        )
         mark = (GOOD, "✓ ") if ended == "done" else (BAD, "✗ ")
         told = [mark, (SAID, one_line(prompt, 200)), (DIM, f"  {ended} · {session_id}")]
         self._paragraph("said", wrap(told, self._columns() - 1, indent="  "))
         if result.text.strip():
             self.answer(result.text)
-        if result.error and not result.interrupted:
+        if result.error and result.status != "interrupted":
             self.trouble(result.error)
 
     def reset(self) -> None:
@@ -266,7 +268,7 @@ class View:
         state.tools.clear()
         self._calls.clear()
         state.do("")
-        if result.interrupted:
+        if result.status == "interrupted":
             self._small("! interrupted; what was said is kept", WARNING)
         elif result.error:
             self._paragraph("error", wrap([(BAD, printable(result.error))], self._columns() - 1))

@@ -213,7 +213,7 @@ class Conversation:
         state.asking = None
         self._allowed = ""
         state.running = bool(result.pending_steer)
-        if result.interrupted:
+        if result.status == "interrupted":
             # The turn has dropped them, the user has not.
             for text in reversed(self._steers):
                 self._queue.appendleft((text, user(text)))
@@ -223,7 +223,7 @@ class Conversation:
         self._show_brought()
         if state.running:
             state.since = time.monotonic()
-        elif not result.interrupted or self.session.people.busy == "interrupt":
+        elif result.status != "interrupted" or self.session.people.busy == "interrupt":
             self.send_next()
 
     def _errand(self, errand: Errand, result: TurnResult) -> None:

@@ -168,9 +168,9 @@ def result_object(session_id: str, result: TurnResult, target: Target | None) ->
     error = {"code": result.error_code, "message": result.error} if result.error_code else None
     return {
         "session_id": session_id,
-        "completed": result.completed,
-        "partial": result.partial,
-        "interrupted": result.interrupted,
+        "completed": result.status == "completed",
+        "partial": result.status == "partial",
+        "interrupted": result.status == "interrupted",
         "text": result.text,
         "reasoning": result.reasoning,
         "error": error,

@@ -51,12 +51,12 @@ class Metrics:
         self._tokens[model, "reasoning"] += usage.reasoning
         if usage.cost is not None:
             self._cost[model] += usage.cost
-        self._turns[_ending(result)] += 1
+        self._turns[result.status] += 1
         for message in result.messages:
             if message.role == "assistant":
                 hit = message.usage is not None and message.usage.cache_read > 0
                 self._calls[model, "hit" if hit else "miss"] += 1
-        if result.error_code and not result.interrupted:
+        if result.error_code and result.status != "interrupted":
             self._errors[target.provider if target else "", result.error_code] += 1
 
     def text(self, gauges: Mapping[str, float]) -> str:
@@ -114,11 +114,3 @@ def _line(name: str, value: float, **labels: str) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def _ending(result: TurnResult) -> str:
-    if result.completed:
-        return "completed"
-    if result.interrupted:
-        return "interrupted"
-    return "partial" if result.partial else "failed"

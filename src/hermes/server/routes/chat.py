@@ -84,7 +84,7 @@ async def completions(call: Call) -> web.StreamResponse:
 async def _whole(call: Call, body: ChatRequest, ask: Ask) -> web.Response:
     result, session = await to_the_end(call, ask)
     headers = turn_headers(session.id, ask) | incomplete_headers(result)
-    if not result.completed and not result.text.strip():
+    if result.status != "completed" and not result.text.strip():
         raise incomplete(result, headers)
     message: dict[str, Any] = {"role": "assistant", "content": result.text}
     if calls := _calls(result):
@@ -99,7 +99,7 @@ async def _whole(call: Call, body: ChatRequest, ask: Ask) -> web.Response:
         "choices": [{"index": 0, "message": message, "finish_reason": finish_reason(result)}],
         "usage": usage_of(result.usage),
     }
-    if not result.completed:
+    if result.status != "completed":
         answer["hermes"] = ending(result)
     return call.answer(answer, headers=headers)
 
@@ -113,7 +113,7 @@ def _calls(result: TurnResult) -> list[dict[str, Any]]:
 
 
 def finish_reason(result: TurnResult) -> str:
-    if result.completed:
+    if result.status == "completed":
         return "tool_calls" if open_calls(result.messages) else "stop"
     return "length" if result.error_code == "output_truncated" else "error"
 
@@ -183,7 +183,7 @@ class _Chunks:
         choice = {"index": 0, "delta": delta, "finish_reason": finish_reason(result)}
         usage = usage_of(result.usage)
         end: dict[str, Any] = {"choices": [choice], "usage": usage}
-        if not result.completed:
+        if result.status != "completed":
             end["hermes"] = ending(result)
         frames = self._head + orjson.dumps(end)[1:] + b"\n\n"
         if self._usage:

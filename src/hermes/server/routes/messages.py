@@ -157,7 +157,7 @@ def _call(block: dict[str, Any], made: dict[str, str], where: str) -> ToolCall:
 async def _whole(call: Call, body: MessagesRequest, ask: Ask) -> web.Response:
     result, session = await to_the_end(call, ask)
     headers = turn_headers(session.id, ask) | incomplete_headers(result)
-    if not result.completed and not result.text.strip():
+    if result.status != "completed" and not result.text.strip():
         raise incomplete(result, headers)
     content: list[dict[str, Any]] = []
     if call.server.settings.reasoning and result.reasoning:
@@ -171,7 +171,7 @@ async def _whole(call: Call, body: MessagesRequest, ask: Ask) -> web.Response:
         "stop_reason": _stop(result),
         "usage": _usage(result.usage),
     }
-    if not result.completed:
+    if result.status != "completed":
         answer["hermes"] = ending(result)
     return call.answer(answer, headers=headers)
 
@@ -288,12 +288,12 @@ class _Telling:
 
 def _last(blocks: _Blocks, result: TurnResult) -> bytes:
     frames = [blocks.close(), *(blocks.use(block) for block in _uses(result))]
-    if not result.completed and not result.text.strip():
+    if result.status != "completed" and not result.text.strip():
         error = {"type": "api_error", "message": result.error or "The agent did not finish."}
         return b"".join((*frames, _frame("error", error=error)))
     delta = {"stop_reason": _stop(result), "stop_sequence": None}
     end: dict[str, Any] = {"delta": delta, "usage": _usage(result.usage)}
-    if not result.completed:
+    if result.status != "completed":
         end["hermes"] = ending(result)
     return b"".join((*frames, _frame("message_delta", **end), _frame("message_stop")))
 

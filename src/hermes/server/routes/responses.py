@@ -236,7 +236,7 @@ async def _whole(call: Call, body: ResponsesRequest) -> web.Response:
         result, session = await to_the_end(call, work.ask, work.opened)
         response = work.response
         settle(response, result)
-        nothing = not result.completed and not result.text.strip()
+        nothing = result.status != "completed" and not result.text.strip()
         if nothing:
             fail(response, result)
         say = shown_as(call.server, session.taint)

@@ -160,14 +160,14 @@ async def _chat(call: Call) -> web.Response:
     ask = await _ask(call)
     result, session = await to_the_end(call, ask)
     headers = turn_headers(session.id, ask) | incomplete_headers(result)
-    if not result.completed and not result.text.strip():
+    if result.status != "completed" and not result.text.strip():
         raise incomplete(result, headers)
     answer = {
         "session_id": session.id,
         "message": {"role": "assistant", "content": result.text},
         "usage": usage_of(result.usage),
     }
-    if not result.completed:
+    if result.status != "completed":
         answer["hermes"] = ending(result)
     return call.answer(answer, headers=headers)
 

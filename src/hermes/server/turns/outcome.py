@@ -17,7 +17,7 @@ def turn_headers(session: str, ask: Ask) -> dict[str, str]:
 
 
 def incomplete_headers(result: TurnResult) -> dict[str, str]:
-    if result.completed:
+    if result.status == "completed":
         return {}
     return {"X-Hermes-Completed": "false", "X-Hermes-Partial": "true"}
 
@@ -27,7 +27,7 @@ def ending(result: TurnResult) -> dict[str, Any]:
     return {
         "completed": False,
         "partial": True,
-        "failed": result.failed,
+        "failed": result.status == "failed",
         "error": result.error,
         "error_code": result.error_code,
     }

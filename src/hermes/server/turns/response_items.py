@@ -60,9 +60,9 @@ def usage_of(usage: Usage) -> dict[str, Any]:
 def settle(response: dict[str, Any], result: TurnResult) -> None:
     """How the turn ended, written into the response."""
     response["usage"] = usage_of(result.usage)
-    if result.completed:
+    if result.status == "completed":
         response["status"] = "completed"
-    elif result.text.strip() or result.interrupted:
+    elif result.text.strip() or result.status == "interrupted":
         truncated = result.error_code == "output_truncated"
         response["status"] = "incomplete"
         response["incomplete_details"] = {"reason": "max_output_tokens" if truncated else "error"}

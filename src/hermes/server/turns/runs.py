@@ -227,12 +227,16 @@ class Run:
         state.usage = plain_usage(result)
         if result.text:
             state.output = result.text
-        if result.completed:
+        if result.status == "completed":
             state.status = "completed"
             return self._frame("run.completed", output=result.text, usage=state.usage)
-        if result.interrupted and not self._cancelled and self._server.stopping.is_set():
+        if (
+            result.status == "interrupted"
+            and not self._cancelled
+            and self._server.stopping.is_set()
+        ):
             result = structs.replace(result, error=LOST, error_code="server_stopping")
-        elif result.interrupted:
+        elif result.status == "interrupted":
             state.status = "cancelled"
             return self._frame("run.cancelled")
         state.status = "failed"

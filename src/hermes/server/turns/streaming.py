@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 STOPPED = "The server stopped before this was done. What there is so far is kept in the session."
 
 
-NEVER = TurnResult(interrupted=True, error="Interrupted.", error_code="interrupted")
+NEVER = TurnResult("interrupted", error="Interrupted.", error_code="interrupted")
 
 
 class Teller(Protocol):
@@ -113,7 +113,7 @@ async def to_the_end(
 
 
 def _explained(server: Server, result: TurnResult) -> TurnResult:
-    if result.interrupted and server.stopping.is_set():
+    if result.status == "interrupted" and server.stopping.is_set():
         return structs.replace(result, error=STOPPED, error_code="server_stopping")
     if result.error:
         return structs.replace(result, error=server.redact(result.error))

@@ -57,9 +57,9 @@ def tell(happened: TurnEvent, named: dict[str, Any]) -> bytes:
 
 def _ended(result: TurnResult, named: dict[str, Any]) -> bytes:
     usage = plain_usage(result)
-    if result.completed:
+    if result.status == "completed":
         return _frame("turn.completed", named, output=result.text, usage=usage)
-    if result.interrupted:
+    if result.status == "interrupted":
         return _frame("turn.cancelled", named, output=result.text, usage=usage)
     return _frame(
         "turn.failed",

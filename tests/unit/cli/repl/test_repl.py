@@ -414,7 +414,7 @@ def test_what_is_said_meanwhile_tears_no_line_and_no_code_apart() -> None:
     view.event(TextDelta("So:\n```python\nx = 1\n# half a "))
     view.said("mind the gap", "↳")
     view.event(TextDelta("comment\n```\nend"))
-    view.event(TurnEnd(TurnResult()))
+    view.event(TurnEnd(TurnResult("completed")))
     assert written == ["So:", "```python", "x = 1", "", "↳ mind the gap", "",
                        "# half a comment", "```", "end"]  # fmt: skip
 
@@ -434,8 +434,8 @@ def test_a_tool_leaves_room_for_what_came_of_it() -> None:
 def test_what_came_of_a_prompt_in_the_background() -> None:
     written: list[str] = []
     view = View(State(), written.extend, lambda: 60, colour=False)
-    view.brought("add\nthem", "s1", TurnResult(completed=True, text="It is **4**."))
-    view.brought("more", "s2", TurnResult(failed=True, error="No answer came."))
-    view.brought("wait", "s3", TurnResult(interrupted=True, error="Interrupted."))
+    view.brought("add\nthem", "s1", TurnResult("completed", text="It is **4**."))
+    view.brought("more", "s2", TurnResult("failed", error="No answer came."))
+    view.brought("wait", "s3", TurnResult("interrupted", error="Interrupted."))
     assert written == ["✓ add them  done · s1", "", "It is 4.", "", "✗ more  failed · s2", "",
                        "No answer came.", "", "✗ wait  stopped · s3"]  # fmt: skip
