@@ -17,9 +17,9 @@ async def learn_limit(turn: Turn, provider: ModelClient, failure: Failure) -> No
     """Remember the limit that an error states; where it states none, ask the endpoint once."""
     match failure.kind:
         case Kind.OUTPUT_CAP if failure.limit:
-            turn.remember(provider, None, failure.limit)
+            turn.host.remember_limits(provider, None, failure.limit)
         case Kind.CONTEXT_OVERFLOW if failure.limit:
-            turn.remember(provider, failure.limit, None)
+            turn.host.remember_limits(provider, failure.limit, None)
         case Kind.CONTEXT_OVERFLOW if not turn.lessons(provider.target).asked:
             await _ask_limits(turn, provider)
 
@@ -30,4 +30,4 @@ async def _ask_limits(turn: Turn, provider: ModelClient) -> None:
     said = await provider.inquire()
     if said.context is not None:
         lessons.context = min(said.context, lessons.context or said.context)
-        turn.remember(provider, said.context, None)
+        turn.host.remember_limits(provider, said.context, None)

@@ -12,10 +12,11 @@ from hermes.agent.loop_guard import MAX_BAD_STEPS, STOP_AT, Guard
 from hermes.agent.recovery import Attempt
 from hermes.agent.step import Stopped, guide, normalise, sample
 from hermes.agent.tool_executor import Batch
-from hermes.agent.turn import Agent, Turn, uncancelled
+from hermes.agent.turn import Agent, Turn
 from hermes.core.errors import StoreError
 from hermes.core.events import StepStart, TurnEnd, TurnResult, TurnStatus
 from hermes.core.message import Message, ToolCall, user
+from hermes.core.shield import run_shielded
 
 LAST_CALL = (
     "[The limit of {n} model calls for this turn is reached; no tool will be run any more. Say "
@@ -38,9 +39,9 @@ async def run_turn(agent: Agent, turn: Turn, prompt: Message) -> TurnResult:
         task = asyncio.current_task()
         if task is not None:
             task.uncancel()
-        await uncancelled(turn.settle("interrupted"))
+        await run_shielded(turn.settle("interrupted"))
         result = _result(turn, "interrupted", "Interrupted.", "interrupted")
-    turn.emit(TurnEnd(result))
+    turn.host.emit(TurnEnd(result))
     return result
 
 
@@ -50,7 +51,7 @@ async def _steps(agent: Agent, turn: Turn) -> TurnResult:
     n = 0
     while turn.calls < agent.limits.max_calls:
         n += 1
-        turn.emit(StepStart(n))
+        turn.host.emit(StepStart(n))
         message = await sample(agent, turn, Attempt(agent.settings))
         if message.stop == "paused" and not message.calls:
             await turn.append(message)
@@ -125,7 +126,7 @@ def _result(turn: Turn, status: TurnStatus, error: str = "", code: str = "") -> 
     text = assistant[-1].text if assistant else ""
     if not text.strip() and status != "completed":
         text = next((m.text for m in reversed(assistant) if m.text.strip()), "")
-    pending = "" if status == "interrupted" else turn.steer()
+    pending = "" if status == "interrupted" else turn.host.take_steer()
     return TurnResult(
         status,
         text,

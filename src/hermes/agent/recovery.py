@@ -106,8 +106,8 @@ async def _retry_after(f: Fault) -> bool:
 
 
 async def _wait(f: Fault, action: str, seconds: float) -> bool:
-    f.turn.emit(Recovering(f.failure.kind.value, action, seconds))
-    await f.turn.sleep(seconds)
+    f.turn.host.emit(Recovering(f.failure.kind.value, action, seconds))
+    await f.turn.host.sleep(seconds)
     return True
 
 
@@ -140,7 +140,7 @@ async def _fallback(f: Fault) -> bool:
     f.attempt.used.clear()
     f.attempt.overrides.clear()
     f.attempt.fresh = False
-    turn.emit(
+    turn.host.emit(
         Notice(
             "fallback",
             f"{before.provider}:{before.model} failed ({f.failure.kind.value}); "
@@ -375,6 +375,6 @@ async def recover(fault: Fault) -> bool:
         if await rung.fix(fault):
             used[rung.name] += 1
             if rung not in (BACKOFF, WAIT, COMPRESS):
-                fault.turn.emit(Recovering(fault.failure.kind.value, rung.name))
+                fault.turn.host.emit(Recovering(fault.failure.kind.value, rung.name))
             return True
     return False

@@ -6,7 +6,6 @@ import asyncio
 import re
 from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Any
 
 from msgspec import structs
 
@@ -16,12 +15,13 @@ from hermes.agent.error_messages import THINKING_EXHAUSTED, TRUNCATED, near_mode
 from hermes.agent.json_repair import truncated
 from hermes.agent.recovery import Attempt, Fault, recover
 from hermes.agent.tool_names import resolve
-from hermes.agent.turn import Agent, ModelClient, Turn, uncancelled
+from hermes.agent.turn import Agent, ModelClient, Ticket, Turn
 from hermes.core.errors import CODES, Failure, Kind, ProviderError
 from hermes.core.events import StreamEvent, TextDelta
 from hermes.core.ledger import OverBudget
 from hermes.core.message import Message, Part, Stop, Text, Thinking, ToolCall, Usage, user
 from hermes.core.provider import Request
+from hermes.core.shield import run_shielded
 from hermes.llm.response_builder import Answer
 
 CONTINUE = (
@@ -64,7 +64,7 @@ class _Step:
         self.pieces: list[str] = []
         """Visible text of earlier, cut-off calls of this step."""
         self.thoughts: list[Part] = []
-        self.ticket: Any = None
+        self.ticket: Ticket | None = None
         """Of the call that is being made; None: nothing is to be settled."""
         self.continues = 0
         self.died = 0
@@ -81,7 +81,7 @@ async def sample(agent: Agent, turn: Turn, attempt: Attempt) -> Message:
     try:
         return await _sample(agent, turn, step)
     except asyncio.CancelledError:
-        await uncancelled(_keep_partial(agent, turn, step))
+        await run_shielded(_keep_partial(agent, turn, step))
         raise
 
 
@@ -125,7 +125,7 @@ def _count(agent: Agent, turn: Turn, step: _Step, answer: Answer, outcome: str) 
     return message
 
 
-def _spent(answer: Answer, outcome: str, ticket: Any) -> Usage:
+def _spent(answer: Answer, outcome: str, ticket: Ticket) -> Usage:
     """A prompt that was taken in before the call was given up is paid for; nobody reports it."""
     usage = answer.usage
     if outcome not in ("interrupted", Kind.STALLED.value) or usage.input or not answer.sent:
@@ -143,8 +143,7 @@ async def _admitted(turn: Turn, step: _Step, provider: ModelClient, request: Req
         kept = _whole(step, Message("assistant", (), origin=turn.target, stop="length"))
         begun = bool(step.pieces or turn.calls)
         raise Stopped("budget", str(error), kept if step.text else None, partial=begun) from None
-    allowed: Request = step.ticket.request
-    return allowed
+    return step.ticket.request
 
 
 async def _call(agent: Agent, turn: Turn, step: _Step, answer: Answer) -> Failure | None:
@@ -152,7 +151,7 @@ async def _call(agent: Agent, turn: Turn, step: _Step, answer: Answer) -> Failur
     seam = Seam(step.text) if step.pieces else None
     provider = agent.providers[turn.active]
     request = await _admitted(turn, step, provider, step.attempt.request(agent, turn))
-    emit = turn.emit
+    emit = turn.host.emit
     try:
         # aclosing: leaving the block for any reason, cancellation included, closes the socket.
         async with aclosing(provider.stream(request, answer)) as batches:
@@ -173,9 +172,9 @@ async def _call(agent: Agent, turn: Turn, step: _Step, answer: Answer) -> Failur
 def _flush(turn: Turn, answer: Answer, seam: Seam | None) -> None:
     """What had arrived when the stream ended early is shown too."""
     for event in answer.finish() if seam is None else _joined(seam, answer.finish()):
-        turn.emit(event)
+        turn.host.emit(event)
     if seam is not None and (rest := seam.close()):
-        turn.emit(TextDelta(rest))
+        turn.host.emit(TextDelta(rest))
 
 
 def _joined(seam: Seam, events: Sequence[StreamEvent]) -> list[StreamEvent]:
@@ -202,7 +201,7 @@ async def guide(turn: Turn) -> None:
     """Guidance given mid-run goes behind the last tool result; without one it waits."""
     last = turn.history.messages[-1]
     carried = last.role == "tool" or last.kind == "steer"
-    if carried and (text := turn.steer()):
+    if carried and (text := turn.host.take_steer()):
         await turn.append(user(text, kind="steer"))
 
 
@@ -269,7 +268,7 @@ async def _died(
     begun = [c.name or "?" for c in message.calls]
     if begun:
         warning = _lost(begun)
-        turn.emit(TextDelta(warning))
+        turn.host.emit(TextDelta(warning))
         await turn.append(_add_text(_whole(step, message, stop="died", calls=False), warning))
         step.pieces, step.thoughts = [], []
         step.attempt.tail = (user(CALL_LOST),)

@@ -15,10 +15,11 @@ from hermes.agent.json_repair import BadArguments, parse
 from hermes.agent.loop_guard import Guard
 from hermes.agent.tool_names import resolve
 from hermes.agent.tool_output import content_of
-from hermes.agent.turn import Agent, Turn, uncancelled
+from hermes.agent.turn import Agent, Turn
 from hermes.core.errors import HermesError, ToolError
 from hermes.core.events import ToolDone, ToolProgress, ToolStarted
 from hermes.core.message import Message, Text, ToolCall, ToolReturn
+from hermes.core.shield import run_shielded
 from hermes.core.tool import Invoker, Tool, ToolContext, ToolResult
 from hermes.core.untrusted_text import SKIPPED
 
@@ -63,7 +64,7 @@ class Batch:
                 else:
                     await self._together(group)
         except asyncio.CancelledError:
-            await uncancelled(self._close_interrupted())
+            await run_shielded(self._close_interrupted())
             raise
         self._guard.step(ran=self._ran, unknown=self._unknown, bad=self._bad)
 
@@ -88,7 +89,7 @@ class Batch:
             try:
                 plans.append(self._understand(call))
             except ToolError as error:
-                self._turn.emit(ToolStarted(call))
+                self._turn.host.emit(ToolStarted(call))
                 await self._finish(call, (Text(str(error)),), error=True, began=None)
         return plans
 
@@ -114,7 +115,7 @@ class Batch:
         return _Plan(call, inner, tool.for_call(params), params, keys, note)
 
     def _keys(self, tool: Tool[Any], params: Any, call: ToolCall) -> tuple[str, ...]:
-        keys = tool.key(params, self._turn.context(call).cwd) if tool.key else None
+        keys = tool.key(params, self._turn.host.tool_context(call).cwd) if tool.key else None
         return (keys,) if isinstance(keys, str) else keys or ()
 
     def _forwarded(
@@ -143,10 +144,10 @@ class Batch:
 
     async def _execute(self, plan: _Plan) -> None:
         call = plan.call
-        self._turn.emit(ToolStarted(call))
+        self._turn.host.emit(ToolStarted(call))
         began = self._began[call.id] = time.monotonic()
         context = structs.replace(
-            self._turn.context(plan.inner),
+            self._turn.host.tool_context(plan.inner),
             progress=self._progress(call),
             tools=self._agent.tools,
             invoke=self._invoker(plan),
@@ -156,7 +157,7 @@ class Batch:
         result = await self._finish(call, content, error=error, began=began)
         self._guard.note(call, result)
         for twin in self._twins.get(call.id, ()):
-            self._turn.emit(ToolStarted(twin))
+            self._turn.host.emit(ToolStarted(twin))
             await self._finish(twin, content, error=error, began=began)
 
     def _invoker(self, outer: _Plan) -> Invoker:
@@ -168,13 +169,13 @@ class Batch:
             nonlocal count
             count += 1
             # What it runs may have read anything before it asks: it is judged as if it had.
-            self._turn.absorb(outer.tool.brings)
+            self._turn.host.absorb_taint(outer.tool.brings)
             call = ToolCall(f"{outer.call.id}.{count}", outer.call.name, "")
             tool, params, inner = self._forwarded(call, name, arguments)
             keys = self._keys(tool, params, inner)
             plan = _Plan(inner, inner, tool.for_call(params), params, keys)
             context = structs.replace(
-                self._turn.context(inner),
+                self._turn.host.tool_context(inner),
                 progress=self._progress(outer.call),
                 tools=self._agent.tools,
             )
@@ -186,7 +187,7 @@ class Batch:
 
     def _progress(self, call: ToolCall) -> Any:
         clean = self._agent.redactor.clean
-        return lambda text: self._turn.emit(ToolProgress(call.id, clean(text)))
+        return lambda text: self._turn.host.emit(ToolProgress(call.id, clean(text)))
 
     async def _guarded(self, plan: _Plan, context: ToolContext) -> tuple[tuple[Any, ...], bool]:
         """The one place that catches everything: a tool's failure is a result, never the end."""
@@ -217,7 +218,7 @@ class Batch:
             try:
                 return await plan.tool.run(plan.params, context)
             finally:
-                self._turn.absorb(plan.tool.brings)
+                self._turn.host.absorb_taint(plan.tool.brings)
 
     async def _finish(
         self, call: ToolCall, content: tuple[Any, ...], *, error: bool, began: float | None
@@ -226,7 +227,7 @@ class Batch:
         self._open.pop(call.id, None)
         await self._turn.append(Message("tool", (result,)))
         duration = time.monotonic() - began if began is not None else 0.0
-        self._turn.emit(ToolDone(result, duration))
+        self._turn.host.emit(ToolDone(result, duration))
         return result
 
     async def _close_interrupted(self) -> None:

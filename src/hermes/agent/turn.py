@@ -1,56 +1,46 @@
-"""What one turn is given: built by app, consumed by loop, step, executor and recovery."""
+"""One turn and what it works with: the agent, its host, the meter, what was learned."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Collection, Mapping, Sequence
+from typing import Any, Protocol
 
 from msgspec import Struct
 
 from hermes.core.errors import Failure
-from hermes.core.events import Recorded, TurnEvent
+from hermes.core.events import Recorded, StreamEvent, TurnEvent
 from hermes.core.history import History
+from hermes.core.ledger import Cap, Entry
 from hermes.core.message import Message, Target, ToolCall, Usage
-from hermes.core.provider import Provider, Request, Settings, ToolSpec
+from hermes.core.provider import Request, Settings, ToolSpec
 from hermes.core.redaction.redactor import Redactor
+from hermes.core.shield import run_shielded
 from hermes.core.store import State
 from hermes.core.taint import Source
 from hermes.core.tool import Tool, ToolContext
-from hermes.llm.endpoints.model_facts import ModelFacts
+from hermes.llm.endpoints.model_facts import ModelFacts, Prices
 from hermes.llm.provider_spec import Quirks
+from hermes.llm.response_builder import Answer
 
-T = TypeVar("T")
 GUESSED_WINDOW = 128_000
 """Tokens, where nobody says how many a model takes."""
 
 
-async def through(work: Awaitable[T]) -> tuple[T, asyncio.CancelledError | None]:
-    """The result, and the interruption that came meanwhile: it has waited."""
-    task = asyncio.ensure_future(work)
-    interrupted: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            if task.cancelled():
-                raise
-            interrupted = error
-    return task.result(), interrupted
+class ModelClient(Protocol):
+    """A model endpoint with its credentials and its rate limiter."""
 
+    @property
+    def target(self) -> Target: ...
 
-async def uncancelled(work: Awaitable[None]) -> None:
-    """Wait to the end, whatever is cancelled meanwhile: for what must not be left half done."""
-    task = asyncio.ensure_future(work)
-    while not task.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.shield(task)
-    task.result()
+    def stream(
+        self, request: Request, answer: Answer
+    ) -> AsyncGenerator[Sequence[StreamEvent], None]:
+        """Fill `answer`, yielding display events once per network read.
 
-
-class ModelClient(Provider, Protocol):
-    """A provider with the credentials and the limiter behind it."""
+        Raises only ProviderError; what had arrived stays in `answer`. Closing it aborts the
+        request and its socket.
+        """
+        ...
 
     @property
     def key_source(self) -> str:
@@ -183,15 +173,55 @@ class HistoryCompressor(Protocol):
         ...
 
 
-class CallMeter(Protocol):
-    """Counts every call, and keeps the caps (see app.meter)."""
+class Ticket(Struct, frozen=True):
+    """A call that may be made, with the output limit it must keep."""
 
-    async def reserve(self, endpoint: ModelClient, request: Request) -> Any:
-        """A ticket with the `request` to send; OverBudget when the call may not be made."""
+    request: Request
+    entry: Entry
+    caps: tuple[Cap, ...]
+    prices: Prices | None
+    began: float
+
+
+class CallMeter(Protocol):
+    """Counts every model call and enforces the budget (see app.meter)."""
+
+    async def reserve(self, endpoint: ModelClient, request: Request) -> Ticket:
+        """Admit a call; OverBudget when it may not be made."""
         ...
 
-    def settle(self, ticket: Any, usage: Usage, outcome: str, tools: Sequence[str]) -> Usage:
-        """How the call ended; its usage with what it cost."""
+    def settle(self, ticket: Ticket, usage: Usage, outcome: str, tools: Sequence[str]) -> Usage:
+        """Book how the call ended; its usage with what it cost."""
+        ...
+
+
+class TurnHost(Protocol):
+    """What a turn needs from the session, or the question, that it runs for."""
+
+    async def record(self, message: Message | None, state: State | None) -> None:
+        """Store a message and the state durably. The loop never runs ahead of the store."""
+        ...
+
+    def emit(self, event: TurnEvent) -> None:
+        """Show an event. Never blocks, never fails."""
+        ...
+
+    def take_steer(self) -> str:
+        """The guidance given since the last call; empty when there is none."""
+        ...
+
+    def tool_context(self, call: ToolCall) -> ToolContext: ...
+
+    def absorb_taint(self, sources: Collection[Source]) -> None:
+        """Note what a call brings into the conversation, before its result is recorded."""
+        ...
+
+    def sleep(self, seconds: float) -> Awaitable[None]: ...
+
+    def remember_limits(
+        self, endpoint: ModelClient, context: int | None, output: int | None
+    ) -> None:
+        """Keep a context or output limit that this endpoint stated, for later processes."""
         ...
 
 
@@ -202,30 +232,15 @@ def sees_images(endpoint: ModelClient, learned: Mapping[Target, Learned]) -> boo
     return endpoint.facts.images is not False and not refused
 
 
-def _forgotten(endpoint: ModelClient, context: int | None, output: int | None) -> None:
-    return None
-
-
 class Turn(Struct, kw_only=True):
     """Mutable state of exactly one turn; dies with it."""
 
     system: str
     history: History
-    record: Callable[[Message | None, State | None], Awaitable[None]]
-    """Durable append. Awaited: the loop never runs ahead of the store."""
-    emit: Callable[[TurnEvent], None]
-    """Display. Never blocks, never fails."""
-    steer: Callable[[], str]
-    """Take the guidance given since last time; empty when there is none."""
-    context: Callable[[ToolCall], ToolContext]
-    absorb: Callable[[Collection[Source]], None]
-    """Told what a call brought into the conversation before its result is recorded."""
-    sleep: Callable[[float], Awaitable[None]]
+    host: TurnHost
     learned: dict[Target, Learned]
     compressor: HistoryCompressor | None = None
     meter: CallMeter | None = None
-    remember: Callable[[ModelClient, int | None, int | None], None] = _forgotten
-    """A context or output limit that this endpoint stated, for later processes."""
     active: int = 0
     """Index of the provider in use; survives steps so that a fallback sticks."""
     calls: int = 0
@@ -237,16 +252,16 @@ class Turn(Struct, kw_only=True):
 
     async def append(self, message: Message, state: State | None = None) -> None:
         """Durable first. A cancellation waits for the commit, so that store and history agree."""
-        _, interrupted = await through(self.record(message, state))
+        _, interrupted = await run_shielded(self.host.record(message, state))
         self.history.append(message)
         self.added.append(message)
-        self.emit(Recorded(message))
+        self.host.emit(Recorded(message))
         if interrupted is not None:
             raise interrupted
 
     async def settle(self, state: State) -> None:
         """The turn is over without another message."""
-        await self.record(None, state)
+        await self.host.record(None, state)
 
     def lessons(self, target: Target) -> Learned:
         return self.learned.setdefault(target, Learned())

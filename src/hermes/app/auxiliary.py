@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any
+from typing import TypeAlias
 
 from msgspec import structs
 
@@ -20,12 +20,15 @@ from hermes.core.events import TurnEvent
 from hermes.core.history import History
 from hermes.core.message import Media, Message, Target, ToolCall
 from hermes.core.provider import Settings
+from hermes.core.store import State
+from hermes.core.taint import Source
 from hermes.core.tool import ToolContext
 from hermes.llm.endpoints.catalog import Choice, Endpoint, find, resolve
 from hermes.llm.timeouts import Timeouts
 
 log = logging.getLogger(__name__)
 
+Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 JOB_SECONDS = {"compression": 180.0, "title": 30.0, "vision": 120.0, "web_extract": 90.0}
 """The longest one call of a job may take, unless the configuration says otherwise."""
 _USUAL_SECONDS = 60.0
@@ -38,14 +41,11 @@ class Auxiliary:
     none, or when it fails, the conversation's is asked."""
 
     def __init__(
-        self,
-        models: AuxiliaryModels,
-        learned: dict[Target, Learned],
-        sleep: Callable[[float], Awaitable[None]],
+        self, models: AuxiliaryModels, learned: dict[Target, Learned], sleep: Sleep
     ) -> None:
         self.models = models
         self._learned = learned
-        self._sleep = sleep
+        self._host = SideHost(sleep)
 
     async def ask(
         self,
@@ -75,7 +75,13 @@ class Auxiliary:
         raise ToolError(f"No model here takes images; name one that does in auxiliary.{job}.")
 
     def _new_turn(self, prompt: Message, system: str, meter: CallMeter | None) -> Turn:
-        return side_turn(prompt, system, learned=self._learned, meter=meter, sleep=self._sleep)
+        return Turn(
+            system=system,
+            history=History((prompt,)),
+            host=self._host,
+            learned=self._learned,
+            meter=meter,
+        )
 
     async def _sample(
         self, chain: tuple[ModelClient, ...], main: Agent, turn: Turn, max_output: int
@@ -85,6 +91,33 @@ class Auxiliary:
             return await sample(agent, turn, Attempt(Settings(max_output=max_output)))
         except Stopped as stop:
             raise ToolError(stop.error) from None
+
+
+class SideHost:
+    """Host of a question beside every conversation: nothing is recorded, and there are no tools."""
+
+    def __init__(self, sleep: Sleep) -> None:
+        self.sleep = sleep
+
+    async def record(self, message: Message | None, state: State | None) -> None:
+        return None
+
+    def emit(self, event: TurnEvent) -> None:
+        return None
+
+    def take_steer(self) -> str:
+        return ""
+
+    def tool_context(self, call: ToolCall) -> ToolContext:
+        raise AssertionError("a question beside the conversation has no tools")
+
+    def absorb_taint(self, sources: Collection[Source]) -> None:
+        return None
+
+    def remember_limits(
+        self, endpoint: ModelClient, context: int | None, output: int | None
+    ) -> None:
+        return None
 
 
 class AuxiliaryModels:
@@ -190,39 +223,3 @@ def _timeouts(job: str, settings: schema.Auxiliary, usual: Timeouts) -> Timeouts
         usual.stale if settings.stale_timeout_seconds is None else settings.stale_timeout_seconds,
         longest if total is None else total,
     )
-
-
-def side_turn(
-    prompt: Message,
-    system: str,
-    *,
-    learned: dict[Target, Learned],
-    meter: CallMeter | None,
-    sleep: Callable[[float], Awaitable[None]],
-    emit: Callable[[TurnEvent], None] = lambda _: None,
-) -> Turn:
-    """A turn beside every conversation: not recorded, and without tools."""
-    return Turn(
-        system=system,
-        history=History((prompt,)),
-        record=_forget,
-        emit=emit,
-        steer=lambda: "",
-        context=_no_tools,
-        absorb=_nothing_read,
-        sleep=sleep,
-        learned=learned,
-        meter=meter,
-    )
-
-
-async def _forget(message: Message | None, state: Any) -> None:
-    return None
-
-
-def _nothing_read(brings: Collection[Any]) -> None:
-    return None
-
-
-def _no_tools(call: ToolCall) -> ToolContext:
-    raise AssertionError("a question beside the conversation has no tools")

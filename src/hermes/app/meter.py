@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from hermes.agent.compression.token_estimate import text_weight, weight
-from hermes.agent.turn import ModelClient
+from hermes.agent.turn import ModelClient, Ticket
 from hermes.config.schema import Budget
 from hermes.core.events import Notice, TurnEvent
 from hermes.core.ledger import Account, Cap, Entry, Level, OverBudget, Unit, Warned
@@ -43,16 +43,6 @@ _CAP_WORDS = {
     "user": "today's budget of this user",
     "job": "today's budget of this job",
 }
-
-
-class Ticket(Struct, frozen=True):
-    """A call that may be made, with the limit it must keep."""
-
-    request: Request
-    entry: Entry
-    caps: tuple[Cap, ...]
-    prices: Prices | None
-    began: float
 
 
 class Meter:
@@ -301,8 +291,8 @@ def caps_of(budget: Budget, entry: Entry) -> tuple[Cap, ...]:
 def describe_warning(warned: Warned, now: float) -> str:
     cap = warned.cap
     return (
-        f"{warned.percent} % of {_name_cap(cap)} is used: {format_amount(warned.spent, cap.unit)} of "
-        f"{format_amount(cap.limit, cap.unit)} (budget.{cap.name}). {_describe_reset(cap, now)}"
+        f"{warned.percent} % of {_name_cap(cap)} is used: {format_amount(warned.spent, cap.unit)} "
+        f"of {format_amount(cap.limit, cap.unit)} (budget.{cap.name}). {_describe_reset(cap, now)}"
     )
 
 
@@ -313,9 +303,9 @@ def describe_refusal(level: Level, now: float) -> str:
         running = f", {format_amount(level.running, cap.unit)} reserved by calls that run"
     return (
         f"Budget reached: {_name_cap(cap)} is {format_amount(cap.limit, cap.unit)}, "
-        f"{format_amount(level.spent, cap.unit)} spent{running}; the next call does not fit. Nothing was "
-        f"lost. {_describe_reset(cap, now)} To raise it: hermes config set budget.{cap.name} "
-        f"{_suggest_limit(cap)}"
+        f"{format_amount(level.spent, cap.unit)} spent{running}; the next call does not fit. "
+        f"Nothing was lost. {_describe_reset(cap, now)} To raise it: hermes config set "
+        f"budget.{cap.name} {_suggest_limit(cap)}"
     )
 
 

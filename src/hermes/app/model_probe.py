@@ -7,14 +7,16 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
+from typing_extensions import override
 
 from hermes.agent.json_repair import BadArguments, parse
 from hermes.agent.recovery import Attempt
 from hermes.agent.step import Stopped, sample
-from hermes.agent.turn import Agent, Learned, Limits, Turn
-from hermes.app.auxiliary import side_turn
+from hermes.agent.turn import Agent, Learned, Limits, ModelClient, Turn
+from hermes.app.auxiliary import SideHost
 from hermes.app.meter import Meter
 from hermes.core.events import Notice, TurnEvent
+from hermes.core.history import History
 from hermes.core.ledger import Account
 from hermes.core.message import Media, Message, Target, Thinking, ToolCall, Usage, user
 from hermes.core.provider import Settings, ToolSpec
@@ -72,10 +74,11 @@ class Trial(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-class _Run:
+class _Run(SideHost):
     """One conversation of one prompt with one endpoint, and what could be seen of it."""
 
     def __init__(self, runtime: Runtime, endpoint: Endpoint) -> None:
+        super().__init__(runtime.sleep)
         self.client = runtime.client(endpoint)
         self.endpoint = endpoint
         self.learned: dict[Target, Learned] = {}
@@ -90,16 +93,14 @@ class _Run:
         """The answer or (code, sentence) of why there is none."""
         runtime = self._runtime
         account = Account(purpose="test")
-        meter = Meter(runtime.store, runtime.setup.config.budget, account, self._emit, runtime.told)
-        turn = side_turn(
-            prompt,
-            system,
+        meter = Meter(runtime.store, runtime.setup.config.budget, account, self.emit, runtime.told)
+        turn = Turn(
+            system=system,
+            history=History((prompt,)),
+            host=self,
             learned=self.learned,
             meter=meter,
-            sleep=runtime.sleep,
-            emit=self._emit,
         )
-        turn.remember = runtime.remember
         agent = Agent((self.client,), specs=(_REPORT,) if tools else (), limits=Limits(tries=2))
         try:
             return await sample(agent, turn, Attempt(settings)), turn, "", ""
@@ -108,7 +109,14 @@ class _Run:
                 return stop.message or Message("assistant", ()), turn, stop.code, ""
             return None, turn, stop.code, stop.error
 
-    def _emit(self, event: TurnEvent) -> None:
+    @override
+    def remember_limits(
+        self, endpoint: ModelClient, context: int | None, output: int | None
+    ) -> None:
+        self._runtime.remember_limits(endpoint, context, output)
+
+    @override
+    def emit(self, event: TurnEvent) -> None:
         if isinstance(event, Notice):
             self.notes.append(event.text)
         elif self.first is None:

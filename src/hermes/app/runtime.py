@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from msgspec import Struct, structs
 from hermes.agent.turn import Agent, Learned, Limits, ModelClient
 from hermes.app import context_window as windows
 from hermes.app.approvals import Rulebook, Safety
+from hermes.app.auxiliary import Auxiliary, AuxiliaryModels, Sleep
 from hermes.app.backends import Places
 from hermes.app.background_commands import Background
 from hermes.app.background_prompts import Errands
@@ -44,13 +45,11 @@ from hermes.tools.registry import select
 from hermes.tools.todo import recall
 
 if TYPE_CHECKING:
-    from hermes.app.auxiliary import Auxiliary
     from hermes.app.egress_proxy import Egress
     from hermes.llm.endpoints.local_servers import Nearby
 
 log = logging.getLogger(__name__)
 
-Sleep = Callable[[float], Awaitable[None]]
 MAX_CLIENTS = 64
 
 
@@ -98,7 +97,7 @@ class Runtime:
         self.background = Background(setup.home, keep=setup.config.terminal.keep_background)
         self.errands = Errands()
         self.rulebook = Rulebook(setup.home, setup.config.approvals.rules)
-        self._auxiliary: Auxiliary | None = None
+        self.auxiliary = Auxiliary(AuxiliaryModels(setup, self.client), self.learned, sleep)
         self._nearby: tuple[Nearby, ...] | None = None
         """Model servers on this machine; None: nobody has looked."""
         self._way_out: Egress | None = None
@@ -315,7 +314,9 @@ class Runtime:
             if output is not None:
                 self.learned.setdefault(endpoint.target, Learned()).max_output = output
 
-    def remember(self, endpoint: ModelClient, context: int | None, output: int | None) -> None:
+    def remember_limits(
+        self, endpoint: ModelClient, context: int | None, output: int | None
+    ) -> None:
         model = endpoint.target.model
         self.remembered.learn(endpoint.base_url, model, context=context, output=output)
 
@@ -373,15 +374,6 @@ class Runtime:
                 "processes": self.background.share(meta),
             },
         )
-
-    @property
-    def auxiliary(self) -> Auxiliary:
-        if self._auxiliary is None:
-            from hermes.app.auxiliary import Auxiliary, AuxiliaryModels
-
-            models = AuxiliaryModels(self.setup, self.client)
-            self._auxiliary = Auxiliary(models, self.learned, self.sleep)
-        return self._auxiliary
 
     async def _egress(self) -> str:
         """The way out for confined commands, opened by the first that may use it."""

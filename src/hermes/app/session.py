@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -13,7 +13,7 @@ from msgspec import structs
 
 from hermes.agent.compression.compressor import Compressor
 from hermes.agent.loop import run_turn
-from hermes.agent.turn import Agent, Reader, Turn, sees_images
+from hermes.agent.turn import Agent, ModelClient, Reader, Turn, sees_images
 from hermes.app.approvals import Approvals, Safety, Seams
 from hermes.app.client_history import Handoff
 from hermes.app.interactions import Busy, People
@@ -92,7 +92,7 @@ class Session:
         """Whom its model calls are charged to; a surface adds its user, a schedule its job."""
         self.taint = meta.taint
         """What it has read so far; stored together with the result that brought it."""
-        self.people = People(self._emit)
+        self.people = People(self.emit)
         self.options: Options | None = None
         """What it was opened with; None: with nothing in particular."""
         self._runtime = runtime
@@ -252,16 +252,10 @@ class Session:
         return Turn(
             system=self._system(),
             history=self.history,
-            record=self._record,
-            emit=self._emit,
-            steer=self._take_steer,
-            context=self._context_for,
-            absorb=self._absorb,
-            sleep=self._runtime.sleep,
+            host=self,
             learned=self._runtime.learned,
             compressor=self._compressor,
             meter=self._meter(),
-            remember=self._runtime.remember,
         )
 
     async def _run_one(self, message: Message) -> TurnResult:
@@ -289,7 +283,7 @@ class Session:
             )
         finally:
             self._turn = None
-        self._emit(TurnEnd(result))
+        self.emit(TurnEnd(result))
         return result
 
     async def bring(self, brought: Handoff, *, stored: bool) -> None:
@@ -299,7 +293,7 @@ class Session:
         self._past = brought.past if brought.kept else None
         self._compressor.lazy = True
 
-    async def _record(self, message: Message | None, state: State | None) -> None:
+    async def record(self, message: Message | None, state: State | None) -> None:
         if self._past is None:
             return
         store = self._runtime.store
@@ -348,22 +342,30 @@ class Session:
         own = "" if self.agent.small else self.meta.system
         return "\n\n".join(filter(None, (own, self.instructions)))
 
-    def _absorb(self, brings: Collection[Source]) -> None:
-        self.taint |= Taint.of(brings)
+    def absorb_taint(self, sources: Collection[Source]) -> None:
+        self.taint |= Taint.of(sources)
 
-    def _emit(self, event: TurnEvent) -> None:
+    def emit(self, event: TurnEvent) -> None:
         for channel in self._subscribers:
             channel.put(event)
 
-    def _notice(self, code: str, text: str) -> None:
-        self._emit(Notice(code, self.agent.redactor.clean(text)))
+    def sleep(self, seconds: float) -> Awaitable[None]:
+        return self._runtime.sleep(seconds)
 
-    def _take_steer(self) -> str:
+    def remember_limits(
+        self, endpoint: ModelClient, context: int | None, output: int | None
+    ) -> None:
+        self._runtime.remember_limits(endpoint, context, output)
+
+    def _notice(self, code: str, text: str) -> None:
+        self.emit(Notice(code, self.agent.redactor.clean(text)))
+
+    def take_steer(self) -> str:
         text = "\n".join(self._steer)
         self._steer.clear()
         return text
 
-    def _context_for(self, call: ToolCall) -> ToolContext:
+    def tool_context(self, call: ToolCall) -> ToolContext:
         return structs.replace(
             self._context,
             call=call,
@@ -387,7 +389,7 @@ class Session:
 
     def _meter(self) -> Meter:
         account = structs.replace(self.account, session=self.id)
-        return Meter(self._runtime.store, self.budget, account, self._emit, self._runtime.told)
+        return Meter(self._runtime.store, self.budget, account, self.emit, self._runtime.told)
 
     async def _approve(
         self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]

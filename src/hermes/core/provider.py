@@ -1,15 +1,14 @@
-"""The seam between the loop and any model endpoint."""
+"""One request to any model endpoint: what is asked, with which tools and settings."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from hermes.core.events import StreamEvent
 from hermes.core.history import History
-from hermes.core.message import Message, Target
+from hermes.core.message import Message
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 
@@ -47,16 +46,3 @@ class Request(Struct, frozen=True):
     """It differs from the session's other requests on purpose, and for this step only."""
     fresh: bool = False
     """Use a new connection, whatever the pool holds."""
-
-
-class Provider(Protocol):
-    @property
-    def target(self) -> Target: ...
-
-    def stream(self, request: Request, answer: Any) -> AsyncGenerator[Sequence[StreamEvent], None]:
-        """Fill `answer`, yielding display events once per network read.
-
-        Raises only ProviderError; what had arrived stays in `answer`. Closing it aborts the
-        request and its socket.
-        """
-        ...

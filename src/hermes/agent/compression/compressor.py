@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from hermes.agent.compression.token_estimate import NO_SUMMARY, Aim, Gauge, Level, overhead, weight
-from hermes.agent.turn import Agent, Reader, Turn, is_known, through, window_of
+from hermes.agent.compression.token_estimate import Aim, Gauge, Level, overhead, weight
+from hermes.agent.turn import Agent, Reader, Turn, is_known, window_of
 from hermes.core.errors import Failure, Kind
 from hermes.core.events import Notice
 from hermes.core.history import History
 from hermes.core.message import Message
+from hermes.core.shield import run_shielded
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class Compressor:
         if not agent.compression.enabled:
             return
         if agent.compression.warning and (text := self._once(agent.compression.warning)):
-            turn.emit(Notice("compression", text))
+            turn.host.emit(Notice("compression", text))
         gauge = self._weighed(agent, turn)
         window = window_of(agent, turn)
         threshold = int(agent.compression.threshold * window)
@@ -112,17 +113,17 @@ class Compressor:
         size = gauge.estimate(gauge.sums[-1])
         asks = self._rest == 0
         reader = self._reader() if asks else None
-        messages, how = await shorter(agent, turn, gauge, aim, name=self._name(), reader=reader)
-        self._rest = _REST if asks and how.endswith(NO_SUMMARY) else max(0, self._rest - 1)
+        messages, means = await shorter(agent, turn, gauge, aim, name=self._name(), reader=reader)
+        self._rest = _REST if asks and means.lacks_summary else max(0, self._rest - 1)
         now = gauge.estimate(sum(map(weight, messages)))
         if now > size * _SHRUNK:
             self._floor = int(gauge.size * _GREW)
             return False
         old, count = self._name(), len(turn.history)
-        turn.history, interrupted = await through(self._switch(messages))
+        turn.history, interrupted = await run_shielded(self._switch(messages))
         log.info(
             "session %s goes on as %s (%s): %d messages, about %d tokens, became %d, about %d",
-            *(old, self._name(), how, count, size, len(messages), now),
+            *(old, self._name(), means.value, count, size, len(messages), now),
         )
         self._floor = int(now * _GREW) if now > aim.threshold * 0.9 else 0
         if interrupted is not None:

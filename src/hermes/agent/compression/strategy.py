@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 
 from msgspec import Struct, structs
 
@@ -12,7 +13,7 @@ from hermes.agent.compression.elision import cut as cut_text
 from hermes.agent.compression.elision import elide, place, squeeze
 from hermes.agent.compression.summarizer import files_of, summarise
 from hermes.agent.compression.summary_message import Facts, Middle
-from hermes.agent.compression.token_estimate import NO_SUMMARY, Aim, Gauge, Level, weight
+from hermes.agent.compression.token_estimate import Aim, Gauge, Level, weight
 from hermes.agent.turn import Agent, Reader, Turn, window_of
 from hermes.core.message import Message, Text, Thinking, ToolCall, ToolReturn
 
@@ -25,6 +26,20 @@ _MIN_MIDDLE = 300
 _LONGEST_PLAN = 8000
 _LONG = 1500
 """Characters of one text, where texts are cut too."""
+
+
+class Means(Enum):
+    """How a history was made shorter, in words for the log."""
+
+    ELIDED = "tool results elided"
+    SUMMARISED = "summarised"
+    ELIDED_UNSUMMARISED = "tool results elided, no summary"
+    DIGESTED = "digested, no summary"
+
+    @property
+    def lacks_summary(self) -> bool:
+        """Whether a summary was wanted, and there was none to be had."""
+        return self in (Means.ELIDED_UNSUMMARISED, Means.DIGESTED)
 
 
 class _Shape(Struct, frozen=True):
@@ -40,7 +55,7 @@ class _Shape(Struct, frozen=True):
 
 async def shorter(
     agent: Agent, turn: Turn, gauge: Gauge, aim: Aim, *, name: str, reader: Reader | None
-) -> tuple[list[Message], str]:
+) -> tuple[list[Message], Means]:
     """The messages to go on with, and how they were made; they may not be shorter at all.
     `reader`: None when nobody can be asked for a summary."""
     history = turn.history.messages
@@ -51,21 +66,21 @@ async def shorter(
     short = [_shortened(history, i, shape) for i in range(len(history))]
     elided = gauge.estimate(sum(map(weight, short)))
     if elided <= aim.goal or gauge.sums[cut.tail] - gauge.sums[cut.head] < _MIN_MIDDLE:
-        return short, "tool results elided"
+        return short, Means.ELIDED
     middle = _middle(agent, history, shape)
     window = window_of(agent, turn)
     output = max(300, min(2048, window // 16))
     body = await _summary(middle, reader, window, output) if reader is not None else None
-    how = "summarised"
+    means = Means.SUMMARISED
     if body is None:
         if elided <= min(aim.must, int(aim.threshold * 0.9)):
-            return short, f"tool results elided, {NO_SUMMARY}"
-        how = f"digested, {NO_SUMMARY}"
+            return short, Means.ELIDED_UNSUMMARISED
+        means = Means.DIGESTED
         body = handoff.digest(middle, output * 4)
     known = handoff.sources_of(_previous(history, cut))
     new = handoff.handoff(body, (*known, middle.source))
     plan = _plan(agent, history, cut)
-    return [*short[: cut.head], new, *_pinned(short, cut), *plan, *short[cut.tail :]], how
+    return [*short[: cut.head], new, *_pinned(short, cut), *plan, *short[cut.tail :]], means
 
 
 async def _summary(middle: Middle, reader: Reader, window: int, output: int) -> str | None:

@@ -29,9 +29,6 @@ _LOWEST, _HIGHEST = 0.5, 4.0
 _FLOOR = 0.75
 """Some endpoints leave cached tokens out of their report: so much of the estimate counts anyway."""
 
-
-NO_SUMMARY = "no summary"
-"""Said of a compression whose summary failed."""
 Level: TypeAlias = Literal[1, 2, 3]
 """1: the usual; 2: little is kept; 3: whatever it takes."""
 

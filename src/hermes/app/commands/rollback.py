@@ -37,7 +37,8 @@ async def run(ctx: CommandContext, args: str) -> Reply:
 
 def _list(made: list[Checkpoint]) -> str:
     rows = [
-        f"{number}. {c.id}  {when(c)}  {counted(c.files, 'file')}  {readable_label(c.label)}".rstrip()
+        f"{number}. {c.id}  {when(c)}  {counted(c.files, 'file')}  "
+        f"{readable_label(c.label)}".rstrip()
         for number, c in enumerate(made[:_LISTED], 1)
     ]
     if rows:
