@@ -18,7 +18,8 @@ from msgspec import Struct, structs
 from bench.awaited import cpu_ms, in_turn
 from bench.floor import Client
 from bench.measure import emit, median, rss_kb
-from hermes.app.runtime import Options, Runtime
+from hermes.app.agents import Options
+from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.config.load import load
 from hermes.core.events import TextDelta
@@ -52,7 +53,7 @@ class Ours:
         options = Options(choice=Choice(model=model), max_turns=10_000)
         session = await self.runtime.session(options=options)
         agent = session.agent
-        session.agent = structs.replace(
+        session.host.agent = structs.replace(
             agent, tools={**agent.tools, noop.name: noop}, specs=(*agent.specs, noop.spec)
         )
         return session
@@ -73,7 +74,7 @@ class Ours:
                 self.seen += len(event.text)
 
     async def answer(self, session: Session) -> None:
-        result = await session.turn(user("hi"))
+        result = await session.submit(user("hi"))
         if result.status != "completed" or not result.text:
             raise RuntimeError(f"the turn failed: {result.error}")
 

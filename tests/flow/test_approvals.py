@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.app.runtime import Options
+from hermes.app.agents import Options
 from hermes.core.errors import ConfigError
 from hermes.core.events import Approval, TurnEnd
 from hermes.core.message import user
@@ -50,13 +50,13 @@ async def test_the_hard_list_holds_in_every_mode(tmp_path: Path, yolo: bool) -> 
 async def test_a_person_decides(tmp_path: Path, answer: str) -> None:
     steps = run("printf x > made.txt && sh ./made.txt; eval 'printf yes > said.txt'")
     async with rig(tmp_path, steps, options=Options()) as r:
-        r.session.approver = True
+        r.session.interactions.present = True
         events = r.session.events()
         r.session.submit(user("go"))
         async for event in events:
             if isinstance(event, Approval):
                 assert event.summary
-                r.session.answer(event.id, answer)  # type: ignore[arg-type]
+                r.session.interactions.answer(event.id, answer)  # type: ignore[arg-type]
             if isinstance(event, TurnEnd):
                 assert event.result.status == "completed"
                 break
@@ -72,7 +72,7 @@ async def test_the_first_change_of_a_turn_is_preceded_by_a_checkpoint(tmp_path: 
     async with rig(tmp_path, steps, options=Options()) as r:
         assert (await r.turn()).status == "completed"
         home = r.runtime.setup.home
-        made = await list_(Path(r.session.meta.cwd), home)
+        made = await list_(Path(r.session.transcript.meta.cwd), home)
         assert len(made) == 1
 
 

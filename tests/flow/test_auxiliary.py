@@ -19,7 +19,9 @@ class Params(Struct):
 
 @tool("Asks a model.")
 async def consult(p: Params, ctx: ToolContext) -> str:
-    return await ctx.consult("vision", user(p.question), system="Be short.", max_output=77)
+    return await ctx.services.models.consult(
+        "vision", user(p.question), system="Be short.", max_output=77
+    )
 
 
 def _script() -> list:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hermes.app.runtime import Options
+from hermes.app.agents import Options
 from hermes.exec.backends.docker import _machine, _owner
 from tests.flow.test_terminal_tool import TREE, command, results
 from tests.kit.engine import Engine, engine
@@ -92,7 +92,7 @@ async def test_it_runs_unasked_with_the_workspace_and_nothing_else(
         assert "EDITOR=" not in env
         assert "HERMES_CHILD=1" in env
         assert outside.count("No such file") == 3
-        assert f"in a container of {docker.image}" in r.session.meta.system
+        assert f"in a container of {docker.image}" in r.session.transcript.meta.system
         assert len(docker.containers()) == 1  # one for the session
 
 
@@ -116,7 +116,7 @@ async def test_protected_names_cannot_be_changed_or_made(tmp_path: Path, docker:
     (work / "tries").write_text("# more than the gate reads\n" * 1000 + tries)
     steps = [call(command("sh tries; touch fine")), say("ok")]
     async with boxed(tmp_path, steps, docker) as r:
-        r.session.approver = True
+        r.session.interactions.present = True
         await r.turn()
     assert (work / ".git" / "config").read_text() == "[core]\n"
     assert not any((work / "lib/r/.git/hooks").iterdir())

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from hermes.app.runtime import Options
+from hermes.app.agents import Options
 from hermes.core.errors import ConfigError
 from hermes.exec.backends.ssh import _script
 from hermes.exec.snapshots.checkpoints import list_
@@ -124,7 +124,7 @@ async def test_file_tools_are_not_offered_and_the_prompt_says_where(
         names = {t["function"]["name"] for t in request.json["tools"]}
         assert "terminal" in names
         assert not names & {"read_file", "write_file", "patch", "search_files", "execute_code"}
-        assert f"Commands run on {server.user}@there over ssh" in r.session.meta.system
+        assert f"Commands run on {server.user}@there over ssh" in r.session.transcript.meta.system
         assert (there / "made").exists()
         assert not await list_(r.home.work, r.home.path)
         with pytest.raises(ConfigError, match="read_file cannot be used: commands run on there"):

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from hermes.app.runtime import Options
+from hermes.app.agents import Options
 from hermes.core.errors import ToolError
 from hermes.core.events import Approval
 from hermes.exec.chromium import find
@@ -410,15 +410,15 @@ async def test_who_is_asked_before_what(site: Site, tmp_path: Path) -> None:
     ]
     async with rig(tmp_path, [*first, *alone], config=site.config, options=Options()) as r:
         r.home.file("notes.txt", "private")
-        r.session.approver = True
+        r.session.interactions.present = True
         turn = r.begin()
         asked = await r.until(lambda e: isinstance(e, Approval))
         assert isinstance(asked, Approval) and asked.call.name == "browser_cdp"
         assert "anything to the page" in asked.summary
         assert asked.choices == ("once", "deny")
-        r.session.answer(asked.id, True)
+        r.session.interactions.answer(asked.id, True)
         assert (await turn).status == "completed"
-        r.session.approver = False
+        r.session.interactions.present = False
         assert (await r.turn("go on", timeout=40)).status == "completed"
         got = answers(r.requests[-1])
         assert "URL:" in got[0] and '"value":42' in got[1]

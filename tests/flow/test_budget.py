@@ -14,7 +14,8 @@ import apsw
 import pytest
 from msgspec import Struct, structs
 
-from hermes.app.runtime import Options, Runtime
+from hermes.app.agents import Options
+from hermes.app.runtime import Runtime
 from hermes.config.load import load
 from hermes.core.events import TurnResult
 from hermes.core.ledger import Row
@@ -137,9 +138,9 @@ async def test_subagents_and_schedules_are_purposes(tmp_path: Path) -> None:
         await r.turn()
         for source in ("subagent", "cron"):
             session = await r.runtime.session(source=source, cwd=r.home.work)
-            session.meta = structs.replace(session.meta, parent=r.session.id)
-            session.account = structs.replace(session.account, root="", user="u", job="j")
-            assert (await session.turn(user("hi"))).status == "completed"
+            session.transcript.meta = structs.replace(session.transcript.meta, parent=r.session.id)
+            session.host.account = structs.replace(session.host.account, root="", user="u", job="j")
+            assert (await session.submit(user("hi"))).status == "completed"
         assert {x.key: x.calls for x in await totals(r, "purpose")} == {
             "main": 1,
             "subagent": 1,
@@ -158,7 +159,7 @@ class Params(Struct):
 
 @tool("Asks a model.")
 async def consult(p: Params, ctx: ToolContext) -> str:
-    return await ctx.consult("titles", user(p.question))
+    return await ctx.services.models.consult("titles", user(p.question))
 
 
 async def test_auxiliary_jobs_are_counted(tmp_path: Path) -> None:
@@ -286,8 +287,8 @@ async def test_users_and_jobs_have_caps_of_their_own(tmp_path: Path) -> None:
         codes = []
         for name in ("ann", "ann", "ann", "bob"):
             session = await r.runtime.session(cwd=r.home.work, options=Options(yolo=True))
-            session.account = structs.replace(session.account, user=name, job="nightly")
-            codes.append((await session.turn(user("hi"))).error_code)
+            session.host.account = structs.replace(session.host.account, user=name, job="nightly")
+            codes.append((await session.submit(user("hi"))).error_code)
         assert codes == ["", "", "budget", ""]
 
 
@@ -303,7 +304,7 @@ async def opened(home: Home) -> AsyncIterator[Runtime]:
 async def _one(runtime: Runtime, home: Home) -> TurnResult:
     session = await runtime.session(cwd=home.work, options=Options(yolo=True))
     try:
-        return await session.turn(user("hi"))
+        return await session.submit(user("hi"))
     finally:
         await session.close()
 

@@ -296,19 +296,19 @@ async def test_a_request_that_begins_differently_is_named(
         session = r.session
         match who:
             case "system":
-                changed = session.meta.system.replace("Hermes", "Hermas")
-                session.meta = structs.replace(session.meta, system=changed)
+                changed = session.transcript.meta.system.replace("Hermes", "Hermas")
+                session.transcript.meta = structs.replace(session.transcript.meta, system=changed)
             case "tools":
                 specs = session.agent.specs[1:]
-                session.agent = structs.replace(session.agent, specs=specs)
+                session.host.agent = structs.replace(session.agent, specs=specs)
             case "message 2":
-                said = session.history.messages[1]
+                said = session.transcript.history.messages[1]
                 other = structs.replace(said, parts=(Text("hallo"),))
-                session.history.messages[1] = other
-                session.history.views.clear()
+                session.transcript.history.messages[1] = other
+                session.transcript.history.views.clear()
             case _:
                 target = session.agent.providers[0].target
-                r.runtime.learned[target].quirks["flatten"] = True
+                r.runtime.agents.learned[target].quirks["flatten"] = True
         await r.turn("third")
         (text,) = warnings(r)
         at = first_difference(r.requests[-2], r.requests[-1])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hermes.app.agents import Options
 from hermes.app.commands import (
     ONE_SHOT,
     CommandContext,
@@ -19,7 +20,6 @@ from hermes.app.commands import (
     registry,
     run,
 )
-from hermes.app.runtime import Options
 from hermes.app.session import Session
 from hermes.core.errors import ConfigError
 from hermes.core.events import ToolStarted
@@ -122,8 +122,8 @@ async def test_undo_shows_first_and_takes_messages_and_files_back(tmp_path: Path
     async with rig(tmp_path, steps, options=ASK) as r:
         await r.turn("make it")
         await r.turn("change it")
-        before = list(r.session.history.messages)
-        r.session.taint |= Taint(private=True, untrusted=True)
+        before = list(r.session.transcript.history.messages)
+        r.session.transcript.taint |= Taint(private=True, untrusted=True)
         shown = await do(r, "/undo")
         assert shown.confirm and shown.session is None
         assert "change it" in shown.text and "a.txt" in shown.text and "+2" in shown.text
@@ -132,19 +132,19 @@ async def test_undo_shows_first_and_takes_messages_and_files_back(tmp_path: Path
         assert (r.home.work / "a.txt").read_text() == "1"
         assert not (r.home.work / "b.txt").exists()
         child = done.session
-        assert child is not None and child.meta.parent == r.session.id
-        assert child.taint == Taint(True, True)
-        assert child.meta.system == r.session.meta.system
-        assert child.history.messages[0].text == "make it"
-        assert child.history.messages == before[: len(child.history)]
-        assert await r.runtime.store.load(child.id) == child.history.messages
+        assert child is not None and child.transcript.meta.parent == r.session.id
+        assert child.transcript.taint == Taint(True, True)
+        assert child.transcript.meta.system == r.session.transcript.meta.system
+        assert child.transcript.history.messages[0].text == "make it"
+        assert child.transcript.history.messages == before[: len(child.transcript.history)]
+        assert await r.runtime.store.load(child.id) == child.transcript.history.messages
         assert await r.runtime.store.load(r.session.id) == before  # append-only
         latest = await r.runtime.store.latest(cwd=str(r.home.work), source="cli")
         assert latest is not None and latest.id == child.id
         undone = await do(r, f"/rollback {_named(done.text)} yes", child)
         assert "b.txt" in undone.text and (r.home.work / "a.txt").read_text() == "2"
         again = await do(r, "/undo yes", child)
-        assert again.session is not None and len(again.session.history) == 0
+        assert again.session is not None and len(again.session.transcript.history) == 0
         assert not (r.home.work / "a.txt").exists()
         with pytest.raises(ConfigError, match="nothing to undo"):
             await do(r, "/undo", again.session)
@@ -162,7 +162,7 @@ async def test_undo_knows_the_turns_of_branches_from_those_that_were_undone(tmp_
         child = (await do(r, "/undo yes")).session
         assert child is not None
         assert (r.home.work / "a").read_text() == "1"
-        await child.turn(user("three"))
+        await child.submit(user("three"))
         (r.home.work / "a").write_text("by hand")
         shown = await do(r, "/undo", child)
         assert "No files were changed" in shown.text
@@ -182,7 +182,9 @@ async def test_undo_of_several_turns(tmp_path: Path) -> None:
                 await do(r, f"/undo {bad}")
         done = await do(r, "/undo 2 yes")
         assert done.session is not None
-        assert [m.text for m in done.session.history.messages if m.role == "user"] == ["one"]
+        assert [m.text for m in done.session.transcript.history.messages if m.role == "user"] == [
+            "one"
+        ]
         assert (r.home.work / "a").read_text() == "1"
 
 
@@ -213,7 +215,7 @@ async def test_retry_answers_the_last_message_in_a_child(tmp_path: Path) -> None
         await r.turn("two")
         reply = await do(r, "/retry")
         assert reply.session is not None and reply.submit is not None
-        result = await reply.session.turn(reply.submit)
+        result = await reply.session.submit(reply.submit)
         assert result.text == "better"
         sent = [m.text for m in messages(r.requests[2])]
         assert any("two" in text for text in sent) and not any("poor" in text for text in sent)
@@ -227,8 +229,8 @@ async def test_a_branch_leaves_the_old_session_alone(tmp_path: Path) -> None:
             await do(r, "/branch")
         await r.turn("a")
         reply = await do(r, "/fork other way")
-        assert reply.session is not None and reply.session.meta.title == "other way"
-        await reply.session.turn(user("b"))
+        assert reply.session is not None and reply.session.transcript.meta.title == "other way"
+        await reply.session.submit(user("b"))
         assert len(await r.runtime.store.load(r.session.id)) == 2
         assert len(await r.runtime.store.load(reply.session.id)) == 4
 
@@ -240,8 +242,8 @@ async def test_sessions_and_resume_show_only_what_belongs_here(tmp_path: Path) -
     async with rig(tmp_path, [say("x")] * 3, options=ASK) as r:
         mine = await r.runtime.session(source="chat", key="a", cwd=r.home.work, options=ASK)
         theirs = await r.runtime.session(source="chat", key="b", cwd=r.home.work, options=ASK)
-        await mine.turn(user("my secret plan"))
-        await theirs.turn(user("their secret plan"))
+        await mine.submit(user("my secret plan"))
+        await theirs.submit(user("their secret plan"))
         await r.turn("at the terminal")
         listed = (await do(r, "/sessions", mine)).text
         assert mine.id in listed and theirs.id not in listed and r.session.id not in listed
@@ -249,7 +251,11 @@ async def test_sessions_and_resume_show_only_what_belongs_here(tmp_path: Path) -
             with pytest.raises(ConfigError, match="no session"):
                 await do(r, f"/resume {wanted}", mine)
         fresh = (await do(r, "/new", mine)).session
-        assert fresh is not None and fresh.meta.key == "a" and fresh.meta.source == "chat"
+        assert (
+            fresh is not None
+            and fresh.transcript.meta.key == "a"
+            and fresh.transcript.meta.source == "chat"
+        )
         for wanted in (mine.id, mine.id[:-2], "MY secret plan"):
             back = (await do(r, f"/resume {wanted}", fresh)).session
             assert back is not None and back.id == mine.id
@@ -295,12 +301,12 @@ def waiting() -> Any:
 
 async def test_approve_and_deny(tmp_path: Path) -> None:
     async with rig(tmp_path, [waiting(), say("a"), waiting(), say("b")], options=ASK) as r:
-        r.session.approver = True
+        r.session.interactions.present = True
         with pytest.raises(ConfigError, match="Nothing waits"):
             await do(r, "/approve")
         for text, allowed in (("/approve", True), ("/deny", False)):
             turn = r.begin(text.strip("/"))
-            await r.until(lambda _: bool(r.session.people.approvals))
+            await r.until(lambda _: bool(r.session.interactions.approvals))
             with pytest.raises(ConfigError, match="once, deny"):
                 await do(r, "/approve always")
             assert "waiting for 1" in (await do(r, "/status")).text
@@ -334,7 +340,7 @@ async def test_stop_says_what_it_stopped(tmp_path: Path) -> None:
 async def test_steer_and_queue(tmp_path: Path) -> None:
     steps = [call(("c", "clarify", {"question": "?"})), say("done"), say("next")]
     async with rig(tmp_path, steps, options=ASK) as r:
-        r.session.approver = True
+        r.session.interactions.present = True
         assert (await do(r, "/steer left")).submit == user("left")
         assert (await do(r, "/queue right")).submit == user("right")
         turn = r.begin("go")
@@ -342,7 +348,7 @@ async def test_steer_and_queue(tmp_path: Path) -> None:
         assert (await do(r, "/steer be brief")).submit is None
         queued = await do(r, "/queue then this")
         assert queued.text and queued.submit is not None
-        r.session.reply(r.session.people.questions[0].id, None)
+        r.session.interactions.reply(r.session.interactions.questions[0].id, None)
         assert (await turn).status == "completed"
         assert "User guidance: be brief" in r.requests[1].body.decode()
         for text in ("/steer", "/queue"):
@@ -363,12 +369,12 @@ async def test_settings_hold_for_the_session_and_nobody_else(tmp_path: Path) -> 
         await do(r, "/verbose on")
         await do(r, "/model other-model")
         assert r.session.agent.settings.effort == "high"
-        assert r.session.people.busy == "steer" and r.session.people.verbose
+        assert r.session.interactions.busy == "steer" and r.session.interactions.verbose
         await r.turn("go")
         assert "Not run" not in r.requests[1].body.decode()
         assert b"other-model" in r.requests[0].body
         assert "yolo" in (await do(r, "/status")).text
-        assert other.agent.settings.effort != "high" and other.people.busy == "queue"
+        assert other.agent.settings.effort != "high" and other.interactions.busy == "queue"
         assert "yolo" not in (await do(r, "/status", other)).text
         await do(r, "/yolo off")
         assert not (r.session.options or ASK).yolo
@@ -377,7 +383,7 @@ async def test_settings_hold_for_the_session_and_nobody_else(tmp_path: Path) -> 
         await do(r, "/thinkon")
         assert r.session.agent.settings.effort == "medium"
         child = (await do(r, "/branch")).session
-        assert child is not None and child.people.busy == "steer"
+        assert child is not None and child.interactions.busy == "steer"
         for bad in ("/yolo maybe", "/reasoning much", "/busy x", "/verbose x", "/usage x"):
             with pytest.raises(ConfigError):
                 await do(r, bad)

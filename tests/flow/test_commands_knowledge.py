@@ -22,9 +22,9 @@ async def test_compress_goes_on_in_a_shorter_conversation(tmp_path: Path) -> Non
     async with desk(tmp_path, model, 64_000) as r:
         assert "nothing to gain" in await do(r, "compress")
         await work(r, model, 12)
-        old, before = r.session.id, len(r.session.history)
+        old, before = r.session.id, len(r.session.transcript.history)
         told = await do(r, "compact")
-        after = len(r.session.history)
+        after = len(r.session.transcript.history)
         assert told == f"Compressed: {before} messages became {after}; /resume {old} goes back."
         assert r.session.id != old and after < before
         with pytest.raises(ConfigError):

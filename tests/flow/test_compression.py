@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from hermes.app.runtime import Options
+from hermes.app.agents import Options
 from hermes.core.message import Message, ToolReturn, user
 from hermes.core.taint import Taint
 from hermes.core.tool import Tool, ToolContext, tool
@@ -285,7 +285,7 @@ async def test_a_plan_stays_whole_and_is_recalled_later(tmp_path: Path) -> None:
         assert (await r.turn(TASK)).status == "completed" and model.asked
         assert all("read shelf b" in q.body.decode() for q in model.main[2:])
         again = await r.runtime.session(resume=r.session.id, cwd=r.home.work)
-        assert [t.content[:12] for t in recall(again.history.messages)] == [
+        assert [t.content[:12] for t in recall(again.transcript.history.messages)] == [
             "read shelf a", "read shelf b", "read shelf c",
         ]  # fmt: skip
         await again.close()
@@ -297,7 +297,7 @@ async def test_the_child_has_read_what_its_parent_has(tmp_path: Path) -> None:
         await work(r, model, 14)
         meta = await r.runtime.store.meta(r.session.id)
         assert meta is not None and meta.parent
-        assert meta.taint == r.session.taint == Taint(private=True, untrusted=True)
+        assert meta.taint == r.session.transcript.taint == Taint(private=True, untrusted=True)
         assert meta.title == TASK[:80] and meta.cwd == str(r.home.work) and meta.system
 
 
@@ -314,8 +314,8 @@ async def test_any_of_its_ids_leads_to_where_it_goes_on(tmp_path: Path) -> None:
         for id in ids:
             again = await r.runtime.session(resume=id, cwd=r.home.work, options=OPTIONS)
             assert again.id == ids[-1] == r.session.id
-            assert [m.text for m in again.history.messages] == [
-                m.text for m in r.session.history.messages
+            assert [m.text for m in again.transcript.history.messages] == [
+                m.text for m in r.session.transcript.history.messages
             ]
             await again.close()
         assert [m.id for m in await store.sessions()] == [ids[-1]]
@@ -370,7 +370,7 @@ async def test_an_overflow_teaches_the_real_window(tmp_path: Path) -> None:
     async with desk(tmp_path, model) as r:
         await work(r, model, 26)
         assert len(model.refused) == 1 and len(await conversation(r)) > 2
-        assert r.runtime.learned[r.session.agent.providers[0].target].context == 9000
+        assert r.runtime.agents.learned[r.session.agent.providers[0].target].context == 9000
         assert not r.recoveries, "it is silent"
 
 

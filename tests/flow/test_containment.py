@@ -23,7 +23,8 @@ from urllib.parse import quote
 import pytest
 from msgspec import Struct, structs
 
-from hermes.app.runtime import Options, Runtime
+from hermes.app.agents import Options
+from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.config.load import load
 from hermes.config.schema import Search
@@ -33,7 +34,8 @@ from hermes.core.events import Approval
 from hermes.core.message import ToolReturn, user
 from hermes.core.taint import Taint
 from hermes.core.tool import ToolContext, tool
-from hermes.net.web_access import STATE, open_web
+from hermes.net.web_access import open_web
+from hermes.tools._services import OPEN_WEB
 from tests.kit import Home, Provider, Received, Reply, call, say
 from tests.kit.bodies import check_legal, messages, system
 from tests.kit.home import KEY
@@ -343,7 +345,7 @@ class Nothing(Struct, frozen=True):
 
 @tool("The newest message of the inbox.", brings=("untrusted",))
 async def mail(p: Nothing, ctx: ToolContext) -> str:
-    return (ctx.cwd / "hostile.txt").read_text(encoding="utf-8")
+    return (ctx.workspace.cwd / "hostile.txt").read_text(encoding="utf-8")
 
 
 @dataclass
@@ -371,7 +373,7 @@ class Stage:
         lines = [f"DO {tool} {json.dumps(args)}" for tool, args in scenario.asks]
         text = "\n".join(lines).replace("{port}", str(self.ear.port))
         watch = asyncio.create_task(self.answer(session, scenario.mode, len(lines)))
-        result = await session.turn(user(text.replace("/page", f"/page{number}")))
+        result = await session.submit(user(text.replace("/page", f"/page{number}")))
         await session.close()
         await watch
         assert result.status == "completed", f"{scenario.name}: {result.error}"
@@ -384,17 +386,18 @@ class Stage:
         session = await self.runtime.session(cwd=work, options=options, resume=resume)
         search = Search("searxng", f"http://search.example:{self.ear.port}")
         hosts = (f"evil.example:{self.ear.port}", f"search.example:{self.ear.port}")
-        session._context.state[STATE] = open_web(
+        web = open_web(
             Settings(search, hosts), Secrets({}), resolve=self.ear.resolve, proxy=lambda url: None
         )
+        session.host._services.set(OPEN_WEB, lambda: web)
         tools = {**session.agent.tools, "mail": mail}
         specs = tuple(t.spec for t in tools.values())
-        session.agent = structs.replace(session.agent, tools=tools, specs=specs)
+        session.host.agent = structs.replace(session.agent, tools=tools, specs=specs)
         return session
 
     async def answer(self, session: Session, mode: Mode, asks: int = 0) -> None:
         """The user's side. What he asked for are the first calls."""
-        session.approver = mode != "nobody"
+        session.interactions.present = mode != "nobody"
         async for event in session.events():
             if isinstance(event, Approval):
                 self.asked.append(event)
@@ -402,7 +405,7 @@ class Stage:
                 # Writing inside the workspace does not ask; what asks would leave it.
                 warned = WARNING in event.summary or tool.risk == "write"
                 mine = int(event.id.removeprefix("c").partition(".")[0]) < asks
-                session.answer(event.id, mine if mode == "wary" else not warned)
+                session.interactions.answer(event.id, mine if mode == "wary" else not warned)
 
     def outside(self) -> list[Path]:
         """Files beyond the workspaces that hold the secret; the history may."""
@@ -511,9 +514,9 @@ async def test_P8_P9_P10_what_was_read_is_remembered_over_a_restart(tmp_path: Pa
         (work / "hostile.txt").write_text(SEND.replace("{port}", str(s.ear.port)))
         session = await s.session(work)
         ask = 'DO read_file {"path": "secret.txt"}\nDO read_file {"path": "hostile.txt"}'
-        assert session.taint == Taint()
-        assert (await session.turn(user(ask))).status == "completed"
-        assert session.taint == Taint(private=True, untrusted=True)
+        assert session.transcript.taint == Taint()
+        assert (await session.submit(user(ask))).status == "completed"
+        assert session.transcript.taint == Taint(private=True, untrusted=True)
         await session.close()
         first = s.provider.requests[-1]
         marks = set(re.findall(r"</?(data-[0-9a-f]{6})>", first.body.decode()))
@@ -522,9 +525,9 @@ async def test_P8_P9_P10_what_was_read_is_remembered_over_a_restart(tmp_path: Pa
             assert meta is not None and meta.taint == Taint(private=True, untrusted=True)
             s.runtime = again
             resumed = await s.session(work, resume=session.id)
-            assert resumed.taint == Taint(private=True, untrusted=True)
+            assert resumed.transcript.taint == Taint(private=True, untrusted=True)
             watch = asyncio.create_task(s.answer(resumed, "trusting"))
-            assert (await resumed.turn(user(f"thanks\n{EXITS['hex']}"))).status == "completed"
+            assert (await resumed.submit(user(f"thanks\n{EXITS['hex']}"))).status == "completed"
             await resumed.close()
             await watch
         later = s.provider.requests[-1]
@@ -542,7 +545,9 @@ async def test_secrets_of_the_configuration_do_not_even_reach_the_model(tmp_path
         (work / "dump.txt").write_text("\n".join(forms))
         session = await s.session(work)
         events = session.events()
-        assert (await session.turn(user('DO read_file {"path": "dump.txt"}'))).status == "completed"
+        assert (
+            await session.submit(user('DO read_file {"path": "dump.txt"}'))
+        ).status == "completed"
         await session.close()
         shown = repr([e async for e in events])
         stored = repr(await s.runtime.store.load(session.id))
@@ -561,6 +566,6 @@ async def test_the_suite_can_fail(tmp_path: Path) -> None:
             (work / "hostile.txt").write_text(EXITS[way].replace("{port}", str(s.ear.port)))
             session = await s.session(work, yolo=True)
             ask = 'DO read_file {"path": "secret.txt"}\nDO read_file {"path": "hostile.txt"}'
-            await session.turn(user(ask))
+            await session.submit(user(ask))
             await session.close()
             assert s.ear.leaks(), way

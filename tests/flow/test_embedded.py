@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.app.runtime import Options, Runtime
+from hermes.app.agents import Options
+from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.config.load import load
 from hermes.core.events import Approval, TurnEnd
@@ -53,8 +54,8 @@ async def runtime(home: Home) -> AsyncIterator[Runtime]:
 
 async def test_it_answers_and_stays_warm_between_calls(runtime: Runtime, home: Home) -> None:
     session = await opened(runtime, home)
-    first = await session.turn(user("hello"))
-    second = await session.turn(user("hello"))
+    first = await session.submit(user("hello"))
+    second = await session.submit(user("hello"))
     assert first.status == "completed" and first.text.endswith("heard: hello")
     assert first.text == second.text, "the same process answered both"
 
@@ -62,28 +63,28 @@ async def test_it_answers_and_stays_warm_between_calls(runtime: Runtime, home: H
 async def test_a_command_runs_and_its_result_is_told(runtime: Runtime, home: Home) -> None:
     home.file("a.txt", "x")
     session = await opened(runtime, home, yolo=True, toolsets=("terminal",))
-    result = await session.turn(user("run ls"))
+    result = await session.submit(user("run ls"))
     assert result.status == "completed" and "Result of terminal:\na.txt" in result.text
 
 
 @pytest.mark.parametrize("said", ["run ls", "run true", "write notes.txt"])
 async def test_nothing_runs_that_nobody_confirmed(runtime: Runtime, home: Home, said: str) -> None:
     session = await opened(runtime, home)
-    result = await session.turn(user(said))
+    result = await session.submit(user(said))
     assert "nobody gave it" in result.text
     assert list(home.work.iterdir()) == []
 
 
 async def test_a_person_is_asked_even_about_reading(runtime: Runtime, home: Home) -> None:
     session = await opened(runtime, home)
-    session.approver = True
+    session.interactions.present = True
     asked: list[Approval] = []
     events = session.events()
     session.submit(user("run ls"))
     async for event in events:
         if isinstance(event, Approval):
             asked.append(event)
-            session.answer(event.id, "once")
+            session.interactions.answer(event.id, "once")
         elif isinstance(event, TurnEnd):
             break
     assert [a.command for a in asked] == ["ls"] and asked[0].summary
@@ -92,7 +93,7 @@ async def test_a_person_is_asked_even_about_reading(runtime: Runtime, home: Home
 
 async def test_a_crash_is_survived(runtime: Runtime, home: Home) -> None:
     session = await opened(runtime, home)
-    result = await session.turn(user("crash once"))
+    result = await session.submit(user("crash once"))
     assert result.status == "completed" and "heard: crash once" in result.text
 
 
@@ -102,9 +103,9 @@ async def test_what_always_crashes_says_so_and_the_next_turn_works(
     home.configure(agent={"api_max_retries": 1})
     async with Runtime.open(load("", home.env)) as runtime:
         session = await opened(runtime, home)
-        failed = await session.turn(user("crash"))
+        failed = await session.submit(user("crash"))
         assert failed.status == "failed" and "killed by SIGKILL" in failed.error
-        assert (await session.turn(user("hello"))).status == "completed"
+        assert (await session.submit(user("hello"))).status == "completed"
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ async def test_a_model_that_cannot_be_loaded_is_one_sentence(
 ) -> None:
     use(home, name, content)
     async with Runtime.open(load("", home.env)) as runtime:
-        result = await (await opened(runtime, home)).turn(user("hi"))
+        result = await (await opened(runtime, home)).submit(user("hi"))
         assert result.status == "failed" and says in result.error
 
 
@@ -128,13 +129,13 @@ async def test_too_little_memory_is_said_instead_of_tried(
     runtime: Runtime, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "_free_memory", lambda: 1_000_000)
-    result = await (await opened(runtime, home)).turn(user("hi"))
+    result = await (await opened(runtime, home)).submit(user("hi"))
     assert result.status == "failed" and "of memory" in result.error
 
 
 async def test_the_process_ends_with_the_runtime(home: Home) -> None:
     async with Runtime.open(load("", home.env)) as runtime:
-        answer = await (await opened(runtime, home)).turn(user("hello"))
+        answer = await (await opened(runtime, home)).submit(user("hello"))
         pid = int(answer.text.split()[0])
         assert Path(f"/proc/{pid}").exists()
         folder = next(iter(runtime.transport._engines._engines.values()))._folder  # type: ignore[union-attr]

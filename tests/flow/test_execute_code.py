@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from hermes.app.runtime import Options
+from hermes.app.agents import Options
 from hermes.core.events import Approval, ToolProgress, TurnEnd
 from hermes.core.message import ToolReturn, user
 from hermes.core.provider import ToolSpec
@@ -56,7 +56,7 @@ async def result_of(r: Rig) -> ToolReturn:
 
 async def answering(r: Rig, answer: Any) -> list[Approval]:
     """A turn in which a person answers every question alike."""
-    r.session.approver = True
+    r.session.interactions.present = True
     asked: list[Approval] = []
     r.prompts.append("go")
     events = r.session.events()
@@ -64,7 +64,7 @@ async def answering(r: Rig, answer: Any) -> list[Approval]:
     async for event in events:
         if isinstance(event, Approval):
             asked.append(event)
-            r.session.answer(event.id, answer)
+            r.session.interactions.answer(event.id, answer)
         if isinstance(event, TurnEnd):
             break
     return asked
@@ -226,7 +226,7 @@ async def test_the_gates_are_the_same(tmp_path: Path) -> None:
         assert "private data and strangers' words" in lines[2]
         assert lines[3] == "TypeError"
         assert not Path("/etc/hermes-test").exists()
-        taint = r.session.taint
+        taint = r.session.transcript.taint
         assert taint.private and taint.untrusted
 
 

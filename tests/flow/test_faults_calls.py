@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from hermes.app.runtime import Options
+from hermes.app.agents import Options
 from hermes.core.message import ToolReturn
 from hermes.core.tool import Tool
 from tests.kit import WIRES, Event, Received, Reply, call, raw, say

@@ -215,7 +215,7 @@ async def test_F59_a_message_queued_during_a_tool_is_the_next_turn_once(tmp_path
     async with rig(tmp_path, steps, tools=[waiting(gate)]) as r:
         turn = r.begin("work")
         await gate.reached()
-        queued = asyncio.ensure_future(r.session.turn(user("and then this")))
+        queued = asyncio.ensure_future(r.session.submit(user("and then this")))
         await asyncio.sleep(0)
         gate.open()
         assert (await turn).text == "first"

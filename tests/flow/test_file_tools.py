@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hermes.app.runtime import Options
+from hermes.app.agents import Options
 from hermes.core.events import Question
 from hermes.core.message import ToolReturn
 from tests.kit import call, say
@@ -32,7 +32,12 @@ def work(root: Path, files: dict[str, str]) -> Path:
 
 
 def returns(r: Rig) -> dict[str, tuple[str, bool]]:
-    found = [p for m in r.session.history.messages for p in m.parts if isinstance(p, ToolReturn)]
+    found = [
+        p
+        for m in r.session.transcript.history.messages
+        for p in m.parts
+        if isinstance(p, ToolReturn)
+    ]
     return {p.call_id: ("".join(getattr(c, "text", "") for c in p.content), p.error) for p in found}
 
 
@@ -131,23 +136,23 @@ async def test_a_question_is_answered_while_the_turn_waits(tmp_path: Path) -> No
         say("Blue it is."),
     ]
     async with rig(tmp_path, steps) as r:
-        r.session.approver = True
+        r.session.interactions.present = True
         turn = r.begin("choose")
         asked = await r.until(lambda e: isinstance(e, Question))
         assert isinstance(asked, Question)
         assert (asked.text, asked.choices) == ("Which one?", ("red", "blue"))
         assert not turn.done()
-        assert r.session.reply(asked.id, "blue")
+        assert r.session.interactions.reply(asked.id, "blue")
         assert (await turn).text == "Blue it is."
         assert returns(r)["c1"] == ("The user answers: blue", False)
 
 
 async def test_an_interrupted_question_is_over(tmp_path: Path) -> None:
     async with rig(tmp_path, [call(("c1", "clarify", {"question": "Which?"}))]) as r:
-        r.session.approver = True
+        r.session.interactions.present = True
         turn = r.begin("choose")
         asked = await r.until(lambda e: isinstance(e, Question))
         r.session.interrupt()
         assert (await turn).status == "interrupted"
         assert "interrupted" in returns(r)["c1"][0]
-        assert isinstance(asked, Question) and not r.session.reply(asked.id, "late")
+        assert isinstance(asked, Question) and not r.session.interactions.reply(asked.id, "late")

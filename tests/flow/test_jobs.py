@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from hermes.app.runtime import Options, Runtime
+from hermes.app.agents import Options
+from hermes.app.runtime import Runtime
 from hermes.config.load import load
 from hermes.core.message import user
 from hermes.core.tool import ToolContext, tool
@@ -24,7 +25,7 @@ class Params(Struct):
 
 @tool("Asks a model.")
 async def consult(p: Params, ctx: ToolContext) -> str:
-    return await ctx.consult(p.job, user("in brief?"), max_output=77)
+    return await ctx.services.models.consult(p.job, user("in brief?"), max_output=77)
 
 
 def anthropic(provider: Provider, model: str, **more: Any) -> dict[str, Any]:

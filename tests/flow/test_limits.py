@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from hermes.app.runtime import Options, Runtime
+from hermes.app.agents import Options
+from hermes.app.runtime import Runtime
 from hermes.config.load import load
 from hermes.core.message import Target, user
 from hermes.llm.endpoints.catalog import Endpoint
@@ -132,8 +133,8 @@ async def test_a_local_server_is_asked_before_its_first_call_only(tmp_path: Path
         async with Runtime.open(load("", home.env)) as runtime:
             session = await runtime.session(cwd=home.work, options=Options())
             assert server.lookups == [], "constructing asks nobody"
-            assert (await session.turn(user("hi"))).text == "one"
-            assert (await session.turn(user("hi"))).text == "two"
+            assert (await session.submit(user("hi"))).text == "one"
+            assert (await session.submit(user("hi"))).text == "two"
             assert [x.path for x in server.lookups] == ["/api/show", "/api/ps"]
             await session.close()
         async with Runtime.open(load("", home.env)) as runtime:
@@ -147,7 +148,7 @@ async def test_a_silent_local_server_answers_all_the_same(tmp_path: Path) -> Non
         home = local(tmp_path, server)
         async with Runtime.open(load("", home.env)) as runtime:
             session = await runtime.session(cwd=home.work, options=Options())
-            assert (await session.turn(user("hi"))).text == "fine"
+            assert (await session.submit(user("hi"))).text == "fine"
             await session.close()
 
 
@@ -162,7 +163,7 @@ async def test_others_are_asked_after_an_overflow_that_states_no_limit(tmp_path:
             assert server.lookups == []
             await r.turn()
             assert server.lookups
-            assert r.runtime.learned[r.session.agent.providers[0].target].context is not None
+            assert r.runtime.agents.learned[r.session.agent.providers[0].target].context is not None
         assert _limits(r.home)[f"{server.base_url} kit-model"]["context"] == 16384
 
 
@@ -178,7 +179,7 @@ async def test_stated_limits_are_remembered_across_processes(tmp_path: Path) -> 
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         async with Runtime.open(load("", r.home.env)) as runtime:
             session = await runtime.session(cwd=r.home.work, options=Options())
-            await session.turn(user("again"))
+            await session.submit(user("again"))
             await session.close()
         assert p.last.json["max_tokens"] == 4096, "not learned the hard way again"
 

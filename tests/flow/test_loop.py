@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from hermes.app.runtime import Options
+from hermes.app.agents import Options
 from hermes.core.errors import StoreError
 from hermes.core.events import StepStart, TextDelta, ThinkingDelta, ToolDone, ToolStarted
 from hermes.core.message import Media, Message, Text, Thinking, ToolCall, ToolReturn, user
@@ -271,7 +271,7 @@ async def test_20_a_stored_history_with_holes_is_made_legal(tmp_path: Path, wire
         meta = SessionMeta("holes", cwd=str(r.home.work), system="You are a test.")
         await r.runtime.store.append("holes", past, create=meta)
         session = await r.runtime.session(resume="holes", cwd=r.home.work)
-        assert (await session.turn(user("and now?"))).text == "whole again"
+        assert (await session.submit(user("and now?"))).text == "whole again"
         seen = check_legal(r.requests[0])
         missing, given = [text for m in seen for _, text in m.results]
         assert missing == "[no result: interrupted]" and quoted(given) == "two"
@@ -519,7 +519,7 @@ async def test_30_what_cannot_be_stored_is_not_done(
 
         monkeypatch.setattr(type(r.runtime.store), "append", lambda _, *a, **k: failing(*a, **k))
         full = True
-        result = await r.session.turn(user("never"))
+        result = await r.session.submit(user("never"))
         assert result.status == "failed" and "full" in result.error and not r.requests
         full = False
         await r.wait_end(1)
@@ -529,7 +529,7 @@ async def test_30_what_cannot_be_stored_is_not_done(
             full = True
 
         observe, r.provider.observe = r.provider.observe, fill
-        result = await r.session.turn(user("the answer cannot be stored"))
+        result = await r.session.submit(user("the answer cannot be stored"))
         assert result.status == "failed" and len(r.requests) == 1
         assert not r.started and not (r.home.work / "log").exists(), "a tool ran unrecorded"
         full = False
@@ -591,7 +591,7 @@ async def test_many_sessions_at_once_do_not_mix(tmp_path: Path) -> None:
     async with rig(tmp_path, [], then=echo) as r:
         options = Options(yolo=True)
         sessions = [await r.runtime.session(cwd=r.home.work, options=options) for _ in range(30)]
-        turns = [s.turn(user(f"I am n{i}")) for i, s in enumerate(sessions)]
+        turns = [s.submit(user(f"I am n{i}")) for i, s in enumerate(sessions)]
         for i, result in enumerate(await asyncio.gather(*turns)):
             assert result.status == "completed" and result.text == f"done n{i}"
         assert len(r.requests) == 60 and r.provider.connections <= 30

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.app.runtime import Options, Runtime
+from hermes.app.agents import Options
+from hermes.app.runtime import Runtime
 from hermes.config.load import load
 from hermes.core.errors import ConfigError
 from hermes.core.message import user
@@ -53,7 +54,7 @@ async def test_it_is_used_when_nothing_else_is_there(
         session = await runtime.session(cwd=bare.work)
         assert session.agent.providers[0].target.model == "qwen3:8b"
         assert "qwen3:8b" in session.agent.note
-        assert (await session.turn(user("hi"))).text == "Near."
+        assert (await session.submit(user("hi"))).text == "Near."
 
 
 async def test_a_model_that_was_only_named_is_asked_of_who_has_it(

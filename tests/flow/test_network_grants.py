@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from hermes.app.runtime import Options
+from hermes.app.agents import Options
 from hermes.config.load import load
 from hermes.core.errors import ConfigError
 from hermes.core.events import Approval, TurnEnd
@@ -102,7 +102,7 @@ async def results(r: Rig) -> list[str]:
 
 
 async def answering(r: Rig, answer: Any, text: str = "go") -> list[Approval]:
-    r.session.approver = True
+    r.session.interactions.present = True
     asked: list[Approval] = []
     r.prompts.append(text)
     events = r.session.events()
@@ -110,7 +110,7 @@ async def answering(r: Rig, answer: Any, text: str = "go") -> list[Approval]:
     async for event in events:
         if isinstance(event, Approval):
             asked.append(event)
-            r.session.answer(event.id, answer)
+            r.session.interactions.answer(event.id, answer)
         if isinstance(event, TurnEnd):
             break
     return asked

@@ -16,7 +16,8 @@ import aiohttp
 import msgspec
 import pytest
 
-from hermes.app.runtime import Options, Runtime
+from hermes.app.agents import Options
+from hermes.app.runtime import Runtime
 from hermes.config.load import load
 from hermes.config.schema import Config
 from hermes.config.secrets import Secrets
@@ -249,7 +250,7 @@ async def _turn(home: Home, text: str = "hi") -> tuple[Any, list[Any]]:
                 events.append(event)
 
         reader = asyncio.create_task(listen())
-        result = await session.turn(user(text))
+        result = await session.submit(user(text))
         await session.close()
         await reader
         return result, events
@@ -385,7 +386,7 @@ async def test_many_sessions_of_one_process_renew_once(tmp_path: Path) -> None:
         place = Place(tmp_path, server, provider, left=-1)
         async with Runtime.open(load("", place.home.env)) as runtime:
             sessions = [await runtime.session(cwd=place.home.work) for _ in range(6)]
-            results = await asyncio.gather(*(s.turn(user("hi")) for s in sessions))
+            results = await asyncio.gather(*(s.submit(user("hi")) for s in sessions))
             for session in sessions:
                 await session.close()
         assert {r.text for r in results} == {"Hello."} and server.refreshes == 1

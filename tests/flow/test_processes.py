@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hermes.app.runtime import Options
+from hermes.app.agents import Options
 from hermes.core.events import Approval
 from hermes.core.message import ToolReturn
 from tests.kit.bodies import messages
@@ -62,12 +62,12 @@ async def test_a_conversation_with_a_repl(tmp_path: Path, options: Options) -> N
         answer = await last(r)
         assert "n is 42" in answer.text and "[p1 running for" in answer.text
         assert not answer.error
-        assert r.session.background
+        assert r.runtime.background.runs(r.session.id)
         r.provider.add(call(("c4", "process", {"action": "list"})), say("one"))
         assert re.search(r"^p1  running for .*: python3 -i -q$", (await last(r)).text)
         r.provider.add(call(process("kill", "c5")), say("gone"))
         assert "[p1 ended on request" in (await last(r)).text
-        assert not r.session.background
+        assert not r.runtime.background.runs(r.session.id)
 
 
 async def test_programs_get_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +214,7 @@ async def test_nobody_there_means_no_typing_into_what_nothing_confines(tmp_path:
         r.provider.add(call(process("write", "w1", data="hi")), say("no"))
         from hermes.core.message import user
 
-        result = await session.turn(user("type"))
+        result = await session.submit(user("type"))
         refused = [p for m in result.messages for p in m.parts if isinstance(p, ToolReturn)][-1]
         assert refused.error and "Not written: it runs code that nothing confines" in refused.text
         await session.close()
@@ -227,20 +227,20 @@ async def test_a_process_that_is_not_confined_stays_so_for_a_confined_session(
     async with rig(tmp_path, [call(start("cat")), say("ok")], options=YOLO, check=False) as r:
         await r.turn()
         session = await r.runtime.session(cwd=r.home.work, options=CONFINED)
-        session.approver = True
+        session.interactions.present = True
         asked: list[Approval] = []
 
         async def watch() -> None:
             async for event in session.events():
                 if isinstance(event, Approval):
                     asked.append(event)
-                    session.answer(event.id, "once")
+                    session.interactions.answer(event.id, "once")
 
         watching = asyncio.create_task(watch())
         r.provider.add(call(process("write", "w1", data="hi there")), say("typed"))
         from hermes.core.message import user
 
-        result = await session.turn(user("type"))
+        result = await session.submit(user("type"))
         answer = [p for m in result.messages for p in m.parts if isinstance(p, ToolReturn)][-1]
         assert "hi there" in answer.text and not answer.error
         assert len(asked) == 1 and "nothing confines" in asked[0].summary

@@ -171,7 +171,7 @@ async def test_limits_hold_for_auxiliary_jobs(tmp_path: Path) -> None:
             },
         ) as r,
     ):
-        said = await r.session.consult("title", user("name it"))
+        said = await r.session.host.consult("title", user("name it"))
         assert said == "from the main model" and len(small.requests) >= 1
 
 

@@ -16,13 +16,15 @@ from hermes.config.schema import Search
 from hermes.config.schema import Web as Settings
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError, ToolError
-from hermes.core.message import ToolCall
-from hermes.core.tool import ToolContext, ToolResult, Verdict
+from hermes.core.services import Services
+from hermes.core.tool import ToolContext, ToolResult
 from hermes.net import page_text_worker as page_worker
 from hermes.net.fetcher import Page
 from hermes.net.page_text import decode, read
-from hermes.net.web_access import STATE, Web, open_web
+from hermes.net.web_access import Web, open_web
+from hermes.tools._services import OPEN_WEB
 from hermes.tools.registry import select
+from tests.kit.tools import tool_context
 
 
 class Site:
@@ -75,20 +77,10 @@ def web_for(site: Site, search: Search | None = None, **env: str) -> Web:
 
 
 def context(tmp_path: Path, web_: Web | None) -> ToolContext:
-    async def yes(call: ToolCall, tool: Any, params: Any, keys: tuple[str, ...]) -> Verdict:
-        return Verdict(True)
-
-    return ToolContext(
-        session_id="s",
-        cwd=tmp_path,
-        call=ToolCall("c", "web"),
-        approve=yes,
-        progress=lambda text: None,
-        child_env={},
-        spill=tmp_path,
-        home=tmp_path,
-        state={} if web_ is None else {STATE: web_},
-    )
+    services = Services()
+    if web_ is not None:
+        services.set(OPEN_WEB, lambda: web_)
+    return tool_context(tmp_path, tmp_path, services=services)
 
 
 TOOLS = select(["web"])

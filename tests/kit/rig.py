@@ -12,7 +12,8 @@ from typing import Any
 
 from msgspec import structs
 
-from hermes.app.runtime import Options, Runtime
+from hermes.app.agents import Options
+from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.config.load import load
 from hermes.core.events import (
@@ -75,7 +76,7 @@ class Rig:
             shown = {s.name: s for s in agent.specs}
             shown |= {t.name: t.spec for t in extra.values() if t.toolset == "core"}
             specs = tuple(shown.values())
-            self.session.agent = structs.replace(agent, tools=mine, specs=specs)
+            self.session.host.agent = structs.replace(agent, tools=mine, specs=specs)
         self._reader = asyncio.create_task(self._read(self.session.events()))
         return self.session
 
@@ -83,7 +84,7 @@ class Rig:
         """Submit and wait for the end of that turn, and until its events have been read."""
         self.prompts.append(text)
         async with asyncio.timeout(timeout):
-            result = await self.session.turn(user(text, *media))
+            result = await self.session.submit(user(text, *media))
             await self.until(lambda e: isinstance(e, TurnEnd) and e.result is result)
         self._check_result(result)
         return result
@@ -269,7 +270,7 @@ class Rig:
         assert set(results) <= set(ids), "a result without its call"
         ran = Counter(c.id for c in self.started)
         assert all(n == 1 for n in ran.values()), f"run more than once: {ran}"
-        if not self.session.meta.parent:
+        if not self.session.transcript.meta.parent:
             assert set(ran) <= set(ids), f"run without being recorded: {set(ran) - set(ids)}"
 
     async def close(self) -> None:

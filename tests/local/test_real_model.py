@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.app.runtime import Options, Runtime
+from hermes.app.agents import Options
+from hermes.app.runtime import Runtime
 from hermes.config.load import load
 from hermes.config.paths import models_folders
 from hermes.core.message import ToolCall, user
@@ -77,7 +78,7 @@ async def test_it_introduces_itself_without_a_terminal(home: Home) -> None:
 async def test_the_prompt_is_read_once(runtime: Runtime, home: Home) -> None:
     for expected in (False, True):
         session = await runtime.session(cwd=home.work)
-        result = await session.turn(user("What is the capital of Spain?"))
+        result = await session.submit(user("What is the capital of Spain?"))
         assert "Madrid" in result.text
         assert (result.usage.cache_read > 400) is expected
 
@@ -90,8 +91,8 @@ async def test_how_often_it_is_right(runtime: Runtime, home: Home) -> None:
     wrong = []
     for request, who, pattern in UNSEEN:
         session = await runtime.session(cwd=home.work, options=Options(max_turns=1))
-        await session.turn(user(request))
-        first = next(m for m in session.history.messages if m.role == "assistant")
+        await session.submit(user(request))
+        first = next(m for m in session.transcript.history.messages if m.role == "assistant")
         call = next((p for p in first.parts if isinstance(p, ToolCall)), None)
         said = f"{call.name} {call.args}" if call else first.text
         if (call.name if call else "answer") not in who.split("|") or not re.search(pattern, said):

@@ -481,30 +481,15 @@ async def test_A15_large_output_of_a_session_with_an_evil_name(tmp_path: Path) -
 
 
 def test_A15_a_long_result_of_a_session_with_an_evil_name(tmp_path: Path) -> None:
-    from hermes.agent.tool_output import bounded
-    from hermes.core.message import ToolCall
-    from hermes.core.tool import ToolContext
+    from hermes.agent.tool_output import bounded, output_path
+    from tests.kit.tools import tool_context
 
     spill = tmp_path / "home" / "outputs"
-    context = ToolContext(
-        session_id=EVIL,
-        cwd=tmp_path,
-        call=ToolCall("../../c1", "x"),
-        approve=None,
-        progress=print,
-        child_env={},
-        spill=spill,
-        home=tmp_path,
-    )
-    assert str(spill) in bounded("x" * 1000, context, 100)
+    assert str(spill) in bounded("x" * 1000, 100, output_path(spill, EVIL, "../../c1"))
     assert len(list(spill.iterdir())) == 1 and not list(tmp_path.glob("escaped*"))
     for identity in ("", "a" * 5000, "\0", "a/b", "..", "ü"):
-        stem = type(context)(**{**_fields(context), "session_id": identity}).stem
-        assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", stem)
-
-
-def _fields(value: object) -> dict[str, object]:
-    return {name: getattr(value, name) for name in value.__struct_fields__}  # type: ignore[attr-defined]
+        prefix = tool_context(tmp_path, tmp_path, session_id=identity).output_prefix
+        assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", prefix)
 
 
 # -- A17 to A20: what belongs to whom --------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -14,13 +14,13 @@ from msgspec import Struct, structs
 from hermes.agent.json_repair import BadArguments, parse
 from hermes.agent.loop_guard import Guard
 from hermes.agent.tool_names import resolve
-from hermes.agent.tool_output import content_of
+from hermes.agent.tool_output import content_of, output_path
 from hermes.agent.turn import Agent, Turn
 from hermes.core.errors import HermesError, ToolError
 from hermes.core.events import ToolDone, ToolProgress, ToolStarted
 from hermes.core.message import Message, Text, ToolCall, ToolReturn
 from hermes.core.shield import run_shielded
-from hermes.core.tool import Invoker, Tool, ToolContext, ToolResult
+from hermes.core.tool import Invoker, Tool, Toolbox, ToolContext, ToolResult
 from hermes.core.untrusted_text import SKIPPED
 
 log = logging.getLogger(__name__)
@@ -111,11 +111,11 @@ class Batch:
             tool, params, inner = self._forwarded(call, *target)
             note = tool.ignored(target[1])
         self._guard.refuse(call)
-        keys = self._keys(tool, params, inner)
+        keys = self._keys(tool, params)
         return _Plan(call, inner, tool.for_call(params), params, keys, note)
 
-    def _keys(self, tool: Tool[Any], params: Any, call: ToolCall) -> tuple[str, ...]:
-        keys = tool.key(params, self._turn.host.tool_context(call).cwd) if tool.key else None
+    def _keys(self, tool: Tool[Any], params: Any) -> tuple[str, ...]:
+        keys = tool.key(params, self._turn.host.workspace.cwd) if tool.key else None
         return (keys,) if isinstance(keys, str) else keys or ()
 
     def _forwarded(
@@ -146,13 +146,8 @@ class Batch:
         call = plan.call
         self._turn.host.emit(ToolStarted(call))
         began = self._began[call.id] = time.monotonic()
-        context = structs.replace(
-            self._turn.host.tool_context(plan.inner),
-            progress=self._progress(call),
-            tools=self._agent.tools,
-            invoke=self._invoker(plan),
-        )
-        content, error = await self._guarded(plan, context)
+        toolbox = Toolbox(self._agent.tools, self._invoker(plan))
+        content, error = await self._guarded(plan, toolbox, self._progress(call))
         self._ran = True
         result = await self._finish(call, content, error=error, began=began)
         self._guard.note(call, result)
@@ -172,34 +167,29 @@ class Batch:
             self._turn.host.absorb_taint(outer.tool.brings)
             call = ToolCall(f"{outer.call.id}.{count}", outer.call.name, "")
             tool, params, inner = self._forwarded(call, name, arguments)
-            keys = self._keys(tool, params, inner)
+            keys = self._keys(tool, params)
             plan = _Plan(inner, inner, tool.for_call(params), params, keys)
-            context = structs.replace(
-                self._turn.host.tool_context(inner),
-                progress=self._progress(outer.call),
-                tools=self._agent.tools,
-            )
+            toolbox = Toolbox(self._agent.tools)
             async with self._holding(plan.keys):
-                content, error = await self._guarded(plan, context)
+                content, error = await self._guarded(plan, toolbox, self._progress(outer.call))
             return ToolResult(content, error=error)
 
         return invoke
 
-    def _progress(self, call: ToolCall) -> Any:
+    def _progress(self, call: ToolCall) -> Callable[[str], None]:
         clean = self._agent.redactor.clean
         return lambda text: self._turn.host.emit(ToolProgress(call.id, clean(text)))
 
-    async def _guarded(self, plan: _Plan, context: ToolContext) -> tuple[tuple[Any, ...], bool]:
+    async def _guarded(
+        self, plan: _Plan, toolbox: Toolbox, progress: Callable[[str], None]
+    ) -> tuple[tuple[Any, ...], bool]:
         """The one place that catches everything: a tool's failure is a result, never the end."""
-        tool = plan.tool
+        tool, host = plan.tool, self._turn.host
         try:
-            verdict = await context.approve(plan.inner, tool, plan.params, plan.keys)
+            verdict = await host.approve(plan.inner, tool, plan.params, plan.keys)
             if not verdict.allowed:
                 return (Text(_denied(verdict.reason)),), True
-            if not verdict.network and context.egress:
-                context = structs.replace(context, egress=None)
-            if verdict.commits:
-                context = structs.replace(context, commits=True)
+            context = host.tool_context(plan.inner, verdict, toolbox, progress)
             result = _noted(_noted(await self._run(plan, context), verdict.reason), plan.note)
         except ToolError as error:
             result = _noted(ToolResult(str(error), error=True), plan.note)
@@ -209,8 +199,8 @@ class Batch:
             log.exception("tool %s crashed", tool.name)
             why = f"The tool failed unexpectedly: {type(error).__name__}: {error}"
             result = ToolResult(why, error=True)
-        limit = self._agent.limits.result_chars
-        return content_of(result, context, limit, self._agent.redactor)
+        whole = output_path(host.workspace.outputs, host.session_id, plan.inner.id)
+        return content_of(result, self._agent.limits.result_chars, self._agent.redactor, whole)
 
     async def _run(self, plan: _Plan, context: ToolContext) -> ToolResult | str:
         async with asyncio.timeout(plan.tool.timeout):

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import os
-import re
+from pathlib import Path
 from typing import Any
 
 from hermes.core.message import Media, Text
 from hermes.core.redaction.redactor import Redactor
-from hermes.core.text import clean
-from hermes.core.tool import ToolContext, ToolResult
+from hermes.core.text import clean, safe_name
+from hermes.core.tool import ToolResult
 from hermes.core.untrusted_text import inert
 
 
 def content_of(
-    result: Any, context: ToolContext, limit: int, redactor: Redactor
+    result: Any, limit: int, redactor: Redactor, whole: Path
 ) -> tuple[tuple[Text | Media, ...], bool]:
-    """(content, is error) of anything a tool may return."""
+    """(content, is error) of anything a tool may return. `whole`: the file that gets a text which
+    is longer than the limit."""
 
     def shown(text: str) -> Text:
-        return Text(bounded(inert(redactor.clean(clean(text))), context, limit))
+        return Text(bounded(inert(redactor.clean(clean(text))), limit, whole))
 
     error = False
     if isinstance(result, ToolResult):
@@ -27,6 +28,11 @@ def content_of(
     if isinstance(result, tuple) and all(isinstance(p, Text | Media) for p in result):
         return tuple([shown(p.text) if isinstance(p, Text) else p for p in result]), error
     return (shown(as_text(result)),), error
+
+
+def output_path(folder: Path, session_id: str, call_id: str) -> Path:
+    """The file for the whole output of a call. Ids may come from strangers, `../` and all."""
+    return folder / f"{safe_name(session_id, 'session')}-{safe_name(call_id, 'output')}.txt"
 
 
 def as_text(value: Any) -> str:
@@ -41,26 +47,24 @@ def as_text(value: Any) -> str:
             return str(value)
 
 
-def bounded(text: str, context: ToolContext, limit: int) -> str:
-    """At most `limit` characters: the middle is cut out and the whole saved to a file."""
+def bounded(text: str, limit: int, whole: Path) -> str:
+    """At most `limit` characters: the middle is cut out and the whole text saved to a file."""
     if len(text) <= limit:
         return text
-    where = _save(text, context)
+    where = _save(text, whole)
     half = limit // 2
     cut = len(text) - 2 * half
     note = f"\n\n[… {cut} characters cut here; the full output is in {where} …]\n\n"
     return text[:half] + note + text[-half:]
 
 
-def _save(text: str, context: ToolContext) -> str:
+def _save(text: str, path: Path) -> str:
     from hermes.exec.process.output_files import due, tidy
 
-    name = re.sub(r"[^A-Za-z0-9_-]", "_", context.call.id)[:64] or "output"
-    if due(context.spill):
-        tidy(context.spill)
-    path = context.spill / f"{context.stem}-{name}.txt"
+    if due(path.parent):
+        tidy(path.parent)
     try:
-        context.spill.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(fd, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)

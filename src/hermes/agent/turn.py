@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -17,7 +17,7 @@ from hermes.core.redaction.redactor import Redactor
 from hermes.core.shield import run_shielded
 from hermes.core.store import State
 from hermes.core.taint import Source
-from hermes.core.tool import Tool, ToolContext
+from hermes.core.tool import Tool, Toolbox, ToolContext, Verdict, Workspace
 from hermes.llm.endpoints.model_facts import ModelFacts, Prices
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.response_builder import Answer
@@ -210,7 +210,27 @@ class TurnHost(Protocol):
         """The guidance given since the last call; empty when there is none."""
         ...
 
-    def tool_context(self, call: ToolCall) -> ToolContext: ...
+    @property
+    def session_id(self) -> str: ...
+
+    @property
+    def workspace(self) -> Workspace: ...
+
+    async def approve(
+        self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]
+    ) -> Verdict:
+        """Decide whether a call may run; this may ask the user."""
+        ...
+
+    def tool_context(
+        self,
+        call: ToolCall,
+        verdict: Verdict,
+        toolbox: Toolbox,
+        progress: Callable[[str], None],
+    ) -> ToolContext:
+        """What a call that was approved may touch."""
+        ...
 
     def absorb_taint(self, sources: Collection[Source]) -> None:
         """Note what a call brings into the conversation, before its result is recorded."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import structs
 
@@ -22,7 +22,7 @@ from hermes.core.message import Media, Message, Target, ToolCall
 from hermes.core.provider import Settings
 from hermes.core.store import State
 from hermes.core.taint import Source
-from hermes.core.tool import ToolContext
+from hermes.core.tool import Tool, Toolbox, ToolContext, Verdict, Workspace
 from hermes.llm.endpoints.catalog import Choice, Endpoint, find, resolve
 from hermes.llm.timeouts import Timeouts
 
@@ -93,6 +93,10 @@ class Auxiliary:
             raise ToolError(stop.error) from None
 
 
+class _NoTools(AssertionError):
+    """A question beside the conversation offers no tools."""
+
+
 class SideHost:
     """Host of a question beside every conversation: nothing is recorded, and there are no tools."""
 
@@ -108,8 +112,27 @@ class SideHost:
     def take_steer(self) -> str:
         return ""
 
-    def tool_context(self, call: ToolCall) -> ToolContext:
-        raise AssertionError("a question beside the conversation has no tools")
+    @property
+    def session_id(self) -> str:
+        raise _NoTools
+
+    @property
+    def workspace(self) -> Workspace:
+        raise _NoTools
+
+    async def approve(
+        self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]
+    ) -> Verdict:
+        raise _NoTools
+
+    def tool_context(
+        self,
+        call: ToolCall,
+        verdict: Verdict,
+        toolbox: Toolbox,
+        progress: Callable[[str], None],
+    ) -> ToolContext:
+        raise _NoTools
 
     def absorb_taint(self, sources: Collection[Source]) -> None:
         return None

@@ -1,4 +1,4 @@
-"""Where the commands of sessions run, when it is not this machine."""
+"""The backends that commands of sessions run on, where that is not this machine."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes.core.errors import ConfigError
+from hermes.core.tool import SandboxMode
 from hermes.tools.registry import Tools
 
 if TYPE_CHECKING:
     from hermes.config.load import Setup
     from hermes.exec.backends import Backend
-    from hermes.exec.sandbox import Mode
 
-_OF_FILES = frozenset("read_file write_file patch search_files execute_code".split())
+_FILE_TOOLS = frozenset("read_file write_file patch search_files execute_code".split())
 """Tools that act on the files of this machine."""
 
 
-class Places:
+class Backends:
     """One host for all sessions, or a container for each. Nothing is started before it is used."""
 
     def __init__(self, setup: Setup, env: Mapping[str, str]) -> None:
@@ -27,20 +27,20 @@ class Places:
         self._open: dict[str, Backend] = {}
 
     @property
-    def elsewhere(self) -> bool:
+    def other_files(self) -> bool:
         """Whether commands see other files than the file tools would."""
         return self._setup.config.terminal.backend == "ssh"
 
     @property
-    def _away(self) -> bool:
+    def _remote(self) -> bool:
         return self._setup.config.terminal.backend in ("docker", "ssh")
 
-    def place(self, session_id: str, cwd: Path, mode: Mode) -> Backend | None:
-        """None: commands run here."""
+    def backend_for(self, session_id: str, cwd: Path, mode: SandboxMode) -> Backend | None:
+        """The backend of a session's commands; None: this machine."""
         terminal = self._setup.config.terminal
-        if not self._away:
+        if not self._remote:
             return None
-        key = "" if self.elsewhere else session_id
+        key = "" if self.other_files else session_id
         found = self._open.get(key)
         if found is None:
             from hermes.exec.backends import Site, open_backend
@@ -53,26 +53,26 @@ class Places:
             self._open[key] = found
         return found
 
-    def tools(self, tools: Tools, asked: Sequence[str] | None) -> Tools:
-        """Without those that would act on the wrong machine."""
-        if not self.elsewhere:
+    def usable_tools(self, tools: Tools, asked: Sequence[str] | None) -> Tools:
+        """The tools without those that would act on the wrong machine."""
+        if not self.other_files:
             return tools
         for name in asked or ():
-            if name in _OF_FILES:
+            if name in _FILE_TOOLS:
                 host = self._setup.config.terminal.ssh.host
                 raise ConfigError(
                     f"{name} cannot be used: commands run on {host} over ssh, and it would act on "
                     "the files of this machine."
                 )
-        return tools.without(_OF_FILES)
+        return tools.without(_FILE_TOOLS)
 
     @property
-    def told(self) -> str:
-        """What a model has to know about it."""
+    def description(self) -> str:
+        """What a model has to know about where its commands run; empty: on this machine."""
         terminal = self._setup.config.terminal
-        if not self._away:
+        if not self._remote:
             return ""
-        if self.elsewhere:
+        if self.other_files:
             ssh = terminal.ssh
             host = f"{ssh.user}@{ssh.host}" if ssh.user else ssh.host
             return (
@@ -86,14 +86,14 @@ class Places:
             "working directory is there, under the same path."
         )
 
-    async def leave(self, place: Backend | None) -> None:
-        """The session it was for has ended."""
+    async def release(self, backend: Backend | None) -> None:
+        """Close the backend of a session that has ended; a shared one stays open."""
         for key, found in list(self._open.items()):
-            if found is place and key:
+            if found is backend and key:
                 del self._open[key]
                 await found.close()
 
     async def close(self) -> None:
         while self._open:
-            _, place = self._open.popitem()
-            await place.close()
+            _, backend = self._open.popitem()
+            await backend.close()

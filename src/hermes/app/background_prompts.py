@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from hermes.app.session import Session
+from hermes.app.titles import Spawn
 from hermes.core.events import TurnResult
 from hermes.core.message import Message
-
-if TYPE_CHECKING:
-    from hermes.app.runtime import Runtime
-    from hermes.app.session import Session
 
 
 class Errand(Struct, eq=False):
@@ -29,7 +26,8 @@ class Errands:
     """Each is a stored session like any other. Nobody is there to be asked in it: what needs a yes
     is not run."""
 
-    def __init__(self) -> None:
+    def __init__(self, spawn: Spawn) -> None:
+        self._spawn = spawn
         self._running: list[Errand] = []
         self.done: Callable[[Errand, TurnResult], None] = lambda errand, result: None
         """Told of every one that has ended."""
@@ -39,15 +37,15 @@ class Errands:
 
     def of(self, session: Session) -> list[Errand]:
         """Those of this conversation, the oldest first."""
-        owner = (session.meta.source, session.meta.key)
+        owner = (session.transcript.meta.source, session.transcript.meta.key)
         return [errand for errand in self._running if errand.owner == owner]
 
-    def start(self, runtime: Runtime, ordered_in: Session, session: Session, told: Message) -> None:
-        owner = (ordered_in.meta.source, ordered_in.meta.key)
+    def start(self, ordered_in: Session, session: Session, told: Message) -> None:
+        owner = (ordered_in.transcript.meta.source, ordered_in.transcript.meta.key)
         errand = Errand(session, told.text, owner, time.time())
         self._running.append(errand)
         answer = session.submit(told)  # at once: what was ordered can be stopped
-        runtime.spawn(self._run(errand, answer), f"errand {session.id}")
+        self._spawn(self._run(errand, answer), f"errand {session.id}")
 
     async def _run(self, errand: Errand, answer: asyncio.Future[TurnResult]) -> None:
         try:

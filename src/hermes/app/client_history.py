@@ -28,29 +28,37 @@ class _Kept(Struct):
     messages: tuple[Message, ...]
 
 
-class Handoff:
-    """The past of one conversation, whole, and what its turn begins with instead. Without it each
+class ClientConversation(Struct, frozen=True):
+    """A conversation whose past the client brings along with each turn."""
+
+    id: str
+    past: tuple[Message, ...] = ()
+    instructions: str = ""
+    """Added to the system prompt, never stored."""
+    keep: bool = True
+    """Whether anything of it is stored."""
+
+
+class ClientHistory:
+    """The whole past of one conversation, and what its turn begins with instead. Without it each
     turn of a long conversation would ask a model for the same summary again."""
 
-    def __init__(
-        self, store: Store, session_id: str, past: tuple[Message, ...], *, kept: bool
-    ) -> None:
-        self.past = past
-        self.kept = kept
-        """Whether anything of it is stored."""
+    def __init__(self, store: Store, conversation: ClientConversation) -> None:
+        self.messages = conversation.past
+        self.kept = conversation.keep
         self._store = store
-        self._id = session_id
-        self._begins: tuple[Message, ...] | None = past
+        self._id = conversation.id
+        self._begins: tuple[Message, ...] | None = conversation.past
 
     async def recall(self) -> tuple[Message, ...]:
         with suppress(StoreError, msgspec.DecodeError):
             get = self._store.objects.get
-            found = await get(KIND, self._id, owner="") if self.kept and self.past else None
+            found = await get(KIND, self._id, owner="") if self.kept and self.messages else None
             if found is not None:
                 kept = msgspec.msgpack.decode(found.body, type=_Kept)
-                covered = self.past[: kept.covered]
+                covered = self.messages[: kept.covered]
                 if len(covered) == kept.covered and _digest(covered) == kept.digest:
-                    self._begins = (*kept.messages, *self.past[kept.covered :])
+                    self._begins = (*kept.messages, *self.messages[kept.covered :])
         return self._begins or ()
 
     async def keep(self, old: Sequence[Message], new: Sequence[Message]) -> None:
@@ -65,7 +73,7 @@ class Handoff:
         self._begins = tuple(new[:cut])
         if not self.kept:
             return
-        kept = _Kept(len(self.past), _digest(self.past), self._begins)
+        kept = _Kept(len(self.messages), _digest(self.messages), self._begins)
         try:
             await self._store.objects.put(KIND, self._id, msgspec.msgpack.encode(kept), most=MOST)
         except StoreError as error:

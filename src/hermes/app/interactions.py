@@ -1,10 +1,12 @@
-"""The people of a session: what they are asked, and what they answer."""
+"""What a session asks its user, and what the user answers."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from typing import Generic, Literal, TypeAlias, TypeVar
+
+from msgspec import structs
 
 from hermes.core.events import Answer, Approval, Notice, Question, TurnEvent
 
@@ -50,24 +52,21 @@ class Open(Generic[Q, T]):
         self._waiting[question_id][1].set_result(answer)
 
 
-class People:
-    """`present`: whether somebody answers. Without one every approval is a no, and no question
-    has an answer."""
+class Interactions:
+    """One session's approvals and questions. Without somebody present every approval is a no, and
+    no question has an answer."""
 
     def __init__(self, emit: Callable[[TurnEvent], None]) -> None:
         self.present = False
+        """Whether somebody answers Approval and Question events."""
         self.busy: Busy = "queue"
         """What becomes of a message that comes while a turn runs."""
         self.verbose = False
-        """Whether they want to see what tools print."""
-        self._emit = emit
+        """Whether the user wants to see what tools print."""
+        self.emit = emit
         self._approvals: Open[Approval, Answer] = Open()
         self._questions: Open[Question, str] = Open()
         self._asked = 0
-
-    def leave(self) -> None:
-        """Nothing will be asked any more."""
-        self._emit = _unheard
 
     @property
     def approvals(self) -> tuple[Approval, ...]:
@@ -79,26 +78,25 @@ class People:
 
     async def approve(self, question: Approval) -> Answer | None:
         """None when nobody is there, or nobody answers in time."""
-        from msgspec import structs
-
         if not self.present:
             return None
         question = structs.replace(question, id=self._approvals.unused(question.id))
         try:
             async with asyncio.timeout(APPROVAL_SECONDS):
-                return await self._approvals.ask(question, self._emit)
+                return await self._approvals.ask(question, self.emit)
         except TimeoutError:
             return None
 
-    async def ask(self, text: str, choices: tuple[str, ...]) -> str | None:
+    async def ask(self, question: str, choices: tuple[str, ...]) -> str | None:
         if not self.present:
-            self._emit(Notice("question", f"{text} (Nobody is there to answer.)"))
+            self.emit(Notice("question", f"{question} (Nobody is there to answer.)"))
             return None
         self._asked += 1
-        question = Question(f"q{self._asked}", text, choices)
-        return await self._questions.ask(question, self._emit)
+        asked = Question(f"q{self._asked}", question, choices)
+        return await self._questions.ask(asked, self.emit)
 
     def answer(self, approval_id: str, answer: Answer | bool) -> bool:
+        """False when nobody waits for it, or it is none of its choices. True means: this once."""
         question = self._approvals.find(approval_id)
         if isinstance(answer, bool):
             answer = "once" if answer else "deny"
@@ -108,11 +106,8 @@ class People:
         return True
 
     def reply(self, question_id: str, text: str | None) -> bool:
+        """To a Question; None: the user will not say. False when nobody waits for it."""
         if self._questions.find(question_id) is None:
             return False
         self._questions.answer(question_id, text)
         return True
-
-
-def _unheard(_: TurnEvent) -> None:
-    return

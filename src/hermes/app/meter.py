@@ -46,9 +46,9 @@ _CAP_WORDS = {
 
 
 class Meter:
-    """One session's, or one job's of it. `told` is shared by the process: what is said once."""
+    """One session's, or one job's of it. `once` returns a text unless this process has said it."""
 
-    __slots__ = ("_account", "_budget", "_emit", "_ledger", "_store", "_told")
+    __slots__ = ("_account", "_budget", "_emit", "_ledger", "_once", "_store")
 
     def __init__(
         self,
@@ -56,19 +56,19 @@ class Meter:
         budget: Budget,
         account: Account,
         emit: Callable[[TurnEvent], None],
-        told: set[str],
+        once: Callable[[str], str],
     ) -> None:
         self._store = store
         self._ledger = store.ledger
         self._budget = budget
         self._account = account
         self._emit = emit
-        self._told = told
+        self._once = once
 
     def for_purpose(self, purpose: str) -> Meter:
         """The same account, other work."""
         account = structs.replace(self._account, purpose=purpose)
-        return Meter(self._store, self._budget, account, self._emit, self._told)
+        return Meter(self._store, self._budget, account, self._emit, self._once)
 
     async def reserve(self, endpoint: ModelClient, request: Request) -> Ticket:
         """OverBudget when a cap forbids the call."""
@@ -138,8 +138,7 @@ class Meter:
             return caps
         counted = tuple(c for c in caps if c.unit == "tokens")
         name = f"{endpoint.target.provider}:{endpoint.target.model}"
-        if len(counted) < len(caps) and name not in self._told:
-            self._told.add(name)
+        if len(counted) < len(caps) and self._once(name):
             self._emit(Notice("budget", describe_unpriced(name, tokens=bool(counted))))
         return counted
 

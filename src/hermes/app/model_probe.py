@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 from typing_extensions import override
@@ -15,6 +15,7 @@ from hermes.agent.step import Stopped, sample
 from hermes.agent.turn import Agent, Learned, Limits, ModelClient, Turn
 from hermes.app.auxiliary import SideHost
 from hermes.app.meter import Meter
+from hermes.app.runtime import Runtime
 from hermes.core.events import Notice, TurnEvent
 from hermes.core.history import History
 from hermes.core.ledger import Account
@@ -22,9 +23,6 @@ from hermes.core.message import Media, Message, Target, Thinking, ToolCall, Usag
 from hermes.core.provider import Settings, ToolSpec
 from hermes.llm.endpoints.catalog import Endpoint
 from hermes.llm.provider_spec import overlay
-
-if TYPE_CHECKING:
-    from hermes.app.runtime import Runtime
 
 State: TypeAlias = Literal["yes", "no", "unknown"]
 FEATURES = ("streaming", "tools", "images", "reasoning", "cache")
@@ -79,7 +77,7 @@ class _Run(SideHost):
 
     def __init__(self, runtime: Runtime, endpoint: Endpoint) -> None:
         super().__init__(runtime.sleep)
-        self.client = runtime.client(endpoint)
+        self.client = runtime.agents.client(endpoint)
         self.endpoint = endpoint
         self.learned: dict[Target, Learned] = {}
         self.first: float | None = None
@@ -93,7 +91,7 @@ class _Run(SideHost):
         """The answer or (code, sentence) of why there is none."""
         runtime = self._runtime
         account = Account(purpose="test")
-        meter = Meter(runtime.store, runtime.setup.config.budget, account, self.emit, runtime.told)
+        meter = Meter(runtime.store, runtime.setup.config.budget, account, self.emit, runtime.once)
         turn = Turn(
             system=system,
             history=History((prompt,)),
@@ -113,7 +111,7 @@ class _Run(SideHost):
     def remember_limits(
         self, endpoint: ModelClient, context: int | None, output: int | None
     ) -> None:
-        self._runtime.remember_limits(endpoint, context, output)
+        self._runtime.agents.remember_limits(endpoint, context, output)
 
     @override
     def emit(self, event: TurnEvent) -> None:

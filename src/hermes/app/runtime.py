@@ -1,78 +1,51 @@
-"""The composition root: builds store, transport, endpoints and tools, and owns every task."""
+"""The composition root: builds what the sessions of a process share, and owns every task."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import sys
-import weakref
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, structs
+from msgspec import structs
 
-from hermes.agent.turn import Agent, Learned, Limits, ModelClient
-from hermes.app import context_window as windows
+from hermes.agent.turn import Agent
+from hermes.app.agents import Agents, Options
 from hermes.app.approvals import Rulebook, Safety
-from hermes.app.auxiliary import Auxiliary, AuxiliaryModels, Sleep
-from hermes.app.backends import Places
+from hermes.app.auxiliary import Auxiliary, Sleep
+from hermes.app.backends import Backends
 from hermes.app.background_commands import Background
 from hermes.app.background_prompts import Errands
-from hermes.app.client_history import Handoff
+from hermes.app.client_history import ClientConversation, ClientHistory
 from hermes.app.session import Session
 from hermes.app.session_chain import find_current
+from hermes.app.session_host import SessionSettings, SharedServices
 from hermes.app.session_init import new_meta
+from hermes.app.titles import JOB, Titles
+from hermes.app.transcript import Transcript
 from hermes.config import paths
 from hermes.config.env import child_env
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.core.history import History
-from hermes.core.message import Message, Target, ToolCall
-from hermes.core.provider import Effort, Settings
-from hermes.core.redaction.redactor import Redactor
+from hermes.core.services import Services
+from hermes.core.shutdown import run_closers
 from hermes.core.store import SessionMeta, Store
-from hermes.core.tool import ToolContext, nobody_approves
+from hermes.core.tool import Workspace
 from hermes.core.untrusted_text import mark_of
 from hermes.llm.auth.cooldown import Cooling
-from hermes.llm.client import Client
-from hermes.llm.endpoints.catalog import Choice, Endpoint, resolve, undecided
-from hermes.llm.endpoints.learned_limits import Remembered
 from hermes.llm.transport import Transport
 from hermes.store.sqlite import SqliteStore
-from hermes.tools.registry import select
-from hermes.tools.todo import recall
+from hermes.tools._services import BACKEND, BROWSER_SETTINGS, OPEN_WEB, PROCESSES, STORE
+from hermes.tools.todo import TODO_LIST, recall
 
 if TYPE_CHECKING:
     from hermes.app.egress_proxy import Egress
-    from hermes.llm.endpoints.local_servers import Nearby
+    from hermes.net.web_access import Web
 
 log = logging.getLogger(__name__)
-
-MAX_CLIENTS = 64
-
-
-class Options(Struct, frozen=True):
-    """What one session may be asked to do differently from the configuration."""
-
-    choice: Choice = Choice()
-    toolsets: tuple[str, ...] | None = None
-    max_turns: int | None = None
-    yolo: bool = False
-    effort: Effort | None = None
-    """How much the model thinks; None: as configured."""
-
-
-class Brought(Struct, frozen=True):
-    """A conversation whose past the caller brings along."""
-
-    id: str
-    past: tuple[Message, ...] = ()
-    instructions: str = ""
-    """Added to the system prompt, never stored."""
-    keep: bool = True
-    """Whether anything of it is stored."""
 
 
 class Runtime:
@@ -83,24 +56,30 @@ class Runtime:
         self.store = store
         self.transport = transport
         self.sleep = sleep
-        self.learned: dict[Target, Learned] = {}
-        self.remembered = Remembered(paths.cache_folder(setup.home) / "limits.json")
-        self.told: set[str] = set()
-        """What users of this process are told once."""
-        self._agents: dict[bytes, Agent] = {}
-        self._clients: dict[bytes, Client] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._naming: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         self._child_env = child_env(setup.secrets)
-        self.places = Places(setup, self._child_env)
-        self._door: Any = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._said: set[str] = set()
+        self._web: Web | None = None
+        self._egress: Egress | None = None
+        self.backends = Backends(setup, self._child_env)
+        self.agents = Agents(setup, transport, sleep, self.backends)
+        self.auxiliary = Auxiliary(self.agents.auxiliary_models, self.agents.learned, sleep)
         self.background = Background(setup.home, keep=setup.config.terminal.keep_background)
-        self.errands = Errands()
-        self.rulebook = Rulebook(setup.home, setup.config.approvals.rules)
-        self.auxiliary = Auxiliary(AuxiliaryModels(setup, self.client), self.learned, sleep)
-        self._nearby: tuple[Nearby, ...] | None = None
-        """Model servers on this machine; None: nobody has looked."""
-        self._way_out: Egress | None = None
+        self.errands = Errands(self.spawn)
+        self._titles = Titles(store, self.spawn) if JOB in setup.config.auxiliary else None
+        self._shared = SharedServices(
+            store=store,
+            budget=setup.config.budget,
+            agents=self.agents,
+            auxiliary=self.auxiliary,
+            rulebook=Rulebook(setup.home, setup.config.approvals.rules),
+            backends=self.backends,
+            background=self.background,
+            titles=self._titles,
+            sleep=sleep,
+            once=self.once,
+            spawn=self.spawn,
+        )
 
     @classmethod
     @asynccontextmanager
@@ -122,6 +101,11 @@ class Runtime:
             if own is not None:
                 await own.close()
 
+    @property
+    def folder(self) -> Path:
+        """Where sessions work that nobody gives a folder."""
+        return paths.working_folder(self.setup.config.terminal.cwd)
+
     async def session(
         self,
         *,
@@ -132,31 +116,27 @@ class Runtime:
         options: Options | None = None,
     ) -> Session:
         """A new session, or the stored one called `resume` with its whole history; where that
-        one was compressed, the one it goes on in."""
-        options = await self._around(options or Options())
-        agent = self._agent(options, source)
+        one was compressed, the one it continues in."""
+        settings = await self._settings(options, source)
         where = cwd or Path.cwd()
-        safety = self._safety(options, agent)
         if not resume:
-            owner = (source, key)
-            meta = new_meta(self.setup, agent, where, owner=owner, place=self.places.told)
-            fresh = Session(self, agent, meta, self._context(meta, where, safety), safety=safety)
-            fresh.options = options
-            return fresh
-        meta_or_none = await find_current(self.store, resume)
-        if meta_or_none is None:
+            meta = new_meta(
+                self.setup,
+                settings.agent,
+                where,
+                owner=(source, key),
+                place=self.backends.description,
+            )
+            return self._build_session(meta, where, settings)
+        found = await find_current(self.store, resume)
+        if found is None:
             raise ConfigError(f"There is no session {resume}. `hermes sessions list` shows them.")
-        resume = meta_or_none.id
-        history = History(await self.store.load(resume), mark=mark_of(resume))
-        context = self._context(meta_or_none, where, safety)
-        context.state["todo"] = recall(history.messages)
-        found = Session(self, agent, meta_or_none, context, history=history, safety=safety)
-        found.options = options
-        return found
+        history = History(await self.store.load(found.id), mark=mark_of(found.id))
+        return self._build_session(found, where, settings, history)
 
     async def reopen(self, session: Session, resume: str = "") -> Session:
         """A stored session, or a new one, in the same folder and for the same user."""
-        meta = session.meta
+        meta = session.transcript.meta
         other = await self.session(
             resume=resume,
             source=meta.source,
@@ -164,180 +144,112 @@ class Runtime:
             cwd=Path(meta.cwd),
             options=session.options,
         )
-        mine, old = other.people, session.people
-        mine.present, mine.busy, mine.verbose = old.present, old.busy, old.verbose
+        new, old = other.interactions, session.interactions
+        new.present, new.busy, new.verbose = old.present, old.busy, old.verbose
         return other
 
-    def adapt(self, session: Session, options: Options) -> None:
-        """The same session goes on with another model, other limits."""
-        agent = self._agent(options, session.meta.source)
-        session.adapt(options, agent, self._safety(options, agent))
-        session.history.sent.clear()  # what begins differently from now on was asked for
-
-    @property
-    def folder(self) -> Path:
-        """Where sessions work that nobody gives a folder."""
-        return paths.working_folder(self.setup.config.terminal.cwd)
-
     async def bring(
-        self, brought: Brought, *, source: str, key: str = "", options: Options | None = None
+        self,
+        conversation: ClientConversation,
+        *,
+        source: str,
+        key: str = "",
+        options: Options | None = None,
     ) -> Session:
-        """A session with that id and that past; what is new in it is added to the stored one."""
-        options = await self._around(options or Options())
-        agent = self._agent(options, source)
+        """A session with the id and the past that a client brings; what is new in it is added to
+        the stored one."""
+        settings = await self._settings(options, source)
         where = self.folder
-        safety = self._safety(options, agent)
-        known = await self.store.meta(brought.id) if brought.keep else None
+        known = await self.store.meta(conversation.id) if conversation.keep else None
         meta = known or new_meta(
-            self.setup, agent, where, owner=(source, key), place=self.places.told, notes=False
+            self.setup,
+            settings.agent,
+            where,
+            owner=(source, key),
+            place=self.backends.description,
+            notes=False,
         )
-        meta = structs.replace(meta, id=brought.id)
-        session = Session(self, agent, meta, self._context(meta, where, safety), safety=safety)
-        past = Handoff(self.store, brought.id, brought.past, kept=brought.keep)
-        await session.bring(past, stored=known is not None)
-        session.instructions = brought.instructions
+        meta = structs.replace(meta, id=conversation.id)
+        session = self._build_session(meta, where, settings)
+        past = ClientHistory(self.store, conversation)
+        await session.transcript.adopt(past, stored=known is not None)
+        session.host.compress_late()
+        session.host.instructions = conversation.instructions
         return session
+
+    def adapt(self, session: Session, options: Options) -> None:
+        """Continue the session with another model or other limits."""
+        agent = self.agents.agent_for(options, session.transcript.meta.source)
+        session.adapt(SessionSettings(options, agent, self._safety(options, agent)))
+        session.transcript.history.sent.clear()  # what begins differently now was asked for
 
     def once(self, text: str) -> str:
         """The text, unless this process has said it before."""
-        if text in self.told:
+        if text in self._said:
             return ""
-        self.told.add(text)
+        self._said.add(text)
         return text
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """A task that cannot be lost: it is kept here, and its failure is logged."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._end_task)
         return task
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _end_task(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s failed", task.get_name(), exc_info=error)
 
-    def name(self, session: Session, question: str, answer: str) -> None:
-        """A title for a new conversation, in the background, where a model is set for that."""
-        if "title" in self.setup.config.auxiliary:
-            from hermes.app.titles import entitle
-
-            work = entitle(session, self.store, question, answer)
-            self._naming.add(self.spawn(work, f"title of {session.id}"))
-
     async def _stop(self) -> None:
-        if naming := set(self._naming) & self._tasks:
-            from hermes.app.titles import GRACE
-
-            await asyncio.wait(naming, timeout=GRACE)
+        if self._titles is not None:
+            await self._titles.wait()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        browser = sys.modules.get("hermes.tools.browser._browser")  # imported by its first use
-        if browser is not None:
-            await browser.stop_all()
-        local = sys.modules.get("hermes.exec.process.local")  # by the first command
-        if local is not None:
-            await local.stop_all()
+        await run_closers()
         await self.background.close()
-        await self.places.close()
-        if self._way_out is not None:
-            await self._way_out.close()
+        await self.backends.close()
+        if self._egress is not None:
+            await self._egress.close()
 
-    async def _around(self, options: Options) -> Options:
-        """Nobody said what to call: a model server on this machine, if there is one. The first
-        session looks; constructing a runtime asks nobody."""
-        if self._nearby is None:
-            if not undecided(self.setup.config, self.setup.secrets, options.choice):
-                return options
-            from hermes.llm.endpoints.local_servers import look_around
+    async def _settings(self, options: Options | None, source: str) -> SessionSettings:
+        options = await self.agents.settle_model(options or Options())
+        agent = self.agents.agent_for(options, source)
+        return SessionSettings(options, agent, self._safety(options, agent))
 
-            self._nearby = await look_around()
-        if self._nearby and undecided(self.setup.config, self.setup.secrets, options.choice):
-            found = self._near(options.choice)
-            return structs.replace(options, choice=found.choice) if found else options
-        return options
-
-    def _near(self, choice: Choice) -> Nearby | None:
-        if not self._nearby:
-            return None
-        from hermes.llm.endpoints.local_servers import served
-
-        return served(self._nearby, self.setup.config, choice)
-
-    def _agent(self, options: Options, platform: str) -> Agent:
-        """Sessions that ask alike share one agent: its clients, tools and schemas."""
-        import msgspec
-
-        key = msgspec.msgpack.encode((options, platform))
-        found = self._agents.get(key)
-        if found is None:
-            found = self._agents[key] = self._build(options, platform)
-        return found
-
-    def _build(self, options: Options, platform: str) -> Agent:
-        config = self.setup.config
-        found = resolve(config, self.setup.secrets, options.choice)
-        endpoints = [self.remembered.applied(endpoint) for endpoint in found]
-        self._recall(endpoints)
-        tools = select(options.toolsets, platform=platform, settings=config.tools)
-        tools = self.places.tools(tools, options.toolsets)
-        effort = options.effort or config.agent.reasoning_effort
-        window = endpoints[0].context_length
-        windows.check(endpoints[0], window)
-        return Agent(
-            tuple(map(self.client, endpoints)),
-            tools,
-            tools.offered(few=options.toolsets is None and windows.is_small(window)),
-            Settings(max_output=endpoints[0].max_output, effort=effort),
-            Limits(
-                max_calls=options.max_turns or config.agent.max_turns,
-                tries=max(1, config.agent.api_max_retries),
-                result_chars=windows.result_chars(window),
-            ),
-            Redactor(self.setup.secrets.known()),
-            windows.compression(config, endpoints[0], window, self._summariser()),
-            small=any(e.quirks.small for e in endpoints),
-            note=endpoints[0].note or self._found_note(options.choice),
+    def _build_session(
+        self,
+        meta: SessionMeta,
+        cwd: Path,
+        settings: SessionSettings,
+        history: History | None = None,
+    ) -> Session:
+        config, safety = self.setup.config, settings.safety
+        workspace = Workspace(
+            cwd,
+            self.setup.home,
+            self.setup.home / "outputs",
+            self._child_env,
+            sandbox=safety.mode,
+            sandbox_required=config.sandbox.required,
+            terminal_timeout=config.terminal.timeout,
+            egress=self._open_egress if safety.network else None,
         )
-
-    def _found_note(self, choice: Choice) -> str:
-        found = self._near(choice)
-        return found.note if found and found.choice == choice else ""
-
-    def _recall(self, endpoints: Sequence[Endpoint]) -> None:
-        """Output limits that were stated to earlier processes."""
-        for endpoint in endpoints:
-            output = self.remembered.of(endpoint.base_url, endpoint.target.model).output
-            if output is not None:
-                self.learned.setdefault(endpoint.target, Learned()).max_output = output
-
-    def remember_limits(
-        self, endpoint: ModelClient, context: int | None, output: int | None
-    ) -> None:
-        model = endpoint.target.model
-        self.remembered.learn(endpoint.base_url, model, context=context, output=output)
-
-    def client(self, endpoint: Endpoint) -> Client:
-        """One per endpoint, shared by everybody who calls it."""
-        import msgspec
-
-        key = msgspec.msgpack.encode(endpoint)
-        found = self._clients.get(key)
-        if found is None:
-            if len(self._clients) >= MAX_CLIENTS:
-                del self._clients[next(iter(self._clients))]
-            found = self._clients[key] = Client(endpoint, self.transport, sleep=self.sleep)
-        return found
-
-    def _summariser(self) -> Endpoint | None:
-        """As configured; one that cannot be used is said where it would be."""
-        config = self.setup.config
-        if "compression" not in config.auxiliary or not config.compression.enabled:
-            return None
-        return self.auxiliary.models.configured("compression")
+        services = Services()
+        services.set(STORE, self.store)
+        services.set(OPEN_WEB, self._open_web)
+        services.set(PROCESSES, self.background.share(meta))
+        services.set(BROWSER_SETTINGS, config.browser)
+        if backend := self.backends.backend_for(meta.id, cwd, safety.mode):
+            services.set(BACKEND, backend)
+        if history is not None:
+            services.set(TODO_LIST, recall(history.messages))
+        transcript = Transcript(self.store, self.background, meta, history)
+        return Session(self._shared, settings, transcript, workspace, services)
 
     def _safety(self, options: Options, agent: Agent) -> Safety:
         """Whoever asks for no questions takes the walls down too; the hard rules stay."""
@@ -352,46 +264,19 @@ class Runtime:
             confirm=agent.small,
         )
 
-    def _context(self, meta: SessionMeta, cwd: Path, safety: Safety) -> ToolContext:
-        return ToolContext(
-            session_id=meta.id,
-            cwd=cwd,
-            call=ToolCall("", ""),
-            approve=nobody_approves,
-            progress=_nothing,
-            child_env=self._child_env,
-            spill=self.setup.home / "outputs",
-            terminal_timeout=self.setup.config.terminal.timeout,
-            sandbox=safety.mode,
-            sandbox_required=self.setup.config.sandbox.required,
-            home=self.setup.home,
-            egress=self._egress if safety.network else None,
-            place=self.places.place(meta.id, cwd, safety.mode),
-            state={
-                "web": self._web,
-                "store": self.store,
-                "browser": self.setup.config.browser,
-                "processes": self.background.share(meta),
-            },
-        )
-
-    async def _egress(self) -> str:
+    async def _open_egress(self) -> str:
         """The way out for confined commands, opened by the first that may use it."""
-        if self._way_out is None:
+        if self._egress is None:
             from hermes.app.egress_proxy import Egress
 
             domains = self.setup.config.sandbox.network.allow
-            self._way_out = Egress(self.setup.home, domains, lambda: self._web().door.gate)
-        return await self._way_out.open()
+            self._egress = Egress(self.setup.home, domains, lambda: self._open_web().door.gate)
+        return await self._egress.open()
 
-    def _web(self) -> Any:
-        """One door for the process, opened by the first tool that goes through it."""
-        if self._door is None:
+    def _open_web(self) -> Web:
+        """One access to the web for the process, opened by the first tool that uses it."""
+        if self._web is None:
             from hermes.net.web_access import open_web
 
-            self._door = open_web(self.setup.config.web, self.setup.secrets)
-        return self._door
-
-
-def _nothing(_: str) -> None:
-    pass
+            self._web = open_web(self.setup.config.web, self.setup.secrets)
+        return self._web

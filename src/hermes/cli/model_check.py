@@ -7,7 +7,8 @@ import time
 
 from msgspec import Struct, structs
 
-from hermes.app.runtime import Options, Runtime
+from hermes.app.agents import Options
+from hermes.app.runtime import Runtime
 from hermes.cli.terminal.text import one_line
 from hermes.config.load import Setup
 from hermes.core.errors import HermesError
@@ -63,7 +64,7 @@ async def _asked(runtime: Runtime, choice: Choice) -> Answer:
     began = time.monotonic()
     try:
         async with asyncio.timeout(None if embedded else _SECONDS):
-            result = await session.turn(user(_HELLO))
+            result = await session.submit(user(_HELLO))
     except TimeoutError:
         result = TurnResult("failed", error=f"No answer in {_SECONDS:.0f} s.")
     seconds = time.monotonic() - began

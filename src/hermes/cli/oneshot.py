@@ -9,7 +9,8 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from pathlib import Path
 
-from hermes.app.runtime import Options, Runtime
+from hermes.app.agents import Options
+from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.app.session_chain import find_current
 from hermes.cli.lookup import find_session
@@ -142,7 +143,7 @@ class OneShot:
     async def _turn(self, runtime: Runtime, session: Session, message: Message) -> TurnResult:
         self._session = session
         self._signals.redirect(self._stop)
-        session.approver = self._asker.possible
+        session.interactions.present = self._asker.possible
         events = session.events()
         session.submit(message)
         with suppress(StoreError):  # the turn itself ends with it
@@ -156,7 +157,7 @@ class OneShot:
                 self._ended = True
                 return event.result
             if isinstance(event, (Approval, Question)):
-                self._asker.ask(event, session)
+                self._asker.ask(event, session.interactions)
             if self._code is None:
                 await self._guarded(session, self._renderer.event(event))
         raise AssertionError("a turn ends with TurnEnd")

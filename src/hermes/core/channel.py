@@ -74,3 +74,26 @@ class Channel:
             pieces = item.pieces
             return item.kind(pieces[0] if len(pieces) == 1 else "".join(pieces))
         return item
+
+
+class Broadcast:
+    """Puts every event into all channels that were opened and not closed."""
+
+    __slots__ = ("_channels",)
+
+    def __init__(self) -> None:
+        self._channels: list[Channel] = []
+
+    def subscribe(self) -> Channel:
+        """A channel with the events from now on."""
+        channel = Channel()
+        self._channels.append(channel)
+        return channel
+
+    def put(self, event: TurnEvent) -> None:
+        for channel in self._channels:
+            channel.put(event)
+
+    def close(self) -> None:
+        while self._channels:
+            self._channels.pop().close()

@@ -70,7 +70,7 @@ Answer: TypeAlias = Literal["once", "session", "always", "deny"]
 
 
 class Approval(Struct, frozen=True):
-    """A question only a person may answer, through `Session.answer`."""
+    """A question only a person may answer, through `Interactions.answer`."""
 
     id: str
     call: ToolCall
@@ -87,7 +87,7 @@ class Approval(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """The model wants to know something of the user, who answers through `Session.reply`."""
+    """The model wants to know something of the user, who answers through `Interactions.reply`."""
 
     id: str
     text: str

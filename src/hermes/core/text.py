@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+_UNSAFE_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _BAD = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -21,3 +22,8 @@ def clean(text: str) -> str:
 def counted(number: int, thing: str, things: str = "") -> str:
     """`1 file`, `2 files`."""
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+
+
+def safe_name(text: str, fallback: str) -> str:
+    """A part of a file name made of any text: no separators, no dots, at most 64 characters."""
+    return _UNSAFE_IN_NAME.sub("_", text)[:64] or fallback

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -12,12 +11,15 @@ import msgspec
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.core.message import Media, Message, Text, ToolCall
+from hermes.core.message import Media, Text, ToolCall
 from hermes.core.provider import ToolSpec
+from hermes.core.services import Services
 from hermes.core.taint import BOTH, Source
+from hermes.core.text import safe_name
 from hermes.core.tool_params import convert, unknown_names
 
 Risk: TypeAlias = Literal["read", "write", "exec", "network"]
+SandboxMode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
 Keys: TypeAlias = str | tuple[str, ...] | None
 P = TypeVar("P", bound=Struct)
 _BRINGS: dict[Risk, frozenset[Source]] = {
@@ -77,19 +79,6 @@ async def nobody_answers(question: str, choices: tuple[str, ...]) -> str | None:
     return None
 
 
-class Consultant(Protocol):
-    async def __call__(
-        self, job: str, prompt: Message, *, system: str = "", max_output: int = 1024
-    ) -> str: ...
-
-
-async def no_consultant(
-    job: str, prompt: Message, *, system: str = "", max_output: int = 1024
-) -> str:
-    """Where there is no model to ask."""
-    raise ToolError(f"There is no model for {job}.")
-
-
 class Invoker(Protocol):
     async def __call__(self, name: str, arguments: dict[str, Any]) -> ToolResult: ...
 
@@ -99,48 +88,67 @@ async def no_calls(name: str, arguments: dict[str, Any]) -> ToolResult:
     raise ToolError(f"{name} cannot be called from here.")
 
 
-class ToolContext(Struct, frozen=True):
-    """Everything a tool may touch. Narrow on purpose: no agent, no session object."""
+def ignore_progress(text: str) -> None:
+    """For calls that nobody watches."""
 
-    session_id: str
+
+class Workspace(Struct, frozen=True):
+    """The folder a session works in, and what its commands may do."""
+
     cwd: Path
-    call: ToolCall
-    approve: Approver
-    progress: Callable[[str], None]
-    child_env: dict[str, str]
-    """The whole environment of a child process: no secret is in it."""
-    spill: Path
-    """Folder (0700) for outputs too large to show."""
     home: Path
     """The agent's own folder: its settings, secrets and history are no tool's business."""
-    terminal_timeout: float = 180.0
-    sandbox: Literal["read-only", "workspace-write", "full-access"] = "full-access"
+    outputs: Path
+    """Folder (0700) for outputs too large to show."""
+    child_env: dict[str, str] = {}
+    """The whole environment of a child process: no secret is in it."""
+    sandbox: SandboxMode = "full-access"
     """What commands may change; full-access: they are not confined."""
     sandbox_required: bool = False
-    commits: bool = False
-    """Whether the call tells git to write to the repository."""
-    ask: Asker = nobody_answers
-    """Asks the user; None when nobody can answer."""
-    consult: Consultant = no_consultant
-    """Asks the model of that auxiliary job; its text, or a ToolError."""
-    sees: bool = True
-    """Whether the model that is answered takes images."""
-    place: Any = None
-    """Where commands run (see `hermes.exec.backends`); None: here."""
-    state: dict[str, Any] = {}
-    """What tools keep for the session while it is open, by the tool's name; what has an `aclose`
-    is closed with it."""
-    tools: Mapping[str, Tool[Any]] = {}
-    """All tools of the session, for tools about tools."""
-    invoke: Invoker = no_calls
-    """Calls another tool as the model would: the same questions, locks, limits and marks."""
+    """Whether nothing is run where it cannot be confined."""
+    terminal_timeout: float = 180.0
     egress: Callable[[], Awaitable[str]] | None = None
     """Opens the way out for confined commands: where its proxy listens. None: they have none."""
 
+
+class UserAccess(Struct, frozen=True):
+    """What tools may ask the user."""
+
+    approve: Approver = nobody_approves
+    ask: Asker = nobody_answers
+    """The answer to a question; None when nobody can give one."""
+
+
+class Toolbox(Struct, frozen=True):
+    """The tools of the session, for tools about tools."""
+
+    tools: Mapping[str, Tool[Any]] = {}
+    invoke: Invoker = no_calls
+    """Calls another tool as the model would: the same questions, locks, limits and marks."""
+
+
+class ToolContext(Struct, frozen=True):
+    """Everything a call may touch. Narrow on purpose: no agent, no session object."""
+
+    call: ToolCall
+    session_id: str
+    workspace: Workspace
+    services: Services
+    user: UserAccess = UserAccess()
+    toolbox: Toolbox = Toolbox()
+    progress: Callable[[str], None] = ignore_progress
+    verdict: Verdict = Verdict(True)
+    """What the call was granted."""
+
     @property
-    def stem(self) -> str:
+    def output_prefix(self) -> str:
         """What names of its files begin with: ids may come from strangers, `../` and all."""
-        return re.sub(r"[^A-Za-z0-9_-]", "_", self.session_id)[:64] or "session"
+        return safe_name(self.session_id, "session")
+
+    @property
+    def egress(self) -> Callable[[], Awaitable[str]] | None:
+        """The way out for commands of this call; None: it has none."""
+        return self.workspace.egress if self.verdict.network else None
 
 
 class Tool(Struct, Generic[P], frozen=True, dict=True):
@@ -169,7 +177,7 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
     asks: str = ""
     """Why every call needs the user's yes, whatever the session holds."""
     asks_itself: bool = False
-    """Whether it brings what is dangerous in a call to `ToolContext.approve` by itself."""
+    """Whether it brings what is dangerous in a call to `UserAccess.approve` by itself."""
     flows: Callable[[P], tuple[frozenset[Source], bool]] | None = None
     """What one call brings and whether it sends, where that depends on its parameters."""
     words: str = ""

@@ -11,14 +11,11 @@ from msgspec import Struct
 from hermes.config.schema import Web as Settings
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError, ToolError
-from hermes.core.tool import ToolContext
 from hermes.net.errors import EgressError
 from hermes.net.fetcher import Door
 from hermes.net.search.base import Asked, Backend, Hit, usable
 from hermes.net.url import parse
 
-STATE = "web"
-"""Under this name a session's tools find their Web."""
 BACKENDS = ("searxng", "brave", "tavily", "exa", "duckduckgo")
 
 
@@ -43,15 +40,6 @@ def open_web(settings: Settings, secrets: Secrets, **hooks: Any) -> Web:
         return usable(await backend.search(inside, asked), count)
 
     return Web(door, find)
-
-
-def web_of(ctx: ToolContext) -> Web:
-    found = ctx.state.get(STATE)
-    if callable(found):  # made when it is first needed
-        found = ctx.state[STATE] = found()
-    if not isinstance(found, Web):
-        raise ToolError("This session has no access to the web.")
-    return found
 
 
 def choose(settings: Settings, secrets: Secrets, query: str, count: int) -> tuple[Backend, Asked]:

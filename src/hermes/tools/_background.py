@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext
+from hermes.tools._services import PROCESSES
 
 if TYPE_CHECKING:
     from hermes.exec.process.background import Owner, Processes
@@ -21,11 +22,10 @@ _BREATH = 0.03
 
 
 def opened(ctx: ToolContext) -> tuple[Processes, Owner]:
-    share = ctx.state.get("processes")
+    share = ctx.services.get(PROCESSES)
     if share is None:
         raise ToolError("Nothing can be left running here; nothing was done.")
-    processes, owner = share(ctx.session_id)
-    return processes, owner
+    return share(ctx.session_id)
 
 
 async def settled(processes: Processes, state: State, before: int) -> State:
@@ -57,5 +57,5 @@ async def tidied(ctx: ToolContext) -> None:
     """Beside a command, now and then: files of old outputs are removed."""
     from hermes.exec.process.output_files import due, tidy
 
-    if due(ctx.spill):
-        await asyncio.to_thread(tidy, ctx.spill)
+    if due(ctx.workspace.outputs):
+        await asyncio.to_thread(tidy, ctx.workspace.outputs)

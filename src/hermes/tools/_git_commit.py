@@ -24,12 +24,14 @@ async def committing(command: Command, ctx: ToolContext, run: Run) -> ToolResult
     from hermes.exec.commits import NO_REPOSITORY, stand_in
     from hermes.exec.sandbox import probe
 
-    tier = await probe(cache_folder(ctx.home))
+    tier = await probe(cache_folder(ctx.workspace.home))
     if tier.level == 3 or command.policy is None:
         return await run(command, ctx)
     stand: Stand | str = "this sandbox has no namespaces"
     if tier.level == 1:
-        stand = await asyncio.to_thread(stand_in, ctx.cwd, ctx.home, ctx.child_env)
+        stand = await asyncio.to_thread(
+            stand_in, ctx.workspace.cwd, ctx.workspace.home, ctx.workspace.child_env
+        )
     if isinstance(stand, str):
         return _read_only(await run(command, ctx), stand)
     policy = structs.replace(command.policy, instead=stand.places)

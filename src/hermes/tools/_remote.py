@@ -1,45 +1,48 @@
-"""Commands of a session that run in another place than here."""
+"""Commands of a session that run on another backend than this machine."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hermes.core.errors import ToolError
+from hermes.core.services import ServiceKey
 from hermes.core.tool import ToolContext
+from hermes.tools._services import BACKEND
 
 if TYPE_CHECKING:
+    from hermes.exec.backends import Backend
     from hermes.exec.process.local import Command
 
-_CLIENTS = "clients"
+_CLIENTS: ServiceKey[dict[str, Command]] = ServiceKey("backend clients")
+"""The clients of commands in the background, by the names these got."""
 
 
-def folder(workdir: str | None, place: Any) -> Path:
-    """In the paths of that place; whether it exists is seen there."""
+def resolve_folder(workdir: str | None, backend: Backend) -> Path:
+    """The folder in the backend's own paths; whether it exists is seen there."""
     if workdir and "\0" in workdir:
         raise ToolError("workdir contains a NUL character; nothing was run.")
     if workdir and workdir.startswith("~"):
         return Path(workdir)
-    here: Path = place.folder / (workdir or "")
-    return here
+    return backend.folder / (workdir or "")
 
 
-async def require(ctx: ToolContext) -> None:
-    """For `sandbox.required: true`."""
-    if ctx.sandbox_required and not await ctx.place.confined():
+async def require_confinement(ctx: ToolContext, backend: Backend) -> None:
+    """ToolError where `sandbox.required` is set and the backend does not confine commands."""
+    if ctx.workspace.sandbox_required and not await backend.confined():
         raise ToolError(
-            f"sandbox.required is true, but commands run {ctx.place.where}, which confines them "
+            f"sandbox.required is true, but commands run {backend.where}, which confines them "
             "to nothing. Nothing was run."
         )
 
 
-def remember(ctx: ToolContext, name: str, client: Command) -> None:
-    """The client of a command in the background, by the name that it got."""
-    ctx.state.setdefault(_CLIENTS, {})[name] = client
+def remember_client(ctx: ToolContext, name: str, client: Command) -> None:
+    """Keep the client of a background command, so that `end_client` can end both."""
+    ctx.services.get_or_make(_CLIENTS, dict)[name] = client
 
 
-async def end(ctx: ToolContext, name: str) -> None:
-    """What the command started there: ending its client does not."""
-    client = ctx.state.get(_CLIENTS, {}).pop(name, None)
-    if client is not None:
-        await ctx.place.end(client)
+async def end_client(ctx: ToolContext, name: str) -> None:
+    """End what a background command started on the backend: ending its client does not."""
+    backend, clients = ctx.services.get(BACKEND), ctx.services.get(_CLIENTS)
+    if backend is not None and clients is not None and name in clients:
+        await backend.end(clients.pop(name))

@@ -14,18 +14,20 @@ if TYPE_CHECKING:
 
 async def policy(ctx: ToolContext) -> Policy | None:
     """None: they are not confined."""
-    if ctx.sandbox == "full-access":
+    if ctx.workspace.sandbox == "full-access":
         return None
     from hermes.config.paths import cache_folder
     from hermes.exec.sandbox import probe, require, standard
 
-    tier = await probe(cache_folder(ctx.home))
-    home = ctx.child_env.get("HOME")
+    tier = await probe(cache_folder(ctx.workspace.home))
+    home = ctx.workspace.child_env.get("HOME")
     user_home = Path(home) if home else Path.home()
     try:
-        if ctx.sandbox_required:
+        if ctx.workspace.sandbox_required:
             require(tier)
         network = await ctx.egress() if ctx.egress and tier.level < 3 else ""
-        return standard(ctx.sandbox, ctx.cwd, ctx.home, user_home, network=network)
+        return standard(
+            ctx.workspace.sandbox, ctx.workspace.cwd, ctx.workspace.home, user_home, network=network
+        )
     except ConfigError as error:
         raise ToolError(f"{error} Nothing was run.") from None

@@ -31,7 +31,7 @@ async def clarify(p: Params, ctx: ToolContext) -> ToolResult:
     if not question:
         raise ToolError("The question is empty.")
     choices = tuple(dict.fromkeys(c.strip() for c in p.choices or () if c.strip()))[:MAX_CHOICES]
-    answer = await ctx.ask(question, choices)
+    answer = await ctx.user.ask(question, choices)
     if answer is None:
         return ToolResult(_NOBODY, error=True)
     said = answer.strip()

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.core.tool import ToolContext, ToolResult, tool
+from hermes.core.tool import ToolContext, ToolResult, Workspace, tool
 from hermes.tools._files.paths import resolve
 
 _EITHER = "Give either path, old and new, or patch; nothing was changed."
@@ -48,13 +48,13 @@ async def patch(p: Params, ctx: ToolContext) -> ToolResult:
         raise ToolError(_EITHER)
     if not p.patch and (p.old is None or p.new is None):
         raise ToolError("Give old and new (an empty `new` deletes `old`); nothing was changed.")
-    return await asyncio.to_thread(_run, p, ctx)
+    return await asyncio.to_thread(_run, p, ctx.workspace)
 
 
-def _run(p: Params, ctx: ToolContext) -> ToolResult:
-    from hermes.tools._edit.workspace import Workspace
+def _run(p: Params, workspace: Workspace) -> ToolResult:
+    from hermes.tools._edit.file_changes import FileChanges
 
-    files = Workspace(ctx)
+    files = FileChanges(workspace)
     if p.patch:
         from hermes.tools._edit.v4a import parse
 
@@ -63,4 +63,4 @@ def _run(p: Params, ctx: ToolContext) -> ToolResult:
     else:
         files.replace(p.path or "", (p.old or "", p.new or ""), every=bool(p.all))
     files.commit()
-    return files.report(os.path.realpath(ctx.cwd))
+    return files.report(os.path.realpath(workspace.cwd))

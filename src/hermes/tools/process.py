@@ -13,8 +13,8 @@ from msgspec import Meta, Struct, structs
 from hermes.core.errors import ToolError
 from hermes.core.taint import BOTH
 from hermes.core.tool import Tool, ToolContext, ToolResult, tool
-from hermes.tools import _remote as elsewhere
 from hermes.tools._background import SHOWN, opened, report, settled
+from hermes.tools._remote import end_client
 
 if TYPE_CHECKING:
     from hermes.exec.process.background_records import State
@@ -85,7 +85,7 @@ async def process(p: Params, ctx: ToolContext) -> ToolResult:
         case "kill":
             if not state.alive:
                 return _told(state, f"{state.record.id} had ended before; nothing was killed.")
-            await elsewhere.end(ctx, state.record.id)
+            await end_client(ctx, state.record.id)
             state = await processes.kill(state)
         case "write":
             return await _write(p, ctx, state)
@@ -101,7 +101,7 @@ def _told(state: State, nothing: str = "(no new output)") -> ToolResult:
 
 
 def _seconds(p: Params, ctx: ToolContext) -> float:
-    seconds = ctx.terminal_timeout if p.timeout is None else p.timeout
+    seconds = ctx.workspace.terminal_timeout if p.timeout is None else p.timeout
     if seconds < 0:
         raise ToolError("timeout must not be negative.")
     return min(seconds, MAX_TIMEOUT)
@@ -185,7 +185,7 @@ async def _allowed(text: str, ctx: ToolContext, state: State) -> None:
     if before is None:  # too much to judge with it; what nothing confines is asked about then
         shell, before = record.confined, ""
     script = re.sub(_KEYS, "\n", before.replace("\r", "\n")) + text
-    verdict = await ctx.approve(
+    verdict = await ctx.user.approve(
         ctx.call, TYPING, Typed(script, record.cwd, record.confined, shell), ()
     )
     reason = verdict.reason

@@ -59,8 +59,8 @@ class Params(Struct, frozen=True):
 async def read_file(p: Params, ctx: ToolContext) -> ToolResult:
     if p.limit < 1:
         raise ToolError("limit must be at least 1.")
-    path = resolve(p.path, ctx.cwd)
-    check(path, ctx, write=False)
+    path = resolve(p.path, ctx.workspace.cwd)
+    check(path, ctx.workspace, write=False)
     try:
         size = _size(path)
         if size <= _INLINE:
@@ -84,10 +84,10 @@ def _size(path: Path) -> int:
 
 
 def _read(path: Path, p: Params, ctx: ToolContext) -> ToolResult:
-    check_unopened(path, ctx)
+    check_unopened(path, ctx.workspace)
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(fd, "rb") as file:
-        found = check_open(fd, path, ctx)
+        found = check_open(fd, path, ctx.workspace)
         if not is_regular(found):
             raise ToolError(f"{path} is a device, pipe or socket, not a file.")
         start = file.read(8192) or b""  # None: a file of the kernel that has nothing to say now

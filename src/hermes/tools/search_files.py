@@ -43,8 +43,8 @@ async def search_files(p: Params, ctx: ToolContext) -> ToolResult:
 
     if not p.pattern:
         raise ToolError("The pattern is empty.")
-    root = resolve(p.path or ".", ctx.cwd)
-    check(root, ctx, write=False)
+    root = resolve(p.path or ".", ctx.workspace.cwd)
+    check(root, ctx.workspace, write=False)
     if not root.exists():
         from hermes.tools.read_file import missing
 
@@ -84,7 +84,7 @@ async def _contents(query: Query, ctx: ToolContext, found: _Found) -> None:
     if _MULTILINE.search(query.pattern):
         raise ToolError("Lines are searched one by one: the pattern may not contain a line break.")
     try:
-        async with contextlib.aclosing(lines(query, ctx)) as stream:
+        async with contextlib.aclosing(lines(query, ctx.workspace)) as stream:
             async for line in stream:
                 if not found.take(line):
                     break
@@ -99,7 +99,7 @@ async def _names(query: Query, ctx: ToolContext, found: _Found) -> None:
     from hermes.tools._files.ripgrep import names
 
     fits = _name_test(query.pattern)
-    async with contextlib.aclosing(names(query, ctx)) as stream:
+    async with contextlib.aclosing(names(query, ctx.workspace)) as stream:
         async for name in stream:
             if fits(name) and not found.take_name(name):
                 break
@@ -124,13 +124,13 @@ class _Found:
         from hermes.tools._files.globs import matcher
 
         self._query = query
-        self._ctx = ctx
+        self._workspace = ctx.workspace
         self._fits = matcher(query.glob) if query.glob and not query.only else None
         self._file = ""
         self._shown = False
         self._last = 0
         self._room = MAX_CHARS
-        self._cwd = Path(os.path.realpath(ctx.cwd))
+        self._cwd = Path(os.path.realpath(ctx.workspace.cwd))
         self.rows: list[str] = []
         self.notes: list[str] = []
         self.matches = 0
@@ -196,8 +196,8 @@ class _Found:
             return False
         path = self._query.folder / name
         try:
-            check(Path(os.path.realpath(path)), self._ctx, write=False)
-            check_unopened(path, self._ctx)
+            check(Path(os.path.realpath(path)), self._workspace, write=False)
+            check_unopened(path, self._workspace)
         except (OSError, ToolError):
             return False
         return True

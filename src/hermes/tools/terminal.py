@@ -11,10 +11,11 @@ from msgspec import Meta, Struct, structs
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.tools import _remote as elsewhere
 from hermes.tools._background import opened, report, settled, tidied
 from hermes.tools._git_commit import committing
+from hermes.tools._remote import remember_client, require_confinement, resolve_folder
 from hermes.tools._sandbox_policy import policy
+from hermes.tools._services import BACKEND
 
 if TYPE_CHECKING:
     from hermes.exec.process.local import Command
@@ -43,19 +44,19 @@ class Params(Struct, frozen=True):
 async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
     from hermes.exec.process.local import Command
 
-    timeout = min(ctx.terminal_timeout if p.timeout is None else p.timeout, MAX_TIMEOUT)
+    timeout = min(ctx.workspace.terminal_timeout if p.timeout is None else p.timeout, MAX_TIMEOUT)
     if timeout <= 0:
         raise ToolError("timeout must be more than 0 seconds.")
-    if ctx.place:
-        await elsewhere.require(ctx)
-        folder, walls = elsewhere.folder(p.workdir, ctx.place), None
+    if backend := ctx.services.get(BACKEND):
+        await require_confinement(ctx, backend)
+        folder, walls = resolve_folder(p.workdir, backend), None
     else:
-        folder, walls = _folder(p.workdir, ctx.cwd), await policy(ctx)
-    command = Command(p.command, folder, ctx.child_env, timeout, walls, pty=bool(p.pty))
+        folder, walls = _folder(p.workdir, ctx.workspace.cwd), await policy(ctx)
+    command = Command(p.command, folder, ctx.workspace.child_env, timeout, walls, pty=bool(p.pty))
     await tidied(ctx)
     if p.background:
         return await _leave_running(command, p, ctx)
-    if ctx.commits and walls is not None and walls.mode == "workspace-write":
+    if ctx.verdict.commits and walls is not None and walls.mode == "workspace-write":
         return await committing(command, ctx, _see_through)
     return await _see_through(command, ctx)
 
@@ -65,13 +66,13 @@ async def _leave_running(command: Command, p: Params, ctx: ToolContext) -> ToolR
     from hermes.exec.sandbox import probe
 
     processes, owner = opened(ctx)
-    if ctx.place:
-        confined = await ctx.place.confined()
-        client = await ctx.place.client(command)
+    if backend := ctx.services.get(BACKEND):
+        confined = await backend.confined()
+        client = await backend.client(command)
         state = await processes.start(client, owner, confined=confined, stands_for=command)
-        elsewhere.remember(ctx, state.record.id, client)
+        remember_client(ctx, state.record.id, client)
     else:
-        tier = await probe(cache_folder(ctx.home))
+        tier = await probe(cache_folder(ctx.workspace.home))
         confined = command.policy is not None and tier.level < 3
         state = await processes.start(command, owner, confined=confined)
     state = await settled(processes, state, 0)
@@ -96,9 +97,12 @@ async def _see_through(command: Command, ctx: ToolContext) -> ToolResult:
     if command.pty:  # a pager would wait for keys that nobody presses
         quiet = {"PAGER": "cat", "GIT_PAGER": "cat", **command.env}
         command = structs.replace(command, env=quiet)
-    output = Capture(LIMIT, ctx.spill, name=ctx.stem, watch=_watcher(ctx.progress))
+    output = Capture(
+        LIMIT, ctx.workspace.outputs, name=ctx.output_prefix, watch=_watcher(ctx.progress)
+    )
     try:
-        outcome = await (ctx.place.run if ctx.place else run)(command, output)
+        backend = ctx.services.get(BACKEND)
+        outcome = await (backend.run if backend else run)(command, output)
     finally:
         output.close()
     text = output.text().rstrip("\n")

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.message import Message, ToolCall, ToolReturn
+from hermes.core.services import ServiceKey
 from hermes.core.tool import ToolContext, ToolResult, tool
 
 MAX_ITEMS = 200
@@ -23,6 +24,9 @@ class Todo(Struct, frozen=True):
     id: str | None = None
 
 
+TODO_LIST: ServiceKey[list[Todo]] = ServiceKey("todo list")
+
+
 class Params(Struct, frozen=True):
     todos: list[Todo] | None = None
 
@@ -32,8 +36,8 @@ class Params(Struct, frozen=True):
 )
 async def todo(p: Params, ctx: ToolContext) -> ToolResult:
     if p.todos is not None:
-        ctx.state["todo"] = _accepted(p.todos)
-    items: list[Todo] = ctx.state.get("todo", [])
+        ctx.services.set(TODO_LIST, _accepted(p.todos))
+    items = ctx.services.get(TODO_LIST)
     if not items:
         return ToolResult("The list is empty.", data=[])
     done = sum(item.status in ("completed", "cancelled") for item in items)

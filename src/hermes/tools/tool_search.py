@@ -59,7 +59,7 @@ def _object(given: Any) -> dict[str, Any]:
     forward=_target,
 )
 async def tool_search(p: Params, ctx: ToolContext) -> ToolResult:
-    deferred = [t for t in ctx.tools.values() if t.toolset != _CORE]
+    deferred = [t for t in ctx.toolbox.tools.values() if t.toolset != _CORE]
     if not deferred:
         return ToolResult("There are no tools beyond those you see.", data=[])
     found = rank(p.query, deferred)[:MOST]

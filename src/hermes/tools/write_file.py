@@ -24,9 +24,9 @@ def _key(p: Params, cwd: Path) -> str:
 
 @tool("Write a file, replacing it if it exists; creates folders.", risk="write", key=_key)
 async def write_file(p: Params, ctx: ToolContext) -> ToolResult:
-    path = resolve(p.path, ctx.cwd)
-    no_surprise(p.path, path, ctx.cwd)
-    check(path, ctx, write=True)
+    path = resolve(p.path, ctx.workspace.cwd)
+    no_surprise(p.path, path, ctx.workspace.cwd)
+    check(path, ctx.workspace, write=True)
     data = p.content.encode("utf-8", "replace")
     try:
         # In a thread whatever the size: a disk may take its time to sync.
@@ -48,15 +48,15 @@ def _write(path: Path, data: bytes, ctx: ToolContext) -> tuple[bool, str]:
         from hermes.tools._edit.text_file import read_bytes
 
         try:
-            return read_bytes(path, ctx)[0]
+            return read_bytes(path, ctx.workspace)[0]
         except FileNotFoundError:
             return None
 
     no_marks(path, data, old)
-    draft = Draft(path, data, ctx)
+    draft = Draft(path, data, ctx.workspace)
     try:
         draft.commit()
     except OSError:
         draft.discard()
         raise
-    return draft.old is None, problem(path, data, ctx.child_env.get("PATH", ""))
+    return draft.old is None, problem(path, data, ctx.workspace.child_env.get("PATH", ""))

@@ -17,13 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.core.errors import ToolError
-from hermes.core.message import ToolCall
 from hermes.core.tool import ToolContext, ToolResult, Verdict
 from hermes.tools._edit import atomic_write as _writing
 from hermes.tools._edit.replace import replace
 from hermes.tools._edit.text_file import Lines, decode
 from hermes.tools._edit.v4a import parse, update
 from hermes.tools.patch import patch
+from tests.kit.tools import tool_context
 
 
 async def nobody(*_: Any) -> Verdict:
@@ -36,16 +36,7 @@ def ctx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToolContext:
     home.mkdir(parents=True)
     (tmp_path / "work").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    return ToolContext(
-        "s1",
-        tmp_path / "work",
-        ToolCall("c1", "patch"),
-        nobody,
-        lambda _: None,
-        {},
-        home / "outputs",
-        home,
-    )
+    return tool_context(tmp_path / "work", home)
 
 
 async def run(ctx: ToolContext, **args: Any) -> ToolResult:
@@ -55,10 +46,10 @@ async def run(ctx: ToolContext, **args: Any) -> ToolResult:
 
 
 async def refused(ctx: ToolContext, **args: Any) -> str:
-    before = snapshot(ctx.cwd)
+    before = snapshot(ctx.workspace.cwd)
     with pytest.raises(ToolError) as error:
         await run(ctx, **args)
-    assert snapshot(ctx.cwd) == before, "an edit that failed changed something"
+    assert snapshot(ctx.workspace.cwd) == before, "an edit that failed changed something"
     return str(error.value)
 
 
@@ -77,7 +68,7 @@ def v4a(*rows: str) -> str:
 
 
 async def test_a_piece_is_replaced_and_the_diff_is_shown(ctx: ToolContext) -> None:
-    (ctx.cwd / "f.txt").write_text("".join(f"line {n}\n" for n in range(1, 21)))
+    (ctx.workspace.cwd / "f.txt").write_text("".join(f"line {n}\n" for n in range(1, 21)))
     result = await run(ctx, path="f.txt", old="line 10\n", new="LINE TEN\nand more\n")
     shown = (
         "--- f.txt\n+++ f.txt\n@@ -7,7 +7,8 @@\n line 7\n line 8\n line 9\n-line 10\n+LINE TEN\n"
@@ -85,20 +76,22 @@ async def test_a_piece_is_replaced_and_the_diff_is_shown(ctx: ToolContext) -> No
     )
     assert result.content == f"Patched f.txt (+2 -1)\n{shown}"
     assert result.display == shown
-    assert (ctx.cwd / "f.txt").read_text().count("\n") == 21
+    assert (ctx.workspace.cwd / "f.txt").read_text().count("\n") == 21
 
 
 async def test_one_place_or_all(ctx: ToolContext) -> None:
-    (ctx.cwd / "f").write_text("a = 1\nb = 2\na = 1\n")
+    (ctx.workspace.cwd / "f").write_text("a = 1\nb = 2\na = 1\n")
     said = await refused(ctx, path="f", old="a = 1", new="a = 3")
     assert "2 times (lines 1, 3)" in said and "all=true" in said
     result = await run(ctx, path="f", old="a = 1", new="a = 3", all=True)
     assert "2 places" in str(result.content)
-    assert (ctx.cwd / "f").read_text() == "a = 3\nb = 2\na = 3\n"
+    assert (ctx.workspace.cwd / "f").read_text() == "a = 3\nb = 2\na = 3\n"
 
 
 async def test_what_is_not_there_is_shown_with_what_is_nearest(ctx: ToolContext) -> None:
-    (ctx.cwd / "f.py").write_text("import os\n\n\ndef total(items):\n    return sum(items)\n")
+    (ctx.workspace.cwd / "f.py").write_text(
+        "import os\n\n\ndef total(items):\n    return sum(items)\n"
+    )
     said = await refused(
         ctx, path="f.py", old="def total(values, start):\n    yield values", new="x"
     )
@@ -128,29 +121,31 @@ async def test_what_is_not_there_is_shown_with_what_is_nearest(ctx: ToolContext)
     ],
 )
 async def test_what_cannot_be_done_is_said(ctx: ToolContext, args: Any, words: str) -> None:
-    (ctx.cwd / "f").write_text("text")
-    (ctx.cwd / "binary").write_bytes(b"a\0b")
-    (ctx.cwd.parent / "outside").write_text("a")
-    (ctx.cwd / "out").symlink_to("../outside")
+    (ctx.workspace.cwd / "f").write_text("text")
+    (ctx.workspace.cwd / "binary").write_bytes(b"a\0b")
+    (ctx.workspace.cwd.parent / "outside").write_text("a")
+    (ctx.workspace.cwd / "out").symlink_to("../outside")
     assert words in await refused(ctx, **args)
 
 
 async def test_the_mode_stays_and_a_link_stays_a_link(ctx: ToolContext) -> None:
-    (ctx.cwd / "run.sh").write_text("echo a\n")
-    (ctx.cwd / "run.sh").chmod(0o751)
-    (ctx.cwd / "link").symlink_to("run.sh")
+    (ctx.workspace.cwd / "run.sh").write_text("echo a\n")
+    (ctx.workspace.cwd / "run.sh").chmod(0o751)
+    (ctx.workspace.cwd / "link").symlink_to("run.sh")
     await run(ctx, path="link", old="echo a", new="echo b")
-    assert (ctx.cwd / "link").is_symlink()
-    assert (ctx.cwd / "run.sh").read_text() == "echo b\n"
-    assert stat.S_IMODE((ctx.cwd / "run.sh").stat().st_mode) == 0o751
+    assert (ctx.workspace.cwd / "link").is_symlink()
+    assert (ctx.workspace.cwd / "run.sh").read_text() == "echo b\n"
+    assert stat.S_IMODE((ctx.workspace.cwd / "run.sh").stat().st_mode) == 0o751
 
 
 def test_calls_are_kept_apart_by_every_file_they_write(ctx: ToolContext) -> None:
     assert patch.key and patch.risk == "write"
     both = v4a("*** Update File: a", "*** Move to: sub/b", "*** Delete File: ./c")
-    keys = patch.key(patch.parse({"patch": both}), ctx.cwd)
-    assert keys == tuple(str(ctx.cwd / name) for name in ("a", "sub/b", "c"))
-    assert patch.key(patch.parse({"path": "x/../a", "old": "", "new": ""}), ctx.cwd) == (keys[0],)
+    keys = patch.key(patch.parse({"patch": both}), ctx.workspace.cwd)
+    assert keys == tuple(str(ctx.workspace.cwd / name) for name in ("a", "sub/b", "c"))
+    assert patch.key(patch.parse({"path": "x/../a", "old": "", "new": ""}), ctx.workspace.cwd) == (
+        keys[0],
+    )
 
 
 # -- finding what is nearly there ----------------------------------------------------------
@@ -419,24 +414,24 @@ def test_a_large_file_is_searched_in_bounded_time() -> None:
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 async def test_encodings_and_line_ends_stay(ctx: ToolContext, encode: Any, end: str) -> None:
     text = "grün\n\tb\\n \\\\ c\x85d\x0ce\n\nlast"
-    (ctx.cwd / "f").write_bytes(encode(text.replace("\n", end)))
+    (ctx.workspace.cwd / "f").write_bytes(encode(text.replace("\n", end)))
     await run(ctx, path="f", old="\n\n", new="\nöne\ntwo\n")
     wanted = text.replace("\n\n", "\nöne\ntwo\n").replace("\n", end)
-    assert (ctx.cwd / "f").read_bytes() == encode(wanted)
+    assert (ctx.workspace.cwd / "f").read_bytes() == encode(wanted)
     await run(ctx, patch=v4a("*** Update File: f", " öne", "-two", "+2"))
-    assert (ctx.cwd / "f").read_bytes() == encode(wanted.replace("two", "2"))
+    assert (ctx.workspace.cwd / "f").read_bytes() == encode(wanted.replace("two", "2"))
 
 
 async def test_what_an_encoding_cannot_hold(ctx: ToolContext) -> None:
-    (ctx.cwd / "f").write_bytes("grün".encode("latin-1"))
+    (ctx.workspace.cwd / "f").write_bytes("grün".encode("latin-1"))
     assert "Latin-1, which cannot hold" in await refused(ctx, path="f", old="g", new="→")
 
 
 async def test_unicode_is_not_normalised(ctx: ToolContext) -> None:
     composed, apart = "\u00e9", "e\u0301"
-    (ctx.cwd / "f").write_text(f"{composed} {apart} \u212b\n")
+    (ctx.workspace.cwd / "f").write_text(f"{composed} {apart} \u212b\n")
     await run(ctx, path="f", old=f" {apart}", new=f" {apart}{apart}")
-    assert (ctx.cwd / "f").read_text() == f"{composed} {apart}{apart} \u212b\n"
+    assert (ctx.workspace.cwd / "f").read_text() == f"{composed} {apart}{apart} \u212b\n"
 
 
 def test_mixed_line_ends_stay_where_nothing_changes() -> None:
@@ -687,11 +682,11 @@ def test_a_careless_edit_is_made_where_it_was_meant_or_not_at_all(
 
 
 async def test_several_files_at_once(ctx: ToolContext) -> None:
-    (ctx.cwd / "a.py").write_text("def f():\n    return 1\n\n\ndef g():\n    return 1\n")
-    (ctx.cwd / "b.txt").write_text("gone\n")
-    (ctx.cwd / "c.txt").write_text("old\nname\n")
-    (ctx.cwd / "c.txt").chmod(0o700)
-    (ctx.cwd / "d.txt").write_text("moves\n")
+    (ctx.workspace.cwd / "a.py").write_text("def f():\n    return 1\n\n\ndef g():\n    return 1\n")
+    (ctx.workspace.cwd / "b.txt").write_text("gone\n")
+    (ctx.workspace.cwd / "c.txt").write_text("old\nname\n")
+    (ctx.workspace.cwd / "c.txt").chmod(0o700)
+    (ctx.workspace.cwd / "d.txt").write_text("moves\n")
     result = await run(
         ctx,
         patch=v4a(
@@ -713,14 +708,18 @@ async def test_several_files_at_once(ctx: ToolContext) -> None:
             "*** Move File: d.txt -> d2.txt",
         ),
     )
-    names = {str(p.relative_to(ctx.cwd)): p.read_text() for p in ctx.cwd.rglob("*") if p.is_file()}
+    names = {
+        str(p.relative_to(ctx.workspace.cwd)): p.read_text()
+        for p in ctx.workspace.cwd.rglob("*")
+        if p.is_file()
+    }
     assert names == {
         "a.py": "def f():\n    return 1\n\n\ndef g():\n    return 2\n",
         "new/e.txt": "one\n\nthree\n",
         "moved/c2.txt": "old\nnew name\n",
         "d2.txt": "moves\n",
     }
-    assert stat.S_IMODE((ctx.cwd / "moved/c2.txt").stat().st_mode) == 0o700
+    assert stat.S_IMODE((ctx.workspace.cwd / "moved/c2.txt").stat().st_mode) == 0o700
     content = str(result.content)
     for words in ("Patched a.py (+1 -1)", "Created new/e.txt (+3 -0)", "Deleted b.txt (+0 -1)"):
         assert words in content
@@ -728,8 +727,8 @@ async def test_several_files_at_once(ctx: ToolContext) -> None:
 
 
 async def test_a_patch_that_fails_anywhere_changes_nothing(ctx: ToolContext) -> None:
-    (ctx.cwd / "a").write_text("one\n")
-    (ctx.cwd / "b").write_text("two\n")
+    (ctx.workspace.cwd / "a").write_text("one\n")
+    (ctx.workspace.cwd / "b").write_text("two\n")
     said = await refused(
         ctx,
         patch=v4a(
@@ -743,7 +742,9 @@ async def test_a_patch_that_fails_anywhere_changes_nothing(ctx: ToolContext) -> 
             "+2",
         ),
     )
-    assert (f"{ctx.cwd / 'b'}: Hunk 1 of 1" in said and "1|two" in said) or "nor anything" in said
+    assert (
+        f"{ctx.workspace.cwd / 'b'}: Hunk 1 of 1" in said and "1|two" in said
+    ) or "nor anything" in said
 
 
 @pytest.mark.parametrize("fail_at", [1, 2, 3, 4])
@@ -751,8 +752,8 @@ async def test_a_disk_that_fails_midway_is_put_back(
     ctx: ToolContext, monkeypatch: pytest.MonkeyPatch, fail_at: int
 ) -> None:
     for name in "abc":
-        (ctx.cwd / name).write_text(f"{name}\n")
-    (ctx.cwd / "b").chmod(0o741)
+        (ctx.workspace.cwd / name).write_text(f"{name}\n")
+    (ctx.workspace.cwd / "b").chmod(0o741)
     calls = 0
     real = {"rename": os.rename, "unlink": os.unlink}
 
@@ -789,20 +790,20 @@ async def test_a_disk_that_fails_midway_is_put_back(
 async def test_somebody_else_writes_meanwhile(
     ctx: ToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hermes.tools._edit import workspace as _edits
+    from hermes.tools._edit import file_changes as _edits
 
-    (ctx.cwd / "f").write_text("mine\n")
+    (ctx.workspace.cwd / "f").write_text("mine\n")
     real = _edits.replace
 
     def meanwhile(*args: Any, **named: Any) -> Any:
-        (ctx.cwd / "f").write_text("theirs, longer\n")
+        (ctx.workspace.cwd / "f").write_text("theirs, longer\n")
         return real(*args, **named)
 
     monkeypatch.setattr(_edits, "replace", meanwhile)
     with pytest.raises(ToolError, match="somebody else"):
         await run(ctx, path="f", old="mine", new="yours")
-    assert (ctx.cwd / "f").read_text() == "theirs, longer\n"
-    assert [p.name for p in ctx.cwd.iterdir()] == ["f"]
+    assert (ctx.workspace.cwd / "f").read_text() == "theirs, longer\n"
+    assert [p.name for p in ctx.workspace.cwd.iterdir()] == ["f"]
 
 
 @pytest.mark.parametrize(
@@ -831,10 +832,10 @@ async def test_somebody_else_writes_meanwhile(
 async def test_patches_that_cannot_be_applied(
     ctx: ToolContext, rows: list[str], words: str
 ) -> None:
-    (ctx.cwd / "f").write_text("first\ndup\nmid\ndup\nlast\n")
-    (ctx.cwd / "g").write_text("")
-    (ctx.cwd / "link").symlink_to("f")
-    (ctx.home / "config.yaml").write_text("x")
+    (ctx.workspace.cwd / "f").write_text("first\ndup\nmid\ndup\nlast\n")
+    (ctx.workspace.cwd / "g").write_text("")
+    (ctx.workspace.cwd / "link").symlink_to("f")
+    (ctx.workspace.home / "config.yaml").write_text("x")
     if rows == ["*** Update File: f", "-one"]:
         rows = ["*** Update File: f", "-one", "-two"]
     assert words in await refused(ctx, patch=v4a(*rows))
@@ -875,11 +876,11 @@ _NEW = "--- /dev/null\n+++ b/n/g\n@@ -0,0 +1 @@\n+x\n"
     ],
 )
 async def test_a_patch_in_another_dress(ctx: ToolContext, text: str) -> None:
-    (ctx.cwd / "f").write_text("a\nb\nc\n")
+    (ctx.workspace.cwd / "f").write_text("a\nb\nc\n")
     await run(ctx, patch=text)
-    assert (ctx.cwd / "f").read_text() == "a\nB\nc\n"
+    assert (ctx.workspace.cwd / "f").read_text() == "a\nB\nc\n"
     if "/dev/null" in text:
-        assert (ctx.cwd / "n/g").read_text() == "x\n"
+        assert (ctx.workspace.cwd / "n/g").read_text() == "x\n"
 
 
 TWICE = "def f():\n    x = 1\n    return x\n\ndef g():\n    x = 1\n    return x\n"
@@ -941,7 +942,7 @@ async def test_one_file_in_several_steps(ctx: ToolContext) -> None:
             "+4",
         ),
     )
-    assert {p.name: p.read_text() for p in ctx.cwd.iterdir()} == {"b": "1\n3\n4\n"}
+    assert {p.name: p.read_text() for p in ctx.workspace.cwd.iterdir()} == {"b": "1\n3\n4\n"}
     said = await refused(ctx, patch=v4a("*** Add File: c", "+1", "*** Delete File: c"))
     assert "as it is" in said
 
@@ -949,7 +950,7 @@ async def test_one_file_in_several_steps(ctx: ToolContext) -> None:
 async def test_a_patch_in_a_fence_with_its_own_line_ends(ctx: ToolContext) -> None:
     text = "```\r\n*** Begin Patch\r\n*** Add File: f\r\n+a\r\n+b\r\n*** End Patch\r\n```"
     await run(ctx, patch=text)
-    assert (ctx.cwd / "f").read_bytes() == b"a\r\nb\r\n"
+    assert (ctx.workspace.cwd / "f").read_bytes() == b"a\r\nb\r\n"
 
 
 @settings(max_examples=250, deadline=None)
@@ -985,11 +986,11 @@ def test_any_patch_is_understood_or_refused(rows: list[str]) -> None:
     ],
 )
 async def test_broken_syntax_is_a_warning(ctx: ToolContext, name: str, good: str, bad: str) -> None:
-    (ctx.cwd / name).write_text(good)
+    (ctx.workspace.cwd / name).write_text(good)
     result = await run(ctx, path=name, old=good, new=bad)
     assert "[warning: the syntax is wrong" in str(result.content) and not result.error
     assert "before" not in str(result.content).partition("\n---")[0]
-    assert (ctx.cwd / name).read_text() == bad
+    assert (ctx.workspace.cwd / name).read_text() == bad
     again = await run(ctx, path=name, old="x", new="y")
     assert "wrong before this edit too" in str(again.content)
     result = await run(ctx, path=name, old=bad.replace("x", "y"), new=good)
@@ -997,14 +998,14 @@ async def test_broken_syntax_is_a_warning(ctx: ToolContext, name: str, good: str
 
 
 async def test_a_long_diff_is_cut(ctx: ToolContext) -> None:
-    (ctx.cwd / "f").write_text("".join(f"{n}\n" for n in range(5000)))
+    (ctx.workspace.cwd / "f").write_text("".join(f"{n}\n" for n in range(5000)))
     result = await run(ctx, path="f", old="1", new="one", all=True)
     assert len(str(result.content)) < 14_000
     assert "more lines of this diff]" in str(result.content)
-    assert (ctx.cwd / "f").read_text().count("one") > 1000
+    assert (ctx.workspace.cwd / "f").read_text().count("one") > 1000
 
 
 async def test_a_change_of_the_last_line_end_is_seen(ctx: ToolContext) -> None:
-    (ctx.cwd / "f").write_text("a\nb")
+    (ctx.workspace.cwd / "f").write_text("a\nb")
     result = await run(ctx, path="f", old="b", new="b\n")
     assert str(result.display).endswith("-b\n\\ No newline at end of file\n+b")

@@ -26,6 +26,7 @@ from hermes.tools.read_file import LIMIT, LINE, MAX_IMAGE, read_file
 from hermes.tools.registry import select
 from hermes.tools.terminal import terminal
 from hermes.tools.write_file import write_file
+from tests.kit.tools import in_workspace, tool_context
 
 ROOT = os.geteuid() == 0
 RawDatabase = Callable[[], AbstractContextManager[None]]
@@ -44,16 +45,8 @@ def ctx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToolContext:
     home = tmp_path / "user" / ".hermes"
     home.mkdir(mode=0o700)
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    return ToolContext(
-        session_id="s1",
-        cwd=tmp_path / "work",
-        call=ToolCall("c1", "tool"),
-        approve=nobody,
-        progress=lambda _: None,
-        child_env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(tmp_path / "user")},
-        spill=home / "outputs",
-        home=home,
-    )
+    env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(tmp_path / "user")}
+    return tool_context(tmp_path / "work", home, env=env)
 
 
 async def call(tool: Tool[Any], ctx: ToolContext, **args: Any) -> ToolResult:
@@ -146,7 +139,7 @@ def test_schemas_are_short_and_say_only_what_works() -> None:
 
 
 async def test_a_command_runs_in_the_working_folder(ctx: ToolContext) -> None:
-    assert await text(terminal, ctx, command="pwd") == str(ctx.cwd)
+    assert await text(terminal, ctx, command="pwd") == str(ctx.workspace.cwd)
 
 
 async def test_a_command_fails(ctx: ToolContext) -> None:
@@ -168,15 +161,15 @@ async def test_out_of_time(ctx: ToolContext) -> None:
 
 
 async def test_the_configured_time_is_the_default(ctx: ToolContext) -> None:
-    brief = structs.replace(ctx, terminal_timeout=0.1)
+    brief = in_workspace(ctx, terminal_timeout=0.1)
     assert "timed out after 0.1 s" in await text(terminal, brief, command="sleep 9")
 
 
 async def test_another_folder(ctx: ToolContext) -> None:
-    (ctx.cwd / "sub").mkdir()
-    (ctx.cwd / "file").touch()
-    assert await text(terminal, ctx, command="pwd", workdir="sub") == str(ctx.cwd / "sub")
-    assert await text(terminal, ctx, command="pwd", workdir="~") == str(ctx.home.parent)
+    (ctx.workspace.cwd / "sub").mkdir()
+    (ctx.workspace.cwd / "file").touch()
+    assert await text(terminal, ctx, command="pwd", workdir="sub") == str(ctx.workspace.cwd / "sub")
+    assert await text(terminal, ctx, command="pwd", workdir="~") == str(ctx.workspace.home.parent)
     assert "does not exist" in await refusal(terminal, ctx, command="pwd", workdir="gone")
     assert "is not a directory" in await refusal(terminal, ctx, command="pwd", workdir="file")
     assert "does not exist" in await refusal(terminal, ctx, command="pwd", workdir="a\0b")
@@ -185,7 +178,7 @@ async def test_another_folder(ctx: ToolContext) -> None:
 @pytest.mark.parametrize("args", [{"background": True}, {"timeout": 0}, {"timeout": -1}])
 async def test_what_is_not_possible_is_said_and_not_run(ctx: ToolContext, args: Any) -> None:
     assert await refusal(terminal, ctx, command="touch ran", **args)
-    assert not (ctx.cwd / "ran").exists()
+    assert not (ctx.workspace.cwd / "ran").exists()
 
 
 async def test_progress_is_shown_while_it_runs(ctx: ToolContext) -> None:
@@ -196,14 +189,14 @@ async def test_progress_is_shown_while_it_runs(ctx: ToolContext) -> None:
         words.append(update)
         seen.set()
 
-    os.mkfifo(ctx.cwd / "gate")
+    os.mkfifo(ctx.workspace.cwd / "gate")
     watched = structs.replace(ctx, progress=progress)
     running = asyncio.create_task(call(terminal, watched, command="echo one; cat gate"))
     async with asyncio.timeout(10):
         await seen.wait()
         assert words == ["one\n"]
         assert not running.done()
-        await asyncio.to_thread((ctx.cwd / "gate").write_text, "two\n")
+        await asyncio.to_thread((ctx.workspace.cwd / "gate").write_text, "two\n")
         assert (await running).content == "one\ntwo"
 
 
@@ -211,7 +204,7 @@ async def test_a_flood_stays_below_the_cap_and_says_where_it_is(ctx: ToolContext
     content = await text(terminal, ctx, command="seq 30000")
     assert len(content) < 42_000
     path = Path(content.partition("full output: ")[2].partition(" …]")[0])
-    assert path.parent == ctx.spill
+    assert path.parent == ctx.workspace.outputs
     assert path.read_text().endswith("\n30000\n")
     assert "29999|29999" in await text(read_file, ctx, path=str(path), offset=29_000)
 
@@ -225,16 +218,16 @@ def test_terminal_runs_alone() -> None:
 
 
 async def test_lines_are_numbered(ctx: ToolContext) -> None:
-    (ctx.cwd / "f").write_text("one\n\nthree")
+    (ctx.workspace.cwd / "f").write_text("one\n\nthree")
     assert await text(read_file, ctx, path="f") == "1|one\n2|\n3|three"
     assert await text(read_file, ctx, path="f", offset=0) == "1|one\n2|\n3|three"
-    assert await text(read_file, ctx, path=str(ctx.cwd / "f"), offset=3) == "3|three"
-    (ctx.home.parent / "g").write_text("x\n")
+    assert await text(read_file, ctx, path=str(ctx.workspace.cwd / "f"), offset=3) == "3|three"
+    (ctx.workspace.home.parent / "g").write_text("x\n")
     assert await text(read_file, ctx, path="~/g") == "1|x"
 
 
 async def test_reading_on(ctx: ToolContext) -> None:
-    (ctx.cwd / "f").write_text("".join(f"line {n}\n" for n in range(1, 5001)))
+    (ctx.workspace.cwd / "f").write_text("".join(f"line {n}\n" for n in range(1, 5001)))
     first = await text(read_file, ctx, path="f")
     assert first.startswith("1|line 1\n")
     assert first.endswith("2000|line 2000\n[lines 1-2000 of 5000; go on with offset=2001]")
@@ -268,9 +261,7 @@ async def test_any_window_of_any_text(
     folder = tmp_path_factory.getbasetemp()
     content = "\n".join(lines) + "\n" * (ending and bool(lines))
     (folder / "window").write_text(content, encoding="utf-8", newline="")
-    context = ToolContext(
-        "s", folder, ToolCall("", ""), nobody, lambda _: None, {}, folder / "o", folder / "h"
-    )
+    context = tool_context(folder, folder / "h")
     shown = (await text(read_file, context, path="window", offset=offset, limit=limit)).split("\n")
     real = content.split("\n")[: -1 if content.endswith("\n") else None] if content else []
     wanted = [f"{n}|{line}" for n, line in enumerate(real, 1)][offset - 1 :][:limit]
@@ -284,7 +275,7 @@ async def test_any_window_of_any_text(
 
 async def test_a_large_file_is_read_in_pieces_that_join_up(ctx: ToolContext) -> None:
     lines = [f"{n} " + "x" * (n % 300) for n in range(1, 3001)]
-    (ctx.cwd / "big").write_text("\n".join(lines))
+    (ctx.workspace.cwd / "big").write_text("\n".join(lines))
     seen: list[str] = []
     offset = 1
     while offset:
@@ -298,7 +289,7 @@ async def test_a_large_file_is_read_in_pieces_that_join_up(ctx: ToolContext) -> 
 
 
 async def test_a_line_longer_than_any_answer(ctx: ToolContext) -> None:
-    (ctx.cwd / "min.js").write_text("é" * 2_000_000 + "\nend\n")
+    (ctx.workspace.cwd / "min.js").write_text("é" * 2_000_000 + "\nend\n")
     content = await text(read_file, ctx, path="min.js")
     assert content.startswith("1|éé")
     assert "\ufffd" not in content
@@ -324,7 +315,7 @@ async def test_a_line_longer_than_any_answer(ctx: ToolContext) -> None:
     ],
 )
 async def test_encodings(ctx: ToolContext, data: bytes, shown: str) -> None:
-    (ctx.cwd / "f").write_bytes(data)
+    (ctx.workspace.cwd / "f").write_bytes(data)
     assert await text(read_file, ctx, path="f") == shown
 
 
@@ -333,7 +324,7 @@ async def test_encodings(ctx: ToolContext, data: bytes, shown: str) -> None:
     [(b"a\0b", "binary data (3 bytes)"), (b"%PDF-1.7", "a PDF"), (b"PK\x03\x04", "a ZIP archive")],
 )
 async def test_binary_files_are_named_not_shown(ctx: ToolContext, data: bytes, kind: str) -> None:
-    (ctx.cwd / "f").write_bytes(data)
+    (ctx.workspace.cwd / "f").write_bytes(data)
     assert kind in await refusal(read_file, ctx, path="f")
 
 
@@ -347,7 +338,7 @@ async def test_binary_files_are_named_not_shown(ctx: ToolContext, data: bytes, k
     ],
 )
 async def test_images_are_shown(ctx: ToolContext, data: bytes, mime: str) -> None:
-    (ctx.cwd / "picture").write_bytes(data)
+    (ctx.workspace.cwd / "picture").write_bytes(data)
     result = await call(read_file, ctx, path="picture")
     label, media = result.content
     assert isinstance(label, Text)
@@ -355,16 +346,16 @@ async def test_images_are_shown(ctx: ToolContext, data: bytes, mime: str) -> Non
 
 
 async def test_an_image_no_provider_takes(ctx: ToolContext) -> None:
-    (ctx.cwd / "huge.png").write_bytes(PNG + b"\0" * MAX_IMAGE)
+    (ctx.workspace.cwd / "huge.png").write_bytes(PNG + b"\0" * MAX_IMAGE)
     assert "make it smaller" in await refusal(read_file, ctx, path="huge.png")
 
 
 async def test_what_is_no_file(ctx: ToolContext) -> None:
-    (ctx.cwd / "folder" / "inner").mkdir(parents=True)
-    (ctx.cwd / "folder" / "file.py").touch()
-    os.mkfifo(ctx.cwd / "pipe")
+    (ctx.workspace.cwd / "folder" / "inner").mkdir(parents=True)
+    (ctx.workspace.cwd / "folder" / "file.py").touch()
+    os.mkfifo(ctx.workspace.cwd / "pipe")
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(os.path.relpath(ctx.cwd / "socket"))
+        server.bind(os.path.relpath(ctx.workspace.cwd / "socket"))
         for name in ("pipe", "socket"):
             assert "not a file" in await refusal(read_file, ctx, path=name)
     assert "is a directory of 2: file.py, inner/" in await refusal(read_file, ctx, path="folder")
@@ -372,35 +363,35 @@ async def test_what_is_no_file(ctx: ToolContext) -> None:
     assert "empty" in await refusal(read_file, ctx, path=" ")
     assert "usable" in await refusal(read_file, ctx, path="a\0b")
     assert await refusal(read_file, ctx, path="x" * 5000)
-    (ctx.cwd / "loop").symlink_to("loop")
+    (ctx.workspace.cwd / "loop").symlink_to("loop")
     assert await refusal(read_file, ctx, path="loop")
 
 
 @pytest.mark.parametrize("limit", [0, -1])
 async def test_windows_that_are_none(ctx: ToolContext, limit: int) -> None:
-    (ctx.cwd / "f").write_text("x")
+    (ctx.workspace.cwd / "f").write_text("x")
     assert "at least 1" in await refusal(read_file, ctx, path="f", limit=limit)
 
 
 async def test_counting_from_the_end(ctx: ToolContext) -> None:
-    (ctx.cwd / "f").write_text("one\ntwo\nthree\nfour")
+    (ctx.workspace.cwd / "f").write_text("one\ntwo\nthree\nfour")
     assert await text(read_file, ctx, path="f", offset=-2) == "3|three\n4|four"
     assert await text(read_file, ctx, path="f", offset=-9, limit=1) == (
         "1|one\n[lines 1-1 of 4; go on with offset=2]"
     )
-    (ctx.cwd / "f").write_text("one\ntwo\n")
+    (ctx.workspace.cwd / "f").write_text("one\ntwo\n")
     assert await text(read_file, ctx, path="f", offset=-1) == "2|two"
-    (ctx.cwd / "f").write_text("")
+    (ctx.workspace.cwd / "f").write_text("")
     assert await text(read_file, ctx, path="f", offset=-1) == "[empty file]"
 
 
 async def test_long_lines_are_cut_one_by_one(ctx: ToolContext) -> None:
     rows = ["short", "ä" * (LINE + 1), "漢" * 100_000, "y" * LINE, "z" * 9000, "🙂" * LINE, "end"]
-    (ctx.cwd / "f").write_text("\n".join(rows))
+    (ctx.workspace.cwd / "f").write_text("\n".join(rows))
     shown = (await text(read_file, ctx, path="f")).split("\n")
     assert shown[:7] == [f"{n}|{row[:LINE]}" for n, row in enumerate(rows, 1)]
     assert shown[7:] == ["[lines 2, 3, 5 are too long and cut here]"]
-    (ctx.cwd / "f").write_bytes(b"\xfc" * 50_000 + b"\nend\n")
+    (ctx.workspace.cwd / "f").write_bytes(b"\xfc" * 50_000 + b"\nend\n")
     content = await text(read_file, ctx, path="f")
     assert content.startswith("1|üüü") and "2|end" in content and "Latin-1" in content
 
@@ -419,7 +410,7 @@ async def test_a_notebook_is_shown_as_its_cells(ctx: ToolContext) -> None:
             ],
         },
     ]
-    (ctx.cwd / "n.ipynb").write_bytes(orjson.dumps({"cells": cells, "nbformat": 4}))
+    (ctx.workspace.cwd / "n.ipynb").write_bytes(orjson.dumps({"cells": cells, "nbformat": 4}))
     assert (await text(read_file, ctx, path="n.ipynb")).split("\n") == [
         "1|# %% cell 1 (markdown)",
         "2|# Title",
@@ -438,22 +429,22 @@ async def test_a_notebook_is_shown_as_its_cells(ctx: ToolContext) -> None:
 
 @pytest.mark.parametrize("data", ["{}", "[1]", '{"cells": 3}', '{"cells": ["x"]}', "{", "[" * 9999])
 async def test_what_only_bears_the_name_of_a_notebook(ctx: ToolContext, data: str) -> None:
-    (ctx.cwd / "n.ipynb").write_text(data)
+    (ctx.workspace.cwd / "n.ipynb").write_text(data)
     assert await text(read_file, ctx, path="n.ipynb") == f"1|{data[:LINE]}" + (
         "\n[line 1 is too long and cut here]" if len(data) > LINE else ""
     )
 
 
 async def test_a_missing_file_names_its_neighbours(ctx: ToolContext) -> None:
-    (ctx.cwd / "Config.toml").touch()
+    (ctx.workspace.cwd / "Config.toml").touch()
     assert "Similar: Config.toml" in await refusal(read_file, ctx, path="config.tml")
     missing = await refusal(read_file, ctx, path="a/b/c.txt")
-    assert missing.endswith(f"nearest existing folder is {ctx.cwd}.")
+    assert missing.endswith(f"nearest existing folder is {ctx.workspace.cwd}.")
 
 
 async def test_a_file_one_may_not_read(ctx: ToolContext) -> None:
     path = "/proc/sys/vm/compact_memory" if ROOT else "f"  # can only be written, by root too
-    (ctx.cwd / "f").touch(mode=0o000)
+    (ctx.workspace.cwd / "f").touch(mode=0o000)
     assert "Permission denied" in await refusal(read_file, ctx, path=path)
 
 
@@ -468,7 +459,7 @@ async def test_files_without_a_size_are_read(ctx: ToolContext) -> None:
 
 
 async def test_a_file_is_created_then_replaced(ctx: ToolContext) -> None:
-    path = ctx.cwd / "a" / "b" / "f.txt"
+    path = ctx.workspace.cwd / "a" / "b" / "f.txt"
     assert await text(write_file, ctx, path="a/b/f.txt", content="héllo\r\n") == (
         f"Created {path} (8 bytes)"
     )
@@ -479,7 +470,7 @@ async def test_a_file_is_created_then_replaced(ctx: ToolContext) -> None:
 
 
 async def test_the_mode_of_a_file_is_kept_and_a_new_one_follows_the_umask(ctx: ToolContext) -> None:
-    path = ctx.cwd / "run.sh"
+    path = ctx.workspace.cwd / "run.sh"
     path.write_text("old")
     path.chmod(0o751)
     await call(write_file, ctx, path="run.sh", content="new")
@@ -489,12 +480,12 @@ async def test_the_mode_of_a_file_is_kept_and_a_new_one_follows_the_umask(ctx: T
         await call(write_file, ctx, path="new", content="")
     finally:
         os.umask(before)
-    assert stat.S_IMODE((ctx.cwd / "new").stat().st_mode) == 0o640
+    assert stat.S_IMODE((ctx.workspace.cwd / "new").stat().st_mode) == 0o640
 
 
 async def test_a_reader_of_the_old_file_keeps_it(ctx: ToolContext) -> None:
-    (ctx.cwd / "f").write_text("old")
-    with (ctx.cwd / "f").open() as old:
+    (ctx.workspace.cwd / "f").write_text("old")
+    with (ctx.workspace.cwd / "f").open() as old:
         await call(write_file, ctx, path="f", content="new and longer")
         assert old.read() == "old"
 
@@ -502,7 +493,7 @@ async def test_a_reader_of_the_old_file_keeps_it(ctx: ToolContext) -> None:
 async def test_a_failed_write_changes_nothing(
     ctx: ToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (ctx.cwd / "f").write_text("old")
+    (ctx.workspace.cwd / "f").write_text("old")
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -511,8 +502,8 @@ async def test_a_failed_write_changes_nothing(
     assert "No space left on device. Nothing was changed" in await refusal(
         write_file, ctx, path="f", content="new"
     )
-    assert (ctx.cwd / "f").read_text() == "old"
-    assert [p.name for p in ctx.cwd.iterdir()] == ["f"]
+    assert (ctx.workspace.cwd / "f").read_text() == "old"
+    assert [p.name for p in ctx.workspace.cwd.iterdir()] == ["f"]
 
 
 @pytest.mark.parametrize(
@@ -538,13 +529,13 @@ async def test_broken_syntax_is_a_warning_and_no_failure(
     playwright = find_spec("playwright")  # brings a node of its own
     assert playwright and playwright.submodule_search_locations
     node = f"{playwright.submodule_search_locations[0]}/driver"
-    path = os.pathsep.join([ctx.child_env["PATH"], node])
-    ctx = structs.replace(ctx, child_env={"PATH": path})
+    path = os.pathsep.join([ctx.workspace.child_env["PATH"], node])
+    ctx = in_workspace(ctx, child_env={"PATH": path})
     assert "warning" not in await text(write_file, ctx, path=name, content=good)
     if bad is not None:
         result = await call(write_file, ctx, path=name, content=bad)
         assert "[warning: the syntax is wrong: " in str(result.content) and not result.error
-        assert (ctx.cwd / name).read_text() == bad
+        assert (ctx.workspace.cwd / name).read_text() == bad
 
 
 async def test_folders_made_for_nothing_do_not_stay(
@@ -555,28 +546,28 @@ async def test_folders_made_for_nothing_do_not_stay(
 
     monkeypatch.setattr(os, "rename", full)
     assert "Nothing was changed" in await refusal(write_file, ctx, path="a/b/f", content="x")
-    assert not list(ctx.cwd.iterdir())
+    assert not list(ctx.workspace.cwd.iterdir())
 
 
 async def test_what_is_not_replaced(ctx: ToolContext) -> None:
-    (ctx.cwd / "folder").mkdir()
-    os.mkfifo(ctx.cwd / "pipe")
-    (ctx.cwd / "file").write_text("x")
+    (ctx.workspace.cwd / "folder").mkdir()
+    os.mkfifo(ctx.workspace.cwd / "pipe")
+    (ctx.workspace.cwd / "file").write_text("x")
     assert "is a directory" in await refusal(write_file, ctx, path="folder", content="x")
     assert "not replaced" in await refusal(write_file, ctx, path="pipe", content="x")
     assert "Nothing was changed" in await refusal(write_file, ctx, path="file/f", content="x")
-    assert (ctx.cwd / "file").read_text() == "x"
+    assert (ctx.workspace.cwd / "file").read_text() == "x"
 
 
 async def test_links_are_followed_inside_and_not_out(ctx: ToolContext) -> None:
-    (ctx.cwd / "real").write_text("old")
-    (ctx.cwd / "link").symlink_to("real")
-    outside = ctx.home.parent / "outside"
-    (ctx.cwd / "out").symlink_to(outside)
-    (ctx.cwd / "dir").symlink_to(ctx.home.parent)
+    (ctx.workspace.cwd / "real").write_text("old")
+    (ctx.workspace.cwd / "link").symlink_to("real")
+    outside = ctx.workspace.home.parent / "outside"
+    (ctx.workspace.cwd / "out").symlink_to(outside)
+    (ctx.workspace.cwd / "dir").symlink_to(ctx.workspace.home.parent)
     await call(write_file, ctx, path="link", content="new")
-    assert (ctx.cwd / "link").is_symlink()
-    assert (ctx.cwd / "real").read_text() == "new"
+    assert (ctx.workspace.cwd / "link").is_symlink()
+    assert (ctx.workspace.cwd / "real").read_text() == "new"
     for path in ("out", "dir/outside"):
         assert f"link to {outside}" in await refusal(write_file, ctx, path=path, content="x")
     assert not outside.exists()
@@ -587,14 +578,14 @@ async def test_links_are_followed_inside_and_not_out(ctx: ToolContext) -> None:
 async def test_a_folder_swapped_for_a_link_at_the_last_moment(
     ctx: ToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outside = ctx.home.parent / "outside"
+    outside = ctx.workspace.home.parent / "outside"
     (outside / "b").mkdir(parents=True)
-    (ctx.cwd / "a" / "b").mkdir(parents=True)
+    (ctx.workspace.cwd / "a" / "b").mkdir(parents=True)
     real = _writing._make_folders
 
     def swapped(folder: Path) -> list[Path]:
-        (ctx.cwd / "a").rename(ctx.cwd / "was")
-        (ctx.cwd / "a").symlink_to(outside)
+        (ctx.workspace.cwd / "a").rename(ctx.workspace.cwd / "was")
+        (ctx.workspace.cwd / "a").symlink_to(outside)
         return real(folder)
 
     monkeypatch.setattr(_writing, "_make_folders", swapped)
@@ -603,11 +594,14 @@ async def test_a_folder_swapped_for_a_link_at_the_last_moment(
 
 
 def test_one_file_has_one_key_whatever_it_is_called(ctx: ToolContext) -> None:
-    (ctx.cwd / "link").symlink_to("f")
+    (ctx.workspace.cwd / "link").symlink_to("f")
     assert write_file.key
-    names = ["f", "./f", "x/../f", "link", str(ctx.cwd / "f")]
-    keys = {write_file.key(write_file.parse({"path": n, "content": ""}), ctx.cwd) for n in names}
-    assert keys == {str(ctx.cwd / "f")}
+    names = ["f", "./f", "x/../f", "link", str(ctx.workspace.cwd / "f")]
+    keys = {
+        write_file.key(write_file.parse({"path": n, "content": ""}), ctx.workspace.cwd)
+        for n in names
+    }
+    assert keys == {str(ctx.workspace.cwd / "f")}
 
 
 # -- what file tools may not touch ---------------------------------------------------------
@@ -626,14 +620,14 @@ async def test_secrets_and_the_agents_own_files_are_neither_read_nor_written(
     ctx: ToolContext, path: str, raw_database: RawDatabase
 ) -> None:
     file = Path(path).expanduser()
-    made = not file.is_absolute() or file.is_relative_to(ctx.home.parent)
+    made = not file.is_absolute() or file.is_relative_to(ctx.workspace.home.parent)
     if made:
         file.parent.mkdir(parents=True, exist_ok=True)
         with raw_database():
             file.write_text("secret")
     assert "Denied" in await refusal(read_file, ctx, path=path)
     assert "Denied" in await refusal(write_file, ctx, path=path, content="x")
-    (ctx.cwd / "innocent").symlink_to(file)
+    (ctx.workspace.cwd / "innocent").symlink_to(file)
     assert "Denied" in await refusal(read_file, ctx, path="innocent")
     assert await refusal(write_file, ctx, path="innocent", content="x")
     with raw_database():
@@ -643,7 +637,7 @@ async def test_secrets_and_the_agents_own_files_are_neither_read_nor_written(
 @pytest.mark.parametrize("path", RUN)
 async def test_what_others_run_is_not_written(ctx: ToolContext, path: str) -> None:
     assert "Denied" in await refusal(write_file, ctx, path=path, content="x")
-    assert not (ctx.cwd / Path(path).expanduser()).exists()
+    assert not (ctx.workspace.cwd / Path(path).expanduser()).exists()
 
 
 async def test_what_looks_alike_is_allowed(ctx: ToolContext, raw_database: RawDatabase) -> None:
@@ -671,7 +665,7 @@ async def test_no_environment_of_a_process(ctx: ToolContext, path: str) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 async def test_no_way_around_through_proc(ctx: ToolContext) -> None:
-    secret = ctx.home / ".env"
+    secret = ctx.workspace.home / ".env"
     secret.write_text("KEY=1")
     with secret.open() as file:
         for way in (f"/proc/self/root{secret}", f"/proc/self/fd/{file.fileno()}"):
@@ -679,8 +673,8 @@ async def test_no_way_around_through_proc(ctx: ToolContext) -> None:
 
 
 async def test_no_way_around_through_a_second_name(ctx: ToolContext) -> None:
-    (ctx.home / ".env").write_text("KEY=1")
-    os.link(ctx.home / ".env", ctx.cwd / "notes.txt")
+    (ctx.workspace.home / ".env").write_text("KEY=1")
+    os.link(ctx.workspace.home / ".env", ctx.workspace.cwd / "notes.txt")
     assert "Denied" in await refusal(read_file, ctx, path="notes.txt")
 
 
@@ -688,8 +682,8 @@ async def test_a_second_name_of_the_database_is_not_even_opened(
     ctx: ToolContext, raw_database: Any
 ) -> None:
     with raw_database():
-        (ctx.home / "state.db").write_text("rows")
-    os.link(ctx.home / "state.db", ctx.cwd / "copy.db")
+        (ctx.workspace.home / "state.db").write_text("rows")
+    os.link(ctx.workspace.home / "state.db", ctx.workspace.cwd / "copy.db")
     assert "another name" in await refusal(read_file, ctx, path="copy.db")
     assert "another name" in await refusal(patch, ctx, path="copy.db", old="rows", new="x")
 
@@ -700,20 +694,22 @@ async def test_a_second_name_of_the_database_is_not_even_opened(
 async def test_what_steers_the_agent_is_not_written_by_one_who_works_in_its_home(
     ctx: ToolContext, path: str
 ) -> None:
-    at_home = structs.replace(ctx, cwd=ctx.home)
+    at_home = in_workspace(ctx, cwd=ctx.workspace.home)
     assert "Denied" in await refusal(write_file, at_home, path=path, content="x")
     await call(write_file, at_home, path="notes.txt", content="x")
 
 
 async def test_saved_outputs_are_read_and_not_written(ctx: ToolContext) -> None:
-    ctx.spill.mkdir()
-    (ctx.spill / "s1.txt").write_text("long output")
-    assert await text(read_file, ctx, path=str(ctx.spill / "s1.txt")) == "1|long output"
-    assert "Denied" in await refusal(write_file, ctx, path=str(ctx.spill / "s1.txt"), content="")
+    ctx.workspace.outputs.mkdir()
+    (ctx.workspace.outputs / "s1.txt").write_text("long output")
+    assert await text(read_file, ctx, path=str(ctx.workspace.outputs / "s1.txt")) == "1|long output"
+    assert "Denied" in await refusal(
+        write_file, ctx, path=str(ctx.workspace.outputs / "s1.txt"), content=""
+    )
 
 
 async def test_working_inside_the_agents_home_touches_only_ones_own_files(ctx: ToolContext) -> None:
-    inside = structs.replace(ctx, cwd=ctx.home)
+    inside = in_workspace(ctx, cwd=ctx.workspace.home)
     await call(write_file, inside, path="work/notes.txt", content="x")
     for path in ("config.yaml", ".env", "state.db-wal", "skills/x", "auth.json", "CONFIG.YAML"):
         assert "Denied" in await refusal(write_file, inside, path=path, content="x")

@@ -14,22 +14,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import structs
 
 from hermes.core.errors import ToolError
-from hermes.core.message import ToolCall
-from hermes.core.tool import ToolContext, ToolResult, Verdict
+from hermes.core.tool import ToolContext, ToolResult
 from hermes.tools._files import ripgrep as _search
 from hermes.tools._files.globs import Ignore, matcher
 from hermes.tools._files.ripgrep import ripgrep
 from hermes.tools._files.walk import files
 from hermes.tools.search_files import MAX_CHARS, search_files
+from tests.kit.tools import in_workspace, tool_context
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
-
-
-async def nobody(*_: Any) -> Verdict:
-    return Verdict(allowed=False)
 
 
 @pytest.fixture(params=["ripgrep", "own"])
@@ -38,17 +33,9 @@ def ctx(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToolCo
     home.mkdir(parents=True)
     (tmp_path / "user" / "work").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    made = ToolContext(
-        "s1",
-        tmp_path / "user" / "work",
-        ToolCall("c1", "search_files"),
-        nobody,
-        lambda _: None,
-        {"PATH": PATH if request.param == "ripgrep" else "/nowhere"},
-        home / "outputs",
-        home,
-    )
-    if request.param == "ripgrep" and not ripgrep(made):
+    env = {"PATH": PATH if request.param == "ripgrep" else "/nowhere"}
+    made = tool_context(tmp_path / "user" / "work", home, env=env)
+    if request.param == "ripgrep" and not ripgrep(made.workspace):
         pytest.skip("ripgrep is not installed")
     return made
 
@@ -81,7 +68,7 @@ def make(root: Path, files: dict[str, str | bytes]) -> None:
 
 async def test_lines_come_by_file_and_number(ctx: ToolContext) -> None:
     make(
-        ctx.cwd,
+        ctx.workspace.cwd,
         {
             "b.py": "one\ndef two():\n    pass\ndef three():",
             "a/x.py": "def first():\r\n",
@@ -103,11 +90,13 @@ async def test_lines_come_by_file_and_number(ctx: ToolContext) -> None:
     assert await rows(ctx, "def", glob="a/**/*.py") == ["a/x.py:1: def first():"]
     assert await rows(ctx, "def", glob="!*.py") == ["a.txt:1: undefined"]
     assert await rows(ctx, "def", glob="*.{txt,md}") == ["a.txt:1: undefined"]
-    assert await rows(ctx, "def", path=str(ctx.cwd.parent), glob="a.txt") == ["a.txt:1: undefined"]
+    assert await rows(ctx, "def", path=str(ctx.workspace.cwd.parent), glob="a.txt") == [
+        "a.txt:1: undefined"
+    ]
 
 
 async def test_lines_around(ctx: ToolContext) -> None:
-    make(ctx.cwd, {"f": "".join(f"{n}\n" for n in range(1, 21)), "g": "7\n"})
+    make(ctx.workspace.cwd, {"f": "".join(f"{n}\n" for n in range(1, 21)), "g": "7\n"})
     assert await rows(ctx, "^(7|8|15)$", context=1) == [
         "f-6- 6",
         "f:7: 7",
@@ -123,7 +112,7 @@ async def test_lines_around(ctx: ToolContext) -> None:
 
 
 async def test_there_is_a_limit_and_it_is_said(ctx: ToolContext) -> None:
-    make(ctx.cwd, {f"f{n:02}": "x\nx\nx\n" for n in range(50)})
+    make(ctx.workspace.cwd, {f"f{n:02}": "x\nx\nx\n" for n in range(50)})
     content = (await search(ctx, "x", limit=4)).split("\n")
     assert content[:-1] == ["f00:1: x", "f00:2: x", "f00:3: x", "f01:1: x"]
     assert content[-1].startswith("[the first 4 matches")
@@ -134,14 +123,17 @@ async def test_there_is_a_limit_and_it_is_said(ctx: ToolContext) -> None:
 
 
 async def test_long_lines_are_cut_around_the_match(ctx: ToolContext) -> None:
-    make(ctx.cwd, {"f": "é" * 5000 + "needle" + "y" * 5000 + "\n" + "needle" + "z" * 900 + "\n"})
+    make(
+        ctx.workspace.cwd,
+        {"f": "é" * 5000 + "needle" + "y" * 5000 + "\n" + "needle" + "z" * 900 + "\n"},
+    )
     first, second = await rows(ctx, "needle")
     assert "needle" in first and len(first) < 320 and first.startswith("f:1: …é")
     assert second.startswith("f:2: needlezz") and second.endswith("z…")
 
 
 async def test_an_answer_is_bounded(ctx: ToolContext) -> None:
-    make(ctx.cwd, {"f": ("x" * 250 + "\n") * 5000})
+    make(ctx.workspace.cwd, {"f": ("x" * 250 + "\n") * 5000})
     content = await search(ctx, "x", limit=1000)
     assert len(content) < MAX_CHARS + 1000
     assert "narrow the search" in content
@@ -149,7 +141,7 @@ async def test_an_answer_is_bounded(ctx: ToolContext) -> None:
 
 async def test_what_is_not_searched(ctx: ToolContext) -> None:
     make(
-        ctx.cwd,
+        ctx.workspace.cwd,
         {
             ".git/config": "needle",
             ".gitignore": "# comment\nignored/\n*.log\n!keep.log\n/top.txt\n\\#odd\ndeep/*/x\n",
@@ -169,9 +161,9 @@ async def test_what_is_not_searched(ctx: ToolContext) -> None:
             "large": b"needle" + b"\n" * _search.LARGEST,
         },
     )
-    (ctx.cwd / "link").symlink_to("own")
-    (ctx.cwd / "folder").symlink_to("sub")
-    os.mkfifo(ctx.cwd / "pipe")
+    (ctx.workspace.cwd / "link").symlink_to("own")
+    (ctx.workspace.cwd / "folder").symlink_to("sub")
+    os.mkfifo(ctx.workspace.cwd / "pipe")
     found = ["deep/y/x2", "keep.log", "own", "sub/top.txt"]
     assert await rows(ctx, "needle") == [f"{name}:1: needle" for name in found]
     assert await rows(ctx, "needle", glob="*.log") == ["keep.log:1: needle"]
@@ -185,7 +177,7 @@ async def test_what_is_not_searched(ctx: ToolContext) -> None:
 
 async def test_encodings(ctx: ToolContext) -> None:
     make(
-        ctx.cwd,
+        ctx.workspace.cwd,
         {
             "latin": "grün find\n".encode("latin-1"),
             "mark": "find me\n".encode("utf-8-sig"),
@@ -202,7 +194,7 @@ async def test_encodings(ctx: ToolContext) -> None:
 
 async def test_names_of_every_kind(ctx: ToolContext) -> None:
     names = ["with space", "-dash", "new\nline", "ünï", "{brace}", "[x]", "a:1: b", "--json"]
-    make(ctx.cwd, dict.fromkeys(names, "needle"))
+    make(ctx.workspace.cwd, dict.fromkeys(names, "needle"))
     found = await search(ctx, "needle")
     assert all(f"{name}:1: needle" in found for name in names)
     for name in names:
@@ -211,14 +203,14 @@ async def test_names_of_every_kind(ctx: ToolContext) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names are text")
 async def test_a_name_that_is_no_text(ctx: ToolContext) -> None:
-    with open(os.fsencode(ctx.cwd) + b"/\xff", "w") as file:
+    with open(os.fsencode(ctx.workspace.cwd) + b"/\xff", "w") as file:
         file.write("needle")
     assert ":1: needle" in await search(ctx, "needle")
 
 
 @pytest.mark.parametrize("pattern", ["a(", "[z", "*x", "a{2,1}", "(?P<n>"])
 async def test_a_bad_regex_is_explained(ctx: ToolContext, pattern: str) -> None:
-    make(ctx.cwd, {"f": f"say {pattern} here\n"})
+    make(ctx.workspace.cwd, {"f": f"say {pattern} here\n"})
     said = await refused(ctx, pattern)
     assert said.startswith("Not a valid regex: ")
     literal = said.partition("use the pattern ")[2]
@@ -227,12 +219,12 @@ async def test_a_bad_regex_is_explained(ctx: ToolContext, pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", [r"(?<=a)b", r"(\w)\1", r"b(?!c)", r"\Aab"])
 async def test_what_ripgrep_cannot_do_is_done(ctx: ToolContext, pattern: str) -> None:
-    make(ctx.cwd, {"f": "abba\n", "g": "xyz\n"})
+    make(ctx.workspace.cwd, {"f": "abba\n", "g": "xyz\n"})
     assert await rows(ctx, pattern) == ["f:1: abba"]
 
 
 async def test_requests_that_make_no_sense(ctx: ToolContext) -> None:
-    make(ctx.cwd, {"file.py": "x"})
+    make(ctx.workspace.cwd, {"file.py": "x"})
     assert "empty" in await refused(ctx, "")
     assert "line break" in await refused(ctx, r"a\nb")
     assert "line break" in await refused(ctx, "a\nb")
@@ -244,7 +236,7 @@ async def test_requests_that_make_no_sense(ctx: ToolContext) -> None:
 
 
 async def test_an_option_is_only_a_pattern(ctx: ToolContext) -> None:
-    make(ctx.cwd, {"f": "--files -v\n"})
+    make(ctx.workspace.cwd, {"f": "--files -v\n"})
     assert await rows(ctx, "--files") == ["f:1: --files -v"]
     assert await rows(ctx, "-v") == ["f:1: --files -v"]
     assert await rows(ctx, "-", glob="-f*") == []
@@ -255,7 +247,7 @@ async def test_an_option_is_only_a_pattern(ctx: ToolContext) -> None:
 
 async def test_names(ctx: ToolContext) -> None:
     files = ["src/app/main.py", "src/Main_test.py", "readme.md", "src/app/data.json", "out/x.py"]
-    make(ctx.cwd, {**dict.fromkeys(files, ""), ".gitignore": "out\n"})
+    make(ctx.workspace.cwd, {**dict.fromkeys(files, ""), ".gitignore": "out\n"})
 
     async def names(pattern: str, **args: Any) -> list[str]:
         return await rows(ctx, pattern, kind="names", **args)
@@ -275,7 +267,7 @@ async def test_names(ctx: ToolContext) -> None:
 
 
 async def test_protected_files_are_never_found(ctx: ToolContext, raw_database: Any) -> None:
-    user = ctx.home.parent
+    user = ctx.workspace.home.parent
     secret = [
         ".ssh/id",
         ".aws/credentials",
@@ -287,8 +279,10 @@ async def test_protected_files_are_never_found(ctx: ToolContext, raw_database: A
     with raw_database():
         make(user, {**dict.fromkeys(secret, "needle\n"), ".config/app": "needle\n"})
     make(user, {"n": "needle\n"})
-    os.link(ctx.home / "config.yaml", ctx.cwd / "second-name")
-    os.link(ctx.home / "state.db", ctx.cwd / "copy.db")  # the guard fails if we open it
+    os.link(ctx.workspace.home / "config.yaml", ctx.workspace.cwd / "second-name")
+    os.link(
+        ctx.workspace.home / "state.db", ctx.workspace.cwd / "copy.db"
+    )  # the guard fails if we open it
     assert await rows(ctx, "needle", path="~") == [
         f"{user}/.config/app:1: needle",
         f"{user}/n:1: needle",
@@ -297,7 +291,7 @@ async def test_protected_files_are_never_found(ctx: ToolContext, raw_database: A
     assert not {n for n in names if re.search(r"(?i)\.ssh|\.aws|netrc|hosts|\.hermes|docker", n)}
     for path in ("~/.ssh", "~/.hermes", "~/.netrc", "~/.hermes/config.yaml", "/proc/self/environ"):
         assert "Denied" in await refused(ctx, "needle", path=path)
-    (ctx.cwd / "way").symlink_to(user / ".ssh")
+    (ctx.workspace.cwd / "way").symlink_to(user / ".ssh")
     assert "Denied" in await refused(ctx, "needle", path="way")
 
 
@@ -305,41 +299,46 @@ async def test_protected_files_are_never_found(ctx: ToolContext, raw_database: A
 async def test_what_the_kernel_shows_is_not_searched(ctx: ToolContext) -> None:
     assert "no ordinary files" in await refused(ctx, "x", path="/proc/self")
     assert not any(
-        name.startswith(("dev/", "proc/")) for name in islice(files(Path("/"), ctx), 500)
+        name.startswith(("dev/", "proc/")) for name in islice(files(Path("/"), ctx.workspace), 500)
     )
 
 
 async def test_rules_in_a_pipe_do_not_block(ctx: ToolContext) -> None:
-    os.mkfifo(ctx.cwd / ".gitignore")
-    make(ctx.cwd, {"f": "needle"})
-    own = structs.replace(ctx, child_env={"PATH": "/nowhere"})
+    os.mkfifo(ctx.workspace.cwd / ".gitignore")
+    make(ctx.workspace.cwd, {"f": "needle"})
+    own = in_workspace(ctx, child_env={"PATH": "/nowhere"})
     assert await rows(own, "needle") == ["f:1: needle"]
 
 
 async def test_saved_outputs_can_be_searched(ctx: ToolContext) -> None:
-    make(ctx.spill, {"s1.txt": "a\nneedle\n"})
-    assert await rows(ctx, "needle", path=str(ctx.spill)) == [f"{ctx.spill}/s1.txt:2: needle"]
+    make(ctx.workspace.outputs, {"s1.txt": "a\nneedle\n"})
+    assert await rows(ctx, "needle", path=str(ctx.workspace.outputs)) == [
+        f"{ctx.workspace.outputs}/s1.txt:2: needle"
+    ]
 
 
 async def test_inside_the_agents_home_only_ones_own_files(ctx: ToolContext) -> None:
-    inside = structs.replace(ctx, cwd=ctx.home)
-    make(ctx.home, dict.fromkeys(["config.yaml", "skills/s.md", ".env", "work/notes"], "needle"))
+    inside = in_workspace(ctx, cwd=ctx.workspace.home)
+    make(
+        ctx.workspace.home,
+        dict.fromkeys(["config.yaml", "skills/s.md", ".env", "work/notes"], "needle"),
+    )
     assert await rows(inside, "needle") == ["work/notes:1: needle"]
 
 
 async def test_a_program_of_the_working_folder_is_not_run(ctx: ToolContext) -> None:
-    make(ctx.cwd, {"rg": f"#!/bin/sh\ntouch {ctx.cwd}/ran\n"})
-    (ctx.cwd / "rg").chmod(0o755)
-    planted = structs.replace(ctx, child_env={"PATH": ".::work"})
-    make(ctx.cwd, {"f": "needle"})
+    make(ctx.workspace.cwd, {"rg": f"#!/bin/sh\ntouch {ctx.workspace.cwd}/ran\n"})
+    (ctx.workspace.cwd / "rg").chmod(0o755)
+    planted = in_workspace(ctx, child_env={"PATH": ".::work"})
+    make(ctx.workspace.cwd, {"f": "needle"})
     assert await rows(planted, "needle") == ["f:1: needle"]
-    assert not (ctx.cwd / "ran").exists()
+    assert not (ctx.workspace.cwd / "ran").exists()
 
 
 async def test_settings_of_ripgrep_do_not_count(ctx: ToolContext) -> None:
-    make(ctx.cwd, {"rc": "--invert-match\n", "f": "needle", ".ignore": "f\n"})
-    env = {**ctx.child_env, "RIPGREP_CONFIG_PATH": str(ctx.cwd / "rc")}
-    assert await rows(structs.replace(ctx, child_env=env), "needle") == ["f:1: needle"]
+    make(ctx.workspace.cwd, {"rc": "--invert-match\n", "f": "needle", ".ignore": "f\n"})
+    env = {**ctx.workspace.child_env, "RIPGREP_CONFIG_PATH": str(ctx.workspace.cwd / "rc")}
+    assert await rows(in_workspace(ctx, child_env=env), "needle") == ["f:1: needle"]
 
 
 # -- time ----------------------------------------------------------------------------------
@@ -349,8 +348,8 @@ async def test_an_endless_regex_is_stopped(
     ctx: ToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_search, "SECONDS", 0.6)
-    make(ctx.cwd, {"a": "aa\n", "b": "a" * 60 + "!\n"})
-    own = structs.replace(ctx, child_env={"PATH": "/nowhere"})
+    make(ctx.workspace.cwd, {"a": "aa\n", "b": "a" * 60 + "!\n"})
+    own = in_workspace(ctx, child_env={"PATH": "/nowhere"})
     ticks = 0
 
     async def tick() -> None:
@@ -369,8 +368,8 @@ async def test_an_endless_regex_is_stopped(
 
 
 async def test_an_interrupted_search_leaves_no_process(ctx: ToolContext, tmp_path: Path) -> None:
-    make(ctx.cwd, {"b": "a" * 60 + "!\n"})
-    own = structs.replace(ctx, child_env={"PATH": "/nowhere"})
+    make(ctx.workspace.cwd, {"b": "a" * 60 + "!\n"})
+    own = in_workspace(ctx, child_env={"PATH": "/nowhere"})
     before = children()
     task = asyncio.create_task(search(own, "^(a+)+$"))
     async with asyncio.timeout(20):
@@ -388,7 +387,7 @@ def children() -> set[str]:
 
 
 async def test_many_files(ctx: ToolContext) -> None:
-    make(ctx.cwd, {f"d{n % 50}/f{n}.py": f"line\nvalue = {n}\n" for n in range(1500)})
+    make(ctx.workspace.cwd, {f"d{n % 50}/f{n}.py": f"line\nvalue = {n}\n" for n in range(1500)})
     began = time.monotonic()
     assert await rows(ctx, r"value = 1499\b") == ["d49/f1499.py:2: value = 1499"]
     assert len(await rows(ctx, "*.py", kind="names", limit=1000)) == 1000

@@ -10,18 +10,14 @@ from msgspec import structs
 
 from hermes.core.errors import ToolError
 from hermes.core.message import ToolCall
-from hermes.core.tool import Tool, ToolContext, ToolResult, Verdict
+from hermes.core.tool import Tool, ToolContext, ToolResult, UserAccess
 from hermes.tools.clarify import clarify
 from hermes.tools.todo import MAX_ITEMS, todo
-
-
-async def nobody(*_: Any) -> Verdict:
-    return Verdict(allowed=False)
+from tests.kit.tools import tool_context
 
 
 def context(root: Path) -> ToolContext:
-    call = ToolCall("c1", "todo")
-    return ToolContext("s", root, call, nobody, lambda _: None, {}, root / "o", root / "h")
+    return tool_context(root, root / "h")
 
 
 @pytest.fixture
@@ -92,7 +88,7 @@ async def test_a_question_reaches_the_user_and_the_answer_comes_back(ctx: ToolCo
         asked.append((question, choices))
         return " blue "
 
-    there = structs.replace(ctx, ask=ask)
+    there = structs.replace(ctx, user=UserAccess(ask=ask))
     answer = await run(clarify, there, question=" Which? ", choices=["red", "", "blue", "red"])
     assert answer.content == "The user answers: blue" and not answer.error
     assert asked == [("Which?", ("red", "blue"))]

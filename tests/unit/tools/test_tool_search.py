@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from hermes.app.runtime import Options
+from hermes.app.agents import Options
 from hermes.config.schema import Selection
 from hermes.config.schema import Tools as Settings
 from hermes.core.errors import ConfigError
@@ -21,6 +21,7 @@ from hermes.tools.tool_search import MOST, rank, tool_search
 from tests.kit import WIRES, Provider, Received, call, say
 from tests.kit.bodies import messages, prefix, tools
 from tests.kit.rig import rig
+from tests.kit.tools import tool_context
 
 ran: list[tuple[str, str, str]] = []
 """What ran: text, the call's name and arguments as the tool saw them."""
@@ -99,13 +100,13 @@ async def test_a_deferred_tool_called_by_its_own_name(tmp_path: Path) -> None:
 async def test_the_gates_see_the_inner_call(tmp_path: Path, approved: bool) -> None:
     steps = [through("c1", "carrier_pigeon", {"text": "hi"}), say("ok")]
     async with rig(tmp_path, steps, tools=[sender(risk="write")], options=Options()) as r:
-        r.session.approver = True
+        r.session.interactions.present = True
         turn = r.begin()
         asked = await r.until(lambda e: isinstance(e, Approval))
         assert isinstance(asked, Approval)
         assert asked.call.name == "carrier_pigeon"
         assert json.loads(asked.call.args) == {"text": "hi"}
-        r.session.answer(asked.id, approved)
+        r.session.interactions.answer(asked.id, approved)
         await turn
         assert bool(ran) is approved
         if approved:
@@ -268,15 +269,8 @@ async def test_at_most_eight(ctx_tools: ToolContext) -> None:
 
 @pytest.fixture
 def ctx_tools(tmp_path: Path) -> ToolContext:
-    async def no(*_: Any) -> bool:
-        return False
-
-    from hermes.core.message import ToolCall
-
     many = {f"pigeon_{n}": named(f"pigeon_{n}") for n in range(20)}
-    return ToolContext(
-        "s", tmp_path, ToolCall("", ""), no, print, {}, tmp_path, tmp_path, tools=many
-    )
+    return tool_context(tmp_path, tmp_path, tools=many)
 
 
 # -- what is on where --------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.message import user
-from hermes.core.tool import Consultant
+from hermes.core.services import ModelAccess
 from hermes.core.untrusted_text import reveal
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class _Opinion(Struct, frozen=True, forbid_unknown_fields=True):
     verdict: Literal["yes", "no"]
 
 
-async def agrees(consult: Consultant, case: Case) -> bool:
+async def agrees(models: ModelAccess, case: Case) -> bool:
     """Whether the model says yes, in so many words."""
     command = case.command
     if len(command) > LONGEST or reveal(command) != command or _ADDRESSED.search(command):
@@ -63,7 +63,7 @@ async def agrees(consult: Consultant, case: Case) -> bool:
     prompt = user(msgspec.json.encode(case).decode())
     try:
         async with asyncio.timeout(SECONDS):
-            said = await consult("approval", prompt, system=_SYSTEM)
+            said = await models.consult("approval", prompt, system=_SYSTEM)
         yes = msgspec.json.decode(said.strip(), type=_Opinion).verdict == "yes"
     except (ToolError, TimeoutError, msgspec.MsgspecError, UnicodeError) as error:
         log.info("smart approval: no answer for %r: %s", command, error)

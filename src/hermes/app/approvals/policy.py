@@ -11,14 +11,14 @@ from msgspec import Struct, structs
 from hermes.app.approvals.rules import Prefixes, Rulebook
 from hermes.core.events import Answer, Approval
 from hermes.core.message import ToolCall
+from hermes.core.services import ModelAccess
 from hermes.core.taint import Taint, needs_approval
-from hermes.core.tool import Consultant, Tool, Verdict
+from hermes.core.tool import SandboxMode, Tool, Verdict
 
 if TYPE_CHECKING:
     from hermes.exec.backends import Backend
     from hermes.exec.command_policy import Judgement, Rules
 
-Mode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
 Asking: TypeAlias = Literal["ask", "smart", "never-ask"]
 
 _NOBODY = "it needs the user's approval, and nobody gave it"
@@ -40,7 +40,7 @@ _UNCONFINED = "it runs code that nothing confines on this machine"
 class Safety(Struct, frozen=True):
     """What holds for a whole session."""
 
-    mode: Mode = "workspace-write"
+    mode: SandboxMode = "workspace-write"
     """What commands may change; full-access: they are not confined."""
     yolo: bool = False
     """Nothing is asked; what is denied for everybody stays denied."""
@@ -59,7 +59,7 @@ class Seams(Struct, frozen=True):
     """A person's answer; None when nobody is there, or nobody answers in time."""
     attended: Callable[[], bool]
     """Whether somebody is there at all."""
-    consult: Consultant
+    models: ModelAccess
     tell: Callable[[str, str], None]
     """Shows the people of this session a notice: its code and its text."""
 
@@ -89,12 +89,12 @@ class Approvals:
         home: Path,
         book: Rulebook,
         seams: Seams,
-        place: Backend | None = None,
+        backend: Backend | None = None,
     ) -> None:
         self.safety = safety
         self._cwd = cwd
-        self._place = place
-        """Where shell commands run; None: here."""
+        self._backend = backend
+        """Where shell commands run; None: on this machine."""
         self._home = home
         self._book = book
         self._seams = seams
@@ -136,7 +136,7 @@ class Approvals:
             return self._will_run(judged, YES)
         if self.safety.yolo:
             return _unread(judged, params) or self._will_run(judged, CHANGES)
-        networked = confined and bool(self.safety.network) and self._place_of(params) is None
+        networked = confined and bool(self.safety.network) and self._backend_of(params) is None
         tainted = needs_approval(taint, tool, sends=not confined)
         if judged.decision == "allow" and not tainted and not self.safety.confirm:
             verdict = await self._online(call, tool, taint) if networked else CHANGES
@@ -191,7 +191,7 @@ class Approvals:
                 return Judgement("deny", (_OWN_FILES,))
             return Judgement("allow") if sandboxed else Judgement("ask", (_UNCONFINED,))
         workdir = getattr(params, "workdir", None)
-        workspace = self._place.workspace if self._place else self._cwd
+        workspace = self._backend.workspace if self._backend else self._cwd
         judged = judge(
             params.command,
             workspace=workspace,
@@ -205,12 +205,12 @@ class Approvals:
             return judged
         return Judgement("allow") if sandboxed else Judgement("ask", (_UNCONFINED,))
 
-    def _place_of(self, params: Any) -> Backend | None:
-        return self._place if hasattr(params, "command") else None
+    def _backend_of(self, params: Any) -> Backend | None:
+        return self._backend if hasattr(params, "command") else None
 
     async def _confined(self, params: Any) -> bool:
-        if place := self._place_of(params):
-            return await place.confined()
+        if backend := self._backend_of(params):
+            return await backend.confined()
         if self.safety.mode == "full-access":
             return False
         from hermes.config.paths import cache_folder
@@ -243,7 +243,7 @@ class Approvals:
         from hermes.app.approvals import model_review as smart
 
         case = smart.Case(question.command, question.reason, str(self._cwd), question.confined)
-        return await smart.agrees(self._seams.consult, case)
+        return await smart.agrees(self._seams.models, case)
 
     async def _person(self, question: _Question) -> Verdict:
         answer = await self._seams.person(self._event(question))

@@ -139,9 +139,9 @@ async def open_branch(ctx: CommandContext, upto: int, title: str = "") -> Sessio
     from hermes.app.session_chain import store_branch
 
     old, store = ctx.session, ctx.runtime.store
-    kept = old.history.messages[:upto]
+    kept = old.transcript.history.messages[:upto]
     return await ctx.runtime.reopen(
-        old, await store_branch(store, old.meta, old.taint, kept, title)
+        old, await store_branch(store, old.transcript.meta, old.transcript.taint, kept, title)
     )
 
 

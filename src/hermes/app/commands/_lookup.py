@@ -12,14 +12,14 @@ _SEARCHED = 1000
 
 async def here(ctx: CommandContext, limit: int = _LISTED) -> list[SessionMeta]:
     """The latest ones of this surface and, on one with several people, of this conversation."""
-    mine = ctx.session.meta
+    mine = ctx.session.transcript.meta
     found = await ctx.runtime.store.sessions(source=mine.source, limit=_SEARCHED)
     return [meta for meta in found if meta.key == mine.key][:limit]
 
 
 async def find(ctx: CommandContext, wanted: str) -> SessionMeta:
     """By id, the beginning of one, or title. What belongs to others does not exist."""
-    mine = ctx.session.meta
+    mine = ctx.session.transcript.meta
     by_id = [
         meta
         for meta in await ctx.runtime.store.find(wanted, limit=_LISTED)

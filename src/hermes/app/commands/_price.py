@@ -21,9 +21,11 @@ def price(session: Session, before: Agent) -> str:
     moved = one.target != other.target
     cached = other.quirks.cache == "native" and other.quirks.effort != "omit"
     thinks = before.settings.effort != after.settings.effort and cached
-    if not session.history.messages or not (moved or thinks or before.specs != after.specs):
+    if not session.transcript.history.messages or not (
+        moved or thinks or before.specs != after.specs
+    ):
         return ""
-    gauge = Gauge(session.history, overhead(after, session.meta.system))
+    gauge = Gauge(session.transcript.history, overhead(after, session.transcript.meta.system))
     gauge.advance()
     tokens = gauge.size
     if tokens < _MENTIONED:

@@ -12,9 +12,9 @@ _SHOWN = 120
 async def run(ctx: CommandContext, args: str) -> Reply:
     session = ctx.session
     doing = "works" if session.busy else "waits for your next message"
-    lines = [f"{session.meta.title or session.id}: {doing}"]
+    lines = [f"{session.transcript.meta.title or session.id}: {doing}"]
     now = time.time()
-    for record in ctx.runtime.background.running(session.meta, session.id):
+    for record in ctx.runtime.background.running(session.transcript.meta, session.id):
         command = " ".join(record.command.split())[:_SHOWN]
         lines.append(f"{record.id}: {command} ({int(max(0, now - record.started))} s)")
     for errand in ctx.runtime.errands.of(session):

@@ -20,7 +20,7 @@ async def run(ctx: CommandContext, args: str) -> Reply:
         else:
             wanted = word
     question = waiting(ctx, wanted)
-    if not ctx.session.answer(question.id, answer):
+    if not ctx.session.interactions.answer(question.id, answer):
         raise ConfigError(f"That can be answered with: {', '.join(question.choices)}.")
     saved = f" The rule: {'; '.join(question.rules)}" if answer == "always" else ""
     return Reply(f"Allowed ({answer}): {question.call.name}.{saved}")
@@ -28,7 +28,7 @@ async def run(ctx: CommandContext, args: str) -> Reply:
 
 def waiting(ctx: CommandContext, wanted: str) -> Approval:
     """The oldest question, or the one with that id."""
-    questions = ctx.session.people.approvals
+    questions = ctx.session.interactions.approvals
     if not questions:
         raise ConfigError("Nothing waits for an approval.")
     found = [q for q in questions if q.id == wanted] if wanted else list(questions)

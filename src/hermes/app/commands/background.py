@@ -17,12 +17,12 @@ async def run(ctx: CommandContext, args: str) -> Reply:
             return _stop(ctx, wanted)
     mine = ctx.session
     session = await ctx.runtime.session(
-        source=mine.meta.source,
-        key=mine.meta.key,
-        cwd=Path(mine.meta.cwd),
+        source=mine.transcript.meta.source,
+        key=mine.transcript.meta.key,
+        cwd=Path(mine.transcript.meta.cwd),
         options=mine.options,
     )
-    ctx.runtime.errands.start(ctx.runtime, mine, session, user(args))
+    ctx.runtime.errands.start(mine, session, user(args))
     return Reply(
         f"In the background: {session.id}. Its answer is shown when it is there; what would ask "
         f"you is not run. /background stop {session.id} ends it."

@@ -10,9 +10,9 @@ async def run(ctx: CommandContext, args: str) -> Reply:
     session = ctx.session
     if session.busy:
         raise ConfigError("A turn is running; /branch when it has ended, or /stop it.")
-    if not len(session.history):
+    if not len(session.transcript.history):
         raise ConfigError("There is nothing to branch off yet.")
-    child = await open_branch(ctx, len(session.history), args)
+    child = await open_branch(ctx, len(session.transcript.history), args)
     return Reply(f"On a branch now: {child.id}. /resume {session.id} goes back.", session=child)
 
 

@@ -16,7 +16,7 @@ _MEANING: dict[Busy, str] = {
 
 
 async def run(ctx: CommandContext, args: str) -> Reply:
-    people = ctx.session.people
+    people = ctx.session.interactions
     if args:
         for mode in get_args(Busy):
             if args.lower() == mode:

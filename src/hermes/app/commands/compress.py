@@ -12,11 +12,11 @@ async def run(ctx: CommandContext, args: str) -> Reply:
         raise ConfigError("/compress takes nothing.")
     if session.busy:
         raise ConfigError("A turn is running; /compress when it has ended, or /stop it.")
-    before, old = len(session.history), session.id
+    before, old = len(session.transcript.history), session.id
     if not await session.compress():
         return Reply("There is nothing to gain by compressing this conversation.")
     goes = f"; /resume {old} goes back" if session.id != old else ""
-    after = len(session.history)
+    after = len(session.transcript.history)
     what = f"{before} messages became {after}" if after != before else "earlier results are shorter"
     return Reply(f"Compressed: {what}{goes}.")
 

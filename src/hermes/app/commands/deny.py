@@ -8,7 +8,7 @@ from hermes.app.commands.approve import waiting
 
 async def run(ctx: CommandContext, args: str) -> Reply:
     question = waiting(ctx, args)
-    ctx.session.answer(question.id, "deny")
+    ctx.session.interactions.answer(question.id, "deny")
     return Reply(f"Denied: {question.call.name}.")
 
 

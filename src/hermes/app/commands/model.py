@@ -6,7 +6,6 @@ from msgspec import structs
 
 from hermes.app.commands import ONE_SHOT, Command, CommandContext, Reply
 from hermes.app.commands._price import price
-from hermes.app.runtime import Options
 from hermes.core.errors import ConfigError
 from hermes.llm.endpoints.catalog import Choice
 
@@ -23,11 +22,11 @@ async def run(ctx: CommandContext, args: str) -> Reply:
             "For a single prompt there is --model; hermes config set model.default changes it "
             "for good."
         )
-    options = session.options or Options()
+    options = session.options
     before = session.agent
     ctx.runtime.adapt(session, structs.replace(options, choice=Choice(model=args)))
     target = session.agent.providers[0].target
-    session.meta = structs.replace(session.meta, model=target.model)
+    session.transcript.meta = structs.replace(session.transcript.meta, model=target.model)
     if await ctx.runtime.store.meta(session.id) is not None:
         await ctx.runtime.store.describe(session.id, model=target.model)
     told = f"From now on {target.model} ({target.provider}) answers in this session."

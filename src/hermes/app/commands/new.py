@@ -9,7 +9,7 @@ async def run(ctx: CommandContext, args: str) -> Reply:
     old = ctx.session
     old.stop()
     fresh = await ctx.runtime.reopen(old)
-    back = f" /resume {old.id} goes back." if len(old.history) else ""
+    back = f" /resume {old.id} goes back." if len(old.transcript.history) else ""
     return Reply(f"A new session: {fresh.id}.{back}", session=fresh)
 
 

@@ -8,7 +8,6 @@ from msgspec import structs
 
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.app.commands._price import price
-from hermes.app.runtime import Options
 from hermes.core.errors import ConfigError
 from hermes.core.provider import Effort
 
@@ -32,7 +31,7 @@ async def run(ctx: CommandContext, args: str) -> Reply:
         levels = ", ".join((*get_args(Effort), *_WORDS))
         raise ConfigError(f"/reasoning takes one of {levels}.")
     before = session.agent
-    ctx.runtime.adapt(session, structs.replace(session.options or Options(), effort=effort))
+    ctx.runtime.adapt(session, structs.replace(session.options, effort=effort))
     return Reply(f"Reasoning: {effort}." + price(session, before))
 
 

@@ -14,7 +14,7 @@ async def run(ctx: CommandContext, args: str) -> Reply:
         raise ConfigError("A turn is running; /stop it first.")
     meta = await find(ctx, args)
     other = await ctx.runtime.reopen(ctx.session, meta.id)
-    title = f": {other.meta.title}" if other.meta.title else ""
+    title = f": {other.transcript.meta.title}" if other.transcript.meta.title else ""
     return Reply(f"Going on with {other.id}{title}", session=other)
 
 

@@ -11,10 +11,10 @@ async def run(ctx: CommandContext, args: str) -> Reply:
     session = ctx.session
     if session.busy:
         raise ConfigError("A turn is running; /stop it first.")
-    starts = turn_starts(session.history.messages)
+    starts = turn_starts(session.transcript.history.messages)
     if not starts:
         raise ConfigError("There is no message to answer again.")
-    message = session.history.messages[starts[-1]]
+    message = session.transcript.history.messages[starts[-1]]
     child = await open_branch(ctx, starts[-1])
     text = "Answering the last message again; files stay as they are (/undo takes them back too)."
     return Reply(text, session=child, submit=message)

@@ -21,7 +21,7 @@ async def run(ctx: CommandContext, args: str) -> Reply:
     from hermes.exec.snapshots.checkpoints import list_, restore
 
     confirmed, words = sure(ctx, args)
-    workspace, home = Path(ctx.session.meta.cwd), ctx.runtime.setup.home
+    workspace, home = Path(ctx.session.transcript.meta.cwd), ctx.runtime.setup.home
     made = await list_(workspace, home)
     if not words:
         return Reply(_list(made) or f"There are no checkpoints. {trouble(workspace, home)}")

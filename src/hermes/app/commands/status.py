@@ -9,19 +9,19 @@ from hermes.core.text import counted
 async def run(ctx: CommandContext, args: str) -> Reply:
     session, config = ctx.session, ctx.runtime.setup.config
     target = session.agent.providers[0].target
-    yolo = session.options is not None and session.options.yolo
-    waiting = len(session.people.approvals) + len(session.people.questions)
+    yolo = session.options.yolo
+    waiting = len(session.interactions.approvals) + len(session.interactions.questions)
     doing = "working" if session.busy else "starting" if session.starting else "idle"
     rows = [
         ("session", session.id),
-        ("title", session.meta.title),
+        ("title", session.transcript.meta.title),
         ("doing", doing + (f", waiting for {counted(waiting, 'answer')}" if waiting else "")),
-        ("messages", str(len(session.history))),
+        ("messages", str(len(session.transcript.history))),
         ("model", f"{target.model} ({target.provider})"),
-        ("folder", session.meta.cwd),
+        ("folder", session.transcript.meta.cwd),
         ("approvals", "nothing is asked (yolo)" if yolo else config.approvals.mode),
         ("sandbox", "full-access" if yolo else config.sandbox.mode),
-        ("branch of", session.meta.parent),
+        ("branch of", session.transcript.meta.parent),
     ]
     return Reply("\n".join(f"{name}: {value}" for name, value in rows if value))
 

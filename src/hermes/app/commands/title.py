@@ -13,9 +13,9 @@ LONGEST = 200
 async def run(ctx: CommandContext, args: str) -> Reply:
     session = ctx.session
     if not args:
-        return Reply(session.meta.title or "This session has no title yet.")
+        return Reply(session.transcript.meta.title or "This session has no title yet.")
     title = " ".join(clean(args).split())[:LONGEST]
-    session.meta = structs.replace(session.meta, title=title)
+    session.transcript.meta = structs.replace(session.transcript.meta, title=title)
     if await ctx.runtime.store.meta(session.id) is not None:
         await ctx.runtime.store.describe(session.id, title=title)
     return Reply(f"The session is called: {title}")

@@ -16,9 +16,13 @@ async def run(ctx: CommandContext, args: str) -> Reply:
     index = _first_index(ctx, words)
     session, home = ctx.session, ctx.runtime.setup.home
     found = await checkpoint_since(
-        ctx.runtime.store, home, session.meta, index=index, length=len(session.history)
+        ctx.runtime.store,
+        home,
+        session.transcript.meta,
+        index=index,
+        length=len(session.transcript.history),
     )
-    workspace = Path(session.meta.cwd)
+    workspace = Path(session.transcript.meta.cwd)
     if not confirmed:
         shown = await preview(workspace, home, found) if found else trouble(workspace, home)
         return Reply(f"{_describe_messages(ctx, index)}\n{shown}", confirm="Undo this?")
@@ -43,7 +47,7 @@ def _first_index(ctx: CommandContext, words: list[str]) -> int:
         if len(words) > 1 or not words[0].isdecimal() or not int(words[0]):
             raise ConfigError("/undo takes how many turns, and yes: /undo 2 yes")
         count = int(words[0])
-    starts = turn_starts(session.history.messages)
+    starts = turn_starts(session.transcript.history.messages)
     if not starts:
         raise ConfigError("There is nothing to undo in this session.")
     if count > len(starts):
@@ -52,7 +56,7 @@ def _first_index(ctx: CommandContext, words: list[str]) -> int:
 
 
 def _describe_messages(ctx: CommandContext, index: int) -> str:
-    gone = ctx.session.history.messages[index:]
+    gone = ctx.session.transcript.history.messages[index:]
     first = " ".join(gone[0].text.split())
     first = first if len(first) <= 80 else first[:77] + "..."
     return f"Takes back {counted(len(gone), 'message')}, from: {first}"

@@ -10,7 +10,7 @@ from hermes.core.message import Usage
 async def run(ctx: CommandContext, args: str) -> Reply:
     if args not in ("", "cost"):
         raise ConfigError("/usage takes nothing, or the word cost.")
-    told = [m.usage for m in ctx.session.history.messages if m.usage is not None]
+    told = [m.usage for m in ctx.session.transcript.history.messages if m.usage is not None]
     total = sum(told, Usage())
     if not told:
         return Reply("No tokens have been counted in this session.")

@@ -7,7 +7,7 @@ from hermes.core.errors import ConfigError
 
 
 async def run(ctx: CommandContext, args: str) -> Reply:
-    people = ctx.session.people
+    people = ctx.session.interactions
     word = args.lower() or ("off" if people.verbose else "on")
     if word not in ("on", "off"):
         raise ConfigError("/verbose takes on or off.")

@@ -6,7 +6,7 @@ from hermes.app.commands import Command, CommandContext, Reply
 
 
 async def run(ctx: CommandContext, args: str) -> Reply:
-    meta, setup = ctx.session.meta, ctx.runtime.setup
+    meta, setup = ctx.session.transcript.meta, ctx.runtime.setup
     rows = [
         ("surface", meta.source),
         ("conversation", meta.key),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from msgspec import structs
 
 from hermes.app.commands import Command, CommandContext, Reply
-from hermes.app.runtime import Options
 from hermes.core.errors import ConfigError
 
 _ON = "Nothing is asked any more, and nothing is confined. /yolo off ends it."
@@ -13,7 +12,7 @@ _OFF = "Questions are asked again."
 
 
 async def run(ctx: CommandContext, args: str) -> Reply:
-    options = ctx.session.options or Options()
+    options = ctx.session.options
     word = args.lower() or ("off" if options.yolo else "on")
     if word not in ("on", "off"):
         raise ConfigError("/yolo takes on or off.")

@@ -67,7 +67,7 @@ class Demo:
         folder = paths.working_folder(self._setup.config.terminal.cwd)
         async with Runtime.open(self._setup) as runtime:
             session = await runtime.session(cwd=folder)
-            session.approver = True
+            session.interactions.present = True
             await introduce(session, runtime, self._status)
             return await self._conversation(session)
 
@@ -103,9 +103,11 @@ class Demo:
                     await renderer.end(session.id, result, session.agent.providers[0].target)
                     return result
                 case Approval():
-                    session.answer(event.id, "once" if self._harmless(session, event) else "deny")
+                    session.interactions.answer(
+                        event.id, "once" if self._harmless(session, event) else "deny"
+                    )
                 case Question():
-                    session.reply(event.id, None)
+                    session.interactions.reply(event.id, None)
                 case ToolDone(result=returned):
                     self._commands += not returned.error
                     await renderer.event(event)
@@ -119,7 +121,7 @@ class Demo:
 
         judged = judge(
             question.command,
-            workspace=Path(session.meta.cwd),
+            workspace=Path(session.transcript.meta.cwd),
             home=self._setup.home,
             rules=Rules(),
             sandboxed=True,

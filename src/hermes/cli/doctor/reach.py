@@ -137,21 +137,21 @@ def _skewed(date: str) -> tuple[str, ...]:
 
 async def backend(setup: Setup) -> Check:
     """Tried for real: a container is made and removed, or a host connected to."""
-    from hermes.app.backends import Places
+    from hermes.app.backends import Backends
     from hermes.config.env import child_env
     from hermes.exec.process.local import stop_all
 
     name = f"terminal backend {setup.config.terminal.backend}"
-    places = Places(setup, child_env(setup.secrets))
-    place = places.place("doctor", Path.cwd(), setup.config.sandbox.mode)
-    assert place is not None
+    backends = Backends(setup, child_env(setup.secrets))
+    found = backends.backend_for("doctor", Path.cwd(), setup.config.sandbox.mode)
+    assert found is not None
     try:
-        text = await place.check()
-        confined = await place.confined()
+        text = await found.check()
+        confined = await found.confined()
     except HermesError as error:
         return Check(name, "failed", str(error).removesuffix(" Nothing was run."))
     finally:
-        await places.close()
+        await backends.close()
         await stop_all()
     if confined:
         return Check(name, "ok", f"{text}; commands are confined to it")

@@ -34,7 +34,7 @@ async def _tried(setup: Setup, choice: Choice, *, cache: bool) -> Trial:
     async with Runtime.open(setup) as runtime:
         choice = await chosen(setup.config, setup.secrets, choice)
         endpoint = resolve(setup.config, setup.secrets, choice)[0]
-        endpoint = runtime.remembered.applied(endpoint)
+        endpoint = runtime.agents.limits.applied(endpoint)
         if endpoint.base_url.startswith("local:"):
             from hermes.cli.terminal.download import prepare
 

@@ -58,21 +58,11 @@ class Files:
     def _walk(self) -> list[str]:
         from itertools import islice
 
-        from hermes.core.message import ToolCall
-        from hermes.core.tool import ToolContext, nobody_approves
+        from hermes.core.tool import Workspace
         from hermes.tools._files.walk import files
 
-        context = ToolContext(
-            session_id="",
-            cwd=self._cwd,
-            call=ToolCall("", ""),
-            approve=nobody_approves,
-            progress=lambda _: None,
-            child_env={},
-            spill=self._home,
-            home=self._home,
-        )
-        found = list(islice(files(self._cwd, context), _FILES))
+        workspace = Workspace(self._cwd, self._home, outputs=self._home)
+        found = list(islice(files(self._cwd, workspace), _FILES))
         folders = {f"{parent}/" for name in found for parent in Path(name).parents}
         return sorted([*found, *(folders - {"./"})], key=lambda name: (name.count("/"), name))
 

@@ -24,7 +24,7 @@ async def export(runtime: Runtime, session: Session, cwd: Path, name: str) -> st
     parts = [clean(markdown(stored)) async for stored in runtime.store.export(session.id)]
     if not parts:
         raise ConfigError("There is nothing to export yet.")
-    text = f"# {clean(session.meta.title) or session.id}\n\n" + "\n".join(parts)
+    text = f"# {clean(session.transcript.meta.title) or session.id}\n\n" + "\n".join(parts)
     try:
         await asyncio.to_thread(_write_new, file, text)
     except FileExistsError:

@@ -105,9 +105,9 @@ class Lines:
         folder = paths.working_folder(setup.config.terminal.cwd)
         self._runtime = await self._stack.enter_async_context(Runtime.open(setup))
         self._session = await chosen(self._runtime, args, folder)
-        self._session.approver = True
+        self._session.interactions.present = True
         await introduce(self._session, self._runtime, self._status)
-        if not len(self._session.history):
+        if not len(self._session.transcript.history):
             await self._offer(folder)
 
     async def _offer(self, folder: Path) -> None:
@@ -122,7 +122,7 @@ class Lines:
     def farewell(self) -> list[str]:
         left = self._runtime.background.farewell()
         said = [f"! {left}"] if left else []
-        if len(self._session.history):
+        if len(self._session.transcript.history):
             said.append(f"To go on: hermes --resume {self._session.id}")
         return said
 
@@ -153,7 +153,7 @@ class Lines:
         reply = await self._command(*command)
         if reply.session is not None:
             self._session = reply.session
-            self._session.approver = True
+            self._session.interactions.present = True
         if reply.text:
             print(printable(reply.text))
         if reply.submit is not None:
@@ -192,7 +192,7 @@ class Lines:
                             continue
                         return
                     case Approval() | Question():
-                        self._asker.ask(event, session)
+                        self._asker.ask(event, session.interactions)
                     case _:
                         await renderer.event(event)
         except asyncio.CancelledError:

@@ -106,7 +106,7 @@ async def _begin(repl: Repl, runtime: Runtime, session: Session) -> None:
     from hermes.cli.repl.session_view import Conversation
 
     assert repl.view is not None
-    session.people.busy = "steer"
+    session.interactions.busy = "steer"
     conversation = Conversation(runtime, session, repl.view, repl.state, repl.screen.refresh)
     conversation.editing = repl.edit
     _greet(repl, session)
@@ -115,8 +115,8 @@ async def _begin(repl: Repl, runtime: Runtime, session: Session) -> None:
     await _fetch(repl, runtime, session)
     for sentence in await runtime.store.ready():
         repl.view.note(f"! {sentence}")
-    if len(session.history):
-        replay(repl, session.history.messages)
+    if len(session.transcript.history):
+        replay(repl, session.transcript.history.messages)
     else:
         await _offer(repl, runtime)
     repl.completing.files = Files(repl.cwd, runtime.setup.home)
@@ -131,7 +131,7 @@ def _greet(repl: Repl, session: Session) -> None:
     """What this is and where it works; a conversation that goes on is its own greeting."""
     from hermes.version import VERSION
 
-    if not len(session.history):
+    if not len(session.transcript.history):
         assert repl.view is not None
         folder, home = repl.cwd, Path.home()
         inside = folder.is_relative_to(home) and folder != home
@@ -244,6 +244,6 @@ async def _end(repl: Repl, runtime: Runtime) -> str:
             await session.close()
     except TimeoutError:
         said.append("! a tool did not end in time; it is ended with this program")
-    if len(session.history):
+    if len(session.transcript.history):
         said.append(f"To go on: hermes --resume {session.id}")
     return "\n".join(said)

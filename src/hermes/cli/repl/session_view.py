@@ -70,7 +70,7 @@ class Conversation:
     def attach(self, session: Session) -> None:
         """From now on this session is shown."""
         self.session = session
-        session.approver = True
+        session.interactions.present = True
         self._channel = session.events()
         self._reader = self.runtime.spawn(self._read(self._channel), "the terminal")
         self._view.reset()
@@ -78,16 +78,16 @@ class Conversation:
         endpoint = session.agent.providers[0]
         facts.model = endpoint.target.model
         facts.window = endpoint.context_length
-        facts.begin(session.history.messages)
-        self._view.folder = session.meta.cwd
-        self._view.verbose = lambda: session.people.verbose
+        facts.begin(session.transcript.history.messages)
+        self._view.folder = session.transcript.meta.cwd
+        self._view.verbose = lambda: session.interactions.verbose
         self.refresh_mode()
         state.running = session.busy
 
     def refresh_mode(self) -> None:
         """What may have been changed by a command."""
         session, config = self.session, self.runtime.setup.config
-        yolo = session.options is not None and session.options.yolo
+        yolo = session.options.yolo
         words = []
         if yolo:
             words.append("yolo")
@@ -99,7 +99,7 @@ class Conversation:
         facts.mode = ", ".join(words)
         facts.model = session.agent.providers[0].target.model
         facts.window = session.agent.providers[0].context_length
-        self._state.busy = session.people.busy
+        self._state.busy = session.interactions.busy
         facts.background = self.runtime.background.count + len(self.runtime.errands)
 
     async def switch(self, session: Session) -> None:
@@ -123,7 +123,7 @@ class Conversation:
         if not self.running:
             self._start(shown, message)
             return
-        busy = self.session.people.busy
+        busy = self.session.interactions.busy
         if busy == "steer" and len(message.parts) == 1:
             self._view.said(shown, "↳")
             self._steers.append(message.text)
@@ -223,7 +223,7 @@ class Conversation:
         self._show_brought()
         if state.running:
             state.since = time.monotonic()
-        elif result.status != "interrupted" or self.session.people.busy == "interrupt":
+        elif result.status != "interrupted" or self.session.interactions.busy == "interrupt":
             self.send_next()
 
     def _errand(self, errand: Errand, result: TurnResult) -> None:
@@ -244,7 +244,7 @@ class Conversation:
     def _approve(self, question: Approval) -> None:
         if question.command and question.command == self._allowed:
             self._allowed = ""
-            self.session.answer(question.id, "once")
+            self.session.interactions.answer(question.id, "once")
             return
         self.ask(
             asking.approval(
@@ -283,14 +283,14 @@ class Conversation:
         self._state.asking = None
 
     def _decide(self, question: Approval, answer: Answer) -> None:
-        if self.session.answer(question.id, answer):
+        if self.session.interactions.answer(question.id, answer):
             self._view.answered(asking.told(answer))
         else:
             self._view.answered("nobody waits for that answer any more")
 
     def _reply(self, question: Question, text: str | None) -> None:
         self._view.answered(text or "no answer")
-        self.session.reply(question.id, text)
+        self.session.interactions.reply(question.id, text)
 
     def _edit(self, question: Approval, command: str) -> None:
         """The question stays open until the new command is there: then it is a no, with that."""
@@ -303,7 +303,7 @@ class Conversation:
             self._view.said(text, "↳")
             self._steers.append(_EDITED + text)
             self.session.submit(user(_EDITED + text), "steer")
-            self.session.answer(question.id, "deny")
+            self.session.interactions.answer(question.id, "deny")
 
         one = Asking([], {}, written, prompt="Your command instead (Esc: no)")
         self._asked.appendleft(one)

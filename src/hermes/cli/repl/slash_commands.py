@@ -100,7 +100,7 @@ async def _follow(repl: Repl, reply: Reply, *, replayed: bool) -> None:
     if reply.session is not None:
         await conversation.switch(reply.session)
         if replayed:
-            replay(repl, conversation.session.history.messages)
+            replay(repl, conversation.session.transcript.history.messages)
     repl.suspended = repl.suspended or reply.suspend
     _told(repl, reply.text)
     conversation.refresh_mode()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Unpack
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
+from hermes.core.shutdown import register_closer
 from hermes.exec.launcher.pty import END_OF_INPUT, open_terminal
 from hermes.exec.launcher.supervisor import GRACE, HEADER
 from hermes.exec.process.output_capture import Capture
@@ -100,6 +101,9 @@ async def stop_all() -> None:
     loop = asyncio.get_running_loop()
     for child in [c for c in _left_running if c.line.gone.get_loop() is loop]:
         await child.end(all_of_it=True)
+
+
+register_closer(stop_all)
 
 
 async def request_of(command: Command, **more: Unpack[Box]) -> bytes:

@@ -80,7 +80,8 @@ class _Work(Struct):
     def opened(self, session: Session) -> None:
         self.session = session.id
         if self.ask.session:  # the past is the store's, not the client's
-            self.past = session.brought.past if session.brought else ()
+            known = session.transcript.client_history
+            self.past = known.messages if known else ()
 
 
 async def create(call: Call) -> web.StreamResponse:
@@ -239,7 +240,7 @@ async def _whole(call: Call, body: ResponsesRequest) -> web.Response:
         nothing = result.status != "completed" and not result.text.strip()
         if nothing:
             fail(response, result)
-        say = shown_as(call.server, session.taint)
+        say = shown_as(call.server, session.transcript.taint)
         response["output"] = items_of(result.messages[1:], work.hosted, say)
         await _keep(work, result.messages or (work.ask.prompt,))
     headers = turn_headers(session.id, work.ask) | incomplete_headers(result)

@@ -88,7 +88,7 @@ async def create(call: Call) -> web.StreamResponse:
     session = await call.server.runtime.session(
         source=SOURCE, key=key_of(call.principal, ""), cwd=call.server.runtime.folder
     )
-    meta = structs.replace(session.meta, title=body.title)
+    meta = structs.replace(session.transcript.meta, title=body.title)
     await call.server.runtime.store.create(meta)
     return call.answer(shown(meta), 201)
 

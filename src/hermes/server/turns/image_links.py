@@ -81,7 +81,7 @@ class Shown:
     async def __anext__(self) -> TurnEvent:
         while not self._ready:
             happened = await self._channel.__anext__()
-            if self._keep or not risky(self._session.taint):
+            if self._keep or not risky(self._session.transcript.taint):
                 return happened
             self._ready += self._of(happened)
         return self._ready.popleft()
@@ -91,7 +91,7 @@ class Shown:
         found = [*self._ready]
         self._ready.clear()
         for happened in self._channel.ready():
-            if self._keep or not risky(self._session.taint):
+            if self._keep or not risky(self._session.transcript.taint):
                 found.append(happened)
             else:
                 found += self._of(happened)

@@ -133,7 +133,7 @@ class Run:
     async def answer(self, choice: Answer, approval: str) -> dict[str, str]:
         """The oldest that waits, or the one that is named. What cannot be granted for longer is
         granted once; the answer says so."""
-        waiting = self._session.people.approvals if self._session is not None else ()
+        waiting = self._session.interactions.approvals if self._session is not None else ()
         found = next((a for a in waiting if not approval or a.id == approval), None)
         if found is None or self._session is None:
             raise ApiError(409, "No approval is waiting.", code="nothing_to_approve")
@@ -141,7 +141,7 @@ class Run:
         told: dict[str, str] = {"choice": choice}
         if applied != choice:
             told["applied"] = applied
-        self._session.answer(found.id, applied)
+        self._session.interactions.answer(found.id, applied)
         self.state.status = "waiting_for_approval" if len(waiting) > 1 else "running"
         await self._record([self._frame("approval.responded", approval_id=found.id, **told)])
         return told
@@ -154,7 +154,7 @@ class Run:
             try:
                 async with opened(self._server, self._principal, self._ask) as session:
                     self._session = session
-                    session.approver = True
+                    session.interactions.present = True
                     self.state.session_id = session.id
                     self.state.status = "running"
                     await self._save()
@@ -178,7 +178,7 @@ class Run:
             frames: list[bytes] = []
             for happened in (first, *events.ready()):
                 frames += self._told(happened)
-            if self.state.status == "waiting_for_approval" and not session.people.approvals:
+            if self.state.status == "waiting_for_approval" and not session.interactions.approvals:
                 self.state.status = "running"
             if frames:
                 await self._record(frames)
@@ -204,7 +204,7 @@ class Run:
             case Approval():
                 return [self._ask_for(happened)]
             case Question(id) if self._session is not None:  # nobody can be asked things here
-                self._session.reply(id, None)
+                self._session.interactions.reply(id, None)
                 return []
             case TurnEnd(result) if not result.pending_steer:  # else it goes on with that
                 return [self._ended(result)]

@@ -11,7 +11,8 @@ from unicodedata import category
 
 from msgspec import Struct, structs
 
-from hermes.app.runtime import Brought, Options
+from hermes.app.agents import Options
+from hermes.app.client_history import ClientConversation
 from hermes.app.session import Session
 from hermes.core.errors import StoreError
 from hermes.core.message import Message
@@ -141,16 +142,16 @@ async def _open(server: Server, principal: Principal, ask: Ask) -> Session:
     else:
         identity = ask.chain or derived(principal, ask.instructions, (*past, ask.prompt))
     session = await server.runtime.bring(
-        Brought(identity, past, ask.instructions, ask.keep),
+        ClientConversation(identity, past, ask.instructions, ask.keep),
         source=SOURCE,
         key=key_of(principal, ask.session_key),
         options=Options(toolsets=server.settings.toolsets),
     )
     if principal.name:
-        session.account = structs.replace(session.account, user=principal.name)
+        session.host.account = structs.replace(session.host.account, user=principal.name)
     if principal.daily_usd is not None:
-        caps = [c for c in (session.budget.user_usd, principal.daily_usd) if c is not None]
-        session.budget = structs.replace(session.budget, user_usd=min(caps))
+        caps = [c for c in (session.host.budget.user_usd, principal.daily_usd) if c is not None]
+        session.host.budget = structs.replace(session.host.budget, user_usd=min(caps))
     tools = ask.client_tools
     changes = {**ask.settings, **(tools.settings if tools else {})}
     agent = session.agent
@@ -158,7 +159,7 @@ async def _open(server: Server, principal: Principal, ask: Ask) -> Session:
         agent = structs.replace(agent, settings=structs.replace(agent.settings, **changes))
     if tools:
         agent = structs.replace(agent, tools={}, specs=tools.specs, hand_over=True)
-    session.agent = agent
+    session.host.agent = agent
     return session
 
 

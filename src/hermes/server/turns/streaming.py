@@ -105,9 +105,9 @@ async def to_the_end(
     with call.server.running(call.principal):
         async with opened(call.server, call.principal, ask) as session:
             begun(session)
-            result = await session.turn(ask.prompt)
+            result = await session.submit(ask.prompt)
     call.server.metrics.turn(result)
-    text = shown_as(call.server, session.taint)(result.text)
+    text = shown_as(call.server, session.transcript.taint)(result.text)
     result = structs.replace(result, text=text)
     return _explained(call.server, result), session
 

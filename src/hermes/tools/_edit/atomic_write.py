@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hermes.core.errors import ToolError
-from hermes.core.tool import ToolContext
+from hermes.core.tool import Workspace
 from hermes.tools._files.path_text import written
 from hermes.tools._files.paths import check, is_regular, name_of
 
@@ -54,7 +54,11 @@ class Draft:
     `discard` ends it; until `commit` nobody sees a change."""
 
     def __init__(
-        self, path: Path, data: bytes | None, ctx: ToolContext, like: os.stat_result | None = None
+        self,
+        path: Path,
+        data: bytes | None,
+        workspace: Workspace,
+        like: os.stat_result | None = None,
     ) -> None:
         """`like`: whose mode and owner a new file gets; by default those the system gives."""
         self.path = path
@@ -65,7 +69,7 @@ class Draft:
         try:
             self._folder = os.open(path.parent, flags)
             real = name_of(self._folder, path.parent)
-            check(real / path.name, ctx, write=True)
+            check(real / path.name, workspace, write=True)
             if str(real).casefold() != str(path.parent).casefold():
                 raise ToolError(f"{path.parent} became a link to {real} just now; not written.")
             self.old = _existing(path, self._folder)

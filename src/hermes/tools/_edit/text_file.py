@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.core.tool import ToolContext
+from hermes.core.tool import Workspace
 from hermes.tools._files.paths import check_open, check_unopened, is_regular
 
 LARGEST = 16 * 1024 * 1024
@@ -43,13 +43,13 @@ class Encoding(Struct, frozen=True):
         return data
 
 
-def read_bytes(path: Path, ctx: ToolContext) -> tuple[bytes, os.stat_result]:
+def read_bytes(path: Path, workspace: Workspace) -> tuple[bytes, os.stat_result]:
     """The content of a file that may be read, and what the system says about it."""
-    check_unopened(path, ctx)
+    check_unopened(path, workspace)
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with contextlib.ExitStack() as held:
         held.callback(os.close, fd)
-        found = check_open(fd, path, ctx)
+        found = check_open(fd, path, workspace)
         if not is_regular(found):
             raise ToolError(f"{path} is a directory, device, pipe or socket, not a file.")
         if found.st_size > LARGEST:

@@ -9,7 +9,7 @@ from pathlib import Path
 from sys import platform
 
 from hermes.core.errors import ToolError
-from hermes.core.tool import ToolContext
+from hermes.core.tool import Workspace
 from hermes.tools._files.path_text import written
 
 _PLATFORM: str = platform
@@ -78,10 +78,10 @@ def resolve(raw: str, cwd: Path) -> Path:
         raise ToolError(f"Not a usable path: {raw[:200]!r} ({error}).") from None
 
 
-def check(path: Path, ctx: ToolContext, *, write: bool) -> None:
+def check(path: Path, workspace: Workspace, *, write: bool) -> None:
     """Raise ToolError when file tools may not touch this (resolved) path."""
     parts = tuple(part.casefold() for part in path.parts[1:])
-    reason = _own(path, ctx, write=write)
+    reason = _own(path, workspace, write=write)
     if not reason and (_contains(parts, SECRET) or _of_a_process(parts)):
         reason = "it holds credentials"
     if not reason and write:
@@ -94,22 +94,24 @@ def check(path: Path, ctx: ToolContext, *, write: bool) -> None:
         )
 
 
-def check_open(fd: int, path: Path, ctx: ToolContext) -> os.stat_result:
+def check_open(fd: int, path: Path, workspace: Workspace) -> os.stat_result:
     """The same for an open file, whatever a link or a second name pretended it was."""
     found = os.fstat(fd)
-    check(name_of(fd, path), ctx, write=False)
-    _no_second_name(found, path, ctx)
+    check(name_of(fd, path), workspace, write=False)
+    _no_second_name(found, path, workspace)
     return found
 
 
-def check_unopened(path: Path, ctx: ToolContext) -> None:
+def check_unopened(path: Path, workspace: Workspace) -> None:
     """Raise ToolError when the file is one of the agent's own under a second name. To be called
     before it is opened: closing a database file drops the locks SQLite holds on it here."""
-    _no_second_name(path.stat(follow_symlinks=False), path, ctx)
+    _no_second_name(path.stat(follow_symlinks=False), path, workspace)
 
 
-def _no_second_name(found: os.stat_result, path: Path, ctx: ToolContext) -> None:
-    if found.st_nlink > 1 and any(os.path.samestat(found, own) for own in _own_files(ctx.home)):
+def _no_second_name(found: os.stat_result, path: Path, workspace: Workspace) -> None:
+    if found.st_nlink > 1 and any(
+        os.path.samestat(found, own) for own in _own_files(workspace.home)
+    ):
         raise ToolError(f"Denied: {path} is another name of one of the agent's own files.")
 
 
@@ -129,18 +131,18 @@ def name_of(fd: int, path: Path) -> Path:
     return path
 
 
-def _own(path: Path, ctx: ToolContext, *, write: bool) -> str:
+def _own(path: Path, workspace: Workspace, *, write: bool) -> str:
     """Why the agent's own home is out of bounds, all of it but saved outputs; when one works
     inside that home, then its settings, secrets, history and instructions."""
-    for home in {Path(os.path.realpath(ctx.home)), *_other_homes(path)}:
+    for home in {Path(os.path.realpath(workspace.home)), *_other_homes(path)}:
         if not path.is_relative_to(home):
             continue
-        if path.is_relative_to(os.path.realpath(ctx.spill)) and not write:
+        if path.is_relative_to(os.path.realpath(workspace.outputs)) and not write:
             continue
         top = path.relative_to(home).parts[:1]
         name = top[0].casefold() if top else ""
         steers = name in _OWN or name.startswith(_OWN_FILES) or ".db" in name
-        if steers or not Path(os.path.realpath(ctx.cwd)).is_relative_to(home):
+        if steers or not Path(os.path.realpath(workspace.cwd)).is_relative_to(home):
             return "it belongs to the agent itself"
     return ""
 

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.core.tool import ToolContext
+from hermes.core.tool import Workspace
 from hermes.tools._files.paths import SECRET
 from hermes.tools._files.walk import KERNEL, files
 
@@ -65,9 +65,9 @@ class BadPattern(ToolError):
     """An expression the engine does not understand."""
 
 
-def ripgrep(ctx: ToolContext) -> str:
+def ripgrep(workspace: Workspace) -> str:
     """Where it is, or nothing. Only absolute folders count: the working folder is not trusted."""
-    for folder in ctx.child_env.get("PATH", "").split(os.pathsep):
+    for folder in workspace.child_env.get("PATH", "").split(os.pathsep):
         program = Path(folder) / "rg"
         if program.is_absolute() and program.is_file() and os.access(program, os.X_OK):
             return str(program)
@@ -77,12 +77,12 @@ def ripgrep(ctx: ToolContext) -> str:
 # -- lines ---------------------------------------------------------------------------------
 
 
-async def lines(query: Query, ctx: ToolContext) -> AsyncGenerator[Line, None]:
+async def lines(query: Query, workspace: Workspace) -> AsyncGenerator[Line, None]:
     """Matching lines by file and number. Raises BadPattern, or TimeoutError after too many."""
-    program = ripgrep(ctx)
+    program = ripgrep(workspace)
     try:
         if program:
-            async with contextlib.aclosing(_ripgrep_lines(program, query, ctx)) as found:
+            async with contextlib.aclosing(_ripgrep_lines(program, query, workspace)) as found:
                 async for line in found:
                     yield line
             return
@@ -90,25 +90,31 @@ async def lines(query: Query, ctx: ToolContext) -> AsyncGenerator[Line, None]:
         # Look-around and back references are beyond ripgrep, not beyond us.
         if "look" not in str(error) and "backref" not in str(error):
             raise
-    async with contextlib.aclosing(_own_lines(query, ctx)) as found:
+    async with contextlib.aclosing(_own_lines(query, workspace)) as found:
         async for line in found:
             yield line
 
 
 async def _ripgrep_lines(
-    program: str, query: Query, ctx: ToolContext
+    program: str, query: Query, workspace: Workspace
 ) -> AsyncGenerator[Line, None]:
-    argv = [program, *_options(query, ctx), "--json", "--crlf", f"--max-count={query.most + 1}"]
+    argv = [
+        program,
+        *_options(query, workspace),
+        "--json",
+        "--crlf",
+        f"--max-count={query.most + 1}",
+    ]
     argv += [f"--context={query.context}", f"--regexp={query.pattern}"]
     if _SIMPLE.fullmatch(query.glob):
         argv += ["--type-add", f"wanted:{query.glob}", "--type", "wanted"]
     argv += ["--", f"./{query.only}"]
-    async with contextlib.aclosing(_output(argv, query.folder, ctx)) as output:
+    async with contextlib.aclosing(_output(argv, query.folder, workspace)) as output:
         async for line in _unless_binary(output):
             yield line
 
 
-async def _own_lines(query: Query, ctx: ToolContext) -> AsyncGenerator[Line, None]:
+async def _own_lines(query: Query, workspace: Workspace) -> AsyncGenerator[Line, None]:
     argv = [sys.executable, "-I", "-S", str(Path(__file__).with_name("grep_fallback.py"))]
     order = msgspec.json.encode(
         {
@@ -119,12 +125,14 @@ async def _own_lines(query: Query, ctx: ToolContext) -> AsyncGenerator[Line, Non
             "largest": LARGEST,
         }
     )
-    names = iter([query.only]) if query.only else files(query.folder, ctx)
+    names = iter([query.only]) if query.only else files(query.folder, workspace)
     if query.glob and not query.only:
         from hermes.tools._files.globs import matcher
 
         names = filter(matcher(query.glob), names)
-    async with contextlib.aclosing(_output(argv, query.folder, ctx, (order, names))) as output:
+    async with contextlib.aclosing(
+        _output(argv, query.folder, workspace, (order, names))
+    ) as output:
         async for raw in output:
             found = msgspec.json.decode(raw)
             yield _line(found["data"], matches=found["type"] == "match")
@@ -163,17 +171,17 @@ def _bytes(value: dict[str, str]) -> bytes:
 # -- names ---------------------------------------------------------------------------------
 
 
-async def names(query: Query, ctx: ToolContext) -> AsyncGenerator[str, None]:
+async def names(query: Query, workspace: Workspace) -> AsyncGenerator[str, None]:
     """All files below a folder, relative to it, in order."""
-    program = ripgrep(ctx)
+    program = ripgrep(workspace)
     if not program:
-        below = files(query.folder, ctx)
+        below = files(query.folder, workspace)
         while chunk := await asyncio.to_thread(_take, below):
             for name in chunk:
                 yield name
         return
-    argv = [program, *_options(query, ctx), "--files", "--null", "--", "./"]
-    async with contextlib.aclosing(_output(argv, query.folder, ctx, end=b"\0")) as output:
+    argv = [program, *_options(query, workspace), "--files", "--null", "--", "./"]
+    async with contextlib.aclosing(_output(argv, query.folder, workspace, end=b"\0")) as output:
         async for raw in output:
             yield os.fsdecode(raw).removeprefix("./")
 
@@ -185,13 +193,13 @@ def _take(below: Iterator[str]) -> list[str]:
 # -- processes -----------------------------------------------------------------------------
 
 
-def _options(query: Query, ctx: ToolContext) -> list[str]:
+def _options(query: Query, workspace: Workspace) -> list[str]:
     """The same files, in the same order, as our own walk."""
     hidden = ["!.git", "!**/.hermes", *(f"!**/{'/'.join(rule)}" for rule in SECRET)]
     if query.folder == Path("/"):
         hidden += [f"!{name}" for name in sorted(KERNEL)]
-    if ctx.home.is_relative_to(query.folder) and ctx.home != query.folder:
-        inside = re.sub(r"[*?\[\]{}\\!]", r"\\\g<0>", str(ctx.home.relative_to(query.folder)))
+    if workspace.home.is_relative_to(query.folder) and workspace.home != query.folder:
+        inside = re.sub(r"[*?\[\]{}\\!]", r"\\\g<0>", str(workspace.home.relative_to(query.folder)))
         hidden.append(f"!/{inside}")
     return [
         "--no-config",
@@ -211,7 +219,7 @@ def _options(query: Query, ctx: ToolContext) -> list[str]:
 async def _output(
     argv: Sequence[str],
     folder: Path,
-    ctx: ToolContext,
+    workspace: Workspace,
     feed: tuple[bytes, Iterator[str]] | None = None,
     *,
     end: bytes = b"\n",
@@ -222,7 +230,7 @@ async def _output(
     process = await subprocess.create_subprocess_exec(
         *argv,
         cwd=folder,
-        env=ctx.child_env,
+        env=workspace.child_env,
         stdin=subprocess.PIPE if feed else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hermes.core.errors import ToolError
-from hermes.core.tool import ToolContext
+from hermes.core.tool import Workspace
 from hermes.tools._files.globs import Ignore
 from hermes.tools._files.paths import SECRET, check, is_regular
 
@@ -19,12 +19,14 @@ KERNEL = frozenset({"/proc", "/sys", "/dev"})
 """No files: some are never read to their end."""
 
 
-def files(root: Path, ctx: ToolContext) -> Iterator[str]:
+def files(root: Path, workspace: Workspace) -> Iterator[str]:
     """Paths relative to `root`. Links are not followed, .git is not entered."""
     rules = _outer_rules(root)
-    if not _allowed(root, ctx):
+    if not _allowed(root, workspace):
         return
-    inside = any(folder == ctx.home or folder.name == ".hermes" for folder in (root, *root.parents))
+    inside = any(
+        folder == workspace.home or folder.name == ".hermes" for folder in (root, *root.parents)
+    )
     stack = [(iter(_entries(root)), "", _with_own(rules, root, ""))]
     while stack:
         entries, prefix, rules = stack[-1]
@@ -37,7 +39,7 @@ def files(root: Path, ctx: ToolContext) -> Iterator[str]:
         if folder is None or _ignored(rules, path, folder=folder):
             continue
         doubtful = folder or inside or entry.name.casefold() in _SUSPECT
-        if doubtful and not _allowed(root / path, ctx):
+        if doubtful and not _allowed(root / path, workspace):
             continue
         if not folder:
             yield path
@@ -112,11 +114,11 @@ def _is_folder(entry: os.DirEntry[str]) -> bool | None:
         return None
 
 
-def _allowed(path: Path, ctx: ToolContext) -> bool:
+def _allowed(path: Path, workspace: Workspace) -> bool:
     if str(path) in KERNEL:
         return False
     try:
-        check(path, ctx, write=False)
+        check(path, workspace, write=False)
     except ToolError:
         return False
     return True

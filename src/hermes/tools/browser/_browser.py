@@ -17,12 +17,14 @@ from msgspec import Struct, structs
 from hermes.config.paths import cache_folder
 from hermes.config.schema import Browser as Settings
 from hermes.core.errors import ToolError
+from hermes.core.services import ServiceKey
+from hermes.core.shutdown import register_closer
 from hermes.core.tool import ToolContext
 from hermes.exec import chromium
 from hermes.net.cdp_bridge import bridge
 from hermes.net.egress_proxy import Local, serve, serve_local
 from hermes.net.ssrf import Gate
-from hermes.net.web_access import web_of
+from hermes.tools._services import BROWSER_SETTINGS, require_web
 from hermes.tools.browser._driver import driver
 from hermes.tools.browser._tabs import Tabs
 
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-STATE = "browser"
 """Under this name a session's tools find their Browser, or before that its settings."""
 WIDTH, HEIGHT = 1280, 800
 _STUCK = 40.0
@@ -135,12 +136,14 @@ class Browser:
         return await self.tabs.current(self._context)
 
     async def _start(self, ctx: ToolContext) -> None:
-        executable = chromium.find(self._settings.executable, ctx.child_env)
+        executable = chromium.find(self._settings.executable, ctx.workspace.child_env)
         ctx.progress("starting the browser")
         async with AsyncExitStack() as stack:
             home = stack.enter_context(chromium.folder())
             way = await self._way(ctx, home, stack)
-            pipe, playwright = await _both(executable, home, ctx.child_env, way.policy, stack)
+            pipe, playwright = await _both(
+                executable, home, ctx.workspace.child_env, way.policy, stack
+            )
             endpoint = await stack.enter_async_context(bridge(pipe.reader, pipe.writer))
             browser = await playwright.chromium.connect_over_cdp(
                 endpoint, is_local=True, artifacts_dir=home / "artifacts"
@@ -216,14 +219,13 @@ class Browser:
 
 
 _NONE = "No page is open; browser_navigate opens one."
+_BROWSER: ServiceKey[Browser] = ServiceKey("browser")
 
 
 def browser_of(ctx: ToolContext) -> Browser:
-    found = ctx.state.get(STATE)
-    if not isinstance(found, Browser):
-        settings = found if isinstance(found, Settings) else Settings()
-        found = ctx.state[STATE] = Browser(settings, web_of(ctx).door.gate)
-    return found
+    """The session's browser; it is started by its first use."""
+    settings = ctx.services.get(BROWSER_SETTINGS) or Settings()
+    return ctx.services.get_or_make(_BROWSER, lambda: Browser(settings, require_web(ctx).door.gate))
 
 
 async def stop_all() -> None:
@@ -231,6 +233,9 @@ async def stop_all() -> None:
     for browser in list(_open):
         with suppress(ToolError):
             await browser.aclose()
+
+
+register_closer(stop_all)
 
 
 async def _both(
@@ -258,15 +263,17 @@ async def _both(
 async def _walls(ctx: ToolContext, home: Path) -> Policy | None:
     from hermes.exec.sandbox import probe, standard
 
-    if (await probe(cache_folder(ctx.home))).level != 1:
-        if ctx.sandbox_required:
+    if (await probe(cache_folder(ctx.workspace.home))).level != 1:
+        if ctx.workspace.sandbox_required:
             raise ToolError(
                 "sandbox.required is true, and a browser of root cannot be confined here: install "
                 "bubblewrap, or run the agent as another user."
             )
         return None
-    user = ctx.child_env.get("HOME")
-    policy = standard("workspace-write", home, ctx.home, Path(user) if user else Path.home())
+    user = ctx.workspace.child_env.get("HOME")
+    policy = standard(
+        "workspace-write", home, ctx.workspace.home, Path(user) if user else Path.home()
+    )
     return structs.replace(policy, protected=())
 
 

@@ -38,8 +38,8 @@ async def browser_vision(p: Params, ctx: ToolContext) -> ToolResult:
         url = page.url[:_LONGEST]
     picture = Media("image/jpeg", data, name="page.jpg")
     head = f"{_HEAD}\nURL: {url}"
-    if ctx.sees:
+    if ctx.services.models.sees_images:
         return ToolResult((Text(head), picture), display=f"picture of {url}")
     question = p.question.strip()[:_LONGEST] or "What does this page show?"
-    told = await ctx.consult("vision", user(question, picture), system=_SYSTEM)
+    told = await ctx.services.models.consult("vision", user(question, picture), system=_SYSTEM)
     return ToolResult(f"{head}\n\n{told}", display=f"description of {url}")

@@ -65,7 +65,7 @@ async def execute_code(p: Params, ctx: ToolContext) -> ToolResult:
     if not p.code.strip():
         raise ToolError("There is no code; nothing was run.")
     desk = _Desk(ctx)
-    output = Capture(LIMIT, ctx.spill, name=ctx.stem)
+    output = Capture(LIMIT, ctx.workspace.outputs, name=ctx.output_prefix)
     try:
         outcome = await _run(p.code, ctx, desk, output, seconds)
     finally:
@@ -101,8 +101,8 @@ async def _run(code: str, ctx: ToolContext, desk: _Desk, output: Any, seconds: f
         with theirs:
             command = Command(
                 argv,
-                ctx.cwd,
-                {**ctx.child_env, **extra},
+                ctx.workspace.cwd,
+                {**ctx.workspace.child_env, **extra},
                 2 * MAX_SECONDS,
                 confined,
                 stdin=theirs.fileno(),
@@ -164,7 +164,7 @@ class _Desk:
         self.counts: Counter[str] = Counter()
         self.clock: asyncio.Timeout | None = None
         self._ctx = ctx
-        self._tools = {name: t for name, t in ctx.tools.items() if _callable(t)}
+        self._tools = {name: t for name, t in ctx.toolbox.tools.items() if _callable(t)}
 
     @asynccontextmanager
     async def open(self, ours: socket.socket, code: str) -> AsyncIterator[None]:
@@ -208,7 +208,7 @@ class _Desk:
         self._ctx.progress(_line(name, arguments))
         try:
             with self._paused():
-                result = await self._ctx.invoke(name, arguments)
+                result = await self._ctx.toolbox.invoke(name, arguments)
         except ToolError as error:
             return str(error), False
         return _text(result), not result.error

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from hermes.core.errors import StoreError, ToolError
 from hermes.core.message import Media, Message, Text, Thinking, ToolCall, ToolReturn
+from hermes.core.store import SessionMeta, Store
 from hermes.core.tool import ToolContext, ToolResult, tool
-
-if TYPE_CHECKING:
-    from hermes.core.store import SessionMeta, Store
+from hermes.tools._services import STORE
 
 HITS = 10
 _LOOKED_AT = 200
@@ -36,7 +35,7 @@ class Params(Struct, frozen=True):
     words="history memory remember earlier talk said chat last recall",
 )
 async def session_search(p: Params, ctx: ToolContext) -> ToolResult:
-    store: Store | None = ctx.state.get("store")
+    store = ctx.services.get(STORE)
     if store is None:
         raise ToolError("There is no store of conversations here.")
     if bool(p.query.strip()) == bool(p.session):

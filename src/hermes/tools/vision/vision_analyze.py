@@ -14,9 +14,9 @@ from hermes.core.image_size import oversized
 from hermes.core.message import Media, user
 from hermes.core.taint import BOTH, Source
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.net.web_access import web_of
 from hermes.tools._files.images import MAX_IMAGE, image_type
 from hermes.tools._files.paths import check, check_open, check_unopened, is_regular, resolve
+from hermes.tools._services import require_web
 
 _SYSTEM = (
     "You look at an image for someone who cannot see it. Answer the question from what is there; "
@@ -61,7 +61,9 @@ async def vision_analyze(p: Params, ctx: ToolContext) -> ToolResult:
     if oversized(data):
         raise ToolError(f"{place} has too many pixels to be looked at; make it smaller first.")
     picture = Media(mime, data, name=_name(place))
-    told = await ctx.consult("vision", user(question, picture), system=_SYSTEM, max_output=_ANSWER)
+    told = await ctx.services.models.consult(
+        "vision", user(question, picture), system=_SYSTEM, max_output=_ANSWER
+    )
     return ToolResult(told or "The model said nothing.", data={"mime": mime, "bytes": len(data)})
 
 
@@ -74,7 +76,7 @@ def _name(place: str) -> str:
 
 
 async def _fetched(url: str, ctx: ToolContext) -> bytes:
-    door = web_of(ctx).door
+    door = require_web(ctx).door
     async with door.fetch(url, accept=_KINDS, max_bytes=MAX_IMAGE) as page:
         if not 200 <= page.status < 300:
             raise ToolError(f"{urlsplit(page.url).netloc} answered {page.status}.")
@@ -82,8 +84,8 @@ async def _fetched(url: str, ctx: ToolContext) -> bytes:
 
 
 async def _read(place: str, ctx: ToolContext) -> bytes:
-    path = resolve(place, ctx.cwd)
-    check(path, ctx, write=False)
+    path = resolve(place, ctx.workspace.cwd)
+    check(path, ctx.workspace, write=False)
     try:
         return await asyncio.to_thread(_bytes, path, ctx)
     except FileNotFoundError:
@@ -95,10 +97,10 @@ async def _read(place: str, ctx: ToolContext) -> bytes:
 
 
 def _bytes(path: Path, ctx: ToolContext) -> bytes:
-    check_unopened(path, ctx)
+    check_unopened(path, ctx.workspace)
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(fd, "rb") as file:
-        found = check_open(fd, path, ctx)
+        found = check_open(fd, path, ctx.workspace)
         if not is_regular(found):
             raise ToolError(f"{path} is no file.")
         data = file.read(MAX_IMAGE + 1)

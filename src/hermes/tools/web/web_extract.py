@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
+from hermes.core.services import ServiceKey
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.net.page_text import READABLE, Reading, read
-from hermes.net.web_access import web_of
+from hermes.tools._services import require_web
 
 PART = 20_000
 MOST = 45_000
@@ -30,6 +31,9 @@ class _Kept(Struct, frozen=True):
     url: str
     reading: Reading
     at: float
+
+
+_PAGES: ServiceKey[dict[str, _Kept]] = ServiceKey("web pages")
 
 
 @tool(
@@ -65,11 +69,11 @@ async def web_extract(p: Params, ctx: ToolContext) -> ToolResult:
 
 async def _reading(url: str, ctx: ToolContext, *, again: bool) -> _Kept:
     """The page; a later part comes from the same text as the one before, if it is not too old."""
-    pages: dict[str, _Kept] = ctx.state.setdefault("web_extract", {})
+    pages = ctx.services.get_or_make(_PAGES, dict)
     kept = pages.get(url)
     if again and kept is not None and time.monotonic() - kept.at < _FRESH:
         return kept
-    async with web_of(ctx).door.fetch(url, accept=READABLE) as page:
+    async with require_web(ctx).door.fetch(url, accept=READABLE) as page:
         if not 200 <= page.status < 300:
             raise ToolError(f"{urlsplit(page.url).netloc} answered {page.status}.")
         kept = _Kept(page.url, await read(page), time.monotonic())

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.core.tool import ToolContext, ToolResult
+from hermes.core.tool import ToolResult, Workspace
 from hermes.tools._edit.atomic_write import Draft, no_marks, no_surprise
 from hermes.tools._edit.diff import bounded, diff
 from hermes.tools._edit.replace import Edited, replace
@@ -35,11 +35,11 @@ class _File(Struct):
     notes: list[str] = []
 
 
-class Workspace:
+class FileChanges:
     """What the files will be. Nothing is written before `commit`."""
 
-    def __init__(self, ctx: ToolContext) -> None:
-        self._ctx = ctx
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
         self._files: dict[Path, _File] = {}
 
     def replace(self, raw: str, change: tuple[str, str], *, every: bool) -> None:
@@ -104,12 +104,12 @@ class Workspace:
         return file
 
     def _file(self, raw: str) -> _File:
-        path = resolve(raw, self._ctx.cwd)
+        path = resolve(raw, self._workspace.cwd)
         if path not in self._files:
-            no_surprise(raw, path, self._ctx.cwd)
-            check(path, self._ctx, write=True)
+            no_surprise(raw, path, self._workspace.cwd)
+            check(path, self._workspace, write=True)
             try:
-                before, found = read_bytes(path, self._ctx)
+                before, found = read_bytes(path, self._workspace)
                 self._files[path] = _File(path, before, found, before)
             except FileNotFoundError:
                 self._files[path] = _File(path, None, None, None)
@@ -120,7 +120,7 @@ class Workspace:
         return self._files[path]
 
     def _no_link(self, raw: str, path: Path) -> None:
-        if written(raw, self._ctx.cwd).is_symlink():
+        if written(raw, self._workspace.cwd).is_symlink():
             raise ToolError(f"{raw} is a link to {path}; nothing was changed.")
 
     # -- writing ---------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class Workspace:
         try:
             for file in changed:
                 source = self._files[file.source].found if file.source else None
-                drafts.append(Draft(file.path, file.after, self._ctx, source))
+                drafts.append(Draft(file.path, file.after, self._workspace, source))
                 _unchanged(file, drafts[-1].old)
             for file, draft in zip(changed, drafts, strict=True):
                 draft.commit()
@@ -163,7 +163,7 @@ class Workspace:
         left: list[str] = []
         for file, draft in reversed(done):
             try:
-                Draft(file.path, file.before, self._ctx, file.found).commit()
+                Draft(file.path, file.before, self._workspace, file.found).commit()
                 draft.leave_no_folder()
             except (OSError, ToolError):
                 left.append(str(file.path))
@@ -190,7 +190,7 @@ class Workspace:
             made = diff(_text(source.before), _text(file.after), names)
             notes = [f"+{made.added} -{made.removed}", *file.notes]
             heads.append(f"{_verb(file)} {name} ({', '.join(notes)})")
-            if warning := _warning(file, source.before, self._ctx.child_env.get("PATH", "")):
+            if warning := _warning(file, source.before, self._workspace.child_env.get("PATH", "")):
                 heads.append(f"[warning: {warning}]")
             diffs += made.text.split("\n")
             data.append({"path": str(file.path), "added": made.added, "removed": made.removed})

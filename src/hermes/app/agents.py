@@ -1,0 +1,150 @@
+"""Agents: the models, tools and limits that sessions with the same options share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct, structs
+
+from hermes.agent.turn import Agent, Learned, Limits, ModelClient
+from hermes.app import context_window
+from hermes.app.auxiliary import AuxiliaryModels, Sleep
+from hermes.app.backends import Backends
+from hermes.config import paths
+from hermes.config.load import Setup
+from hermes.core.message import Target
+from hermes.core.provider import Effort, Settings
+from hermes.core.redaction.redactor import Redactor
+from hermes.llm.client import Client
+from hermes.llm.endpoints.catalog import Choice, Endpoint, resolve, undecided
+from hermes.llm.endpoints.learned_limits import Remembered
+from hermes.llm.transport import Transport
+from hermes.tools.registry import select
+
+if TYPE_CHECKING:
+    from hermes.llm.endpoints.local_servers import Nearby
+
+MAX_CLIENTS = 64
+
+
+class Options(Struct, frozen=True):
+    """What one session may be asked to do differently from the configuration."""
+
+    choice: Choice = Choice()
+    toolsets: tuple[str, ...] | None = None
+    max_turns: int | None = None
+    yolo: bool = False
+    effort: Effort | None = None
+    """How much the model thinks; None: as configured."""
+
+
+class Agents:
+    """One per process: builds agents, and owns the clients of all endpoints and what these have
+    taught. Constructing one makes no request."""
+
+    def __init__(
+        self, setup: Setup, transport: Transport, sleep: Sleep, backends: Backends
+    ) -> None:
+        self.learned: dict[Target, Learned] = {}
+        self.limits = Remembered(paths.cache_folder(setup.home) / "limits.json")
+        self.auxiliary_models = AuxiliaryModels(setup, self.client)
+        self._setup = setup
+        self._transport = transport
+        self._sleep = sleep
+        self._backends = backends
+        self._agents: dict[bytes, Agent] = {}
+        self._clients: dict[bytes, Client] = {}
+        self._nearby: tuple[Nearby, ...] | None = None
+        """Model servers on this machine; None: nobody has looked."""
+
+    def client(self, endpoint: Endpoint) -> Client:
+        """The one client of an endpoint, shared by everybody who calls it."""
+        key = msgspec.msgpack.encode(endpoint)
+        found = self._clients.get(key)
+        if found is None:
+            if len(self._clients) >= MAX_CLIENTS:
+                del self._clients[next(iter(self._clients))]
+            found = self._clients[key] = Client(endpoint, self._transport, sleep=self._sleep)
+        return found
+
+    async def settle_model(self, options: Options) -> Options:
+        """The options with a model server on this machine, if nothing says which model to call and
+        there is one. The first session looks for it."""
+        config, secrets = self._setup.config, self._setup.secrets
+        if self._nearby is None:
+            if not undecided(config, secrets, options.choice):
+                return options
+            from hermes.llm.endpoints.local_servers import look_around
+
+            self._nearby = await look_around()
+        if self._nearby and undecided(config, secrets, options.choice):
+            found = self._find_nearby(options.choice)
+            return structs.replace(options, choice=found.choice) if found else options
+        return options
+
+    def agent_for(self, options: Options, platform: str) -> Agent:
+        """The agent for these options; ConfigError when there is no model to call."""
+        key = msgspec.msgpack.encode((options, platform))
+        found = self._agents.get(key)
+        if found is None:
+            found = self._agents[key] = self._build(options, platform)
+        return found
+
+    def remember_limits(
+        self, endpoint: ModelClient, context: int | None, output: int | None
+    ) -> None:
+        """Keep a limit that an endpoint stated, for later processes."""
+        model = endpoint.target.model
+        self.limits.learn(endpoint.base_url, model, context=context, output=output)
+
+    def _build(self, options: Options, platform: str) -> Agent:
+        config = self._setup.config
+        found = resolve(config, self._setup.secrets, options.choice)
+        endpoints = [self.limits.applied(endpoint) for endpoint in found]
+        for endpoint in endpoints:
+            self._recall_limit(endpoint)
+        tools = select(options.toolsets, platform=platform, settings=config.tools)
+        tools = self._backends.usable_tools(tools, options.toolsets)
+        effort = options.effort or config.agent.reasoning_effort
+        window = endpoints[0].context_length
+        context_window.check(endpoints[0], window)
+        return Agent(
+            tuple(map(self.client, endpoints)),
+            tools,
+            tools.offered(few=options.toolsets is None and context_window.is_small(window)),
+            Settings(max_output=endpoints[0].max_output, effort=effort),
+            Limits(
+                max_calls=options.max_turns or config.agent.max_turns,
+                tries=max(1, config.agent.api_max_retries),
+                result_chars=context_window.result_chars(window),
+            ),
+            Redactor(self._setup.secrets.known()),
+            context_window.compression(config, endpoints[0], window, self._summarizer()),
+            small=any(e.quirks.small for e in endpoints),
+            note=endpoints[0].note or self._nearby_note(options.choice),
+        )
+
+    def _recall_limit(self, endpoint: Endpoint) -> None:
+        """Apply an output limit that was stated to an earlier process."""
+        output = self.limits.of(endpoint.base_url, endpoint.target.model).output
+        if output is not None:
+            self.learned.setdefault(endpoint.target, Learned()).max_output = output
+
+    def _summarizer(self) -> Endpoint | None:
+        """The configured model for summaries; ConfigError when it cannot be used."""
+        config = self._setup.config
+        if "compression" not in config.auxiliary or not config.compression.enabled:
+            return None
+        return self.auxiliary_models.configured("compression")
+
+    def _find_nearby(self, choice: Choice) -> Nearby | None:
+        if not self._nearby:
+            return None
+        from hermes.llm.endpoints.local_servers import served
+
+        return served(self._nearby, self._setup.config, choice)
+
+    def _nearby_note(self, choice: Choice) -> str:
+        found = self._find_nearby(choice)
+        return found.note if found and found.choice == choice else ""

@@ -1,0 +1,78 @@
+"""What the tools of a session share: typed slots, filled by the runtime and by the tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
+
+from hermes.core.errors import ToolError
+from hermes.core.message import Message
+
+T = TypeVar("T")
+
+
+class ServiceKey(Generic[T]):
+    """Names a slot and the type of what is in it. Keys are compared by identity."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class ModelAccess(Protocol):
+    """The models that tools may make use of."""
+
+    @property
+    def sees_images(self) -> bool:
+        """Whether the conversation's own model takes images."""
+        ...
+
+    async def consult(
+        self, job: str, prompt: Message, *, system: str = "", max_output: int = 1024
+    ) -> str:
+        """The answer of the model for that auxiliary job; ToolError when there is none."""
+        ...
+
+
+class NoModels:
+    """For tools that run outside a session."""
+
+    sees_images = True
+
+    async def consult(
+        self, job: str, prompt: Message, *, system: str = "", max_output: int = 1024
+    ) -> str:
+        raise ToolError(f"There is no model for {job}.")
+
+
+@runtime_checkable
+class AsyncClosable(Protocol):
+    async def aclose(self) -> None: ...
+
+
+class Services:
+    """One session's. What has an `aclose` is closed with the session, in the order it was set."""
+
+    def __init__(self, models: ModelAccess | None = None) -> None:
+        self.models: ModelAccess = models or NoModels()
+        self._slots: dict[ServiceKey[Any], Any] = {}
+
+    def set(self, key: ServiceKey[T], value: T) -> None:
+        self._slots[key] = value
+
+    def get(self, key: ServiceKey[T]) -> T | None:
+        return cast("T | None", self._slots.get(key))
+
+    def get_or_make(self, key: ServiceKey[T], make: Callable[[], T]) -> T:
+        """What is in the slot; `make` fills an empty one."""
+        if key not in self._slots:
+            self._slots[key] = make()
+        return cast("T", self._slots[key])
+
+    async def aclose(self) -> None:
+        for value in list(self._slots.values()):
+            if isinstance(value, AsyncClosable):
+                await value.aclose()
+        self._slots.clear()
+        self.models = NoModels()

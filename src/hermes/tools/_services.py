@@ -1,0 +1,33 @@
+"""The services that the runtime gives to the tools of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hermes.config.schema import Browser as BrowserSettings
+from hermes.core.errors import ToolError
+from hermes.core.services import ServiceKey
+from hermes.core.store import Store
+from hermes.core.tool import ToolContext
+
+if TYPE_CHECKING:
+    from hermes.exec.backends import Backend
+    from hermes.exec.process.background import Owner, Processes
+    from hermes.net.web_access import Web
+
+STORE: ServiceKey[Store] = ServiceKey("store")
+OPEN_WEB: ServiceKey[Callable[[], Web]] = ServiceKey("web")
+"""Opens the process's one access to the web, when it is first needed."""
+PROCESSES: ServiceKey[Callable[[str], tuple[Processes, Owner]]] = ServiceKey("processes")
+"""The background commands that the session with this id may see."""
+BACKEND: ServiceKey[Backend] = ServiceKey("backend")
+"""Where commands run; an empty slot: on this machine."""
+BROWSER_SETTINGS: ServiceKey[BrowserSettings] = ServiceKey("browser settings")
+
+
+def require_web(ctx: ToolContext) -> Web:
+    open_web = ctx.services.get(OPEN_WEB)
+    if open_web is None:
+        raise ToolError("This session has no access to the web.")
+    return open_web()
