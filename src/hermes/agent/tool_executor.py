@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -121,8 +122,6 @@ class Batch:
     def _forwarded(
         self, call: ToolCall, name: str, args: dict[str, Any]
     ) -> tuple[Tool[Any], Any, ToolCall]:
-        import json
-
         meant = resolve(name, self._agent.tools) or name
         tool = self._agent.tools.get(meant)
         if tool is None or tool.forward:

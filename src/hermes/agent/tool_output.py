@@ -11,6 +11,7 @@ from hermes.core.redaction.redactor import Redactor
 from hermes.core.text import clean, safe_name
 from hermes.core.tool import ToolResult
 from hermes.core.untrusted_text import inert
+from hermes.exec.process.output_files import due, tidy
 
 
 def content_of(
@@ -59,8 +60,6 @@ def bounded(text: str, limit: int, whole: Path) -> str:
 
 
 def _save(text: str, path: Path) -> str:
-    from hermes.exec.process.output_files import due, tidy
-
     if due(path.parent):
         tidy(path.parent)
     try:

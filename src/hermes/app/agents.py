@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 from msgspec import Struct, structs
 
@@ -19,11 +17,9 @@ from hermes.core.redaction.redactor import Redactor
 from hermes.llm.client import Client
 from hermes.llm.endpoints.catalog import Choice, Endpoint, resolve, undecided
 from hermes.llm.endpoints.learned_limits import Remembered
+from hermes.llm.endpoints.local_servers import Nearby, look_around, served
 from hermes.llm.transport import Transport
 from hermes.tools.registry import select
-
-if TYPE_CHECKING:
-    from hermes.llm.endpoints.local_servers import Nearby
 
 MAX_CLIENTS = 64
 
@@ -75,8 +71,6 @@ class Agents:
         if self._nearby is None:
             if not undecided(config, secrets, options.choice):
                 return options
-            from hermes.llm.endpoints.local_servers import look_around
-
             self._nearby = await look_around()
         if self._nearby and undecided(config, secrets, options.choice):
             found = self._find_nearby(options.choice)
@@ -141,8 +135,6 @@ class Agents:
     def _find_nearby(self, choice: Choice) -> Nearby | None:
         if not self._nearby:
             return None
-        from hermes.llm.endpoints.local_servers import served
-
         return served(self._nearby, self._setup.config, choice)
 
     def _nearby_note(self, choice: Choice) -> str:

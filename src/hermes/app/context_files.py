@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from pathlib import Path
 
 from msgspec import Struct
 
 from hermes.config.paths import CONTEXT_FILES
 from hermes.config.trust_store import Answer, TrustBook
+from hermes.core.untrusted_text import inert, reveal, wrap
 
 MOST = 32 * 1024
 """Bytes of all files together."""
@@ -106,8 +108,6 @@ def _read(path: Path, root: Path) -> ContextFile | str:
 
 
 def _digest(files: Sequence[ContextFile]) -> str:
-    from hashlib import sha256
-
     whole = sha256()
     for file in files:
         name = os.fsencode(file.path.name)
@@ -132,8 +132,6 @@ def sort(folders: Sequence[Folder], known: dict[str, Answer]) -> Sorted:
 
 def quoted(root: Path, folders: Sequence[Folder], limit: int = MOST) -> Notes:
     """The nearest files keep their whole text; what does not fit is taken from the farthest."""
-    from hermes.core.untrusted_text import inert, wrap
-
     files = [file for folder in folders for file in _different(folder.files)]
     room, parts, cut = limit, [], []
     for file in reversed(files):
@@ -160,8 +158,6 @@ def _different(files: Sequence[ContextFile]) -> list[ContextFile]:
 
 def persona(home: Path) -> Notes:
     """Who the agent is, in the operator's own words."""
-    from hermes.core.untrusted_text import reveal
-
     file = home / PERSONA
     try:
         with file.open("rb") as opened:

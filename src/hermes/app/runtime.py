@@ -19,6 +19,7 @@ from hermes.app.backends import Backends
 from hermes.app.background_commands import Background
 from hermes.app.background_prompts import Errands
 from hermes.app.client_history import ClientConversation, ClientHistory
+from hermes.app.egress_proxy import Egress
 from hermes.app.session import Session
 from hermes.app.session_chain import find_current
 from hermes.app.session_host import SessionSettings, SharedServices
@@ -42,7 +43,6 @@ from hermes.tools._services import BACKEND, BROWSER_SETTINGS, OPEN_WEB, PROCESSE
 from hermes.tools.todo import TODO_LIST, recall
 
 if TYPE_CHECKING:
-    from hermes.app.egress_proxy import Egress
     from hermes.net.web_access import Web
 
 log = logging.getLogger(__name__)
@@ -267,8 +267,6 @@ class Runtime:
     async def _open_egress(self) -> str:
         """The way out for confined commands, opened by the first that may use it."""
         if self._egress is None:
-            from hermes.app.egress_proxy import Egress
-
             domains = self.setup.config.sandbox.network.allow
             self._egress = Egress(self.setup.home, domains, lambda: self._open_web().door.gate)
         return await self._egress.open()

@@ -1,4 +1,4 @@
-"""Two bits a session keeps about what it has read, and what they make a call ask for."""
+"""Two bits a session keeps about what it has read."""
 
 # `private`: something of the user's is in the conversation. `untrusted`: words of strangers are.
 # With both, whoever wrote the words may be steering what happens to the data, so everything that
@@ -19,12 +19,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
-
-if TYPE_CHECKING:
-    from hermes.core.tool import Tool
 
 Source: TypeAlias = Literal["private", "untrusted"]
 BOTH: frozenset[Source] = frozenset({"private", "untrusted"})
@@ -51,22 +48,3 @@ class Taint(Struct, frozen=True):
 
     def __or__(self, more: Taint) -> Taint:
         return Taint.from_bits(self.bits | more.bits)
-
-
-def needs_approval(taint: Taint, tool: Tool[Any], *, sends: bool | None = None) -> str:
-    """Why this call needs the user's yes; empty when it does not. `sends` overrides what the tool
-    says of itself for one call: a command that was given no network sends nothing, a write outside
-    the workspace does."""
-    if tool.asks:
-        return tool.asks
-    if not (tool.sends if sends is None else sends):
-        return ""
-    if "private" in tool.brings:
-        # It reads while it runs: one call may join what two would have brought.
-        taint |= Taint.of(tool.brings)
-    if not (taint.private and taint.untrusted):
-        return ""
-    return (
-        f"This session holds private data and strangers' words, and {tool.name} can pass data on. "
-        "Allow it only if you know what it sends and where."
-    )

@@ -14,7 +14,7 @@ from hermes.core.errors import ToolError
 from hermes.core.message import Media, Text, ToolCall
 from hermes.core.provider import ToolSpec
 from hermes.core.services import Services
-from hermes.core.taint import BOTH, Source
+from hermes.core.taint import BOTH, Source, Taint
 from hermes.core.text import safe_name
 from hermes.core.tool_params import convert, unknown_names
 
@@ -208,6 +208,25 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
             return ""
         takes = ", ".join(schema_of(self.params)["properties"]) or "no arguments"
         return f"ignored: {', '.join(left)[:200]}; {self.name} takes {takes}"
+
+
+def needs_approval(taint: Taint, tool: Tool[Any], *, sends: bool | None = None) -> str:
+    """Why this call needs the user's yes; empty when it does not. `sends` overrides what the tool
+    says of itself for one call: a command that was given no network sends nothing, a write outside
+    the workspace does."""
+    if tool.asks:
+        return tool.asks
+    if not (tool.sends if sends is None else sends):
+        return ""
+    if "private" in tool.brings:
+        # It reads while it runs: one call may join what two would have brought.
+        taint |= Taint.of(tool.brings)
+    if not (taint.private and taint.untrusted):
+        return ""
+    return (
+        f"This session holds private data and strangers' words, and {tool.name} can pass data on. "
+        "Allow it only if you know what it sends and where."
+    )
 
 
 def schema_of(params: type[Struct]) -> dict[str, Any]:

@@ -16,7 +16,14 @@ from hermes.core.image_size import oversized
 from hermes.core.message import Media, Text
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.tools._files.images import MAX_IMAGE, image_type
-from hermes.tools._files.paths import check, check_open, check_unopened, is_regular, resolve
+from hermes.tools._files.paths import (
+    check,
+    check_open,
+    check_unopened,
+    describe_missing,
+    is_regular,
+    resolve,
+)
 
 LIMIT = 48_000
 """Bytes of one answer, line numbers included: below the cap of results, which cuts blindly."""
@@ -67,7 +74,7 @@ async def read_file(p: Params, ctx: ToolContext) -> ToolResult:
             return _read(path, p, ctx)
         return await asyncio.to_thread(_read, path, p, ctx)
     except FileNotFoundError:
-        raise ToolError(missing(path)) from None
+        raise ToolError(describe_missing(path)) from None
     except OSError as error:
         raise ToolError(f"Cannot read {path}: {error.strerror}.") from None
 
@@ -248,17 +255,3 @@ def _whole(row: bytes) -> bytes:
         return row
     end = next((at for at in range(1, 4) if row[-at] & 0xC0 == 0xC0), 0)
     return row[:-end] if end else row
-
-
-def missing(path: Path) -> str:
-    folder = path.parent
-    if not folder.is_dir():
-        while not folder.is_dir():
-            folder = folder.parent
-        return f"{path} does not exist; the nearest existing folder is {folder}."
-    from difflib import get_close_matches
-    from itertools import islice
-
-    names = {entry.name.casefold(): entry.name for entry in islice(folder.iterdir(), 5000)}
-    near = [names[hit] for hit in get_close_matches(path.name.casefold(), list(names), n=3)]
-    return f"{path} does not exist." + (f" Similar: {', '.join(near)}." if near else "")

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.tools._files.paths import check, check_unopened, resolve
+from hermes.tools._files.paths import check, check_unopened, describe_missing, resolve
 
 if TYPE_CHECKING:
     from hermes.tools._files.ripgrep import Line, Query
@@ -46,9 +46,7 @@ async def search_files(p: Params, ctx: ToolContext) -> ToolResult:
     root = resolve(p.path or ".", ctx.workspace.cwd)
     check(root, ctx.workspace, write=False)
     if not root.exists():
-        from hermes.tools.read_file import missing
-
-        raise ToolError(missing(root))
+        raise ToolError(describe_missing(root))
     query = Query(
         root,
         p.pattern,

@@ -16,8 +16,8 @@ from msgspec import Struct
 from hermes.core.history import History
 from hermes.core.message import Media, Message, Target, Text, ToolCall, ToolReturn, user
 from hermes.core.store import SessionMeta
-from hermes.core.taint import BOTH, Source, Taint, needs_approval
-from hermes.core.tool import Risk, Tool, ToolResult, tool
+from hermes.core.taint import BOTH, Source, Taint
+from hermes.core.tool import Risk, Tool, ToolResult, needs_approval, tool
 from hermes.core.untrusted_text import inert, mark_of, reveal, wrap
 from hermes.llm.history_view import NO_RESULT, View
 from hermes.llm.provider_spec import Quirks

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from msgspec import Struct, structs
 
 from hermes.app.approvals.rules import Prefixes, Rulebook
+from hermes.config.paths import cache_folder
 from hermes.core.events import Answer, Approval
 from hermes.core.message import ToolCall
 from hermes.core.services import ModelAccess
-from hermes.core.taint import Taint, needs_approval
-from hermes.core.tool import SandboxMode, Tool, Verdict
+from hermes.core.taint import Taint
+from hermes.core.tool import SandboxMode, Tool, Verdict, needs_approval
 
 if TYPE_CHECKING:
     from hermes.exec.backends import Backend
@@ -213,7 +214,6 @@ class Approvals:
             return await backend.confined()
         if self.safety.mode == "full-access":
             return False
-        from hermes.config.paths import cache_folder
         from hermes.exec.sandbox import probe
 
         tier = await probe(cache_folder(self._home))

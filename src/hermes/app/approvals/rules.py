@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from hermes.config.env import inside_agent
 from hermes.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ class Rulebook:
 
     async def save(self, prefixes: Prefixes) -> str:
         """Allow these for good. Empty, or the sentence why it was not saved."""
-        from hermes.config.env import inside_agent
         from hermes.config.update import append_items
 
         if inside_agent():

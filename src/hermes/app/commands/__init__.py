@@ -134,17 +134,6 @@ def sure(ctx: CommandContext, args: str) -> tuple[bool, list[str]]:
     return ctx.confirmed or said, words[:-1] if said else words
 
 
-async def open_branch(ctx: CommandContext, upto: int, title: str = "") -> Session:
-    """A session of its own that begins with the first `upto` messages of this one."""
-    from hermes.app.session_chain import store_branch
-
-    old, store = ctx.session, ctx.runtime.store
-    kept = old.transcript.history.messages[:upto]
-    return await ctx.runtime.reopen(
-        old, await store_branch(store, old.transcript.meta, old.transcript.taint, kept, title)
-    )
-
-
 @cache
 def _load(name: str) -> Command:
     module = import_module(f"{__name__}.{name.replace('-', '_')}")

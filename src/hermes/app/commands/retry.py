@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hermes.app.commands import Command, CommandContext, Reply, open_branch
+from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands._branch import open_branch
 from hermes.app.session_chain import turn_starts
 from hermes.core.errors import ConfigError
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hermes.app.commands import Command, CommandContext, Reply, open_branch, sure
+from hermes.app.commands import Command, CommandContext, Reply, sure
+from hermes.app.commands._branch import open_branch
 from hermes.app.commands._files import described, preview, trouble
 from hermes.app.session_chain import checkpoint_since, turn_starts
 from hermes.core.errors import ConfigError

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import Workspace
-from hermes.tools._files.path_text import written
-from hermes.tools._files.paths import check, is_regular, name_of
+from hermes.tools._files.paths import check, find_written, is_regular, name_of
 
 _MARK = re.compile(rb"\[redacted(?::[^\]\n]{1,60})?\]")
 """What `core.redact` puts in the place of a secret."""
@@ -21,7 +20,7 @@ _MARK = re.compile(rb"\[redacted(?::[^\]\n]{1,60})?\]")
 def no_surprise(raw: str, path: Path, cwd: Path) -> None:
     """A link inside the working folder must not lead a write out of it unsaid."""
     root = os.path.realpath(cwd)
-    said = Path(os.path.normpath(written(raw, Path(root))))
+    said = Path(os.path.normpath(find_written(raw, Path(root))))
     if said.is_relative_to(root) and not path.is_relative_to(root):
         raise ToolError(f"{said} leads through a link to {path}; if you mean that, write there.")
 

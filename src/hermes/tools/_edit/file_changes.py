@@ -17,8 +17,7 @@ from hermes.tools._edit.replace import Edited, replace
 from hermes.tools._edit.syntax import problem
 from hermes.tools._edit.text_file import Encoding, decode, read_bytes
 from hermes.tools._edit.v4a import Change, update
-from hermes.tools._files.path_text import written
-from hermes.tools._files.paths import check, resolve
+from hermes.tools._files.paths import check, describe_missing, find_written, resolve
 
 MAX_FILES = 200
 
@@ -98,9 +97,7 @@ class FileChanges:
     def _existing(self, raw: str) -> _File:
         file = self._file(raw)
         if file.after is None:
-            from hermes.tools.read_file import missing
-
-            raise ToolError(f"{missing(file.path)} Nothing was changed.")
+            raise ToolError(f"{describe_missing(file.path)} Nothing was changed.")
         return file
 
     def _file(self, raw: str) -> _File:
@@ -120,7 +117,7 @@ class FileChanges:
         return self._files[path]
 
     def _no_link(self, raw: str, path: Path) -> None:
-        if written(raw, self._workspace.cwd).is_symlink():
+        if find_written(raw, self._workspace.cwd).is_symlink():
             raise ToolError(f"{raw} is a link to {path}; nothing was changed.")
 
     # -- writing ---------------------------------------------------------------------------

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from sys import platform
+from unicodedata import normalize
+from urllib.parse import unquote
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import Workspace
-from hermes.tools._files.path_text import written
 
 _PLATFORM: str = platform
+_FILE_URL = "file://"
+_QUOTES = "\"'`"
 SECRET = (
     (".ssh",),
     (".aws",),
@@ -73,7 +77,7 @@ def resolve(raw: str, cwd: Path) -> Path:
     if not raw.strip():
         raise ToolError("The path is empty.")
     try:
-        return Path(os.path.realpath(written(raw, cwd)))
+        return Path(os.path.realpath(find_written(raw, cwd)))
     except (ValueError, RuntimeError, OSError) as error:
         raise ToolError(f"Not a usable path: {raw[:200]!r} ({error}).") from None
 
@@ -193,3 +197,58 @@ def _is_home(folder: Path) -> bool:
     if folder.parent.name.casefold() in ("home", "users") or folder == Path("/root"):
         return True
     return folder == Path(os.path.realpath(Path("~").expanduser()))
+
+
+def describe_missing(path: Path) -> str:
+    """That a file does not exist, with what is near."""
+    folder = path.parent
+    if not folder.is_dir():
+        while not folder.is_dir():
+            folder = folder.parent
+        return f"{path} does not exist; the nearest existing folder is {folder}."
+    from difflib import get_close_matches
+
+    names = {entry.name.casefold(): entry.name for entry in islice(folder.iterdir(), 5000)}
+    near = [names[hit] for hit in get_close_matches(path.name.casefold(), list(names), n=3)]
+    return f"{path} does not exist." + (f" Similar: {', '.join(near)}." if near else "")
+
+
+# The path a model wrote, without what it put around it
+
+
+def find_written(raw: str, cwd: Path) -> Path:
+    """What it says when that is there; else without quotes, white space, `file://`, or with its
+    accents composed otherwise, where that is there or a name could not be meant so."""
+    plain = _strip_quotes(raw)
+    first = _join_path(raw, cwd)
+    # What leads away means the same whatever is there: it was judged before it is used.
+    if os.path.lexists(first) and (plain == raw or not _leads_away(plain)):
+        return first
+    readings = [_join_path(text, cwd) for text in _possible_paths(plain)]
+    return next((p for p in readings if os.path.lexists(p)), readings[0])
+
+
+def _join_path(raw: str, cwd: Path) -> Path:
+    return cwd / os.path.expanduser(raw)  # noqa: PTH111 - Path's own fails on `~name`
+
+
+def _strip_quotes(raw: str) -> str:
+    text = raw.strip()
+    while len(text) > 2 and text[0] == text[-1] and text[0] in _QUOTES:
+        text = text[1:-1].strip()
+    if text[: len(_FILE_URL)].casefold() == _FILE_URL:
+        text = unquote(text[len(_FILE_URL) :].removeprefix("localhost"))
+    return text or raw
+
+
+def _possible_paths(plain: str) -> Iterator[str]:
+    yield plain
+    if not plain.isascii():
+        yield normalize("NFC", plain)
+        yield normalize("NFD", plain)
+    if plain.startswith("@") and not _leads_away(plain[1:]):
+        yield plain[1:]
+
+
+def _leads_away(text: str) -> bool:
+    return text.startswith(("/", "~")) or ".." in Path(text).parts

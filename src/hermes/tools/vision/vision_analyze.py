@@ -15,7 +15,14 @@ from hermes.core.message import Media, user
 from hermes.core.taint import BOTH, Source
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.tools._files.images import MAX_IMAGE, image_type
-from hermes.tools._files.paths import check, check_open, check_unopened, is_regular, resolve
+from hermes.tools._files.paths import (
+    check,
+    check_open,
+    check_unopened,
+    describe_missing,
+    is_regular,
+    resolve,
+)
 from hermes.tools._services import require_web
 
 _SYSTEM = (
@@ -89,9 +96,7 @@ async def _read(place: str, ctx: ToolContext) -> bytes:
     try:
         return await asyncio.to_thread(_bytes, path, ctx)
     except FileNotFoundError:
-        from hermes.tools.read_file import missing
-
-        raise ToolError(missing(path)) from None
+        raise ToolError(describe_missing(path)) from None
     except OSError as error:
         raise ToolError(f"Cannot read {path}: {error.strerror}.") from None
 
