@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.core.tool import SandboxMode
-from hermes.exec.backends import Backend, Site, open_backend
 from hermes.tools.registry import Tools
+
+if TYPE_CHECKING:
+    from hermes.exec.backends import Backend
 
 _FILE_TOOLS = frozenset("read_file write_file patch search_files execute_code".split())
 """Tools that act on the files of this machine."""
@@ -40,6 +43,8 @@ class Backends:
         key = "" if self.other_files else session_id
         found = self._open.get(key)
         if found is None:
+            from hermes.exec.backends import Site, open_backend
+
             home = self._env.get("HOME")
             user_home = Path(home) if home else Path.home()
             site = Site(cwd, self._setup.home, user_home, mode, self._env)

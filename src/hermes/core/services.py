@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from hermes.core.errors import ToolError
 from hermes.core.message import Message
@@ -46,11 +46,6 @@ class NoModels:
         raise ToolError(f"There is no model for {job}.")
 
 
-@runtime_checkable
-class AsyncClosable(Protocol):
-    async def aclose(self) -> None: ...
-
-
 class Services:
     """One session's. What has an `aclose` is closed with the session, in the order it was set."""
 
@@ -72,7 +67,7 @@ class Services:
 
     async def aclose(self) -> None:
         for value in list(self._slots.values()):
-            if isinstance(value, AsyncClosable):
+            if hasattr(value, "aclose"):
                 await value.aclose()
         self._slots.clear()
         self.models = NoModels()
