@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from hermes.app.commands import Command, registry
 from tests.kit import Home, Provider, call, run_hermes, say
 from tests.kit.home import program
 
@@ -94,6 +95,18 @@ async def test_a_command_answers_in_every_form(tmp_path: Path, form: str) -> Non
         home = Home.of(tmp_path, provider)
         done = await run_hermes(["chat", "-q", "/version", "--output", form], home)
         assert done.rc == 0 and "hermes " in done.stdout and not provider.requests
+
+
+@pytest.mark.parametrize(
+    "command", [c for c in registry() if c.surfaces == "all"], ids=lambda command: command.name
+)
+async def test_a_command_that_needs_no_model_needs_no_key(tmp_path: Path, command: Command) -> None:
+    home = Home(tmp_path, model={"provider": "openai", "default": "gpt-5"})
+    done = await run_hermes(["chat", "-q", f"/{command.name}"], home)
+    if command.needs_model:
+        assert done.rc == 2 and "OPENAI_API_KEY" in done.stderr
+    else:
+        assert done.rc == 0 and done.stdout.strip(), done.stderr
 
 
 async def test_retry_goes_on_with_the_turn(tmp_path: Path) -> None:

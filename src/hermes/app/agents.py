@@ -85,6 +85,11 @@ class Agents:
             found = self._agents[key] = self._build(options, platform)
         return found
 
+    def agent_without_model(self, options: Options, platform: str) -> Agent:
+        """An agent that cannot be asked anything, for commands that need no answer."""
+        tools = select(options.toolsets, platform=platform, settings=self._setup.config.tools)
+        return Agent((), tools, redactor=Redactor(self._setup.secrets.known()))
+
     def remember_limits(
         self, endpoint: ModelClient, context: int | None, output: int | None
     ) -> None:

@@ -114,10 +114,12 @@ class Runtime:
         key: str = "",
         cwd: Path | None = None,
         options: Options | None = None,
+        needs_model: bool = True,
     ) -> Session:
         """A new session, or the stored one called `resume` with its whole history; where that
-        one was compressed, the one it continues in."""
-        settings = await self._settings(options, source)
+        one was compressed, the one it continues in. Without `needs_model` it is opened even when
+        there is no model to call."""
+        settings = await self._settings(options, source, needs_model=needs_model)
         where = cwd or Path.cwd()
         if not resume:
             meta = new_meta(
@@ -216,9 +218,16 @@ class Runtime:
         if self._egress is not None:
             await self._egress.close()
 
-    async def _settings(self, options: Options | None, source: str) -> SessionSettings:
+    async def _settings(
+        self, options: Options | None, source: str, *, needs_model: bool = True
+    ) -> SessionSettings:
         options = await self.agents.settle_model(options or Options())
-        agent = self.agents.agent_for(options, source)
+        try:
+            agent = self.agents.agent_for(options, source)
+        except ConfigError:
+            if needs_model:
+                raise
+            agent = self.agents.agent_without_model(options, source)
         return SessionSettings(options, agent, self._safety(options, agent))
 
     def _build_session(

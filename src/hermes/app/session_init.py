@@ -26,7 +26,8 @@ def new_meta(
     """`owner`: which surface it belongs to, and where it lives there. `notes`: whether the project
     in `cwd` has a say."""
     now = time.time()
-    window = agent.providers[0].context_length
+    first = agent.providers[0] if agent.providers else None
+    window = first.context_length if first else None
     tiny = windows.is_small(window)
     told = ""
     if notes and not agent.small:
@@ -48,7 +49,7 @@ def new_meta(
         key=key,
         cwd=str(cwd),
         system=system,
-        model=agent.providers[0].target.model,
+        model=first.target.model if first else "",
         created=now,
         updated=now,
     )

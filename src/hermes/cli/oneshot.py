@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hermes.app.agents import Options
+from hermes.app.commands import known
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.app.session_chain import find_current
@@ -90,7 +91,8 @@ class OneShot:
         harden()
         try:
             async with Runtime.open(self._setup) as runtime:
-                session = await self._open(runtime, folder, options)
+                needs_model = command is None or known(command[0]).needs_model
+                session = await self._open(runtime, folder, options, needs_model=needs_model)
                 result, told = None, None
                 if command:
                     session, told, result = await self._command(runtime, session, command)
@@ -107,10 +109,15 @@ class OneShot:
             result = INTERRUPTED
         return self._status_of(result)
 
-    async def _open(self, runtime: Runtime, folder: Path, options: Options) -> Session:
+    async def _open(
+        self, runtime: Runtime, folder: Path, options: Options, *, needs_model: bool
+    ) -> Session:
         resume = await self._chosen(runtime.store, folder)
         session = await runtime.session(
-            resume=resume.id if resume else "", cwd=folder, options=options
+            resume=resume.id if resume else "",
+            cwd=folder,
+            options=options,
+            needs_model=needs_model,
         )
         if resume is not None and resume.state == "interrupted":
             self._status.line("! the previous turn was interrupted; going on from what was stored")
@@ -165,7 +172,8 @@ class OneShot:
     async def _show(self, session: Session, result: TurnResult) -> None:
         self._asker.close()
         if self._code is None:
-            target = session.agent.providers[0].target
+            providers = session.agent.providers
+            target = providers[0].target if providers else None
             await self._guarded(session, self._renderer.end(session.id, result, target))
 
     async def _guarded(self, session: Session, writing: Awaitable[None]) -> None:

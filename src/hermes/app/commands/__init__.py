@@ -67,6 +67,8 @@ class Command(Struct, frozen=True):
     admin: bool = False
     """In a chat with several people: not for everybody."""
     surfaces: Surfaces = "all"
+    needs_model: bool = True
+    """False: it also runs where no model can be called, for want of a key for instance."""
 
 
 def parse(text: str) -> tuple[str, str] | None:

@@ -26,5 +26,9 @@ async def run(ctx: CommandContext, args: str) -> Reply:
 
 
 COMMAND = Command(
-    "agents", "what is at work, and what runs in the background", run, never_waits=True
+    "agents",
+    "what is at work, and what runs in the background",
+    run,
+    never_waits=True,
+    needs_model=False,
 )

@@ -31,4 +31,5 @@ COMMAND = Command(
     usage="[COMMAND]",
     aliases=("commands",),
     never_waits=True,
+    needs_model=False,
 )

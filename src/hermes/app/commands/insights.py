@@ -43,5 +43,9 @@ def _line(row: Row, *, cost: bool) -> str:
 
 
 COMMAND = Command(
-    "insights", "what the last days used; with cost, the price", run, usage="[DAYS] [cost]"
+    "insights",
+    "what the last days used; with cost, the price",
+    run,
+    usage="[DAYS] [cost]",
+    needs_model=False,
 )

@@ -13,4 +13,6 @@ async def run(ctx: CommandContext, args: str) -> Reply:
     return Reply("\n".join(lines))
 
 
-COMMAND = Command("profile", "which profile this is, and where it lives", run, never_waits=True)
+COMMAND = Command(
+    "profile", "which profile this is, and where it lives", run, never_waits=True, needs_model=False
+)

@@ -65,4 +65,5 @@ COMMAND = Command(
     run,
     usage="[NUMBER|ID] [PATH...] [yes]",
     admin=True,
+    needs_model=False,
 )

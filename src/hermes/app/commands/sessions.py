@@ -17,4 +17,6 @@ async def run(ctx: CommandContext, args: str) -> Reply:
     return Reply("\n".join(rows) or "No sessions are stored.")
 
 
-COMMAND = Command("sessions", "the latest sessions; /resume goes on with one", run)
+COMMAND = Command(
+    "sessions", "the latest sessions; /resume goes on with one", run, needs_model=False
+)

@@ -18,4 +18,4 @@ async def run(ctx: CommandContext, args: str) -> Reply:
     return Reply(_STOPPED if running else _STARTING, suspend=True)
 
 
-COMMAND = Command("stop", "end what is running", run, never_waits=True)
+COMMAND = Command("stop", "end what is running", run, never_waits=True, needs_model=False)

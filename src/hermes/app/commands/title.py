@@ -21,4 +21,6 @@ async def run(ctx: CommandContext, args: str) -> Reply:
     return Reply(f"The session is called: {title}")
 
 
-COMMAND = Command("title", "show or change what this session is called", run, "[TEXT]")
+COMMAND = Command(
+    "title", "show or change what this session is called", run, "[TEXT]", needs_model=False
+)

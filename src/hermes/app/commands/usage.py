@@ -25,4 +25,10 @@ async def run(ctx: CommandContext, args: str) -> Reply:
     return Reply("\n".join(lines))
 
 
-COMMAND = Command("usage", "the tokens this session has used; with cost, the price", run, "[cost]")
+COMMAND = Command(
+    "usage",
+    "the tokens this session has used; with cost, the price",
+    run,
+    "[cost]",
+    needs_model=False,
+)

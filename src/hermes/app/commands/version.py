@@ -10,4 +10,6 @@ async def run(ctx: CommandContext, args: str) -> Reply:
     return Reply(f"hermes {VERSION}")
 
 
-COMMAND = Command("version", "the version of this program", run, never_waits=True)
+COMMAND = Command(
+    "version", "the version of this program", run, never_waits=True, needs_model=False
+)

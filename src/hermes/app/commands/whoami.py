@@ -16,4 +16,4 @@ async def run(ctx: CommandContext, args: str) -> Reply:
     return Reply("\n".join(f"{name}: {value}" for name, value in rows if value))
 
 
-COMMAND = Command("whoami", "who the agent takes you for", run)
+COMMAND = Command("whoami", "who the agent takes you for", run, needs_model=False)
