@@ -9,7 +9,7 @@ from hermes.core.errors import Failure, Kind
 async def probe_own_server(agent: Agent, turn: Turn) -> None:
     """Ask the user's own server for its limits before the first call: nobody else knows them."""
     provider = agent.providers[turn.active]
-    if provider.own and not turn.lessons(provider.target).asked:
+    if provider.own and not turn.lessons_for(provider.target).asked:
         await _ask_limits(turn, provider)
 
 
@@ -20,12 +20,12 @@ async def learn_limit(turn: Turn, provider: ModelClient, failure: Failure) -> No
             turn.host.remember_limits(provider, None, failure.limit)
         case Kind.CONTEXT_OVERFLOW if failure.limit:
             turn.host.remember_limits(provider, failure.limit, None)
-        case Kind.CONTEXT_OVERFLOW if not turn.lessons(provider.target).asked:
+        case Kind.CONTEXT_OVERFLOW if not turn.lessons_for(provider.target).asked:
             await _ask_limits(turn, provider)
 
 
 async def _ask_limits(turn: Turn, provider: ModelClient) -> None:
-    lessons = turn.lessons(provider.target)
+    lessons = turn.lessons_for(provider.target)
     lessons.asked = True
     said = await provider.inquire()
     if said.context is not None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Literal
+from typing import Literal, NoReturn
 
 from msgspec import structs
 
 from hermes.agent.error_messages import bounded
 from hermes.agent.loop_guard import MAX_BAD_STEPS, STOP_AT, Guard
 from hermes.agent.recovery import Attempt
-from hermes.agent.step import Stopped, guide, normalise, sample
-from hermes.agent.tool_executor import Batch
+from hermes.agent.step import Stopped, append_steer, normalise_calls, sample_message
+from hermes.agent.tool_executor import ToolBatch
 from hermes.agent.turn import Agent, Turn
 from hermes.core.errors import StoreError
 from hermes.core.events import StepStart, TurnEnd, TurnResult, TurnStatus
@@ -30,49 +30,48 @@ async def run_turn(agent: Agent, turn: Turn, prompt: Message) -> TurnResult:
     """Drive one user prompt to its end. Cancel the task to interrupt: it still returns."""
     try:
         await turn.append(prompt, "running")
-        result = await _steps(agent, turn)
+        result = await _run_steps(agent, turn)
     except Stopped as stop:
-        result = await _stopped(turn, stop)
+        result = await _end_early(turn, stop)
     except StoreError as error:
-        result = _result(turn, "failed", bounded(str(error)), "internal")
+        result = _build_result(turn, "failed", bounded(str(error)), "internal")
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None:
             task.uncancel()
-        await run_shielded(turn.settle("interrupted"))
-        result = _result(turn, "interrupted", "Interrupted.", "interrupted")
+        await run_shielded(turn.end("interrupted"))
+        result = _build_result(turn, "interrupted", "Interrupted.", "interrupted")
     turn.host.emit(TurnEnd(result))
     return result
 
 
-async def _steps(agent: Agent, turn: Turn) -> TurnResult:
+async def _run_steps(agent: Agent, turn: Turn) -> TurnResult:
     guard = Guard()
     names = [s.name for s in agent.specs] if agent.hand_over else list(agent.tools)
     n = 0
     while turn.calls < agent.limits.max_calls:
         n += 1
         turn.host.emit(StepStart(n))
-        message = await sample(agent, turn, Attempt(agent.settings))
+        message = await sample_message(agent, turn, Attempt(agent.settings))
         if message.stop == "paused" and not message.calls:
             await turn.append(message)
             continue
         calls = message.calls
         if not calls:
             await turn.append(message, "idle")
-            return _result(turn, "completed")
-        message = normalise(message, names, turn.history.call_ids, len(turn.history))
+            return _build_result(turn, "completed")
+        message = normalise_calls(message, names, turn.history.call_ids, len(turn.history))
         if agent.hand_over:
             await turn.append(message, "idle")
-            return _result(turn, "completed")
+            return _build_result(turn, "completed")
         await turn.append(message)
-        await Batch(agent, turn, guard).run(message.calls)
-        _check(guard, calls)
-        await guide(turn)
-    await _last_call(agent, turn)
-    raise AssertionError("unreachable")
+        await ToolBatch(agent, turn, guard).run(message.calls)
+        _raise_if_looping(guard, calls)
+        await append_steer(turn)
+    await _make_last_call(agent, turn)
 
 
-def _check(guard: Guard, calls: tuple[ToolCall, ...]) -> None:
+def _raise_if_looping(guard: Guard, calls: tuple[ToolCall, ...]) -> None:
     if guard.looping:
         raise Stopped(
             "tool_loop",
@@ -93,7 +92,7 @@ def _check(guard: Guard, calls: tuple[ToolCall, ...]) -> None:
         )
 
 
-async def _last_call(agent: Agent, turn: Turn) -> None:
+async def _make_last_call(agent: Agent, turn: Turn) -> NoReturn:
     """The budget of model calls is used up: one more without tools, then the turn is partial."""
     limit = agent.limits.max_calls
     attempt = Attempt(structs.replace(agent.settings, tool_choice="none"))
@@ -103,25 +102,25 @@ async def _last_call(agent: Agent, turn: Turn) -> None:
         "Say 'continue' to go on, or raise agent.max_turns."
     )
     try:
-        message = await sample(agent, turn, attempt)
+        message = await sample_message(agent, turn, attempt)
     except Stopped as stop:
         raise Stopped("max_turns", error, stop.message) from stop
     text = tuple(p for p in message.parts if not isinstance(p, ToolCall))
     raise Stopped("max_turns", error, structs.replace(message, parts=text, stop="end"))
 
 
-async def _stopped(turn: Turn, stop: Stopped) -> TurnResult:
+async def _end_early(turn: Turn, stop: Stopped) -> TurnResult:
     text = stop.message.text if stop.message is not None else ""
     partial = stop.partial or stop.code in PARTIAL or bool(text.strip())
     status: Literal["partial", "failed"] = "partial" if partial else "failed"
     if stop.message is not None and (stop.message.parts or stop.message.stop == "filtered"):
         await turn.append(stop.message, status)
     else:
-        await turn.settle(status)
-    return _result(turn, status, bounded(stop.error), stop.code)
+        await turn.end(status)
+    return _build_result(turn, status, bounded(stop.error), stop.code)
 
 
-def _result(turn: Turn, status: TurnStatus, error: str = "", code: str = "") -> TurnResult:
+def _build_result(turn: Turn, status: TurnStatus, error: str = "", code: str = "") -> TurnResult:
     assistant = [m for m in turn.added if m.role == "assistant"]
     text = assistant[-1].text if assistant else ""
     if not text.strip() and status != "completed":

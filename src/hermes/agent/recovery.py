@@ -40,7 +40,7 @@ class Attempt:
         self.used: Counter[str] = Counter()
 
     def request(self, agent: Agent, turn: Turn) -> Request:
-        learned = turn.lessons(agent.providers[turn.active].target)
+        learned = turn.lessons_for(agent.providers[turn.active].target)
         settings = self.settings
         cap = learned.max_output
         if cap is not None and (settings.max_output is None or settings.max_output > cap):
@@ -165,7 +165,7 @@ def learn(**quirks: Any) -> Fix:
     """The endpoint rejected a feature: stop using it there, remember that, retry."""
 
     async def fix(f: Fault) -> bool:
-        known = f.turn.lessons(f.provider.target).quirks
+        known = f.turn.lessons_for(f.provider.target).quirks
         if all(known.get(k) == v for k, v in quirks.items()):
             return False
         known.update(quirks)
@@ -213,7 +213,7 @@ async def _drop_parameter(f: Fault) -> bool:
     name = f.failure.param
     if not name:
         return False
-    known = f.turn.lessons(f.provider.target).quirks
+    known = f.turn.lessons_for(f.provider.target).quirks
     if name in ("max_tokens", "max_completion_tokens"):
         other = "max_completion_tokens" if name == "max_tokens" else "max_tokens"
         if known.get("max_tokens_field") != other:
@@ -247,7 +247,7 @@ async def _lower_effort(f: Fault) -> bool:
 
 
 async def _smaller_output(f: Fault) -> bool:
-    learned = f.turn.lessons(f.provider.target)
+    learned = f.turn.lessons_for(f.provider.target)
     asked = f.attempt.settings.max_output or f.provider.default_output
     current = learned.max_output or asked or 16384
     limit = f.failure.limit if f.failure.limit and f.failure.limit < current else current // 2
@@ -298,7 +298,9 @@ async def _compress(f: Fault) -> bool:
     compressor = f.turn.compressor
     if compressor is None:
         return False
-    return await compressor.after(f.agent, f.turn, f.failure, f.attempt.used["compress"] + 1)
+    return await compressor.after_refusal(
+        f.agent, f.turn, f.failure, f.attempt.used["compress"] + 1
+    )
 
 
 async def _nudge(f: Fault) -> bool:

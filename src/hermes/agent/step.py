@@ -74,30 +74,30 @@ class _Step:
         return "".join(self.pieces)
 
 
-async def sample(agent: Agent, turn: Turn, attempt: Attempt) -> Message:
+async def sample_message(agent: Agent, turn: Turn, attempt: Attempt) -> Message:
     """A usable assistant message, not yet recorded. Raises Stopped when there is none to be had;
     on cancellation what was streamed is recorded first."""
     step = _Step(attempt)
     try:
-        return await _sample(agent, turn, step)
+        return await _sample_until_usable(agent, turn, step)
     except asyncio.CancelledError:
         await run_shielded(_keep_partial(agent, turn, step))
         raise
 
 
-async def _sample(agent: Agent, turn: Turn, step: _Step) -> Message:
+async def _sample_until_usable(agent: Agent, turn: Turn, step: _Step) -> Message:
     while True:
-        await guide(turn)
+        await append_steer(turn)
         await probe_own_server(agent, turn)
         if turn.compressor is not None:
-            await turn.compressor.before(agent, turn)
+            await turn.compressor.before_call(agent, turn)
         answer = step.answer = Answer()
-        failure = await _call(agent, turn, step, answer)
-        message = _count(agent, turn, step, answer, failure.kind.value if failure else "")
+        failure = await _stream_answer(agent, turn, step, answer)
+        message = _settle_usage(agent, turn, step, answer, failure.kind.value if failure else "")
         if failure is None:
-            failure = _anomaly(message, answer)
-        if failure is None or failure.kind is Kind.TRUNCATED_CALL or _delivered(message):
-            done = await _settle(agent, turn, step, message, failure)
+            failure = _find_anomaly(message, answer)
+        if failure is None or failure.kind is Kind.TRUNCATED_CALL or _has_content(message):
+            done = await _accept_answer(agent, turn, step, message, failure)
             if done is not None:
                 return done
             continue
@@ -107,13 +107,13 @@ async def _sample(agent: Agent, turn: Turn, step: _Step) -> Message:
             raise await _give_up(agent, turn, step, failure)
 
 
-def _count(agent: Agent, turn: Turn, step: _Step, answer: Answer, outcome: str) -> Message:
+def _settle_usage(agent: Agent, turn: Turn, step: _Step, answer: Answer, outcome: str) -> Message:
     """The answer as it stands, its usage settled and added to the turn's."""
     step.answer = None
     message = answer.message(agent.providers[turn.active].target)
     if turn.meter is not None and step.ticket is not None:
         ticket, step.ticket = step.ticket, None
-        spent = _spent(answer, outcome, ticket)
+        spent = _estimate_spent(answer, outcome, ticket)
         usage = turn.meter.settle(ticket, spent, outcome, [c.name for c in message.calls])
         message = structs.replace(message, usage=usage)
         turn.usage += usage
@@ -125,7 +125,7 @@ def _count(agent: Agent, turn: Turn, step: _Step, answer: Answer, outcome: str) 
     return message
 
 
-def _spent(answer: Answer, outcome: str, ticket: Ticket) -> Usage:
+def _estimate_spent(answer: Answer, outcome: str, ticket: Ticket) -> Usage:
     """A prompt that was taken in before the call was given up is paid for; nobody reports it."""
     usage = answer.usage
     if outcome not in ("interrupted", Kind.STALLED.value) or usage.input or not answer.sent:
@@ -133,51 +133,53 @@ def _spent(answer: Answer, outcome: str, ticket: Ticket) -> Usage:
     return structs.replace(usage, input=ticket.entry.input, estimated=True)
 
 
-async def _admitted(turn: Turn, step: _Step, provider: ModelClient, request: Request) -> Request:
+async def _reserve_call(
+    turn: Turn, step: _Step, provider: ModelClient, request: Request
+) -> Request:
     """Every call is reserved first; at a cap the turn ends before it, with what there is."""
     if turn.meter is None:
         return request
     try:
         step.ticket = await turn.meter.reserve(provider, request)
     except OverBudget as error:
-        kept = _whole(step, Message("assistant", (), origin=turn.target, stop="length"))
+        kept = _join_pieces(step, Message("assistant", (), origin=turn.target, stop="length"))
         begun = bool(step.pieces or turn.calls)
         raise Stopped("budget", str(error), kept if step.text else None, partial=begun) from None
     return step.ticket.request
 
 
-async def _call(agent: Agent, turn: Turn, step: _Step, answer: Answer) -> Failure | None:
+async def _stream_answer(agent: Agent, turn: Turn, step: _Step, answer: Answer) -> Failure | None:
     """One request. Events go out as they come; in a continuation, without what it repeats."""
     seam = Seam(step.text) if step.pieces else None
     provider = agent.providers[turn.active]
-    request = await _admitted(turn, step, provider, step.attempt.request(agent, turn))
+    request = await _reserve_call(turn, step, provider, step.attempt.request(agent, turn))
     emit = turn.host.emit
     try:
         # aclosing: leaving the block for any reason, cancellation included, closes the socket.
         async with aclosing(provider.stream(request, answer)) as batches:
             async for events in batches:
-                for event in events if seam is None else _joined(seam, events):
+                for event in events if seam is None else _strip_repetition(seam, events):
                     emit(event)
     except ProviderError as error:
-        _flush(turn, answer, seam)
+        _flush_answer(turn, answer, seam)
         return error.failure
     except asyncio.CancelledError:
-        _flush(turn, answer, seam)
+        _flush_answer(turn, answer, seam)
         raise
     if seam is not None and (rest := seam.close()):
         emit(TextDelta(rest))
     return None
 
 
-def _flush(turn: Turn, answer: Answer, seam: Seam | None) -> None:
+def _flush_answer(turn: Turn, answer: Answer, seam: Seam | None) -> None:
     """What had arrived when the stream ended early is shown too."""
-    for event in answer.finish() if seam is None else _joined(seam, answer.finish()):
+    for event in answer.finish() if seam is None else _strip_repetition(seam, answer.finish()):
         turn.host.emit(event)
     if seam is not None and (rest := seam.close()):
         turn.host.emit(TextDelta(rest))
 
 
-def _joined(seam: Seam, events: Sequence[StreamEvent]) -> list[StreamEvent]:
+def _strip_repetition(seam: Seam, events: Sequence[StreamEvent]) -> list[StreamEvent]:
     out: list[StreamEvent] = []
     for event in events:
         if not isinstance(event, TextDelta):
@@ -189,15 +191,15 @@ def _joined(seam: Seam, events: Sequence[StreamEvent]) -> list[StreamEvent]:
 
 async def _keep_partial(agent: Agent, turn: Turn, step: _Step) -> None:
     if step.answer is not None:
-        message = _count(agent, turn, step, step.answer, "interrupted")
+        message = _settle_usage(agent, turn, step, step.answer, "interrupted")
     else:
         message = Message("assistant", (), origin=turn.target)
-    kept = _whole(step, message, stop="aborted", calls=False)
+    kept = _join_pieces(step, message, stop="aborted", calls=False)
     if any(isinstance(p, Text | Thinking) and p.text for p in kept.parts):
         await turn.append(kept, "interrupted")
 
 
-async def guide(turn: Turn) -> None:
+async def append_steer(turn: Turn) -> None:
     """Guidance given mid-run goes behind the last tool result; without one it waits."""
     last = turn.history.messages[-1]
     carried = last.role == "tool" or last.kind == "steer"
@@ -205,13 +207,13 @@ async def guide(turn: Turn) -> None:
         await turn.append(user(text, kind="steer"))
 
 
-def _delivered(message: Message) -> bool:
+def _has_content(message: Message) -> bool:
     """Whether a person has seen text of it, or a tool call had begun: then it is not retried
     as if nothing had happened."""
     return bool(message.calls or message.text.strip())
 
 
-def _anomaly(message: Message, answer: Answer) -> Failure | None:
+def _find_anomaly(message: Message, answer: Answer) -> Failure | None:
     """A 200 that is not an answer is a failure too, and takes the same table."""
     if answer.stop == "died":
         return Failure(Kind.NETWORK, "the stream ended before the answer was complete")
@@ -229,22 +231,22 @@ def _anomaly(message: Message, answer: Answer) -> Failure | None:
     return Failure(Kind.EMPTY, "no text and no tool call")
 
 
-async def _settle(
+async def _accept_answer(
     agent: Agent, turn: Turn, step: _Step, message: Message, failure: Failure | None
 ) -> Message | None:
     """Decide what an answer with content is: the step's message, or a piece of it."""
     if failure is not None and failure.kind is Kind.TRUNCATED_CALL:
-        return await _truncated_call(agent, turn, step, message, failure)
+        return await _handle_truncated_call(agent, turn, step, message, failure)
     if failure is not None:
-        return await _died(agent, turn, step, message, failure)
+        return await _handle_broken_stream(agent, turn, step, message, failure)
     if message.calls or message.stop not in ("length", "filtered"):
-        return _whole(step, message)
+        return _join_pieces(step, message)
     if message.stop == "filtered":
         raise Stopped(
             "content_policy",
             "The provider cut this answer for its content policy; what arrived is kept. "
             "Word the request differently or use another model.",
-            _whole(step, message),
+            _join_pieces(step, message),
         )
     thought = any(isinstance(p, Thinking) for p in message.parts)  # readable or sealed
     if not message.text.strip() and not step.pieces and thought:
@@ -254,46 +256,46 @@ async def _settle(
             "output_truncated",
             f"{TRUNCATED}, also after {MAX_CONTINUES} continuations. What arrived is kept. "
             "Raise model.max_tokens or ask for a shorter answer.",
-            _whole(step, message),
+            _join_pieces(step, message),
         )
-    _continue(step, message)
+    _ask_to_continue(step, message)
     return None
 
 
-async def _died(
+async def _handle_broken_stream(
     agent: Agent, turn: Turn, step: _Step, message: Message, failure: Failure
 ) -> Message | None:
     """The stream broke off after something was delivered: keep it, and call once more."""
     provider = agent.providers[turn.active]
     begun = [c.name or "?" for c in message.calls]
     if begun:
-        warning = _lost(begun)
+        warning = _describe_lost_calls(begun)
         turn.host.emit(TextDelta(warning))
-        await turn.append(_add_text(_whole(step, message, stop="died", calls=False), warning))
+        await turn.append(_add_text(_join_pieces(step, message, stop="died", calls=False), warning))
         step.pieces, step.thoughts = [], []
         step.attempt.tail = (user(CALL_LOST),)
     else:
-        _continue(step, message)
+        _ask_to_continue(step, message)
     step.died += 1
     if step.died > 1 or not await recover(Fault(failure, step.attempt, agent, turn)):
-        kept = _whole(step, Message("assistant", (), origin=message.origin, stop="died"))
+        kept = _join_pieces(step, Message("assistant", (), origin=message.origin, stop="died"))
         error = sentence(failure, provider)
         raise Stopped(CODES[failure.kind], error, kept if step.text else None, partial=True)
     return None
 
 
-async def _truncated_call(
+async def _handle_truncated_call(
     agent: Agent, turn: Turn, step: _Step, message: Message, failure: Failure
 ) -> Message | None:
     if not await recover(Fault(failure, step.attempt, agent, turn)):
         error = sentence(failure, agent.providers[turn.active])
-        raise Stopped("output_truncated", error, _whole(step, message, calls=False))
+        raise Stopped("output_truncated", error, _join_pieces(step, message, calls=False))
     if message.text:
-        _continue(step, message, REWRITE_CALL)
+        _ask_to_continue(step, message, REWRITE_CALL)
     return None
 
 
-def _continue(step: _Step, message: Message, ask: str = CONTINUE) -> None:
+def _ask_to_continue(step: _Step, message: Message, ask: str = CONTINUE) -> None:
     """Ask for the rest: the text so far and the request for more exist in the request only."""
     step.continues += 1
     step.thoughts.extend(p for p in message.parts if isinstance(p, Thinking))
@@ -304,7 +306,7 @@ def _continue(step: _Step, message: Message, ask: str = CONTINUE) -> None:
     step.attempt.tail = (*so_far, user(ask))
 
 
-def _whole(
+def _join_pieces(
     step: _Step, message: Message, *, stop: Stop | None = None, calls: bool = True
 ) -> Message:
     """This answer with the pieces before it, joined without a seam."""
@@ -324,7 +326,7 @@ def _add_text(message: Message, text: str) -> Message:
     return structs.replace(message, parts=(*message.parts, Text(text)))
 
 
-def _lost(names: list[str]) -> str:
+def _describe_lost_calls(names: list[str]) -> str:
     listed = ", ".join(names)
     return f"\n\n⚠ Stream stalled mid tool-call ({listed}): {listed} was not executed."
 
@@ -335,16 +337,16 @@ async def _give_up(agent: Agent, turn: Turn, step: _Step, failure: Failure) -> S
     kept = None
     if step.pieces:
         empty = Message("assistant", (), origin=turn.target, stop="died")
-        kept = _whole(step, empty)
+        kept = _join_pieces(step, empty)
     elif failure.kind is Kind.CONTENT_POLICY:  # a record of it: that is not sent there again
         who = None if turn.active and step.attempt.declined else provider.target
         kept = Message("assistant", (), origin=who, stop="filtered")
     elif step.thoughts:
-        kept = _whole(step, Message("assistant", (), origin=turn.target, stop="end"))
+        kept = _join_pieces(step, Message("assistant", (), origin=turn.target, stop="end"))
     return Stopped(CODES[failure.kind], sentence(failure, provider, near), kept)
 
 
-def normalise(message: Message, tools: list[str], taken: set[str], position: int) -> Message:
+def normalise_calls(message: Message, tools: list[str], taken: set[str], position: int) -> Message:
     """Calls as we store them: names the registry knows where the meaning is clear, unique ids."""
     seen: set[str] = set()
     parts: list[Part] = []

@@ -42,7 +42,7 @@ class _Plan(Struct, frozen=True):
     """What the model should know about its arguments."""
 
 
-class Batch:
+class ToolBatch:
     """One message's calls. Each result is recorded when it is known; equal calls run once."""
 
     def __init__(self, agent: Agent, turn: Turn, guard: Guard) -> None:
@@ -59,26 +59,26 @@ class Batch:
     async def run(self, calls: Sequence[ToolCall]) -> None:
         self._open = {c.id: c for c in calls}
         try:
-            for group in _groups(await self._plan(calls)):
+            for group in _group_plans(await self._plan_calls(calls)):
                 if len(group) == 1:
-                    await self._one(group[0])
+                    await self._run_locked(group[0])
                 else:
-                    await self._together(group)
+                    await self._run_group(group)
         except asyncio.CancelledError:
             await run_shielded(self._close_interrupted())
             raise
         self._guard.step(ran=self._ran, unknown=self._unknown, bad=self._bad)
 
-    async def _together(self, group: list[_Plan]) -> None:
+    async def _run_group(self, group: list[_Plan]) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
                 for plan in group:
-                    tasks.create_task(self._one(plan))
+                    tasks.create_task(self._run_locked(plan))
         except* HermesError as errors:
             # Only the store can fail here (a tool's failure is a result); one error is enough.
             raise errors.exceptions[0] from None
 
-    async def _plan(self, calls: Sequence[ToolCall]) -> list[_Plan]:
+    async def _plan_calls(self, calls: Sequence[ToolCall]) -> list[_Plan]:
         """What can be run. What cannot is answered here, with words the model can act on."""
         plans: list[_Plan] = []
         first: dict[tuple[str, str], str] = {}
@@ -88,13 +88,13 @@ class Batch:
                 self._twins.setdefault(twin, []).append(call)
                 continue
             try:
-                plans.append(self._understand(call))
+                plans.append(self._plan_call(call))
             except ToolError as error:
                 self._turn.host.emit(ToolStarted(call))
-                await self._finish(call, (Text(str(error)),), error=True, began=None)
+                await self._record_result(call, (Text(str(error)),), error=True, began=None)
         return plans
 
-    def _understand(self, call: ToolCall) -> _Plan:
+    def _plan_call(self, call: ToolCall) -> _Plan:
         tool = self._agent.tools.get(call.name)
         if tool is None:
             self._unknown = True
@@ -109,17 +109,17 @@ class Batch:
         note = tool.ignored(args)
         inner = call
         if tool.forward and (target := tool.forward(params)):
-            tool, params, inner = self._forwarded(call, *target)
+            tool, params, inner = self._resolve_forward(call, *target)
             note = tool.ignored(target[1])
         self._guard.refuse(call)
-        keys = self._keys(tool, params)
+        keys = self._write_keys(tool, params)
         return _Plan(call, inner, tool.for_call(params), params, keys, note)
 
-    def _keys(self, tool: Tool[Any], params: Any) -> tuple[str, ...]:
+    def _write_keys(self, tool: Tool[Any], params: Any) -> tuple[str, ...]:
         keys = tool.key(params, self._turn.host.workspace.cwd) if tool.key else None
         return (keys,) if isinstance(keys, str) else keys or ()
 
-    def _forwarded(
+    def _resolve_forward(
         self, call: ToolCall, name: str, args: dict[str, Any]
     ) -> tuple[Tool[Any], Any, ToolCall]:
         meant = resolve(name, self._agent.tools) or name
@@ -130,31 +130,31 @@ class Batch:
         inner = structs.replace(call, name=meant, args=json.dumps(args, ensure_ascii=False))
         return tool, tool.parse(args), inner
 
-    async def _one(self, plan: _Plan) -> None:
-        async with self._holding(plan.keys):
-            await self._execute(plan)
+    async def _run_locked(self, plan: _Plan) -> None:
+        async with self._hold_locks(plan.keys):
+            await self._execute_plan(plan)
 
     @asynccontextmanager
-    async def _holding(self, keys: Sequence[str]) -> AsyncIterator[None]:
+    async def _hold_locks(self, keys: Sequence[str]) -> AsyncIterator[None]:
         async with AsyncExitStack() as held:
             for key in sorted(set(keys)):  # in one order, so that nobody waits in a circle
                 await held.enter_async_context(self._locks.setdefault(key, asyncio.Lock()))
             yield
 
-    async def _execute(self, plan: _Plan) -> None:
+    async def _execute_plan(self, plan: _Plan) -> None:
         call = plan.call
         self._turn.host.emit(ToolStarted(call))
         began = self._began[call.id] = time.monotonic()
-        toolbox = Toolbox(self._agent.tools, self._invoker(plan))
-        content, error = await self._guarded(plan, toolbox, self._progress(call))
+        toolbox = Toolbox(self._agent.tools, self._make_invoker(plan))
+        content, error = await self._run_guarded(plan, toolbox, self._make_progress(call))
         self._ran = True
-        result = await self._finish(call, content, error=error, began=began)
+        result = await self._record_result(call, content, error=error, began=began)
         self._guard.note(call, result)
         for twin in self._twins.get(call.id, ()):
             self._turn.host.emit(ToolStarted(twin))
-            await self._finish(twin, content, error=error, began=began)
+            await self._record_result(twin, content, error=error, began=began)
 
-    def _invoker(self, outer: _Plan) -> Invoker:
+    def _make_invoker(self, outer: _Plan) -> Invoker:
         """Calls made by a tool's own doing. They are part of the outer call: shown as its progress
         and not recorded, but judged, locked, stopped and marked like any other."""
         count = 0
@@ -165,21 +165,23 @@ class Batch:
             # What it runs may have read anything before it asks: it is judged as if it had.
             self._turn.host.absorb_taint(outer.tool.brings)
             call = ToolCall(f"{outer.call.id}.{count}", outer.call.name, "")
-            tool, params, inner = self._forwarded(call, name, arguments)
-            keys = self._keys(tool, params)
+            tool, params, inner = self._resolve_forward(call, name, arguments)
+            keys = self._write_keys(tool, params)
             plan = _Plan(inner, inner, tool.for_call(params), params, keys)
             toolbox = Toolbox(self._agent.tools)
-            async with self._holding(plan.keys):
-                content, error = await self._guarded(plan, toolbox, self._progress(outer.call))
+            async with self._hold_locks(plan.keys):
+                content, error = await self._run_guarded(
+                    plan, toolbox, self._make_progress(outer.call)
+                )
             return ToolResult(content, error=error)
 
         return invoke
 
-    def _progress(self, call: ToolCall) -> Callable[[str], None]:
+    def _make_progress(self, call: ToolCall) -> Callable[[str], None]:
         clean = self._agent.redactor.clean
         return lambda text: self._turn.host.emit(ToolProgress(call.id, clean(text)))
 
-    async def _guarded(
+    async def _run_guarded(
         self, plan: _Plan, toolbox: Toolbox, progress: Callable[[str], None]
     ) -> tuple[tuple[Any, ...], bool]:
         """The one place that catches everything: a tool's failure is a result, never the end."""
@@ -187,11 +189,13 @@ class Batch:
         try:
             verdict = await host.approve(plan.inner, tool, plan.params, plan.keys)
             if not verdict.allowed:
-                return (Text(_denied(verdict.reason)),), True
+                return (Text(_describe_denial(verdict.reason)),), True
             context = host.tool_context(plan.inner, verdict, toolbox, progress)
-            result = _noted(_noted(await self._run(plan, context), verdict.reason), plan.note)
+            result = _add_note(
+                _add_note(await self._run_tool(plan, context), verdict.reason), plan.note
+            )
         except ToolError as error:
-            result = _noted(ToolResult(str(error), error=True), plan.note)
+            result = _add_note(ToolResult(str(error), error=True), plan.note)
         except TimeoutError:
             result = ToolResult(f"Timed out after {tool.timeout:g} s and was stopped.", error=True)
         except Exception as error:
@@ -201,7 +205,7 @@ class Batch:
         whole = output_path(host.workspace.outputs, host.session_id, plan.inner.id)
         return content_of(result, self._agent.limits.result_chars, self._agent.redactor, whole)
 
-    async def _run(self, plan: _Plan, context: ToolContext) -> ToolResult | str:
+    async def _run_tool(self, plan: _Plan, context: ToolContext) -> ToolResult | str:
         async with asyncio.timeout(plan.tool.timeout):
             self._started.add(plan.call.id)  # now: what still waited for a yes has done nothing
             try:
@@ -209,7 +213,7 @@ class Batch:
             finally:
                 self._turn.host.absorb_taint(plan.tool.brings)
 
-    async def _finish(
+    async def _record_result(
         self, call: ToolCall, content: tuple[Any, ...], *, error: bool, began: float | None
     ) -> ToolReturn:
         result = ToolReturn(call.id, call.name, content, error)
@@ -224,24 +228,24 @@ class Batch:
         for call in list(self._open.values()):
             text = INTERRUPTED if call.id in self._started else SKIPPED
             began = self._began.get(call.id)
-            await self._finish(call, (Text(text),), error=True, began=began)
+            await self._record_result(call, (Text(text),), error=True, began=began)
 
 
-def _denied(reason: str) -> str:
+def _describe_denial(reason: str) -> str:
     return (
         f"Not run: {reason or 'it was not approved'}. Do not try to get around that; say what you "
         "wanted to do and why."
     )
 
 
-def _noted(result: ToolResult | str, note: str) -> ToolResult | str:
+def _add_note(result: ToolResult | str, note: str) -> ToolResult | str:
     """With what the model should know about how it was run."""
     if not note or not isinstance(result, ToolResult) or not isinstance(result.content, str):
         return result
     return structs.replace(result, content=f"{result.content}\n[{note}]")
 
 
-def _groups(plans: Sequence[_Plan]) -> list[list[_Plan]]:
+def _group_plans(plans: Sequence[_Plan]) -> list[list[_Plan]]:
     """Neighbouring calls that may run together share a group; exclusive ones run alone."""
     groups: list[list[_Plan]] = []
     shared = False

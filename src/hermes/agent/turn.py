@@ -147,16 +147,16 @@ class Learned(Struct):
     """Whether the endpoint was asked about its model."""
 
 
-class Ask(Protocol):
+class AskModel(Protocol):
     """A small question to a model beside the conversation; ToolError when there is no answer."""
 
     def __call__(self, prompt: Message, *, system: str, max_output: int) -> Awaitable[str]: ...
 
 
-class Reader(Struct, frozen=True):
+class Summarizer(Struct, frozen=True):
     """Who summarises."""
 
-    ask: Ask
+    ask: AskModel
     window: int | None = None
     """As far as it is known; None: as large as the conversation's."""
 
@@ -164,11 +164,11 @@ class Reader(Struct, frozen=True):
 class HistoryCompressor(Protocol):
     """Keeps the turn's history inside the window (see agent.compress)."""
 
-    async def before(self, agent: Agent, turn: Turn) -> None:
+    async def before_call(self, agent: Agent, turn: Turn) -> None:
         """Before each call."""
         ...
 
-    async def after(self, agent: Agent, turn: Turn, failure: Failure, tries: int) -> bool:
+    async def after_refusal(self, agent: Agent, turn: Turn, failure: Failure, tries: int) -> bool:
         """After a prompt was refused as too long: whether the history is shorter now."""
         ...
 
@@ -279,11 +279,11 @@ class Turn(Struct, kw_only=True):
         if interrupted is not None:
             raise interrupted
 
-    async def settle(self, state: State) -> None:
+    async def end(self, state: State) -> None:
         """The turn is over without another message."""
         await self.host.record(None, state)
 
-    def lessons(self, target: Target) -> Learned:
+    def lessons_for(self, target: Target) -> Learned:
         return self.learned.setdefault(target, Learned())
 
 
@@ -292,12 +292,12 @@ def window_of(agent: Agent, turn: Turn) -> int:
     return min(_windows(agent, turn), default=GUESSED_WINDOW)
 
 
-def is_known(agent: Agent, turn: Turn) -> bool:
+def is_window_known(agent: Agent, turn: Turn) -> bool:
     """Whether that is more than a guess."""
     return bool(_windows(agent, turn))
 
 
 def _windows(agent: Agent, turn: Turn) -> list[int]:
     provider = agent.providers[turn.active]
-    said = (provider.context_length, turn.lessons(provider.target).context)
+    said = (provider.context_length, turn.lessons_for(provider.target).context)
     return [n for n in said if n]

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from msgspec import structs
 
 from hermes.agent.recovery import Attempt
-from hermes.agent.step import Stopped, sample
+from hermes.agent.step import Stopped, sample_message
 from hermes.agent.turn import Agent, CallMeter, Learned, ModelClient, Turn, sees_images
 from hermes.app.context_window import SUMMARISER
 from hermes.config import schema
@@ -88,7 +88,7 @@ class Auxiliary:
     ) -> Message:
         agent = Agent(chain, limits=structs.replace(main.limits, tries=2), redactor=main.redactor)
         try:
-            return await sample(agent, turn, Attempt(Settings(max_output=max_output)))
+            return await sample_message(agent, turn, Attempt(Settings(max_output=max_output)))
         except Stopped as stop:
             raise ToolError(stop.error) from None
 

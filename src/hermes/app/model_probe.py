@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from hermes.agent.json_repair import BadArguments, parse
 from hermes.agent.recovery import Attempt
-from hermes.agent.step import Stopped, sample
+from hermes.agent.step import Stopped, sample_message
 from hermes.agent.turn import Agent, Learned, Limits, ModelClient, Turn
 from hermes.app.auxiliary import SideHost
 from hermes.app.meter import Meter
@@ -101,7 +101,7 @@ class _Run(SideHost):
         )
         agent = Agent((self.client,), specs=(_REPORT,) if tools else (), limits=Limits(tries=2))
         try:
-            return await sample(agent, turn, Attempt(settings)), turn, "", ""
+            return await sample_message(agent, turn, Attempt(settings)), turn, "", ""
         except Stopped as stop:
             if stop.code in _ANSWERED:
                 return stop.message or Message("assistant", ()), turn, stop.code, ""

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from hermes.agent.compression.compressor import Compressor
-from hermes.agent.turn import Agent, ModelClient, Reader, Turn, sees_images
+from hermes.agent.turn import Agent, ModelClient, Summarizer, Turn, sees_images
 from hermes.app.agents import Agents, Options
 from hermes.app.approvals import Approvals, Rulebook, Safety, Seams
 from hermes.app.auxiliary import Auxiliary, Sleep
@@ -131,7 +131,7 @@ class SessionHost:
 
     async def compress(self) -> bool:
         """Compress because the user wants it; whether there was anything to gain."""
-        return await self._compressor.now(self.agent, self._new_turn())
+        return await self._compressor.compress_now(self.agent, self._new_turn())
 
     async def close(self) -> None:
         """Close what tools kept open."""
@@ -232,9 +232,9 @@ class SessionHost:
         account = structs.replace(self.account, session=self.session_id)
         return Meter(self._shared.store, self.budget, account, self.emit, self._shared.once)
 
-    def _summarizer(self) -> Reader:
+    def _summarizer(self) -> Summarizer:
         window = self._shared.auxiliary.models.window_of("compression", self.agent)
-        return Reader(partial(self.consult, "compression"), window)
+        return Summarizer(partial(self.consult, "compression"), window)
 
     async def _continue_with(self, messages: Sequence[Message]) -> History:
         return await self._transcript.continue_with(messages, running=self._running)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from hermes.agent.compression.token_estimate import Aim, Gauge, Level, overhead, weight
-from hermes.agent.turn import Agent, Reader, Turn, is_known, window_of
+from hermes.agent.turn import Agent, Summarizer, Turn, is_window_known, window_of
 from hermes.core.errors import Failure, Kind
 from hermes.core.events import Notice
 from hermes.core.history import History
@@ -36,7 +36,7 @@ class Compressor:
 
     def __init__(
         self,
-        reader: Callable[[], Reader],
+        reader: Callable[[], Summarizer],
         switch: Switch,
         name: Callable[[], str],
         once: Callable[[str], str],
@@ -52,7 +52,7 @@ class Compressor:
         self._floor = 0
         """Below this size the trigger is not looked at: it could not get further down."""
 
-    async def before(self, agent: Agent, turn: Turn) -> None:
+    async def before_call(self, agent: Agent, turn: Turn) -> None:
         """Before each call: past the threshold, or when it would not fit."""
         if not agent.compression.enabled:
             return
@@ -66,12 +66,12 @@ class Compressor:
         if gauge.prompt >= threshold and gauge.size > self._floor and not self.lazy:
             await self._compress(agent, turn, _aim(1, threshold, min(threshold, room)))
             levels = LEVELS[1:]
-        for level in levels if is_known(agent, turn) else ():
+        for level in levels if is_window_known(agent, turn) else ():
             if self._weighed(agent, turn).size <= room:
                 return
             await self._compress(agent, turn, _aim(level, threshold, room))
 
-    async def after(self, agent: Agent, turn: Turn, failure: Failure, tries: int) -> bool:
+    async def after_refusal(self, agent: Agent, turn: Turn, failure: Failure, tries: int) -> bool:
         """The provider said that the prompt is too long; whether it is shorter now."""
         if not agent.compression.enabled:
             return False
@@ -91,7 +91,7 @@ class Compressor:
                 return True
         return False
 
-    async def now(self, agent: Agent, turn: Turn) -> bool:
+    async def compress_now(self, agent: Agent, turn: Turn) -> bool:
         """Because the user asked for it: everything but the latest part is summarised."""
         size = self._weighed(agent, turn).size
         threshold = int(agent.compression.threshold * min(window_of(agent, turn), size))
@@ -143,7 +143,7 @@ def _reserve(agent: Agent, window: int) -> int:
 def _learn(agent: Agent, turn: Turn, limit: int | None, size: int) -> None:
     """An error that states the real window teaches it; otherwise it is known to be smaller than
     what was sent."""
-    lessons = turn.lessons(agent.providers[turn.active].target)
+    lessons = turn.lessons_for(agent.providers[turn.active].target)
     if limit is not None and limit >= _MIN_LIMIT:
         lessons.context = limit
     elif limit is None and size < window_of(agent, turn):

@@ -14,7 +14,7 @@ from hermes.agent.compression.elision import elide, place, squeeze
 from hermes.agent.compression.summarizer import files_of, summarise
 from hermes.agent.compression.summary_message import Facts, Middle
 from hermes.agent.compression.token_estimate import Aim, Gauge, Level, weight
-from hermes.agent.turn import Agent, Reader, Turn, window_of
+from hermes.agent.turn import Agent, Summarizer, Turn, window_of
 from hermes.core.message import Message, Text, Thinking, ToolCall, ToolReturn
 
 _KEEP = (0.3, 0.15, 0.0)
@@ -54,7 +54,7 @@ class _Shape(Struct, frozen=True):
 
 
 async def shorter(
-    agent: Agent, turn: Turn, gauge: Gauge, aim: Aim, *, name: str, reader: Reader | None
+    agent: Agent, turn: Turn, gauge: Gauge, aim: Aim, *, name: str, reader: Summarizer | None
 ) -> tuple[list[Message], Means]:
     """The messages to go on with, and how they were made; they may not be shorter at all.
     `reader`: None when nobody can be asked for a summary."""
@@ -83,7 +83,7 @@ async def shorter(
     return [*short[: cut.head], new, *_pinned(short, cut), *plan, *short[cut.tail :]], means
 
 
-async def _summary(middle: Middle, reader: Reader, window: int, output: int) -> str | None:
+async def _summary(middle: Middle, reader: Summarizer, window: int, output: int) -> str | None:
     room = min(reader.window or window, 4 * window)
     answer = min(4 * output, room // 4)
     chars = max(4000, (room - answer - 1500) * 3)

@@ -10,7 +10,7 @@ from typing import Any
 
 from hermes.agent.compression import summary_message as handoff
 from hermes.agent.compression.summary_message import Middle
-from hermes.agent.turn import Ask
+from hermes.agent.turn import AskModel
 from hermes.core.errors import ToolError
 from hermes.core.message import Media, Message, Text, ToolCall, ToolReturn, user
 from hermes.core.tool import Tool
@@ -32,7 +32,9 @@ _SYSTEM = (
 )
 
 
-async def summarise(middle: Middle, ask: Ask, *, room: int, output: int, answer: int) -> str | None:
+async def summarise(
+    middle: Middle, ask: AskModel, *, room: int, output: int, answer: int
+) -> str | None:
     """The body of a handoff of about `output` tokens; None when there is no good one to be had.
     `room`: characters of the record that fit the model that is asked; `answer`: what it may
     generate, its reasoning included."""
