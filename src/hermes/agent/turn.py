@@ -96,7 +96,7 @@ class ModelClient(Protocol):
         ...
 
 
-class Limits(Struct, frozen=True):
+class TurnLimits(Struct, frozen=True):
     max_calls: int = 90
     """Model calls per turn; then one last call without tools."""
     tries: int = 3
@@ -124,7 +124,7 @@ class Agent(Struct, frozen=True):
     specs: tuple[ToolSpec, ...] = ()
     """Those a request declares; the others are found by tool_search, or called by name."""
     settings: Settings = Settings()
-    limits: Limits = Limits()
+    limits: TurnLimits = TurnLimits()
     redactor: Redactor = Redactor()
     """What tools print goes through it before anybody sees it."""
     compression: Compression = Compression()

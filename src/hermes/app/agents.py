@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct, structs
 
-from hermes.agent.turn import Agent, Learned, Limits, ModelClient
+from hermes.agent.turn import Agent, Learned, ModelClient, TurnLimits
 from hermes.app import context_window
 from hermes.app.auxiliary import AuxiliaryModels, Sleep
 from hermes.app.backends import Backends
@@ -113,7 +113,7 @@ class Agents:
             tools,
             tools.offered(few=options.toolsets is None and context_window.is_small(window)),
             Settings(max_output=endpoints[0].max_output, effort=effort),
-            Limits(
+            TurnLimits(
                 max_calls=options.max_turns or config.agent.max_turns,
                 tries=max(1, config.agent.api_max_retries),
                 result_chars=context_window.result_chars(window),

@@ -17,7 +17,7 @@ _LOCAL = "cli"
 """Sessions of the person at this machine see each other's commands."""
 
 
-class Background:
+class BackgroundCommands:
     """Costs nothing until it is used: most sessions leave nothing running."""
 
     def __init__(self, home: Path, *, keep: bool) -> None:

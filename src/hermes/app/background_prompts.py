@@ -14,7 +14,7 @@ from hermes.core.events import TurnResult
 from hermes.core.message import Message
 
 
-class Errand(Struct, eq=False):
+class BackgroundPrompt(Struct, eq=False):
     session: Session
     prompt: str
     owner: tuple[str, str]
@@ -22,32 +22,32 @@ class Errand(Struct, eq=False):
     since: float
 
 
-class Errands:
+class BackgroundPrompts:
     """Each is a stored session like any other. Nobody is there to be asked in it: what needs a yes
     is not run."""
 
     def __init__(self, spawn: Spawn) -> None:
         self._spawn = spawn
-        self._running: list[Errand] = []
-        self.done: Callable[[Errand, TurnResult], None] = lambda errand, result: None
+        self._running: list[BackgroundPrompt] = []
+        self.done: Callable[[BackgroundPrompt, TurnResult], None] = lambda errand, result: None
         """Told of every one that has ended."""
 
     def __len__(self) -> int:
         return len(self._running)
 
-    def of(self, session: Session) -> list[Errand]:
+    def of(self, session: Session) -> list[BackgroundPrompt]:
         """Those of this conversation, the oldest first."""
         owner = (session.transcript.meta.source, session.transcript.meta.key)
         return [errand for errand in self._running if errand.owner == owner]
 
     def start(self, ordered_in: Session, session: Session, told: Message) -> None:
         owner = (ordered_in.transcript.meta.source, ordered_in.transcript.meta.key)
-        errand = Errand(session, told.text, owner, time.time())
+        errand = BackgroundPrompt(session, told.text, owner, time.time())
         self._running.append(errand)
         answer = session.submit(told)  # at once: what was ordered can be stopped
         self._spawn(self._run(errand, answer), f"errand {session.id}")
 
-    async def _run(self, errand: Errand, answer: asyncio.Future[TurnResult]) -> None:
+    async def _run(self, errand: BackgroundPrompt, answer: asyncio.Future[TurnResult]) -> None:
         try:
             await asyncio.wait({answer})
         finally:

@@ -20,7 +20,7 @@ KIND = "handoff"
 MOST = 200
 
 
-class _Kept(Struct):
+class _StoredBeginning(Struct):
     covered: int
     """So many messages of the past it stands for."""
     digest: bytes
@@ -55,7 +55,7 @@ class ClientHistory:
             get = self._store.objects.get
             found = await get(KIND, self._id, owner="") if self.kept and self.messages else None
             if found is not None:
-                kept = msgspec.msgpack.decode(found.body, type=_Kept)
+                kept = msgspec.msgpack.decode(found.body, type=_StoredBeginning)
                 covered = self.messages[: kept.covered]
                 if len(covered) == kept.covered and _digest(covered) == kept.digest:
                     self._begins = (*kept.messages, *self.messages[kept.covered :])
@@ -73,7 +73,7 @@ class ClientHistory:
         self._begins = tuple(new[:cut])
         if not self.kept:
             return
-        kept = _Kept(len(self.messages), _digest(self.messages), self._begins)
+        kept = _StoredBeginning(len(self.messages), _digest(self.messages), self._begins)
         try:
             await self._store.objects.put(KIND, self._id, msgspec.msgpack.encode(kept), most=MOST)
         except StoreError as error:

@@ -41,7 +41,7 @@ class Folder(Struct, frozen=True):
     digest: str
 
 
-class Found(Struct, frozen=True):
+class ContextFiles(Struct, frozen=True):
     """From the root of the repository to the working directory."""
 
     root: Path
@@ -65,7 +65,7 @@ class Notes(Struct, frozen=True):
     """A sentence per file that is not there as a whole."""
 
 
-def find(cwd: Path) -> Found:
+def find(cwd: Path) -> ContextFiles:
     """Nothing but the file system is asked, and nothing is followed out of the repository."""
     here = cwd.resolve()
     root = next((f for f in (here, *here.parents) if os.path.lexists(f / ".git")), here)
@@ -83,7 +83,7 @@ def find(cwd: Path) -> Found:
                     files.append(read)
         if files:
             folders.append(Folder(folder, tuple(files), _digest(files)))
-    return Found(root, tuple(folders), tuple(odd))
+    return ContextFiles(root, tuple(folders), tuple(odd))
 
 
 def _read(path: Path, root: Path) -> ContextFile | str:

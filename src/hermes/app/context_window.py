@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.agent.turn import Compression, Limits
+from hermes.agent.turn import Compression, TurnLimits
 from hermes.config.schema import Config
 from hermes.core.errors import ConfigError
 from hermes.llm.endpoints.catalog import Endpoint
@@ -30,7 +30,7 @@ def is_small(window: int | None) -> bool:
 
 def result_chars(window: int | None) -> int:
     """Longest tool result: an eighth of the window."""
-    usual = Limits().result_chars
+    usual = TurnLimits().result_chars
     return usual if window is None else min(usual, window // 2)
 
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 Q = TypeVar("Q", Approval, Question)
 
 
-class Open(Generic[Q, T]):
+class PendingQuestions(Generic[Q, T]):
     """Questions that wait for an answer, oldest first, each under an id of its own."""
 
     def __init__(self) -> None:
@@ -64,8 +64,8 @@ class Interactions:
         self.verbose = False
         """Whether the user wants to see what tools print."""
         self.emit = emit
-        self._approvals: Open[Approval, Answer] = Open()
-        self._questions: Open[Question, str] = Open()
+        self._approvals: PendingQuestions[Approval, Answer] = PendingQuestions()
+        self._questions: PendingQuestions[Question, str] = PendingQuestions()
         self._asked = 0
 
     @property

@@ -12,7 +12,7 @@ from typing_extensions import override
 from hermes.agent.json_repair import BadArguments, parse
 from hermes.agent.recovery import Attempt
 from hermes.agent.step import Stopped, sample_message
-from hermes.agent.turn import Agent, Learned, Limits, ModelClient, Turn
+from hermes.agent.turn import Agent, Learned, ModelClient, Turn, TurnLimits
 from hermes.app.auxiliary import SideHost
 from hermes.app.meter import Meter
 from hermes.app.runtime import Runtime
@@ -72,7 +72,7 @@ class Trial(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-class _Run(SideHost):
+class _ProbeHost(SideHost):
     """One conversation of one prompt with one endpoint, and what could be seen of it."""
 
     def __init__(self, runtime: Runtime, endpoint: Endpoint) -> None:
@@ -99,7 +99,7 @@ class _Run(SideHost):
             learned=self.learned,
             meter=meter,
         )
-        agent = Agent((self.client,), specs=(_REPORT,) if tools else (), limits=Limits(tries=2))
+        agent = Agent((self.client,), specs=(_REPORT,) if tools else (), limits=TurnLimits(tries=2))
         try:
             return await sample_message(agent, turn, Attempt(settings)), turn, "", ""
         except Stopped as stop:
@@ -140,7 +140,7 @@ class _Run(SideHost):
 
 async def ping(runtime: Runtime, endpoint: Endpoint) -> Trial:
     """The cheapest call that shows whether the key is taken."""
-    run = _Run(runtime, endpoint)
+    run = _ProbeHost(runtime, endpoint)
     prompt = user("Reply with the word OK.")
     answer, turn, code, error = await run.ask(prompt, Settings(max_output=64))
     return run.trial(turn, error=error, code=code, text=answer.text if answer else "")
@@ -149,7 +149,7 @@ async def ping(runtime: Runtime, endpoint: Endpoint) -> Trial:
 async def examine(runtime: Runtime, endpoint: Endpoint, *, cache: bool = False) -> Trial:
     """What works: one call that tries everything at once, in the way the agent makes its calls;
     with `cache` it is made twice, with a prompt long enough to be cached."""
-    run = _Run(runtime, endpoint)
+    run = _ProbeHost(runtime, endpoint)
     quirks = endpoint.quirks
     pictured = quirks.media and endpoint.facts.images is not False
     prompt = user(_ASK, *((Media("image/png", red_square()),) if pictured else ()))

@@ -16,8 +16,8 @@ from hermes.app.agents import Agents, Options
 from hermes.app.approvals import Rulebook, Safety
 from hermes.app.auxiliary import Auxiliary, Sleep
 from hermes.app.backends import Backends
-from hermes.app.background_commands import Background
-from hermes.app.background_prompts import Errands
+from hermes.app.background_commands import BackgroundCommands
+from hermes.app.background_prompts import BackgroundPrompts
 from hermes.app.client_history import ClientConversation, ClientHistory
 from hermes.app.egress_proxy import Egress
 from hermes.app.session import Session
@@ -64,8 +64,8 @@ class Runtime:
         self.backends = Backends(setup, self._child_env)
         self.agents = Agents(setup, transport, sleep, self.backends)
         self.auxiliary = Auxiliary(self.agents.auxiliary_models, self.agents.learned, sleep)
-        self.background = Background(setup.home, keep=setup.config.terminal.keep_background)
-        self.errands = Errands(self.spawn)
+        self.background = BackgroundCommands(setup.home, keep=setup.config.terminal.keep_background)
+        self.errands = BackgroundPrompts(self.spawn)
         self._titles = Titles(store, self.spawn) if JOB in setup.config.auxiliary else None
         self._shared = SharedServices(
             store=store,

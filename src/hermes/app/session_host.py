@@ -11,10 +11,10 @@ from msgspec import Struct, structs
 from hermes.agent.compression.compressor import Compressor
 from hermes.agent.turn import Agent, ModelClient, Summarizer, Turn, sees_images
 from hermes.app.agents import Agents, Options
-from hermes.app.approvals import Approvals, Rulebook, Safety, Seams
+from hermes.app.approvals import Approvals, ApprovalSeams, Rulebook, Safety
 from hermes.app.auxiliary import Auxiliary, Sleep
 from hermes.app.backends import Backends
-from hermes.app.background_commands import Background
+from hermes.app.background_commands import BackgroundCommands
 from hermes.app.interactions import Interactions
 from hermes.app.meter import Meter
 from hermes.app.session_chain import save_checkpoint
@@ -44,7 +44,7 @@ class SharedServices(Struct, frozen=True):
     auxiliary: Auxiliary
     rulebook: Rulebook
     backends: Backends
-    background: Background
+    background: BackgroundCommands
     titles: Titles | None
     """None: no model is configured for titles."""
     sleep: Sleep
@@ -94,7 +94,9 @@ class SessionHost:
             cwd=workspace.cwd,
             home=workspace.home,
             book=shared.rulebook,
-            seams=Seams(interactions.approve, lambda: interactions.present, self, self._notify),
+            seams=ApprovalSeams(
+                interactions.approve, lambda: interactions.present, self, self._notify
+            ),
             backend=services.get(BACKEND),
         )
         self._compressor = Compressor(

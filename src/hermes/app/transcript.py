@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from msgspec import structs
 
-from hermes.app.background_commands import Background
+from hermes.app.background_commands import BackgroundCommands
 from hermes.app.client_history import ClientHistory
 from hermes.app.session_chain import continue_in_child
 from hermes.core.errors import StoreError
@@ -31,7 +31,7 @@ class Transcript:
     def __init__(
         self,
         store: Store,
-        background: Background,
+        background: BackgroundCommands,
         meta: SessionMeta,
         history: History | None = None,
     ) -> None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from hermes.core.events import TextDelta, ThinkingDelta, TurnEvent
 
 
-class _Run:
+class _DeltaRun:
     """Adjacent deltas of one kind, joined when somebody reads them."""
 
     __slots__ = ("kind", "pieces")
@@ -25,7 +25,7 @@ class Channel:
     __slots__ = ("_closed", "_items", "_waiter")
 
     def __init__(self) -> None:
-        self._items: deque[TurnEvent | _Run] = deque()
+        self._items: deque[TurnEvent | _DeltaRun] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._closed = False
 
@@ -36,10 +36,10 @@ class Channel:
         if kind is TextDelta or kind is ThinkingDelta:
             text: str = event.text  # type: ignore[union-attr]
             last = self._items[-1] if self._items else None
-            if isinstance(last, _Run) and last.kind is kind:
+            if isinstance(last, _DeltaRun) and last.kind is kind:
                 last.pieces.append(text)
                 return
-            self._items.append(_Run(kind, text))
+            self._items.append(_DeltaRun(kind, text))
         else:
             self._items.append(event)
         self._wake()
@@ -70,7 +70,7 @@ class Channel:
 
     def _next(self) -> TurnEvent:
         item = self._items.popleft()
-        if isinstance(item, _Run):
+        if isinstance(item, _DeltaRun):
             pieces = item.pieces
             return item.kind(pieces[0] if len(pieces) == 1 else "".join(pieces))
         return item

@@ -57,7 +57,7 @@ class Verdict(Struct, frozen=True):
     """Whether it is a command that tells git to write to the repository."""
 
 
-class Approver(Protocol):
+class ApprovalCheck(Protocol):
     async def __call__(
         self, call: ToolCall, tool: Tool[Any], params: Any, keys: tuple[str, ...]
     ) -> Verdict: ...
@@ -70,7 +70,7 @@ async def nobody_approves(
     return Verdict(False)
 
 
-class Asker(Protocol):
+class UserQuestion(Protocol):
     async def __call__(self, question: str, choices: tuple[str, ...]) -> str | None: ...
 
 
@@ -114,8 +114,8 @@ class Workspace(Struct, frozen=True):
 class UserAccess(Struct, frozen=True):
     """What tools may ask the user."""
 
-    approve: Approver = nobody_approves
-    ask: Asker = nobody_answers
+    approve: ApprovalCheck = nobody_approves
+    ask: UserQuestion = nobody_answers
     """The answer to a question; None when nobody can give one."""
 
 

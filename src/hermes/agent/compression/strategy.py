@@ -12,7 +12,7 @@ from hermes.agent.compression.cut_points import Cut, choose, summary_of
 from hermes.agent.compression.elision import cut as cut_text
 from hermes.agent.compression.elision import elide, place, squeeze
 from hermes.agent.compression.summarizer import files_of, summarise
-from hermes.agent.compression.summary_message import Facts, Middle
+from hermes.agent.compression.summary_message import Middle, SummaryFacts
 from hermes.agent.compression.token_estimate import Aim, Gauge, Level, weight
 from hermes.agent.turn import Agent, Summarizer, Turn, window_of
 from hermes.core.message import Message, Text, Thinking, ToolCall, ToolReturn
@@ -42,7 +42,7 @@ class Means(Enum):
         return self in (Means.ELIDED_UNSUMMARISED, Means.DIGESTED)
 
 
-class _Shape(Struct, frozen=True):
+class _Layout(Struct, frozen=True):
     """What happens to the messages of one history."""
 
     session: str
@@ -62,7 +62,7 @@ async def shorter(
     room = gauge.room(aim.threshold)
     keep = int(room * _KEEP[aim.level - 1])
     cut = choose(history, gauge.sums, keep=keep, first=int(room * _FIRST))
-    shape = _Shape(name, cut, aim.level, aim.refused, room)
+    shape = _Layout(name, cut, aim.level, aim.refused, room)
     short = [_shortened(history, i, shape) for i in range(len(history))]
     elided = gauge.estimate(sum(map(weight, short)))
     if elided <= aim.goal or gauge.sums[cut.tail] - gauge.sums[cut.head] < _MIN_MIDDLE:
@@ -118,13 +118,13 @@ def _pair(middle: Sequence[Message], call: ToolCall) -> list[Message]:
     return [asked, Message("tool", (result,))]
 
 
-def _middle(agent: Agent, history: Sequence[Message], shape: _Shape) -> Middle:
+def _middle(agent: Agent, history: Sequence[Message], shape: _Layout) -> Middle:
     cut = shape.cut
     previous = _previous(history, cut)
     first = cut.head + (previous is not None)
     messages = history[first : cut.tail]
     said = [m.text for m in history if m.role == "user" and m.kind in ("normal", "steer")]
-    facts = Facts(
+    facts = SummaryFacts(
         history[cut.tasks[0]].text if cut.tasks else "",
         said[-1] if said else "",
         files_of(messages, agent.tools),
@@ -146,7 +146,7 @@ def _pinned(messages: Sequence[Message], cut: Cut) -> list[Message]:
     return [messages[i] for i in sorted([*cut.pinned, *guidance])]
 
 
-def _shortened(history: Sequence[Message], i: int, shape: _Shape) -> Message:
+def _shortened(history: Sequence[Message], i: int, shape: _Layout) -> Message:
     """One message as it goes on; what is taken out of it stays where it was."""
     cut, level, room = shape.cut, shape.level, shape.room
     message, where = history[i], place(shape.session, i)

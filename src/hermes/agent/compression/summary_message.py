@@ -33,7 +33,7 @@ class Source(Struct, frozen=True):
     session: str
 
 
-class Facts(Struct, frozen=True):
+class SummaryFacts(Struct, frozen=True):
     """What a good handoff does not leave out."""
 
     task: str = ""
@@ -50,7 +50,7 @@ class Middle(Struct, frozen=True):
     source: Source
     before: str
     """The body of the handoff that stood there; it is brought up to date."""
-    facts: Facts
+    facts: SummaryFacts
 
 
 def sources_of(handoff: Message | None) -> tuple[Source, ...]:
@@ -83,7 +83,7 @@ def handoff(body: str, sources: Sequence[Source]) -> Message:
 # -- what it must hold -----------------------------------------------------------------------
 
 
-def faults(body: str, facts: Facts, *, limit: int) -> list[str]:
+def faults(body: str, facts: SummaryFacts, *, limit: int) -> list[str]:
     """What is wrong with a handoff a model wrote, a phrase each; none: it is good."""
     found: list[str] = []
     lowered = body.casefold()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.app.approvals.policy import Approvals, Safety, Seams
+from hermes.app.approvals.policy import Approvals, ApprovalSeams, Safety
 from hermes.app.approvals.rules import Rulebook
 
-__all__ = ["Approvals", "Rulebook", "Safety", "Seams"]
+__all__ = ["ApprovalSeams", "Approvals", "Rulebook", "Safety"]

@@ -53,7 +53,7 @@ class Safety(Struct, frozen=True):
     """Everything that runs or changes something is asked about: the model is a small one."""
 
 
-class Seams(Struct, frozen=True):
+class ApprovalSeams(Struct, frozen=True):
     """Who can be reached."""
 
     person: Callable[[Approval], Awaitable[Answer | None]]
@@ -89,7 +89,7 @@ class Approvals:
         cwd: Path,
         home: Path,
         book: Rulebook,
-        seams: Seams,
+        seams: ApprovalSeams,
         backend: Backend | None = None,
     ) -> None:
         self.safety = safety

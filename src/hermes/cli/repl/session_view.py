@@ -24,7 +24,7 @@ from hermes.core.events import (
 from hermes.core.message import Message, user
 
 if TYPE_CHECKING:
-    from hermes.app.background_prompts import Errand
+    from hermes.app.background_prompts import BackgroundPrompt
     from hermes.app.runtime import Runtime
     from hermes.app.session import Session
     from hermes.cli.repl.event_view import View
@@ -62,7 +62,7 @@ class Conversation:
         self._channel: Channel | None = None
         self._reader: asyncio.Task[None] | None = None
         self._turns = 0
-        self._brought: list[tuple[Errand, TurnResult]] = []
+        self._brought: list[tuple[BackgroundPrompt, TurnResult]] = []
         """What ended in the background while an answer was being written here."""
         runtime.errands.done = self._errand
         self.attach(session)
@@ -226,7 +226,7 @@ class Conversation:
         elif result.status != "interrupted" or self.session.interactions.busy == "interrupt":
             self.send_next()
 
-    def _errand(self, errand: Errand, result: TurnResult) -> None:
+    def _errand(self, errand: BackgroundPrompt, result: TurnResult) -> None:
         self._brought.append((errand, result))
         if not self.running:
             self._show_brought()

@@ -27,13 +27,13 @@ class Params(Struct, frozen=True):
     max_chars: int = PART
 
 
-class _Kept(Struct, frozen=True):
+class _FetchedPage(Struct, frozen=True):
     url: str
     reading: Reading
     at: float
 
 
-_PAGES: ServiceKey[dict[str, _Kept]] = ServiceKey("web pages")
+_PAGES: ServiceKey[dict[str, _FetchedPage]] = ServiceKey("web pages")
 
 
 @tool(
@@ -67,7 +67,7 @@ async def web_extract(p: Params, ctx: ToolContext) -> ToolResult:
     return ToolResult("\n".join(rows), display=f"{len(part)} characters of {kept.url}", data=data)
 
 
-async def _reading(url: str, ctx: ToolContext, *, again: bool) -> _Kept:
+async def _reading(url: str, ctx: ToolContext, *, again: bool) -> _FetchedPage:
     """The page; a later part comes from the same text as the one before, if it is not too old."""
     pages = ctx.services.get_or_make(_PAGES, dict)
     kept = pages.get(url)
@@ -76,7 +76,7 @@ async def _reading(url: str, ctx: ToolContext, *, again: bool) -> _Kept:
     async with require_web(ctx).door.fetch(url, accept=READABLE) as page:
         if not 200 <= page.status < 300:
             raise ToolError(f"{urlsplit(page.url).netloc} answered {page.status}.")
-        kept = _Kept(page.url, await read(page), time.monotonic())
+        kept = _FetchedPage(page.url, await read(page), time.monotonic())
     pages.pop(url, None)
     pages[url] = kept
     while len(pages) > _KEPT:

@@ -12,7 +12,7 @@ from hermes.agent.compression import summary_message as handoff
 from hermes.agent.compression.cut_points import boundaries, choose, tasks_of
 from hermes.agent.compression.elision import LINE, cut, elide, squeeze
 from hermes.agent.compression.summarizer import files_of
-from hermes.agent.compression.summary_message import Facts, Middle, Source
+from hermes.agent.compression.summary_message import Middle, Source, SummaryFacts
 from hermes.agent.compression.token_estimate import Gauge, weight
 from hermes.core.history import History
 from hermes.core.message import (
@@ -208,7 +208,7 @@ GOOD = (
     "\n## Files touched\nnotes/keeper.md\n## Open work\npages 40 to 90; skip fishing nets\n"
     "## Next step\npage 40"
 )
-FACTS = Facts(
+FACTS = SummaryFacts(
     "Read the archive and report which pages mention the lighthouse keeper",
     "skip the pages about fishing nets",
     ("/w/notes/keeper.md",),
@@ -242,9 +242,9 @@ def test_a_task_without_spaces_between_its_words_is_recognised() -> None:
     task = "请阅读所有页面并报告哪些页面提到了灯塔看守人"
     sections = "\n".join(f"## {s}" for s in handoff.SECTIONS)
     assert not handoff.faults(
-        f"{sections}\n报告提到了灯塔看守人的页面", Facts(task, task), limit=999
+        f"{sections}\n报告提到了灯塔看守人的页面", SummaryFacts(task, task), limit=999
     )
-    assert handoff.faults(f"{sections}\n天气很好", Facts(task, task), limit=999)
+    assert handoff.faults(f"{sections}\n天气很好", SummaryFacts(task, task), limit=999)
 
 
 def test_a_handoff_cannot_speak_for_the_user() -> None:
