@@ -333,7 +333,7 @@ async def stored(home: Home, name: str, *, days: int, texts: tuple[str, ...] = (
     then = time.time() - days * 86400
     store = SqliteStore(home.path / "hermes.db", clock=lambda: then)
     meta = SessionMeta(name, system="be kind", title=name, created=then, updated=then)
-    await store.append(name, [user(text) for text in texts], create=meta)
+    await store.sessions.append(name, [user(text) for text in texts], create=meta)
     await store.close()
 
 

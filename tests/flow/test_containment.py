@@ -375,7 +375,9 @@ class Stage:
         await session.close()
         await watch
         assert result.completed, f"{scenario.name}: {result.error}"
-        kept = [p for m in await self.runtime.store.load(session.id) for p in m.parts]
+        kept = [
+            p for m in await self.runtime.store.sessions.load_messages(session.id) for p in m.parts
+        ]
         returns = [p for p in kept if isinstance(p, ToolReturn)]
         return [p.name for p in returns if not p.error]
 
@@ -518,7 +520,7 @@ async def test_P8_P9_P10_what_was_read_is_remembered_over_a_restart(tmp_path: Pa
         first = s.provider.requests[-1]
         marks = set(re.findall(r"</?(data-[0-9a-f]{6})>", first.body.decode()))
         async with Runtime.open(load("", s.home.env)) as again:
-            meta = await again.store.meta(session.id)
+            meta = await again.store.sessions.get_meta(session.id)
             assert meta is not None and meta.taint == Taint(private=True, untrusted=True)
             s.runtime = again
             resumed = await s.session(work, resume=session.id)
@@ -545,7 +547,7 @@ async def test_secrets_of_the_configuration_do_not_even_reach_the_model(tmp_path
         assert (await session.turn(user('DO read_file {"path": "dump.txt"}'))).completed
         await session.close()
         shown = repr([e async for e in events])
-        stored = repr(await s.runtime.store.load(session.id))
+        stored = repr(await s.runtime.store.sessions.load_messages(session.id))
         sent = s.provider.requests[-1].body.decode()
         for where in (shown, stored, sent):
             assert not [f for f in forms if f in where]

@@ -48,7 +48,7 @@ async def test_trusted_notes_are_in_the_prompt_for_good(tmp_path: Path) -> None:
         (repo / "AGENTS.md").write_text("Use spaces.")
         await r.turn("again")
         assert system(r.requests[1]) == first, "the prompt of a session never changes"
-        stored = await r.runtime.store.meta(r.session.id)
+        stored = await r.runtime.store.sessions.get_meta(r.session.id)
         assert stored is not None and stored.system == first
     async with rig(tmp_path, [say("three")], check=False) as r:
         await r.turn("hi")

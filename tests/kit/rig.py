@@ -162,7 +162,7 @@ class Rig:
         """The session as another connection sees it on disk."""
         if self._observer is None:
             self._observer = type(self.runtime.store)(self.database)
-        return list(await self._observer.load(self.session.id))
+        return list(await self._observer.sessions.load_messages(self.session.id))
 
     async def said(self) -> Counter[str]:
         """What users said in the whole conversation, also before it was compressed; what a child
@@ -171,8 +171,8 @@ class Rig:
         await self.stored()
         id = self.session.id
         while id:
-            meta = await self._observer.meta(id)
-            part = [item async for item in self._observer.export(id)]
+            meta = await self._observer.sessions.get_meta(id)
+            part = [item async for item in self._observer.sessions.stream_messages(id)]
             id = meta.parent if meta is not None else ""
             copied = part[0].created if id else -1.0
             for item in part:
@@ -186,7 +186,7 @@ class Rig:
 
     async def state(self) -> str:
         await self.stored()
-        meta = await self._observer.meta(self.session.id)
+        meta = await self._observer.sessions.get_meta(self.session.id)
         return str(meta.state)
 
     # -- invariants ------------------------------------------------------------------------

@@ -45,7 +45,9 @@ async def test_a_summary_is_made_once_and_nothing_stored_is_shortened(
         assert f"turn {TURNS - 1} " in a.provider.last.body.decode()
         store = a.server.runtime.store
         stored = [
-            m.text.partition(" words")[0] for m in await store.load(session) if m.role == "user"
+            m.text.partition(" words")[0]
+            for m in await store.sessions.load_messages(session)
+            if m.role == "user"
         ]
         assert stored == [f"turn {n}" for n in range(TURNS)]
         assert len(await store.objects.every("handoff")) == 1

@@ -67,7 +67,7 @@ async def _lineage(runtime: Runtime, session: Session) -> AsyncIterator[tuple[st
     meta, shared = session.meta, len(session.history)
     for _ in range(_ANCESTORS):
         yield meta.id, shared
-        above = await runtime.store.meta(meta.parent) if meta.parent else None
+        above = await runtime.store.sessions.get_meta(meta.parent) if meta.parent else None
         if above is None or above.next == meta.id:  # compressed: its places are not ours
             return
         shared = min(shared, await _taken_over(runtime, meta.id))
@@ -77,7 +77,7 @@ async def _lineage(runtime: Runtime, session: Session) -> AsyncIterator[tuple[st
 async def _taken_over(runtime: Runtime, session_id: str) -> int:
     """How many messages a branch began with: they were written together, and so have one time."""
     count, time_ = 0, None
-    async for stored in runtime.store.export(session_id):
+    async for stored in runtime.store.sessions.stream_messages(session_id):
         if time_ is not None and stored.created != time_:
             break
         count, time_ = count + 1, stored.created
@@ -101,9 +101,9 @@ async def branch(runtime: Runtime, session: Session, upto: int, title: str = "")
     )
     kept = session.history.messages[:upto]
     if kept:
-        await runtime.store.append(meta.id, kept, create=meta)
+        await runtime.store.sessions.append(meta.id, kept, create=meta)
     else:
-        await runtime.store.create(meta)
+        await runtime.store.sessions.create(meta)
     return await reopen(runtime, session, meta.id)
 
 

@@ -149,7 +149,7 @@ class Runtime:
         if meta_or_none is None:
             raise ConfigError(f"There is no session {resume}. `hermes sessions list` shows them.")
         resume = meta_or_none.id
-        history = History(await self.store.load(resume), mark=mark_of(resume))
+        history = History(await self.store.sessions.load_messages(resume), mark=mark_of(resume))
         context = self._context(meta_or_none, where, safety)
         context.state["todo"] = recall(history.messages)
         found = Session(self, agent, meta_or_none, context, history=history, safety=safety)
@@ -175,7 +175,7 @@ class Runtime:
         agent = self._agent(options, source)
         where = self.folder
         safety = self._safety(options, agent)
-        known = await self.store.meta(brought.id) if brought.keep else None
+        known = await self.store.sessions.get_meta(brought.id) if brought.keep else None
         meta = known or new_meta(
             self.setup, agent, where, owner=(source, key), place=self.places.told, notes=False
         )

@@ -305,7 +305,7 @@ class Session:
         store = self._runtime.store
         if message is None:
             if self._stored and state is not None:
-                await store.set_state(self.id, state)
+                await store.sessions.set_state(self.id, state)
             return
         create = None
         if not self._stored:
@@ -316,11 +316,11 @@ class Session:
         news = taint if taint != self.meta.taint else None
         new = (*self._past, message) if create is not None else (message,)
         try:
-            await store.append(self.id, new, state=state, create=create, taint=news)
+            await store.sessions.append(self.id, new, state=state, create=create, taint=news)
         except StoreError as error:
             if error.code != "exists" or self.brought is None:
                 raise  # else another turn of the same conversation was quicker
-            await store.append(self.id, (message,), state=state, taint=news)
+            await store.sessions.append(self.id, (message,), state=state, taint=news)
         self._stored = True
         self.meta = structs.replace(create or self.meta, taint=taint)
         if state == "idle" and (question := self._unnamed):

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 async def current(store: Store, session_id: str) -> SessionMeta | None:
     """The session, or the one that it goes on in since it was compressed."""
-    meta = await store.meta(session_id)
+    meta = await store.sessions.get_meta(session_id)
     while meta is not None and meta.next:
-        following = await store.meta(meta.next)
+        following = await store.sessions.get_meta(meta.next)
         if following is None:
             break
         meta = following
@@ -37,6 +37,8 @@ async def go_on(
     child = structs.replace(
         meta, id=new_id(now), parent=meta.id, created=now, updated=now, taint=taint, next=""
     )
-    await runtime.store.go_on(meta.id, child, messages, "running" if running else "idle")
+    await runtime.store.sessions.continue_in_child(
+        meta.id, child, messages, "running" if running else "idle"
+    )
     runtime.background.adopt(meta.id, child.id)
     return child

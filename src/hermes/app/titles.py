@@ -41,8 +41,8 @@ async def entitle(session: Session, store: Store, question: str, answer: str) ->
             JOB, user(wrap(record, mark, begin=True, end=True)), system=_SYSTEM, max_output=400
         )
         title = " ".join(inert(said).split()).strip(" \"'`*#.“”«»")[:_LONGEST].rstrip()
-        meta = await store.meta(session.id)
+        meta = await store.sessions.get_meta(session.id)
         if title and meta is not None and meta.title == before:
-            await store.describe(session.id, title=title)
+            await store.sessions.update_meta(session.id, title=title)
     except (ToolError, StoreError) as error:
         log.warning("the conversation keeps its first words as its title: %s", error)

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from hermes.config import paths
 from hermes.core.errors import ConfigError
-from hermes.store.migrations import VERSION as SCHEMA
+from hermes.store.migrations import SCHEMA_VERSION
 from hermes.version import VERSION
 
 FORMAT = 1
@@ -92,7 +92,7 @@ class _Writing:
         self.left_out: list[str] = []
 
     async def everything(self) -> None:
-        header = Header(FORMAT, VERSION, SCHEMA, time.time(), self._secrets)
+        header = Header(FORMAT, VERSION, SCHEMA_VERSION, time.time(), self._secrets)
         self._bytes(HEADER, msgspec.json.encode(header))
         for home in self._homes():
             prefix = "" if home == self._home else f"profiles/{home.name}/"
@@ -145,7 +145,7 @@ class _Writing:
             copy = Path(folder) / "database"
             store = SqliteStore(paths.database(home))
             try:
-                await store.backup(str(copy))
+                await store.maintenance.back_up(str(copy))
             finally:
                 await store.close()
             self._add(copy, prefix + DATABASE)

@@ -73,7 +73,7 @@ async def _asked(runtime: Runtime, choice: Choice) -> Answer:
         result = structs.replace(result, completed=False, error="The answer was empty.")
     if not text or not (result.completed or result.partial):
         await session.close()
-        await runtime.store.delete(session.id)  # a failed try is no conversation
+        await runtime.store.sessions.delete(session.id)  # a failed try is no conversation
         return Answer(problem=f"{target.provider}:{target.model} does not work: {result.error}")
     return Answer(text, session.id, target.provider, target.model, seconds)
 

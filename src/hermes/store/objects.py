@@ -1,30 +1,23 @@
-"""Answers, runs, their events and replays: rows of two tables beside the sessions."""
+"""Durable values that are not conversations: stored responses, runs, their events, replays."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
 
 from hermes.core.object_store import Object
+from hermes.store.database import Database
 
 if TYPE_CHECKING:
     from apsw import Connection
 
-Run = Callable[..., Any]
-
-
-class Submit(Protocol):
-    def __call__(self, run: Callable[[Connection], Any]) -> Awaitable[Any]: ...
-
 
 class SqliteObjects:
-    """Implements core.objects.Objects on the store's own threads."""
+    """Implements `core.object_store.Objects`."""
 
-    def __init__(self, write: Submit, read: Submit, clock: Callable[[], float] = time.time) -> None:
-        self._write = write
-        self._read = read
+    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+        self._read = database.read
+        self._write = database.writer.submit
         self._clock = clock
 
     async def put(
@@ -35,13 +28,13 @@ class SqliteObjects:
         def run(db: Connection) -> None:
             db.execute(_PUT, (kind, id, owner, now, now, body))
             if most is not None:
-                _trim(db, kind, owner, most)
+                _trim_objects(db, kind, owner, most)
 
         await self._write(run)
 
     async def trim(self, kind: str, most: int, *, owner: str, spare: Collection[str]) -> None:
-        kept = list(spare)
-        await self._write(lambda db: _trim(db, kind, owner, most, kept))
+        spared = list(spare)
+        await self._write(lambda db: _trim_objects(db, kind, owner, most, spared))
 
     async def add(self, kind: str, id: str, body: bytes, *, owner: str = "") -> bool:
         now = self._clock()
@@ -50,14 +43,25 @@ class SqliteObjects:
             db.execute(_ADD, (kind, id, owner, now, now, body))
             return bool(db.changes())
 
-        return bool(await self._write(run))
+        return await self._write(run)
 
     async def get(self, kind: str, id: str, *, owner: str, touch: bool = False) -> Object | None:
-        run = partial(_get, kind=kind, id=id, owner=owner)
-        found: Object | None = await self._read(run)
+        def run(db: Connection) -> Object | None:
+            row = db.execute(f"{_SELECT} AND id = ? AND owner = ?", (kind, id, owner)).fetchone()
+            return Object(*row) if row else None
+
+        found = await self._read(run)
         if found is not None and touch:
-            await self._write(partial(_touch, kind=kind, id=id, now=self._clock()))
+            await self._mark_used(kind, id)
         return found
+
+    async def _mark_used(self, kind: str, id: str) -> None:
+        now = self._clock()
+
+        def run(db: Connection) -> None:
+            db.execute("UPDATE objects SET used = ? WHERE kind = ? AND id = ?", (now, kind, id))
+
+        await self._write(run)
 
     async def remove(self, kind: str, id: str, *, owner: str) -> bool:
         def run(db: Connection) -> bool:
@@ -66,14 +70,14 @@ class SqliteObjects:
             )
             return bool(db.changes())
 
-        return bool(await self._write(run))
+        return await self._write(run)
 
     async def every(self, kind: str, *, owner: str | None = None) -> list[Object]:
-        found: list[Object] = await self._read(partial(_every, kind=kind, owner=owner))
-        return found
+        sql = f"{_SELECT} AND (?2 IS NULL OR owner = ?2) ORDER BY created"
+        return await self._read(lambda db: [Object(*row) for row in db.execute(sql, (kind, owner))])
 
     async def log(self, stream: str, first: int, events: Sequence[bytes]) -> None:
-        rows = [(stream, first + n, body) for n, body in enumerate(events)]
+        rows = [(stream, number, body) for number, body in enumerate(events, first)]
 
         def run(db: Connection) -> None:
             db.executemany("INSERT OR IGNORE INTO events VALUES (?, ?, ?)", rows)
@@ -88,10 +92,10 @@ class SqliteObjects:
             )
             return [body for (body,) in found]
 
-        result: list[bytes] = await self._read(run)
-        return result
+        return await self._read(run)
 
 
+_SELECT = "SELECT kind, id, owner, created, body FROM objects WHERE kind = ?"
 _ADD = (
     "INSERT INTO objects (kind, id, owner, created, used, body) VALUES (?, ?, ?, ?, ?, ?)"
     " ON CONFLICT DO NOTHING"
@@ -103,33 +107,13 @@ _PUT = (
 )
 
 
-def _trim(db: Connection, kind: str, owner: str, most: int, spare: Sequence[str] = ()) -> None:
-    # From the index alone: to look at any other column of a row reads its whole body.
+def _trim_objects(
+    db: Connection, kind: str, owner: str, most: int, spare: Sequence[str] = ()
+) -> None:
+    # From the index alone: touching any other column of a row reads its whole body.
     old = db.execute(
         "SELECT id FROM objects WHERE kind = ? AND owner = ? ORDER BY used DESC LIMIT -1 OFFSET ?",
         (kind, owner, most),
     ).fetchall()
-    gone = [(kind, id) for (id,) in old if id not in spare]
-    db.executemany("DELETE FROM objects WHERE kind = ? AND id = ?", gone)
-
-
-def _get(db: Connection, kind: str, id: str, owner: str) -> Object | None:
-    row = db.execute(
-        "SELECT kind, id, owner, created, body FROM objects"
-        " WHERE kind = ? AND id = ? AND owner = ?",
-        (kind, id, owner),
-    ).fetchone()
-    return Object(*row) if row else None
-
-
-def _touch(db: Connection, kind: str, id: str, now: float) -> None:
-    db.execute("UPDATE objects SET used = ? WHERE kind = ? AND id = ?", (now, kind, id))
-
-
-def _every(db: Connection, kind: str, owner: str | None) -> list[Object]:
-    found = db.execute(
-        "SELECT kind, id, owner, created, body FROM objects WHERE kind = ?"
-        " AND (?2 IS NULL OR owner = ?2) ORDER BY created",
-        (kind, owner),
-    )
-    return [Object(*row) for row in found]
+    unwanted = [(kind, id) for (id,) in old if id not in spare]
+    db.executemany("DELETE FROM objects WHERE kind = ? AND id = ?", unwanted)

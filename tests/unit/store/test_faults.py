@@ -22,7 +22,7 @@ import pytest
 from hermes.core.errors import StoreError
 from hermes.core.message import user
 from hermes.core.store import SessionMeta
-from hermes.store import connection as connect
+from hermes.store import connection
 from hermes.store.sqlite import SqliteStore
 
 Raw = Callable[[], AbstractContextManager[None]]
@@ -40,7 +40,7 @@ store = SqliteStore(path)
 acked, refused = [], []
 async def put(text):
     try:
-        await store.append("s", [user(text)])
+        await store.sessions.append("s", [user(text)])
         acked.append(text)
     except StoreError as error:
         refused.append([text, error.code, str(error)])
@@ -75,7 +75,7 @@ def child(code: str, path: Path, *args: object, prefix: tuple[str, ...] = ()) ->
 async def texts(path: Path) -> list[str]:
     store = SqliteStore(path)
     try:
-        return [m.text for m in await store.load("s")]
+        return [m.text for m in await store.sessions.load_messages("s")]
     finally:
         await store.close()
 
@@ -83,8 +83,8 @@ async def texts(path: Path) -> list[str]:
 async def fill(path: Path, count: int = 5, size: int = 10) -> None:
     store = SqliteStore(path)
     messages = [user(f"{n} " + "x" * size) for n in range(count)]
-    await store.append("s", messages, create=SessionMeta("s"))
-    await store.search("nothing")
+    await store.sessions.append("s", messages, create=SessionMeta("s"))
+    await store.search.find_messages("nothing")
     await store.close()
 
 
@@ -100,7 +100,7 @@ def sentence(error: StoreError, code: str) -> None:
 
 FILL = """
 async def main():
-    await store.create(SessionMeta("s"))
+    await store.sessions.create(SessionMeta("s"))
     for n in range(5):
         await put(f"early {n}")
     limit()
@@ -127,7 +127,7 @@ async def check_full(path: Path, result: dict[str, Any]) -> None:
     ]
     assert await texts(path) == result["acked"]
     store = SqliteStore(path)
-    assert await store.check() == []
+    assert await store.maintenance.check_integrity() == []
     await store.close()
 
 
@@ -181,12 +181,12 @@ async def test_f63_no_room_to_create(small_disk: Path) -> None:
     path = small_disk / "state.db"
     store = SqliteStore(path)
     with pytest.raises(StoreError) as refused:
-        await store.create(SessionMeta("s"))
+        await store.sessions.create(SessionMeta("s"))
     sentence(refused.value, "full")
     assert not path.exists()
     ballast.unlink()
-    await store.create(SessionMeta("s"))
-    assert await store.meta("s") is not None
+    await store.sessions.create(SessionMeta("s"))
+    assert await store.sessions.get_meta("s") is not None
     await store.close()
 
 
@@ -195,7 +195,7 @@ async def test_f63_no_room_to_create(small_disk: Path) -> None:
 WRITES = """
 async def main():
     try:
-        await store.create(SessionMeta("s"))
+        await store.sessions.create(SessionMeta("s"))
         acked.append("created")
     except StoreError as error:
         refused.append(["created", error.code, str(error)])
@@ -269,7 +269,7 @@ async def test_f65_read_only_home(
         await fill(path)
     read_only(path.parent)
     store = SqliteStore(path)
-    for call in (store.ready(), store.create(SessionMeta("t"))):
+    for call in (store.wait_until_open(), store.sessions.create(SessionMeta("t"))):
         with pytest.raises(StoreError) as refused:
             await call
         sentence(refused.value, "readonly")
@@ -281,14 +281,14 @@ async def test_f65_home_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("not a folder")
     store = SqliteStore(tmp_path / "home" / "state.db")
     with pytest.raises(StoreError):
-        await store.ready()
+        await store.wait_until_open()
     await store.close()
 
 
 async def test_f65_missing_home_is_made_private(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "state.db"
     store = SqliteStore(path)
-    await store.create(SessionMeta("s"))
+    await store.sessions.create(SessionMeta("s"))
     assert path.parent.stat().st_mode & 0o777 == 0o700
     await store.close()
 
@@ -318,31 +318,31 @@ class Holder:
 
 
 async def test_f66_waits_for_a_lock(path: Path, store: SqliteStore) -> None:
-    await store.create(SessionMeta("s"))
+    await store.sessions.create(SessionMeta("s"))
     holder = Holder(path)
-    waiting = asyncio.ensure_future(store.append("s", [user("patient")]))
+    waiting = asyncio.ensure_future(store.sessions.append("s", [user("patient")]))
     done, _ = await asyncio.wait([waiting], timeout=0.3)
-    assert not done and await store.load("s") == []
+    assert not done and await store.sessions.load_messages("s") == []
     await asyncio.to_thread(holder.let_go)
     await asyncio.wait_for(waiting, 10)
-    assert [m.text for m in await store.load("s")] == ["patient"]
+    assert [m.text for m in await store.sessions.load_messages("s")] == ["patient"]
 
 
 async def test_f66_gives_up_on_a_lock_that_stays(
     path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert connect.PATIENCE == 5.0
-    monkeypatch.setattr(connect, "PATIENCE", 0.3)
-    await store.create(SessionMeta("s"))
+    assert connection.LOCK_TIMEOUT == 5.0
+    monkeypatch.setattr(connection, "LOCK_TIMEOUT", 0.3)
+    await store.sessions.create(SessionMeta("s"))
     holder = Holder(path)
-    calls = [store.append("s", [user("refused")]) for _ in range(3)]
+    calls = [store.sessions.append("s", [user("refused")]) for _ in range(3)]
     results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 5)
     for result in results:
         assert isinstance(result, StoreError)
         sentence(result, "busy")
     await asyncio.to_thread(holder.let_go)
-    await store.append("s", [user("saved")])
-    assert [m.text for m in await store.load("s")] == ["saved"]
+    await store.sessions.append("s", [user("saved")])
+    assert [m.text for m in await store.sessions.load_messages("s")] == ["saved"]
 
 
 # -- damage ----------------------------------------------------------------------------------------
@@ -377,7 +377,11 @@ async def test_f67_damage_is_seen_at_open_and_the_file_left_alone(
         path.write_bytes(DAMAGES[damage](bytearray(path.read_bytes())))
         before = digest(path)
     store = SqliteStore(path)
-    for call in (store.ready(), store.load("s"), store.append("s", [user("x")])):
+    for call in (
+        store.wait_until_open(),
+        store.sessions.load_messages("s"),
+        store.sessions.append("s", [user("x")]),
+    ):
         with pytest.raises(StoreError) as refused:
             await call
         sentence(refused.value, "damaged")
@@ -386,11 +390,11 @@ async def test_f67_damage_is_seen_at_open_and_the_file_left_alone(
     with raw_database():
         assert digest(path) == before
     store = SqliteStore(path)
-    aside = (await store.salvage()).aside
+    aside = (await store.maintenance.salvage()).damaged_file
     with raw_database():
         assert digest(aside) == before
-    await store.append("t", [user("fresh start")], create=SessionMeta("t"))
-    assert len(await store.load("t")) == 1
+    await store.sessions.append("t", [user("fresh start")], create=SessionMeta("t"))
+    assert len(await store.sessions.load_messages("t")) == 1
     await store.close()
 
 
@@ -404,7 +408,7 @@ async def test_f67_what_can_be_read_is_saved(
     store = SqliteStore(path)
     for i in range(25):
         said = [user(f"{i} {k} " + "x" * 2000) for k in range(10)]
-        await store.append(f"s{i}", said, create=SessionMeta(f"s{i}"), state="idle")
+        await store.sessions.append(f"s{i}", said, create=SessionMeta(f"s{i}"), state="idle")
     await store.close()
     with raw_database():
         data = path.read_bytes()
@@ -417,27 +421,30 @@ async def test_f67_what_can_be_read_is_saved(
         }[damage]
         path.write_bytes(broken)
     store = SqliteStore(path)
-    saved = await store.salvage()
+    saved = await store.maintenance.salvage()
     with raw_database():
-        assert saved.aside.read_bytes() == broken
-    assert saved.messages >= least and not await store.check()
+        assert saved.damaged_file.read_bytes() == broken
+    assert saved.messages >= least and not await store.maintenance.check_integrity()
     assert not saved.sessions or saved.messages + saved.lost == 250
-    left = {f"s{i}": [m.text[:6].split()[1] for m in await store.load(f"s{i}")] for i in range(25)}
+    left = {
+        f"s{i}": [m.text[:6].split()[1] for m in await store.sessions.load_messages(f"s{i}")]
+        for i in range(25)
+    }
     assert sum(map(len, left.values())) == saved.messages
     assert all(found == sorted(found) for found in left.values())
     for name in left if saved.sessions else ():
-        await store.append(name, [user("go on")], state="idle")
-        assert (await store.load(name))[-1].text == "go on"
+        await store.sessions.append(name, [user("go on")], state="idle")
+        assert (await store.sessions.load_messages(name))[-1].text == "go on"
     await store.close()
 
 
 async def test_f67_setting_aside_waits_for_no_living_neighbour(path: Path) -> None:
     other, store = SqliteStore(path), SqliteStore(path)
-    await other.append("s", [user("x")], state="running", create=SessionMeta("s"))
+    await other.sessions.append("s", [user("x")], state="running", create=SessionMeta("s"))
     with pytest.raises(StoreError) as refused:
-        await store.salvage()
+        await store.maintenance.salvage()
     sentence(refused.value, "in_use")
-    assert len(await store.load("s")) == 1
+    assert len(await store.sessions.load_messages("s")) == 1
     await store.close()
     await other.close()
 
@@ -445,7 +452,7 @@ async def test_f67_setting_aside_waits_for_no_living_neighbour(path: Path) -> No
 async def test_f67_a_removed_wal_is_told(path: Path) -> None:
     code = """
 async def main():
-    await store.create(SessionMeta("s"))
+    await store.sessions.create(SessionMeta("s"))
     await put("in the wal only")
     os.kill(os.getpid(), 9)
 asyncio.run(main())
@@ -454,16 +461,16 @@ asyncio.run(main())
     assert killed.returncode == -9
     path.with_name("state.db-wal").unlink()
     store = SqliteStore(path)
-    (notice,) = await store.ready()
+    (notice,) = await store.wait_until_open()
     assert "may be missing" in notice
-    await store.create(SessionMeta("works"))
+    await store.sessions.create(SessionMeta("works"))
     await store.close()
 
 
 async def test_f67_a_kept_wal_loses_nothing(path: Path) -> None:
     code = """
 async def main():
-    await store.create(SessionMeta("s"))
+    await store.sessions.create(SessionMeta("s"))
     await put("in the wal only")
     os.kill(os.getpid(), 9)
 asyncio.run(main())
@@ -480,9 +487,9 @@ async def test_f67_a_text_that_is_none_is_damage(path: Path) -> None:
     db.close()
     store = SqliteStore(path)
     with pytest.raises(StoreError) as refused:
-        await store.sessions()
+        await store.sessions.list_recent()
     sentence(refused.value, "damaged")
-    assert len(await store.load("s")) == 3, "what can be read is"
+    assert len(await store.sessions.load_messages("s")) == 3, "what can be read is"
     await store.close()
 
 
@@ -512,13 +519,13 @@ async def test_f67_random_damage_never_wedges(
             target.write_bytes(data)
         store = SqliteStore(target)
         problems: list[Any] = []
-        loaded = await noting(problems, store.load("s"))
-        problems += await noting(problems, store.check()) or []
+        loaded = await noting(problems, store.sessions.load_messages("s"))
+        problems += await noting(problems, store.maintenance.check_integrity()) or []
         assert problems or [m.text for m in loaded] == originals, f"case {number}"
         noticed += bool(problems)
-        await noting(problems, store.search("x"))
-        await noting(problems, store.sessions())
-        await noting(problems, asyncio.wait_for(store.append("s", [user("after")]), 10))
+        await noting(problems, store.search.find_messages("x"))
+        await noting(problems, store.sessions.list_recent())
+        await noting(problems, asyncio.wait_for(store.sessions.append("s", [user("after")]), 10))
         await store.close()
     assert noticed >= 8, "the damage was mostly where nothing is"
 
@@ -541,14 +548,14 @@ async def main():
     waits = []
     for n in range(count):
         start = time.monotonic()
-        await store.append(
+        await store.sessions.append(
             name, [user(f"{name} {n}")], create=SessionMeta(name) if n == 0 else None
         )
         waits.append(time.monotonic() - start)
         if n % 50 == 7:
-            assert len(await store.load(name)) == n + 1
+            assert len(await store.sessions.load_messages(name)) == n + 1
         if n % 100 == 33:
-            await store.search(name)
+            await store.search.find_messages(name)
     await store.close()
     waits.sort()
     print(json.dumps({"p99": waits[len(waits) * 99 // 100], "max": waits[-1]}))
@@ -583,11 +590,11 @@ async def test_r3_eight_processes_a_reader_checkpoints_and_backups(
     store = SqliteStore(path)
     backups = 0
     while not outputs.done():
-        await store.backup(str(tmp_path / f"{backups}.bak"))
+        await store.maintenance.back_up(str(tmp_path / f"{backups}.bak"))
         backups += 1
-        for meta in await store.sessions():
-            assert len(await store.load(meta.id)) >= meta.messages
-        await store._writer.submit(_checkpoint, mode="alone")
+        for meta in await store.sessions.list_recent():
+            assert len(await store.sessions.load_messages(meta.id)) >= meta.messages
+        await store._database.writer.submit(_checkpoint, mode="alone")
         await asyncio.wait([outputs], timeout=0.2)
     figures = []
     for out, err in await outputs:
@@ -596,9 +603,9 @@ async def test_r3_eight_processes_a_reader_checkpoints_and_backups(
     print(f"{backups} backups; {figures}")
     for n in range(processes):
         expected = [f"p{n} {k}" for k in range(count)]
-        assert [m.text for m in await store.load(f"p{n}")] == expected
-    assert await store.check() == []
-    assert len(await store.search("p3", limit=1000)) == count
+        assert [m.text for m in await store.sessions.load_messages(f"p{n}")] == expected
+    assert await store.maintenance.check_integrity() == []
+    assert len(await store.search.find_messages("p3", limit=1000)) == count
     await store.close()
     for n in range(backups):
         db = apsw.Connection(str(tmp_path / f"{n}.bak"))
@@ -622,9 +629,9 @@ def test_files_are_born_private_and_opened_by_sqlite_only(path: Path, tmp_path: 
     code = """
 import asyncio, os
 async def main():
-    await store.append("s", [user("x")], state="running", create=SessionMeta("s"))
-    await store.search("x")
-    await store.backup(str(path.parent / "copy.db"))
+    await store.sessions.append("s", [user("x")], state="running", create=SessionMeta("s"))
+    await store.search.find_messages("x")
+    await store.maintenance.back_up(str(path.parent / "copy.db"))
     await store.close()
     report()
 os.umask(0)

@@ -47,7 +47,9 @@ async def store(tmp_path: Path) -> Any:
 
 async def spent(store: SqliteStore) -> dict[str, tuple[float, int]]:
     await store.ledger.totals("day", 0)
-    return {s: (u, t) for s, u, t in look(store._path, "SELECT scope, usd, tokens FROM spent")}
+    return {
+        s: (u, t) for s, u, t in look(store._database.path, "SELECT scope, usd, tokens FROM spent")
+    }
 
 
 async def test_a_call_counts_to_its_day_session_user_and_job(store: SqliteStore) -> None:
@@ -71,29 +73,29 @@ async def test_settling_twice_counts_once(store: SqliteStore) -> None:
 async def test_a_line_waits_for_the_next_write_and_survives_one_that_fails(
     store: SqliteStore,
 ) -> None:
-    await store.create(SessionMeta("s"))
+    await store.sessions.create(SessionMeta("s"))
     store.ledger.settle(entry())
     with pytest.raises(StoreError):
-        await store.append("no such session", [user("x")])
-    assert look(store._path, "SELECT count(*) FROM ledger") == [(0,)]
-    await store.append("s", [user("x")])
-    assert look(store._path, "SELECT count(*) FROM ledger") == [(1,)]
+        await store.sessions.append("no such session", [user("x")])
+    assert look(store._database.path, "SELECT count(*) FROM ledger") == [(0,)]
+    await store.sessions.append("s", [user("x")])
+    assert look(store._database.path, "SELECT count(*) FROM ledger") == [(1,)]
 
 
 async def test_a_line_that_nothing_else_takes_along_is_written_soon(store: SqliteStore) -> None:
-    await store.ready()
+    await store.wait_until_open()
     store.ledger.settle(entry())
     async with asyncio.timeout(10):
-        while look(store._path, "SELECT count(*) FROM ledger") == [(0,)]:
+        while look(store._database.path, "SELECT count(*) FROM ledger") == [(0,)]:
             await asyncio.sleep(0.02)
 
 
 async def test_a_short_call_is_never_written_as_running(store: SqliteStore) -> None:
-    await store.create(SessionMeta("s"))
+    await store.sessions.create(SessionMeta("s"))
     store.ledger.begin(entry())
     store.ledger.settle(entry(1, 0.5))
-    await store.append("s", [user("x")])
-    assert look(store._path, "SELECT cost FROM ledger") == [(0.5,)]
+    await store.sessions.append("s", [user("x")])
+    assert look(store._database.path, "SELECT cost FROM ledger") == [(0.5,)]
 
 
 async def test_reservations_are_seen_by_others_and_end_with_the_call(tmp_path: Path) -> None:
@@ -120,7 +122,7 @@ async def test_reservations_are_seen_by_others_and_end_with_the_call(tmp_path: P
 
 
 async def test_a_cancelled_wait_leaves_nothing_reserved(store: SqliteStore) -> None:
-    await store.ready()
+    await store.wait_until_open()
     waiting = asyncio.create_task(store.ledger.reserve([CAP], lambda _: entry()))
     await asyncio.sleep(0)
     waiting.cancel()
@@ -148,11 +150,11 @@ async def test_what_the_dead_had_reserved_counts_and_what_the_living_have_stays(
         "asyncio.run(main())\n"
     )
     await store.ledger.reserve([CAP], lambda _: entry(1, 2.0))
-    done = subprocess.run([sys.executable, "-c", code, str(store._path)], check=False)
+    done = subprocess.run([sys.executable, "-c", code, str(store._database.path)], check=False)
     assert done.returncode == -9
     _, levels = await store.ledger.reserve([CAP], lambda _: None)
     assert levels == [Level(CAP, 3.0, 2.0)]
-    assert look(store._path, "SELECT outcome, estimated FROM ledger") == [("killed", 1)]
+    assert look(store._database.path, "SELECT outcome, estimated FROM ledger") == [("killed", 1)]
     assert os.listdir(tmp_path / "run"), "this process is alive"
 
 

@@ -35,9 +35,7 @@ from hermes.core.message import (
 )
 from hermes.core.store import SessionMeta, Stored
 from hermes.core.text import clean
-from hermes.store import codec as rows
-from hermes.store import connection as connect
-from hermes.store import migrations, search
+from hermes.store import codec, connection, migrations, search
 from hermes.store.sqlite import SqliteStore
 
 Raw = Callable[[], AbstractContextManager[None]]
@@ -122,8 +120,10 @@ def through(path: Path) -> Iterator[Through]:
 
     async def run(messages: list[Message]) -> tuple[list[Message], list[Stored]]:
         name = str(next(names))
-        await first.append(name, messages, create=SessionMeta(name))
-        return await second.load(name), [row async for row in second.export(name)]
+        await first.sessions.append(name, messages, create=SessionMeta(name))
+        return await second.sessions.load_messages(name), [
+            row async for row in second.sessions.stream_messages(name)
+        ]
 
     async def close() -> None:
         await first.close()
@@ -178,10 +178,13 @@ def test_values_json_does_not_know_never_abort_a_write(through: Through, value: 
 
 async def test_dirty_names_of_sessions_and_folders(store: SqliteStore) -> None:
     folder = os.fsdecode(b"/caf\xe9")
-    await store.create(SessionMeta("a", cwd=folder, title="t\0t", system="s\ud800"))
-    found = await store.latest(cwd=folder)
+    await store.sessions.create(SessionMeta("a", cwd=folder, title="t\0t", system="s\ud800"))
+    found = await store.sessions.find_latest(cwd=folder)
     assert found is not None and (found.title, found.system) == ("t\ufffdt", "s\ufffd")
-    assert await store.meta("\ud800") is None and await store.find("\0") == []
+    assert (
+        await store.sessions.get_meta("\ud800") is None
+        and await store.sessions.find_by_prefix("\0") == []
+    )
 
 
 # -- sessions --------------------------------------------------------------------------------------
@@ -189,31 +192,34 @@ async def test_dirty_names_of_sessions_and_folders(store: SqliteStore) -> None:
 
 async def test_first_append_creates_all_or_nothing(store: SqliteStore, other: SqliteStore) -> None:
     meta = SessionMeta("s", "api", "key", "/work", "title", "system", "model", "parent")
-    await store.append("s", [user("one"), user("two")], state="running", create=meta)
-    found = await other.meta("s")
+    await store.sessions.append("s", [user("one"), user("two")], state="running", create=meta)
+    found = await other.sessions.get_meta("s")
     assert found is not None
     assert (found.source, found.key, found.cwd, found.title) == ("api", "key", "/work", "title")
     assert (found.system, found.model, found.parent) == ("system", "model", "parent")
     assert (found.state, found.messages) == ("running", 2)
     assert found.created and found.updated >= found.created
     with pytest.raises(StoreError) as refused:
-        await store.append("s", [user("three")], create=meta)
+        await store.sessions.append("s", [user("three")], create=meta)
     assert refused.value.code == "exists"
-    assert [m.text for m in await other.load("s")] == ["one", "two"]
+    assert [m.text for m in await other.sessions.load_messages("s")] == ["one", "two"]
 
 
 async def test_unknown_sessions(store: SqliteStore) -> None:
     for call in (
-        store.append("nope", [user("x")]),
-        store.set_state("nope", "idle"),
-        store.describe("nope", title="x"),
+        store.sessions.append("nope", [user("x")]),
+        store.sessions.set_state("nope", "idle"),
+        store.sessions.update_meta("nope", title="x"),
     ):
         with pytest.raises(StoreError) as refused:
             await call
         assert refused.value.code == "missing"
-    assert await store.load("nope") == [] and await store.meta("nope") is None
-    assert await store.delete("nope") is False
-    assert [row async for row in store.export("nope")] == []
+    assert (
+        await store.sessions.load_messages("nope") == []
+        and await store.sessions.get_meta("nope") is None
+    )
+    assert await store.sessions.delete("nope") is False
+    assert [row async for row in store.sessions.stream_messages("nope")] == []
 
 
 async def test_lists_are_newest_first_and_by_place(path: Path) -> None:
@@ -224,54 +230,64 @@ async def test_lists_are_newest_first_and_by_place(path: Path) -> None:
         ("20260102-b", "/y", "cli", ""),
         ("20260102-c", "/x", "telegram", "42"),
     ):
-        await store.create(SessionMeta(name, source, key, cwd, system="long"))
-    await store.append("20260101-a", [user("hello")])
-    ids = [m.id for m in await store.sessions()]
+        await store.sessions.create(SessionMeta(name, source, key, cwd, system="long"))
+    await store.sessions.append("20260101-a", [user("hello")])
+    ids = [m.id for m in await store.sessions.list_recent()]
     assert ids == ["20260101-a", "20260102-c", "20260102-b"]
-    assert [m.id for m in await store.sessions(limit=1)] == ids[:1]
-    assert [m.id for m in await store.sessions(cwd="/x")] == ["20260101-a", "20260102-c"]
-    assert [m.id for m in await store.sessions(cwd="/x", source="telegram")] == ["20260102-c"]
-    latest = await store.latest(cwd="/x")
+    assert [m.id for m in await store.sessions.list_recent(limit=1)] == ids[:1]
+    assert [m.id for m in await store.sessions.list_recent(cwd="/x")] == [
+        "20260101-a",
+        "20260102-c",
+    ]
+    assert [m.id for m in await store.sessions.list_recent(cwd="/x", source="telegram")] == [
+        "20260102-c"
+    ]
+    latest = await store.sessions.find_latest(cwd="/x")
     assert latest is not None and (latest.id, latest.system) == ("20260101-a", "long")
-    by_key = await store.latest(source="telegram", key="42")
+    by_key = await store.sessions.find_latest(source="telegram", key="42")
     assert by_key is not None and by_key.id == "20260102-c"
-    assert await store.latest(cwd="/nowhere") is None
-    assert [m.id for m in await store.find("20260102")] == ["20260102-b", "20260102-c"]
-    assert await store.find("20260102-b%") == []
+    assert await store.sessions.find_latest(cwd="/nowhere") is None
+    assert [m.id for m in await store.sessions.find_by_prefix("20260102")] == [
+        "20260102-b",
+        "20260102-c",
+    ]
+    assert await store.sessions.find_by_prefix("20260102-b%") == []
     await store.close()
 
 
 async def test_describe_changes_only_what_is_given(store: SqliteStore) -> None:
-    await store.create(SessionMeta("s", title="old", model="m1"))
-    await store.describe("s", title="new")
-    await store.describe("s", model="m2")
-    found = await store.meta("s")
+    await store.sessions.create(SessionMeta("s", title="old", model="m1"))
+    await store.sessions.update_meta("s", title="new")
+    await store.sessions.update_meta("s", model="m2")
+    found = await store.sessions.get_meta("s")
     assert found is not None and (found.title, found.model) == ("new", "m2")
 
 
 async def test_long_sessions_are_exported_whole(store: SqliteStore) -> None:
     messages = [user(f"m{n}") for n in range(1203)]
-    await store.append("s", messages, create=SessionMeta("s"))
-    await store.append("t", messages[:3], create=SessionMeta("t"))
-    rows_ = [row async for row in store.export("s")]
+    await store.sessions.append("s", messages, create=SessionMeta("s"))
+    await store.sessions.append("t", messages[:3], create=SessionMeta("t"))
+    rows_ = [row async for row in store.sessions.stream_messages("s")]
     assert [row.seq for row in rows_] == list(range(1203))
-    assert [row.message for row in rows_] == messages == await store.load("s")
+    assert [row.message for row in rows_] == messages == await store.sessions.load_messages("s")
 
 
 async def test_delete_removes_everything(store: SqliteStore, other: SqliteStore) -> None:
-    await store.append("s", [user("findme one")], create=SessionMeta("s", system="x"))
-    await store.append("t", [user("findme two")], create=SessionMeta("t"))
-    assert len(await store.search("findme")) == 2
-    assert await store.delete("s") is True
-    assert [hit.session.id for hit in await other.search("findme")] == ["t"]
-    assert await other.load("s") == [] and await other.meta("s") is None
-    await store.append("s", [user("again findme")], create=SessionMeta("s"))
-    assert [m.text for m in await other.load("s")] == ["again findme"]
-    assert len(await other.search("findme")) == 2
+    await store.sessions.append("s", [user("findme one")], create=SessionMeta("s", system="x"))
+    await store.sessions.append("t", [user("findme two")], create=SessionMeta("t"))
+    assert len(await store.search.find_messages("findme")) == 2
+    assert await store.sessions.delete("s") is True
+    assert [hit.session.id for hit in await other.search.find_messages("findme")] == ["t"]
+    assert (
+        await other.sessions.load_messages("s") == [] and await other.sessions.get_meta("s") is None
+    )
+    await store.sessions.append("s", [user("again findme")], create=SessionMeta("s"))
+    assert [m.text for m in await other.sessions.load_messages("s")] == ["again findme"]
+    assert len(await other.search.find_messages("findme")) == 2
 
 
 async def test_messages_cannot_be_changed(path: Path, store: SqliteStore) -> None:
-    await store.append("s", [user("said")], create=SessionMeta("s"))
+    await store.sessions.append("s", [user("said")], create=SessionMeta("s"))
     db = apsw.Connection(str(path))
     with pytest.raises(apsw.ConstraintError, match="append-only"):
         db.execute("UPDATE messages SET body = x''")
@@ -282,34 +298,36 @@ async def test_messages_cannot_be_changed(path: Path, store: SqliteStore) -> Non
 
 
 async def test_one_process_at_a_time_runs_a_session(store: SqliteStore, other: SqliteStore) -> None:
-    await store.append("s", [user("hi")], state="running", create=SessionMeta("s"))
+    await store.sessions.append("s", [user("hi")], state="running", create=SessionMeta("s"))
     for call in (
-        other.append("s", [user("me too")], state="running"),
-        other.append("s", [user("me too")]),
-        other.set_state("s", "idle"),
-        other.delete("s"),
+        other.sessions.append("s", [user("me too")], state="running"),
+        other.sessions.append("s", [user("me too")]),
+        other.sessions.set_state("s", "idle"),
+        other.sessions.delete("s"),
     ):
         with pytest.raises(StoreError, match="Session s is in use by another process") as refused:
             await call
         assert refused.value.code == "in_use"
-    await store.append("s", [Message("assistant", (Text("done"),))], state="idle")
-    await other.append("s", [user("now me")], state="running")
-    assert [m.text for m in await store.load("s")] == ["hi", "done", "now me"]
+    await store.sessions.append("s", [Message("assistant", (Text("done"),))], state="idle")
+    await other.sessions.append("s", [user("now me")], state="running")
+    assert [m.text for m in await store.sessions.load_messages("s")] == ["hi", "done", "now me"]
 
 
 async def test_a_turn_whose_process_is_gone_was_interrupted(path: Path, other: SqliteStore) -> None:
     store = SqliteStore(path)
-    await store.append("s", [user("hi")], state="running", create=SessionMeta("s", cwd="/x"))
-    assert [m.state for m in await other.sessions()] == ["running"]
+    await store.sessions.append(
+        "s", [user("hi")], state="running", create=SessionMeta("s", cwd="/x")
+    )
+    assert [m.state for m in await other.sessions.list_recent()] == ["running"]
     locks = list((path.parent / "run").glob("?" * 32 + ".lock"))
     assert [stat.S_IMODE(f.stat().st_mode) for f in locks] == [0o600]
     assert stat.S_IMODE((path.parent / "run").stat().st_mode) == 0o700
     await store.close()
-    assert [m.state for m in await other.sessions()] == ["interrupted"]
-    found = await other.latest(cwd="/x")
+    assert [m.state for m in await other.sessions.list_recent()] == ["interrupted"]
+    found = await other.sessions.find_latest(cwd="/x")
     assert found is not None and found.state == "interrupted"
-    await other.append("s", [user("go on")], state="running")
-    assert [m.state for m in await other.sessions()] == ["running"]
+    await other.sessions.append("s", [user("go on")], state="running")
+    assert [m.state for m in await other.sessions.list_recent()] == ["running"]
 
 
 async def test_files_of_dead_processes_are_swept(path: Path, store: SqliteStore) -> None:
@@ -320,18 +338,18 @@ from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
 async def main():
     store = SqliteStore(pathlib.Path(sys.argv[1]))
-    await store.append("dead", [user("hi")], state="running", create=SessionMeta("dead"))
+    await store.sessions.append("dead", [user("hi")], state="running", create=SessionMeta("dead"))
     os.kill(os.getpid(), 9)
 asyncio.run(main())
 """
     killed = await asyncio.create_subprocess_exec(sys.executable, "-c", code, str(path))
     assert await killed.wait() == -9
     (left,) = (path.parent / "run").glob("?" * 32 + ".lock")
-    found = await store.meta("dead")
+    found = await store.sessions.get_meta("dead")
     assert found is not None and (found.state, found.messages) == ("interrupted", 1)
-    await store.append("mine", [user("hi")], state="running", create=SessionMeta("mine"))
+    await store.sessions.append("mine", [user("hi")], state="running", create=SessionMeta("mine"))
     assert not left.exists()
-    await store.append("dead", [user("taken over")], state="running")
+    await store.sessions.append("dead", [user("taken over")], state="running")
 
 
 # -- threads, groups, ends -------------------------------------------------------------------------
@@ -355,11 +373,11 @@ async def test_what_waits_together_is_committed_together(store: SqliteStore) -> 
     def hook(db: apsw.Connection) -> None:
         db.set_commit_hook(lambda: commits.append(1) is not None)
 
-    await store.create(SessionMeta("s"))
-    await store._writer.submit(hook, mode="alone")
-    pause = Pause(store._writer)
-    calls = [store.append("s" if n % 10 else "nope", [user(f"m{n}")]) for n in range(100)]
-    calls.append(store.create(SessionMeta("s")))
+    await store.sessions.create(SessionMeta("s"))
+    await store._database.writer.submit(hook, mode="alone")
+    pause = Pause(store._database.writer)
+    calls = [store.sessions.append("s" if n % 10 else "nope", [user(f"m{n}")]) for n in range(100)]
+    calls.append(store.sessions.create(SessionMeta("s")))
     waiting = asyncio.gather(*calls, return_exceptions=True)
     await asyncio.sleep(0)
     await pause.end()
@@ -370,29 +388,31 @@ async def test_what_waits_together_is_committed_together(store: SqliteStore) -> 
         100,
     ]
     assert [r for r in results if r is not None and not isinstance(r, StoreError)] == []
-    assert [m.text for m in await store.load("s")] == [f"m{n}" for n in range(100) if n % 10]
+    assert [m.text for m in await store.sessions.load_messages("s")] == [
+        f"m{n}" for n in range(100) if n % 10
+    ]
 
 
 async def test_a_job_that_fails_half_way_takes_back_its_own_changes(store: SqliteStore) -> None:
-    await store.create(SessionMeta("s"))
+    await store.sessions.create(SessionMeta("s"))
 
     def half(db: apsw.Connection) -> None:
         db.execute("UPDATE sessions SET title = 'half'")
         raise ValueError("half way")
 
-    pause = Pause(store._writer)
-    first = asyncio.ensure_future(store.append("s", [user("a")]))
+    pause = Pause(store._database.writer)
+    first = asyncio.ensure_future(store.sessions.append("s", [user("a")]))
     await asyncio.sleep(0)
-    bad = store._writer.submit(half)
-    second = asyncio.ensure_future(store.append("s", [user("b")]))
+    bad = store._database.writer.submit(half)
+    second = asyncio.ensure_future(store.sessions.append("s", [user("b")]))
     await asyncio.sleep(0)
     await pause.end()
     await asyncio.gather(first, second)
     with pytest.raises(ValueError, match="half way"):
         await bad
     with pytest.raises(ValueError, match="half way"):
-        await store._writer.submit(half)
-    found = await store.meta("s")
+        await store._database.writer.submit(half)
+    found = await store.sessions.get_meta("s")
     assert found is not None and (found.title, found.messages) == ("", 2)
 
 
@@ -400,18 +420,18 @@ async def test_a_group_that_fails_as_a_whole_is_tried_one_by_one(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a nearly full disk does: the sum does not fit, some of the parts do."""
-    await store.create(SessionMeta("s"))
+    await store.sessions.create(SessionMeta("s"))
 
     def greedy(db: apsw.Connection) -> None:
         db.execute("INSERT INTO systems VALUES (1, ?)", ("x" * 100,))
         raise apsw.FullError("database or disk is full")
 
-    pause = Pause(store._writer)
-    first = store.append("s", [user("a")])
-    last = store.append("s", [user("b")])
+    pause = Pause(store._database.writer)
+    first = store.sessions.append("s", [user("a")])
+    last = store.sessions.append("s", [user("b")])
     tasks = [asyncio.ensure_future(first)]
     await asyncio.sleep(0)
-    bad = store._writer.submit(greedy)
+    bad = store._database.writer.submit(greedy)
     tasks.append(asyncio.ensure_future(last))
     await asyncio.sleep(0)
     await pause.end()
@@ -419,60 +439,60 @@ async def test_a_group_that_fails_as_a_whole_is_tried_one_by_one(
     with pytest.raises(StoreError) as refused:
         await bad
     assert refused.value.code == "full"
-    assert [m.text for m in await store.load("s")] == ["a", "b"]
-    found = await store.meta("s")
+    assert [m.text for m in await store.sessions.load_messages("s")] == ["a", "b"]
+    found = await store.sessions.get_meta("s")
     assert found is not None and found.system == ""
 
 
 async def test_a_bug_on_the_thread_reaches_the_caller_and_stops_nobody(store: SqliteStore) -> None:
-    await store.create(SessionMeta("s"))
-    await store._writer.submit(lambda db: db.set_commit_hook(lambda: 1 / 0), mode="alone")
+    await store.sessions.create(SessionMeta("s"))
+    await store._database.writer.submit(lambda db: db.set_commit_hook(lambda: 1 / 0), mode="alone")
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(store.append("s", [user("lost")]), 10)
-    await store.append("s", [user("kept")])
-    assert [m.text for m in await store.load("s")] == ["kept"]
+        await asyncio.wait_for(store.sessions.append("s", [user("lost")]), 10)
+    await store.sessions.append("s", [user("kept")])
+    assert [m.text for m in await store.sessions.load_messages("s")] == ["kept"]
 
 
 async def test_reads_do_not_wait_for_writes_nor_writes_for_reads(store: SqliteStore) -> None:
-    await store.append("s", [user("hi")], create=SessionMeta("s"))
-    writing = Pause(store._writer)
-    assert len(await asyncio.wait_for(store.load("s"), 10)) == 1
+    await store.sessions.append("s", [user("hi")], create=SessionMeta("s"))
+    writing = Pause(store._database.writer)
+    assert len(await asyncio.wait_for(store.sessions.load_messages("s"), 10)) == 1
     await writing.end()
-    reading = Pause(store._reader)
-    await asyncio.wait_for(store.append("s", [user("there")]), 10)
+    reading = Pause(store._database.reader)
+    await asyncio.wait_for(store.sessions.append("s", [user("there")]), 10)
     await reading.end()
 
 
 async def test_cancelling_the_wait_does_not_undo_the_write(store: SqliteStore) -> None:
-    await store.create(SessionMeta("s"))
-    pause = Pause(store._writer)
-    task = asyncio.ensure_future(store.append("s", [user("hi")]))
+    await store.sessions.create(SessionMeta("s"))
+    pause = Pause(store._database.writer)
+    task = asyncio.ensure_future(store.sessions.append("s", [user("hi")]))
     await asyncio.sleep(0)
     task.cancel()
     await pause.end()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await store.append("s", [user("there")])
-    assert [m.text for m in await store.load("s")] == ["hi", "there"]
+    await store.sessions.append("s", [user("there")])
+    assert [m.text for m in await store.sessions.load_messages("s")] == ["hi", "there"]
 
 
 async def test_close_writes_what_was_submitted(path: Path) -> None:
     store = SqliteStore(path)
-    await store.create(SessionMeta("s"))
+    await store.sessions.create(SessionMeta("s"))
     before = threading.active_count()
-    waiting = [asyncio.ensure_future(store.append("s", [user(f"{n}")])) for n in range(50)]
+    waiting = [asyncio.ensure_future(store.sessions.append("s", [user(f"{n}")])) for n in range(50)]
     await asyncio.sleep(0)
     await asyncio.gather(store.close(), store.close())
     await asyncio.gather(*waiting)
     assert threading.active_count() < before
     assert sorted(f.name for f in path.parent.iterdir()) == ["run", "state.db"]
     with pytest.raises(StoreError) as refused:
-        await store.append("s", [user("late")])
+        await store.sessions.append("s", [user("late")])
     assert refused.value.code == "closed"
     with pytest.raises(StoreError):
-        await store.load("s")
+        await store.sessions.load_messages("s")
     again = SqliteStore(path)
-    assert len(await again.load("s")) == 50
+    assert len(await again.sessions.load_messages("s")) == 50
     await again.close()
 
 
@@ -482,19 +502,19 @@ async def test_open_does_not_wait_and_closing_unopened_is_fine(path: Path) -> No
     assert not path.parent.exists()
     store = SqliteStore(path)
     store.open()
-    assert await store.ready() == ()
+    assert await store.wait_until_open() == ()
     assert path.exists()
     await store.close()
 
 
 def test_one_store_serves_several_loops(path: Path) -> None:
     store = SqliteStore(path)
-    asyncio.run(store.append("s", [user("one")], create=SessionMeta("s")))
-    asyncio.run(store.append("s", [user("two")]))
+    asyncio.run(store.sessions.append("s", [user("one")], create=SessionMeta("s")))
+    asyncio.run(store.sessions.append("s", [user("two")]))
 
     async def rest() -> list[Message]:
         try:
-            return await store.load("s")
+            return await store.sessions.load_messages("s")
         finally:
             await store.close()
 
@@ -519,9 +539,9 @@ from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
 store = SqliteStore(pathlib.Path(sys.argv[1]))
 async def main():
-    await store.create(SessionMeta("s"))
+    await store.sessions.create(SessionMeta("s"))
     for n in range(20):
-        asyncio.ensure_future(store.append("s", [user(str(n))]))
+        asyncio.ensure_future(store.sessions.append("s", [user(str(n))]))
     await asyncio.sleep(0)
 asyncio.run(main())
 """
@@ -532,7 +552,7 @@ asyncio.run(main())
 
     async def count() -> int:
         store = SqliteStore(path)
-        found = len(await store.load("s"))
+        found = len(await store.sessions.load_messages("s"))
         await store.close()
         return found
 
@@ -547,17 +567,17 @@ from hermes.core.message import user
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
 store = SqliteStore(pathlib.Path(sys.argv[1]))
-asyncio.run(store.append("s", [user("parent")], create=SessionMeta("s")))
+asyncio.run(store.sessions.append("s", [user("parent")], create=SessionMeta("s")))
 if (pid := os.fork()) == 0:
     try:
-        asyncio.run(store.append("s", [user("child")]))
+        asyncio.run(store.sessions.append("s", [user("child")]))
     except StoreError as error:
         asyncio.run(store.close())
         sys.exit(7 if error.code == "closed" else 2)
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 async def main():
-    await store.append("s", [user("parent again")])
-    print([m.text for m in await store.load("s")])
+    await store.sessions.append("s", [user("parent again")])
+    print([m.text for m in await store.sessions.load_messages("s")])
     await store.close()
 asyncio.run(main())
 """
@@ -579,22 +599,22 @@ print([m for m in ("apsw", "sqlite3", "random", "concurrent.futures.thread") if 
 
 
 async def found(store: SqliteStore, query: str) -> set[str]:
-    return {hit.session.id for hit in await store.search(query)}
+    return {hit.session.id for hit in await store.search.find_messages(query)}
 
 
 async def fill(store: SqliteStore, **texts: str) -> None:
     for name, text in texts.items():
-        await store.append(name, [user(text)], create=SessionMeta(name))
+        await store.sessions.append(name, [user(text)], create=SessionMeta(name))
 
 
 async def test_search_finds_words_phrases_and_tool_output(store: SqliteStore) -> None:
     await fill(store, a="the quick brown fox", b="brown quick", c="Ünïcode café")
-    await store.append(
+    await store.sessions.append(
         "d",
         [Message("tool", (ToolReturn("1", "terminal", (Text("exit status: brown"),)),))],
         create=SessionMeta("d"),
     )
-    await store.append(
+    await store.sessions.append(
         "e", [Message("assistant", (Thinking("brown secret"),))], create=SessionMeta("e")
     )
     assert await found(store, "brown") == {"a", "b", "d"}
@@ -602,7 +622,7 @@ async def test_search_finds_words_phrases_and_tool_output(store: SqliteStore) ->
     assert await found(store, '"quick brown"') == {"a"}
     assert await found(store, '"quick brown') == {"a"}
     assert await found(store, "unicode cafe") == {"c"}
-    (hit,) = await store.search("fox")
+    (hit,) = await store.search.find_messages("fox")
     assert (hit.session.id, hit.seq, hit.role) == ("a", 0, "user")
     assert hit.snippet == "the quick brown fox"
 
@@ -611,7 +631,7 @@ async def test_search_inside_scripts_without_spaces(store: SqliteStore) -> None:
     await fill(store, a="输入超过最大长度限制", b="最大的长度", c="設定ファイルを読む")
     assert await found(store, "最大长度") == {"a"}
     assert await found(store, "ファイル") == {"c"}
-    assert (await store.search("最大长度"))[0].snippet == "输入超过最大长度限制"
+    assert (await store.search.find_messages("最大长度"))[0].snippet == "输入超过最大长度限制"
 
 
 QUERIES = [
@@ -656,7 +676,7 @@ QUERIES = [
 @pytest.mark.parametrize("query", QUERIES, ids=lambda q: repr(q[:20]))
 async def test_no_query_is_an_error(store: SqliteStore, query: str) -> None:
     await fill(store, a="fox")
-    for hit in await store.search(query):
+    for hit in await store.search.find_messages(query):
         assert hit.session.id == "a"
 
 
@@ -664,12 +684,12 @@ async def test_no_query_is_an_error(store: SqliteStore, query: str) -> None:
 @given(st.lists(st.text(alphabet='fox"*^():{}-+ANDORTE\0 \ud800é最', max_size=30), max_size=20))
 def test_no_query_is_an_error_fuzzed(queries: list[str]) -> None:
     db = apsw.Connection(":memory:")
-    db.execute(migrations.SEARCH)
+    db.execute(migrations.SEARCH_TABLE)
     for query in queries:
-        match = " ".join('"' + search.spread(t) + '"' for t in search.terms(query))
-        if match:
+        terms = search.parse_terms(query)
+        if match := search.match_expression(terms):
             db.execute("SELECT rowid FROM search WHERE search MATCH ?", (match,)).fetchall()
-        search.snippet("some fox", search._pattern(search.terms(query) or ["x"]))
+        search.make_snippet("some fox", search.compile_terms(terms or ["x"]))
     db.close()
 
 
@@ -682,7 +702,7 @@ async def test_operators_are_words(store: SqliteStore) -> None:
 
 async def test_snippets_show_the_place(store: SqliteStore) -> None:
     await fill(store, a="word " * 500 + "needle in\n\nhay " + "word " * 500)
-    (hit,) = await store.search("needle")
+    (hit,) = await store.search.find_messages("needle")
     assert "needle in hay" in hit.snippet and "\n" not in hit.snippet
     assert hit.snippet.startswith("…") and hit.snippet.endswith("…") and len(hit.snippet) < 200
 
@@ -690,16 +710,18 @@ async def test_snippets_show_the_place(store: SqliteStore) -> None:
 async def test_search_sees_every_append_of_everybody(
     store: SqliteStore, other: SqliteStore
 ) -> None:
-    await store.append("s", [user(f"needle {n}") for n in range(700)], create=SessionMeta("s"))
-    await other.append("t", [user("needle other")], create=SessionMeta("t"))
-    assert len(await store.search("needle", limit=2000)) == 701
-    await other.append("t", [user("needle last")])
-    assert [h.seq for h in await store.search("needle last")] == [1]
-    assert await store.search("needle", limit=0) == []
+    await store.sessions.append(
+        "s", [user(f"needle {n}") for n in range(700)], create=SessionMeta("s")
+    )
+    await other.sessions.append("t", [user("needle other")], create=SessionMeta("t"))
+    assert len(await store.search.find_messages("needle", limit=2000)) == 701
+    await other.sessions.append("t", [user("needle last")])
+    assert [h.seq for h in await store.search.find_messages("needle last")] == [1]
+    assert await store.search.find_messages("needle", limit=0) == []
 
 
 async def test_long_messages_are_searchable_up_to_a_bound(store: SqliteStore) -> None:
-    filler = "x" * (rows.VISIBLE_LIMIT - 100)
+    filler = "x" * (codec.SEARCHABLE_LENGTH - 100)
     await fill(store, a=f"early {filler} late " + "y" * 200 + " beyond")
     assert await found(store, "early") == await found(store, "late") == {"a"}
     assert await found(store, "beyond") == set()
@@ -725,24 +747,24 @@ async def test_a_damaged_index_is_rebuilt_and_costs_no_message(path: Path, damag
     db.execute(damage)
     db.close()
     store = SqliteStore(path)
-    await store.append("a", [user("needle three")])
-    assert [h.seq for h in await store.search("three")] == [1]
+    await store.sessions.append("a", [user("needle three")])
+    assert [h.seq for h in await store.search.find_messages("three")] == [1]
     assert await found(store, "needle") == {"a", "b"}
-    assert any("rebuilt" in notice for notice in await store.ready())
-    assert await store.check() == []
+    assert any("rebuilt" in notice for notice in await store.wait_until_open())
+    assert await store.maintenance.check_integrity() == []
     await store.close()
 
 
 async def test_deleting_works_with_a_damaged_index(path: Path) -> None:
     store = SqliteStore(path)
     await fill(store, a="needle one", b="needle two")
-    await store.search("needle")
+    await store.search.find_messages("needle")
     await store.close()
     db = apsw.Connection(str(path))
     db.execute("DELETE FROM search_data")
     db.close()
     store = SqliteStore(path)
-    assert await store.delete("a") is True
+    assert await store.sessions.delete("a") is True
     assert await found(store, "needle") == {"b"}
     await store.close()
 
@@ -760,9 +782,9 @@ from hermes.store.sqlite import SqliteStore
 path = pathlib.Path(sys.argv[1])
 async def main():
     store = SqliteStore(path)
-    await store.append("s", [user("x")], state="running", create=SessionMeta("s"))
-    await store.search("x")
-    await store.backup(str(path.parent / "copy.db"))
+    await store.sessions.append("s", [user("x")], state="running", create=SessionMeta("s"))
+    await store.search.find_messages("x")
+    await store.maintenance.back_up(str(path.parent / "copy.db"))
     for file in sorted(path.parent.rglob("*")):
         mode = file.stat().st_mode & 0o777
         if mode != (0o700 if file.is_dir() else 0o600):
@@ -783,14 +805,14 @@ async def test_a_file_others_could_read_is_made_private(path: Path, store: Sqlit
     await fill(store, a="x")
     path.chmod(0o644)
     other = SqliteStore(path)
-    (notice,) = await other.ready()
+    (notice,) = await other.wait_until_open()
     assert "private now" in notice
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     await other.close()
 
 
 async def test_backup_is_one_consistent_private_file(tmp_path: Path, store: SqliteStore) -> None:
-    await store.create(SessionMeta("s", system="sys"))
+    await store.sessions.create(SessionMeta("s", system="sys"))
     target = tmp_path / "copy" / "state.db"
     target.parent.mkdir()
     stop = asyncio.Event()
@@ -798,22 +820,22 @@ async def test_backup_is_one_consistent_private_file(tmp_path: Path, store: Sqli
     async def write() -> int:
         count = 0
         while not stop.is_set():
-            await store.append("s", [user(f"m{count}"), user(f"n{count}")])
+            await store.sessions.append("s", [user(f"m{count}"), user(f"n{count}")])
             count += 1
         return count
 
     writing = asyncio.ensure_future(write())
-    await store.append("s", [user("before"), user("before")])
-    await store.backup(str(target))
+    await store.sessions.append("s", [user("before"), user("before")])
+    await store.maintenance.back_up(str(target))
     stop.set()
     await writing
     assert [f.name for f in target.parent.iterdir()] == ["state.db"]
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     copy = SqliteStore(target)
-    loaded = await copy.load("s")
+    loaded = await copy.sessions.load_messages("s")
     assert len(loaded) % 2 == 0 and len(loaded) >= 2
-    assert loaded == (await store.load("s"))[: len(loaded)]
-    assert await copy.check() == []
+    assert loaded == (await store.sessions.load_messages("s"))[: len(loaded)]
+    assert await copy.maintenance.check_integrity() == []
     await copy.close()
 
 
@@ -822,10 +844,10 @@ async def test_backup_never_overwrites(tmp_path: Path, store: SqliteStore) -> No
     target = tmp_path / "precious"
     target.write_text("mine")
     with pytest.raises(StoreError) as refused:
-        await store.backup(str(target))
+        await store.maintenance.back_up(str(target))
     assert refused.value.code == "exists" and target.read_text() == "mine"
     with pytest.raises(StoreError):
-        await store.backup(str(tmp_path / "no" / "such" / "folder"))
+        await store.maintenance.back_up(str(tmp_path / "no" / "such" / "folder"))
     assert await found(store, "x") == {"a"}
 
 
@@ -839,7 +861,7 @@ async def test_a_database_without_schema_is_migrated(path: Path) -> None:
     assert await found(store, "x") == {"a"}
     await store.close()
     db = apsw.Connection(str(path))
-    assert db.pragma("user_version") == migrations.VERSION
+    assert db.pragma("user_version") == migrations.SCHEMA_VERSION
     assert db.pragma("journal_mode") == "wal"
     db.close()
 
@@ -856,10 +878,10 @@ async def test_migrations_apply_in_order_and_once(
         lambda db: db.execute("INSERT INTO later VALUES (1)"),
     )
     monkeypatch.setattr(migrations, "MIGRATIONS", steps)
-    for module in (migrations, connect):
-        monkeypatch.setattr(module, "VERSION", len(steps))
+    for module in (migrations, connection):
+        monkeypatch.setattr(module, "SCHEMA_VERSION", len(steps))
     stores = [SqliteStore(path) for _ in range(3)]
-    await asyncio.gather(*(s.ready() for s in stores))
+    await asyncio.gather(*(s.wait_until_open() for s in stores))
     assert await found(stores[0], "x") == {"a"}
     for s in stores:
         await s.close()
@@ -880,11 +902,11 @@ async def test_a_failed_migration_changes_nothing(
         db.execute("nonsense")
 
     monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, fails))
-    for module in (migrations, connect):
-        monkeypatch.setattr(module, "VERSION", len(migrations.MIGRATIONS))
+    for module in (migrations, connection):
+        monkeypatch.setattr(module, "SCHEMA_VERSION", len(migrations.MIGRATIONS))
     store = SqliteStore(path)
     with pytest.raises(StoreError):
-        await store.ready()
+        await store.wait_until_open()
     await store.close()
     monkeypatch.undo()
     store = SqliteStore(path)
@@ -895,7 +917,7 @@ async def test_a_failed_migration_changes_nothing(
 @pytest.mark.parametrize(
     ("sql", "code"),
     [
-        (f"PRAGMA user_version = {migrations.VERSION + 1}", "newer"),
+        (f"PRAGMA user_version = {migrations.SCHEMA_VERSION + 1}", "newer"),
         ("PRAGMA application_id = 7", "foreign"),
     ],
 )
@@ -911,7 +933,11 @@ async def test_newer_and_foreign_files_are_refused_untouched(
     with raw_database():
         before = path.read_bytes()
     store = SqliteStore(path)
-    for call in (store.ready(), store.append("a", [user("y")]), store.load("a")):
+    for call in (
+        store.wait_until_open(),
+        store.sessions.append("a", [user("y")]),
+        store.sessions.load_messages("a"),
+    ):
         with pytest.raises(StoreError) as refused:
             await call
         assert refused.value.code == code and len(str(refused.value)) <= 300
@@ -924,16 +950,19 @@ async def test_newer_and_foreign_files_are_refused_untouched(
 def test_an_engine_with_the_wal_bug_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.40.1")
     with pytest.raises(StoreError, match=r"3\.40\.1"):
-        connect.writer(path, [])
+        connection.open_writer(path, [])
     assert not path.exists()
 
 
 async def test_simultaneous_first_starts(path: Path) -> None:
     stores = [SqliteStore(path) for _ in range(6)]
     await asyncio.gather(
-        *(s.append(f"s{n}", [user("x")], create=SessionMeta(f"s{n}")) for n, s in enumerate(stores))
+        *(
+            s.sessions.append(f"s{n}", [user("x")], create=SessionMeta(f"s{n}"))
+            for n, s in enumerate(stores)
+        )
     )
-    assert len(await stores[0].sessions()) == 6
+    assert len(await stores[0].sessions.list_recent()) == 6
     for s in stores:
         await s.close()
     assert sorted(f.name for f in path.parent.iterdir()) == ["run", "state.db"]
@@ -954,14 +983,16 @@ async def test_the_room_of_what_was_deleted_is_given_back_when_nobody_is_in_the_
 ) -> None:
     store, other = SqliteStore(path), SqliteStore(path)
     for n in range(4):
-        await store.append(f"s{n}", [user("x" * 1_000_000)], create=SessionMeta(f"s{n}"))
-    await other.append("theirs", [user("kept")], create=SessionMeta("theirs"), state="running")
+        await store.sessions.append(f"s{n}", [user("x" * 1_000_000)], create=SessionMeta(f"s{n}"))
+    await other.sessions.append(
+        "theirs", [user("kept")], create=SessionMeta("theirs"), state="running"
+    )
     for n in range(4):
-        await store.delete(f"s{n}")
-    await store.shrink()
+        await store.sessions.delete(f"s{n}")
+    await store.maintenance.reclaim_space()
     assert path.stat().st_size > 2_000_000  # the other one would have to wait for it
     await other.close()
-    await store.shrink()
+    await store.maintenance.reclaim_space()
     assert path.stat().st_size < 500_000
-    assert [m.text for m in await store.load("theirs")] == ["kept"]
+    assert [m.text for m in await store.sessions.load_messages("theirs")] == ["kept"]
     await store.close()

@@ -72,7 +72,7 @@ async def _totals(home: Any, wanted: Sequence[By], since: float) -> dict[By, lis
 
     store = SqliteStore(file)
     try:
-        for sentence in await store.ready():
+        for sentence in await store.wait_until_open():
             fail(sentence)
         return {by: await store.ledger.totals(by, since) for by in wanted}
     finally:

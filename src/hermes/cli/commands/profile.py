@@ -226,10 +226,10 @@ def _refuse_in_use(home: Path) -> None:
     running = [p.kind for p in present(home)]
     database = paths.database(home)
     if database.exists() and not running:
-        from hermes.store.backup import fold
+        from hermes.store.backup import merge_wal
 
         try:
-            fold(database)
+            merge_wal(database)
         except StoreError as error:
             running = ["hermes"] if error.code == "in_use" else []
     if running:

@@ -80,7 +80,7 @@ async def _serve(args: Namespace) -> int:
 
     try:
         checked_keys(settings, setup.secrets)
-        for notice in await store.ready():
+        for notice in await store.wait_until_open():
             fail(notice)
         async with opened(settings) as lobby:
             with announced(setup.home, "serve", lobby.address):

@@ -123,9 +123,9 @@ async def _stored(setup: Setup, found: dict[str, Any]) -> None:
 
     store = SqliteStore(paths.database(setup.home))
     try:
-        for sentence in await store.ready():
+        for sentence in await store.wait_until_open():
             fail(sentence)
-        latest = await store.sessions(limit=_SESSIONS)
+        latest = await store.sessions.list_recent(limit=_SESSIONS)
         today = added(await store.ledger.totals("day", first_day(time.time(), 1)))
     finally:
         await store.close()

@@ -101,8 +101,8 @@ async def sessions(home: Path) -> Check:
 
     store = SqliteStore(file)
     try:
-        told = await store.ready()
-        wrong = await store.check()
+        told = await store.wait_until_open()
+        wrong = await store.maintenance.check_integrity()
     except HermesError as error:
         return Check("sessions", "failed", str(error))
     finally:
@@ -116,7 +116,7 @@ async def sessions(home: Path) -> Check:
 
 async def _damaged(store: SqliteStore) -> bool:
     try:
-        return bool(await store.check())
+        return bool(await store.maintenance.check_integrity())
     except StoreError as error:
         return error.code == "damaged"
 
@@ -132,14 +132,14 @@ async def saved(home: Path) -> list[Check]:
     try:
         if not await _damaged(store):
             return []
-        got = await store.salvage()
+        got = await store.maintenance.salvage()
     except HermesError as error:
         return [Check("sessions", "failed", str(error))]
     finally:
         await store.close()
     missing = f"; {counted(got.lost, 'message')} of them could not be read" if got.lost else ""
     text = f"{counted(got.sessions, 'session')} with {counted(got.messages, 'message')} saved"
-    kept = f"the damaged file is {got.aside}; a backup may have more (hermes import)"
+    kept = f"the damaged file is {got.damaged_file}; a backup may have more (hermes import)"
     return [Check("sessions", "note", text + missing, (kept,))]
 
 

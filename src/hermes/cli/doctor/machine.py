@@ -37,11 +37,11 @@ def version() -> Check:
 def sqlite() -> Check:
     import apsw
 
-    from hermes.store.connection import ENGINE
+    from hermes.store.connection import MIN_SQLITE_VERSION
 
     found = apsw.sqlite_lib_version()
-    if tuple(map(int, found.split("."))) < ENGINE:
-        least = ".".join(map(str, ENGINE))
+    if tuple(map(int, found.split("."))) < MIN_SQLITE_VERSION:
+        least = ".".join(map(str, MIN_SQLITE_VERSION))
         return Check("sqlite", "failed", f"{found} can corrupt databases; {least} is needed")
     return Check("sqlite", "ok", f"{found} (apsw {apsw.apsw_version()})")
 

@@ -111,7 +111,7 @@ class Lines:
             await self._offer(folder)
 
     async def _offer(self, folder: Path) -> None:
-        latest = await self._runtime.store.latest(cwd=str(folder), source="cli")
+        latest = await self._runtime.store.sessions.find_latest(cwd=str(folder), source="cli")
         if latest is not None and latest.state == "interrupted":
             title = one_line(latest.title, 60)
             self._status.line(

@@ -94,7 +94,7 @@ async def chosen(runtime: Runtime, args: Namespace, folder: Path) -> Session:
         found = await current(store, (await find_session(store, args.resume)).id)
         resume = found.id if found else ""
     elif args.latest:
-        latest = await store.latest(cwd=str(folder), source="cli")
+        latest = await store.sessions.find_latest(cwd=str(folder), source="cli")
         if latest is None:
             raise ConfigError(f"There is no session of {folder} to continue.")
         resume = latest.id
@@ -113,7 +113,7 @@ async def _begin(repl: Repl, runtime: Runtime, session: Session) -> None:
     if session.agent.note:
         repl.view.note(f"! {session.agent.note}")
     await _fetch(repl, runtime, session)
-    for sentence in await runtime.store.ready():
+    for sentence in await runtime.store.wait_until_open():
         repl.view.note(f"! {sentence}")
     if len(session.history):
         replay(repl, session.history.messages)
@@ -152,7 +152,7 @@ async def _fetch(repl: Repl, runtime: Runtime, session: Session) -> None:
 
 
 async def _offer(repl: Repl, runtime: Runtime) -> None:
-    latest = await runtime.store.latest(cwd=str(repl.cwd), source="cli")
+    latest = await runtime.store.sessions.find_latest(cwd=str(repl.cwd), source="cli")
     if latest is not None and latest.state == "interrupted":
         from hermes.cli.terminal.text import one_line
 
