@@ -43,6 +43,7 @@ def write_durably(file: Path, data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
+    """Make a rename in the folder survive a power cut."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

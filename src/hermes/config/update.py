@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import deepcopy
-from io import StringIO
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
@@ -15,7 +14,7 @@ from hermes.config import key_path as keys
 from hermes.config import paths
 from hermes.config.load import read_source
 from hermes.config.private_files import locked, sync_folder, write_durably
-from hermes.config.validate import check, field_type
+from hermes.config.validate import check, field_type, fits_type
 from hermes.config.yaml_edit import append, edit, remove, render
 from hermes.config.yaml_source import Parsed, decode, dotted, parse, scalar
 from hermes.config.yaml_source import Path as KeyPath
@@ -88,7 +87,7 @@ def append_items(
         check_all([*old, *new])
         _accepted(expected, path)
         before = decode(source, "config.yaml")
-        after = _rewritten(before, path, expected, (_appending(new), _round_trip_appending(new)))
+        after = _check_meaning(append(before, path, new), path, expected)
         _guard(before, after, path, structs.replace(parsed, lines={}))
         return new, _with_mark(source, after)
 
@@ -124,7 +123,7 @@ def _changed(source: bytes, key: str, text: str) -> tuple[Change, bytes]:
     value = _accepted(expected, path)
     keys.set_at(expected, path, value)
     before = decode(source, "config.yaml")
-    after = _rewritten(before, path, expected, (_setting(value), _round_trip_setting(value)))
+    after = _check_meaning(edit(before, path, value), path, expected)
     _guard(before, after, path, parsed)
     change = Change(dotted(path), _value_or_none(parsed.data, path), value)
     return change, _with_mark(source, after)
@@ -153,7 +152,7 @@ def _without(source: bytes, key: str) -> bytes:
     expected = deepcopy(parsed.data)
     gone = keys.drop_at(expected, path)
     before = decode(source, "config.yaml")
-    after = _rewritten(before, path, expected, (remove, _round_trip_removing(gone)))
+    after = _check_meaning(remove(before, path), path, expected)
     _guard(before, after, gone, parsed)
     return _with_mark(source, after)
 
@@ -174,27 +173,16 @@ def _value(path: KeyPath, text: str) -> Any:
     import yaml
 
     kind = field_type(path)
-    if kind is not None and _takes(kind, text):
+    kind = None if kind is Any else kind
+    if kind is not None and fits_type(text, kind):
         return text
     try:
         value = scalar(text)
     except yaml.YAMLError:
         return text
-    if isinstance(value, str) and kind is not None and _takes(kind, ("", "")):
+    if isinstance(value, str) and kind is not None and fits_type(("", ""), kind):
         return [item.strip() for item in value.split(",") if item.strip()]
     return value
-
-
-def _takes(kind: Any, value: object) -> bool:
-    import msgspec
-
-    if kind is Any:
-        return False
-    try:
-        msgspec.convert(value, kind)
-    except msgspec.ValidationError:
-        return False
-    return True
 
 
 def _accepted(data: dict[str, Any], path: KeyPath) -> Any:
@@ -206,73 +194,15 @@ def _accepted(data: dict[str, Any], path: KeyPath) -> Any:
     return keys.value_at(checked.data, path) if isinstance(value, (str, bool)) else value
 
 
-Rewrite: TypeAlias = Callable[[str, KeyPath], str | None]
-
-
-def _rewritten(
-    before: str, path: KeyPath, expected: dict[str, Any], ways: Sequence[Rewrite]
-) -> str:
-    """In place where that works, else through a round trip that keeps comments."""
-    for way in ways:
-        after = way(before, path)
-        if after is not None and _means(after, expected):
-            return after
+def _check_meaning(after: str | None, path: KeyPath, expected: dict[str, Any]) -> str:
+    """The edited text, if there is one that reads as expected."""
+    if after is not None:
+        with suppress(ConfigError):
+            if parse(after.encode()).data == expected:
+                return after
     raise ConfigError(
         f"{dotted(path)} cannot be set without touching the rest of config.yaml; edit it by hand."
     )
-
-
-def _means(text: str, expected: dict[str, Any]) -> bool:
-    try:
-        return parse(text.encode()).data == expected
-    except ConfigError:
-        return False
-
-
-def _setting(value: Any) -> Rewrite:
-    return lambda before, path: edit(before, path, value)
-
-
-def _appending(items: list[Any]) -> Rewrite:
-    return lambda before, path: append(before, path, items)
-
-
-def _round_trip_setting(value: Any) -> Rewrite:
-    def put(data: Any, path: KeyPath) -> None:
-        from ruamel.yaml.scalarstring import DoubleQuotedScalarString
-
-        quoted = isinstance(value, str) and render(value) != value
-        keys.set_at(data, path, DoubleQuotedScalarString(value) if quoted else value)
-
-    return lambda before, path: _round_trip(before, lambda data: put(data, path))
-
-
-def _round_trip_appending(items: list[Any]) -> Rewrite:
-    def put(data: Any, path: KeyPath) -> None:
-        keys.value_at(data, path).extend(deepcopy(items))
-
-    return lambda before, path: _round_trip(before, lambda data: put(data, path))
-
-
-def _round_trip_removing(gone: KeyPath) -> Rewrite:
-    return lambda before, path: _round_trip(before, lambda data: keys.drop_at(data, gone))
-
-
-def _round_trip(before: str, change: Callable[[Any], object]) -> str | None:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
-    codec = YAML(typ="rt")
-    codec.preserve_quotes = True
-    codec.width = 1 << 16
-    out = StringIO()
-    try:
-        data = codec.load(before)
-        change(data)
-        codec.dump(data, out)
-    except (YAMLError, ValueError, LookupError, TypeError, AttributeError):
-        return None  # it has bugs of its own with odd scalars
-    return out.getvalue()
 
 
 def _guard(before: str, after: str, path: KeyPath, parsed: Parsed) -> None:

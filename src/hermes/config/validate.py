@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Literal, get_args, get_origin
 
@@ -11,13 +11,8 @@ from msgspec import Struct, inspect
 
 from hermes.config.schema import Address, Config, Domain, EnvName
 from hermes.config.yaml_source import Parsed, Path, dotted
+from hermes.core.wire_names import OLD_WIRE_NAMES
 
-_API_MODES = {
-    "chat_completions": "chat",
-    "codex_responses": "responses",
-    "anthropic_messages": "anthropic",
-    "bedrock_converse": "bedrock",
-}
 _APPROVAL_MODES = {"manual": "ask", "off": "never-ask"}
 _SECRET_KEYS = frozenset({"api_key", "key", "token", "apikey", "api_token"})
 _MEANT = {"model.name": "model.default", "model.model": "model.default"}
@@ -99,7 +94,7 @@ def _modern(parsed: Parsed, notes: list[Problem]) -> dict[str, Any]:
     """The data with keys left empty dropped and old names replaced, each noted."""
     data: dict[str, Any] = _without_nulls(parsed.data, Config)
 
-    def rename(section: Any, path: Path, key: str, names: dict[str, str]) -> None:
+    def rename(section: Any, path: Path, key: str, names: Mapping[str, str]) -> None:
         old = section.get(key) if isinstance(section, dict) else None
         if isinstance(old, str) and old in names:
             section[key] = names[old]
@@ -111,11 +106,11 @@ def _modern(parsed: Parsed, notes: list[Problem]) -> dict[str, Any]:
         data["model"] = {"default": data["model"]}
         text = "model: NAME is the old form; write model: {default: NAME}"
         notes.append(Problem(_line(parsed, ("model",)), text))
-    rename(data.get("model"), ("model",), "api_mode", _API_MODES)
+    rename(data.get("model"), ("model",), "api_mode", OLD_WIRE_NAMES)
     for group in ("providers", "auxiliary"):
         sections = data.get(group)
         for name, section in sections.items() if isinstance(sections, dict) else ():
-            rename(section, (group, name), "api_mode", _API_MODES)
+            rename(section, (group, name), "api_mode", OLD_WIRE_NAMES)
             _model_list(section)
     approvals = data.get("approvals")
     if isinstance(approvals, dict) and approvals.get("mode") is False:
@@ -214,7 +209,7 @@ def _wrong(path: Path, kind: Any, value: Any) -> str:
     if kind in (EnvName, tuple[EnvName, ...]) and isinstance(value, (str, list)):
         return f"{name} must be the name of an environment variable; the key itself goes into .env"
     if kind == tuple[Domain, ...] and isinstance(value, list):
-        wrong = next((v for v in value if not _fits(v, Domain)), "")
+        wrong = next((v for v in value if not fits_type(v, Domain)), "")
         return (
             f"{name} takes name, *.suffix or *, each with :port if needed, not {str(wrong)[:80]!r}"
         )
@@ -229,7 +224,7 @@ def _wrong(path: Path, kind: Any, value: Any) -> str:
     return f"{text}, not {shown}" if len(shown) <= 40 else text
 
 
-def _fits(value: Any, kind: Any) -> bool:
+def fits_type(value: Any, kind: Any) -> bool:
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError:

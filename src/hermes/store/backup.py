@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hermes.config.private_files import sync_folder
 from hermes.core.errors import StoreError
 from hermes.store import connection, errors
 from hermes.store.process_locks import ProcessLock, exclusive_lock
@@ -59,7 +60,7 @@ def _publish_file(part: Path, path: Path) -> None:
         if path.exists():
             raise _exists_error(path) from None
         part.rename(path)
-    connection.sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def _exists_error(path: Path) -> StoreError:
@@ -108,7 +109,7 @@ def move_aside(path: Path, process: ProcessLock) -> Path:
         for old, new in zip(old_files, new_files, strict=True):
             if old.exists():
                 old.rename(new)
-        connection.sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise errors.translate_error(error, path) from error
     return aside

@@ -10,10 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hermes.config.private_files import sync_folder
 from hermes.core.errors import StoreError
 from hermes.store import errors
 from hermes.store.migrations import APPLICATION_ID, SCHEMA_VERSION, migrate, read_version
-from hermes.store.process_locks import exclusive_lock, make_private_folder
+from hermes.store.process_locks import exclusive_lock, make_folder
 
 if TYPE_CHECKING:
     from apsw import Connection
@@ -149,7 +150,7 @@ def _create_database(path: Path) -> None:
     """Built under another name and renamed: no process ever sees an incomplete database."""
     import apsw
 
-    make_private_folder(path.parent)
+    make_folder(path.parent)
     lock = path.parent / "run" / "database.lock"
     with exclusive_lock(lock):
         if path.exists():
@@ -190,12 +191,3 @@ def database_files(path: Path) -> tuple[Path, Path, Path, Path]:
 def remove_database(path: Path) -> None:
     for file in database_files(path):
         file.unlink(missing_ok=True)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a rename in the folder survive a power cut."""
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

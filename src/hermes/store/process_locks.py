@@ -24,7 +24,7 @@ class ProcessLock:
     def acquire(self) -> str:
         """The name; the first call creates it and removes the files of dead processes."""
         if self._fd < 0:
-            make_private_folder(self._folder)
+            make_folder(self._folder)
             while not self._try_acquire():
                 pass
             _remove_stale_locks(self._folder, self.name)
@@ -101,14 +101,14 @@ def _remove_stale_locks(folder: Path, own_name: str) -> None:
             _is_locked(folder / f"{name}.lock", remove_stale=True)
 
 
-def make_private_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 @contextmanager
 def exclusive_lock(path: Path, timeout: float = 5.0) -> Iterator[None]:
     """Admits one process at a time; raises a TimeoutError when the others take too long."""
-    make_private_folder(path.parent)
+    make_folder(path.parent)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         os.fchmod(fd, 0o600)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
+from hermes.config.private_files import sync_folder
 from hermes.core.errors import StoreError
 from hermes.store import codec, connection
 from hermes.store.backup import move_aside, require_sole_process
@@ -51,7 +52,7 @@ def salvage_database(path: Path, process: ProcessLock) -> SalvageResult:
         db.close(True)
     damaged_file = move_aside(path, process)
     fresh.rename(path)
-    connection.sync_folder(path.parent)
+    sync_folder(path.parent)
     return SalvageResult(damaged_file, sessions, messages, lost)
 
 
