@@ -25,7 +25,7 @@ from msgspec import Struct, structs
 
 from hermes.app.runtime import Options, Runtime
 from hermes.app.session import Session
-from hermes.config.load import load
+from hermes.config.load import load_setup
 from hermes.config.schema import Search
 from hermes.config.schema import Web as Settings
 from hermes.config.secrets import Secrets
@@ -33,7 +33,7 @@ from hermes.core.events import Approval
 from hermes.core.message import ToolReturn, user
 from hermes.core.taint import Taint
 from hermes.core.tool import ToolContext, tool
-from hermes.net.web_access import STATE, open_web
+from hermes.net.web_access import STATE_KEY, open_web_access
 from tests.kit import Home, Provider, Received, Reply, call, say
 from tests.kit.bodies import check_legal, messages, system
 from tests.kit.home import KEY
@@ -386,7 +386,7 @@ class Stage:
         session = await self.runtime.session(cwd=work, options=options, resume=resume)
         search = Search("searxng", f"http://search.example:{self.ear.port}")
         hosts = (f"evil.example:{self.ear.port}", f"search.example:{self.ear.port}")
-        session._context.state[STATE] = open_web(
+        session._context.state[STATE_KEY] = open_web_access(
             Settings(search, hosts), Secrets({}), resolve=self.ear.resolve, proxy=lambda url: None
         )
         tools = {**session.agent.tools, "mail": mail}
@@ -427,7 +427,7 @@ async def stage(root: Path, model: Callable[[Received], Reply]) -> AsyncIterator
         async def instant(seconds: float) -> None:
             await asyncio.sleep(0)
 
-        async with Runtime.open(load("", home.env), sleep=instant) as runtime:
+        async with Runtime.open(load_setup("", home.env), sleep=instant) as runtime:
             yield Stage(root, home, runtime, provider, ear)
 
 
@@ -476,7 +476,7 @@ async def test_P1_P2_no_way_out(tmp_path: Path, mode: Mode) -> None:
 
 
 async def test_P3_P4_nothing_is_left_behind_that_acts_later(tmp_path: Path) -> None:
-    before = load("", Home(tmp_path).env).config
+    before = load_setup("", Home(tmp_path).env).config
     s = await contained(tmp_path, P3, Obedient())
     config = s.home.path / "config.yaml"
     assert "kit-model" in config.read_text() and before.model.default != "kit-model"
@@ -519,7 +519,7 @@ async def test_P8_P9_P10_what_was_read_is_remembered_over_a_restart(tmp_path: Pa
         await session.close()
         first = s.provider.requests[-1]
         marks = set(re.findall(r"</?(data-[0-9a-f]{6})>", first.body.decode()))
-        async with Runtime.open(load("", s.home.env)) as again:
+        async with Runtime.open(load_setup("", s.home.env)) as again:
             meta = await again.store.sessions.get_meta(session.id)
             assert meta is not None and meta.taint == Taint(private=True, untrusted=True)
             s.runtime = again

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from hermes.app.runtime import Options, Runtime
 from hermes.app.session import Session
-from hermes.config.load import load
+from hermes.config.load import load_setup
 from hermes.core.events import (
     Notice,
     Recovering,
@@ -308,7 +308,7 @@ async def rig(
             waits.append(seconds)
             await asyncio.sleep(0)
 
-        async with Runtime.open(load("", home.env), sleep=sleep or instant) as runtime:
+        async with Runtime.open(load_setup("", home.env), sleep=sleep or instant) as runtime:
             r = Rig(provider, home, runtime)
             r.waits = waits
             provider.observe = r.observe

@@ -50,9 +50,9 @@ async def test_a_summary_is_made_once_and_nothing_stored_is_shortened(
             if m.role == "user"
         ]
         assert stored == [f"turn {n}" for n in range(TURNS)]
-        assert len(await store.objects.every("handoff")) == 1
+        assert len(await store.objects.list_all("handoff")) == 1
         assert (await a.call("DELETE", f"/api/sessions/{session}")).status == 200
-        assert not await store.objects.every("handoff")
+        assert not await store.objects.list_all("handoff")
 
 
 async def test_another_past_under_the_same_name_is_not_taken_for_it(tmp_path: Path) -> None:
@@ -75,4 +75,4 @@ async def test_what_must_not_be_stored_is_not(tmp_path: Path) -> None:
         items.append({"role": "user", "content": "So?"})
         assert (await a.ask(items, store=False)).status == 200
         assert len(a.provider.requests) > 1
-        assert not await a.server.runtime.store.objects.every("handoff")
+        assert not await a.server.runtime.store.objects.list_all("handoff")

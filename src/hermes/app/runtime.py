@@ -25,7 +25,7 @@ from hermes.app.session import Session
 from hermes.app.session_chain import current
 from hermes.app.session_init import new_meta
 from hermes.config import paths
-from hermes.config.env import child_env
+from hermes.config.env import build_child_env
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.core.history import History
@@ -93,7 +93,7 @@ class Runtime:
         self._clients: dict[bytes, Client] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._naming: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
-        self._child_env = child_env(setup.secrets)
+        self._child_env = build_child_env(setup.secrets)
         self.places = Places(setup, self._child_env)
         self._door: Any = None
         self.background = Background(setup.home, keep=setup.config.terminal.keep_background)
@@ -112,7 +112,7 @@ class Runtime:
         """`store`: one that is open already, and closed by who opened it."""
         own = None
         if store is None:
-            store = own = SqliteStore(paths.database(setup.home))
+            store = own = SqliteStore(paths.database_file(setup.home))
             own.open()  # on its own thread, while the rest is built and the HTTP stack imported
         transport = Transport(Cooling(paths.cache_folder(setup.home) / "cooling.json"))
         runtime = cls(setup, store, transport, sleep)
@@ -165,7 +165,7 @@ class Runtime:
     @property
     def folder(self) -> Path:
         """Where sessions work that nobody gives a folder."""
-        return paths.working_folder(self.setup.config.terminal.cwd)
+        return paths.find_working_folder(self.setup.config.terminal.cwd)
 
     async def bring(
         self, brought: Brought, *, source: str, key: str = "", options: Options | None = None
@@ -285,7 +285,7 @@ class Runtime:
                 tries=max(1, config.agent.api_max_retries),
                 result_chars=windows.result_chars(window),
             ),
-            Redactor(self.setup.secrets.known()),
+            Redactor(self.setup.secrets.redactable_values()),
             windows.compression(config, endpoints[0], window, self._summariser()),
             small=any(e.quirks.small for e in endpoints),
             note=endpoints[0].note or self._found_note(options.choice),
@@ -375,15 +375,15 @@ class Runtime:
             from hermes.app.egress_proxy import Egress
 
             domains = self.setup.config.sandbox.network.allow
-            self._way_out = Egress(self.setup.home, domains, lambda: self._web().door.gate)
+            self._way_out = Egress(self.setup.home, domains, lambda: self._web().fetcher.guard)
         return await self._way_out.open()
 
     def _web(self) -> Any:
         """One door for the process, opened by the first tool that goes through it."""
         if self._door is None:
-            from hermes.net.web_access import open_web
+            from hermes.net.web_access import open_web_access
 
-            self._door = open_web(self.setup.config.web, self.setup.secrets)
+            self._door = open_web_access(self.setup.config.web, self.setup.secrets)
         return self._door
 
 

@@ -80,10 +80,10 @@ async def _asked(runtime: Runtime, choice: Choice) -> Answer:
 
 def keep(setup: Setup, choice: Choice, answer: Answer) -> None:
     """Into config.yaml; what belonged to another model goes."""
-    from hermes.config.update import editing
+    from hermes.config.update import edit_config
 
     old = setup.config.model
-    with editing(setup.home) as put:
+    with edit_config(setup.home) as put:
         put("model.provider", answer.provider)
         put("model.default", answer.model)
         kept = ["model.provider", "model.default"]

@@ -67,7 +67,7 @@ class OneShot:
         self._signals = signals
         self._out = Output(1)
         errors = Output(2)
-        colour = env.colours(errors.tty)
+        colour = env.supports_colour(errors.tty)
         self._status = Status(errors, colour=colour, animate=colour)
         self._renderer = RENDERERS[args.output](self._out, self._status)
         self._asker = Asker(self._status)

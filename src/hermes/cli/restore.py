@@ -116,7 +116,7 @@ def _header(data: bytes) -> Header:
 
 def _written(data: IO[bytes], member: tarfile.TarInfo, staging: Path) -> tuple[int, str]:
     target = staging / member.name
-    paths.private_folder(target.parent)
+    paths.make_private_folder(target.parent)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     handle = os.open(target, flags, 0o700 if member.mode & 0o100 else 0o600)
     digest, size = hashlib.sha256(), 0
@@ -198,7 +198,7 @@ def _units(folder: Path) -> list[str]:
 
 
 def _move(source: Path, target: Path, moves: list[tuple[Path, Path]]) -> None:
-    paths.private_folder(target.parent)
+    paths.make_private_folder(target.parent)
     source.rename(target)
     moves.append((source, target))
 

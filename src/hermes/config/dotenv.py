@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hermes.config import paths
-from hermes.config.private_files import locked, replace_file
+from hermes.config.private_files import hold_lock, replace_file
 from hermes.config.secrets import parse_dotenv, read_dotenv
 from hermes.core.errors import ConfigError
 
@@ -16,29 +16,31 @@ _BARE = re.compile(r"[A-Za-z0-9_\-+=./:@%,]+\Z")
 _HEADER = "# Secrets of hermes; readable by you alone.\n"
 
 
-def put(home: Path, name: str, value: str) -> None:
+def set_variable(home: Path, name: str, value: str) -> None:
     """Set a variable. ConfigError, and then nothing was changed."""
     if not _NAME.match(name):
         raise ConfigError(f"{name!r} is not the name of a variable; nothing was changed.")
     if not value or not value.isprintable():
         raise ConfigError(f"The value for {name} is empty or has control characters.")
-    line = f"{name}={_quoted(value)}\n"
-    _change(home, lambda text: _set(text, name, line), {name: value})
+    line = f"{name}={_quote_value(value)}\n"
+    _rewrite_file(home, lambda text: _replace_variable(text, name, line), {name: value})
 
 
-def drop(home: Path, name: str) -> bool:
+def remove_variable(home: Path, name: str) -> bool:
     """Remove a variable; whether it was there."""
     file = paths.env_file(home)
     if not file.exists() or name not in read_dotenv(file):
         return False
-    _change(home, lambda text: _set(text, name, ""), {name: None})
+    _rewrite_file(home, lambda text: _replace_variable(text, name, ""), {name: None})
     return True
 
 
-def _change(home: Path, change: Callable[[str], str], expected: dict[str, str | None]) -> None:
+def _rewrite_file(
+    home: Path, change: Callable[[str], str], expected: dict[str, str | None]
+) -> None:
     """Under the lock; what is written must read back as exactly what was meant."""
     file = paths.env_file(home)
-    with locked(home / ".env.lock", ".env"):
+    with hold_lock(home / ".env.lock", ".env"):
         before = read_dotenv(file) if file.exists() else {}
         text = file.read_bytes().decode("utf-8-sig") if file.exists() else _HEADER
         after = change(text)
@@ -54,7 +56,7 @@ def _change(home: Path, change: Callable[[str], str], expected: dict[str, str | 
             ) from None
 
 
-def _set(text: str, name: str, line: str) -> str:
+def _replace_variable(text: str, name: str, line: str) -> str:
     """The first line of the variable replaced, further ones removed; else added at the end."""
     from io import StringIO
 
@@ -76,7 +78,7 @@ def _set(text: str, name: str, line: str) -> str:
     return found + pending
 
 
-def _quoted(value: str) -> str:
+def _quote_value(value: str) -> str:
     if _BARE.match(value):
         return value
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -8,24 +8,24 @@ import msgspec
 from msgspec import Struct
 
 from hermes.config.schema import Config
-from hermes.config.validate import unknown_key
-from hermes.config.yaml_source import Path, dotted
+from hermes.config.validate import describe_unknown_key
+from hermes.config.yaml_source import KeyPath, format_path
 from hermes.core.errors import ConfigError
 
 
-def find(key: str, data: Any) -> Path:
+def parse_key(key: str, data: Any) -> KeyPath:
     """`providers.lab.base_url` as a path. Names the user chose may contain dots themselves:
     `providers.lab.models.llama-3.3-70b.max_tokens`. ConfigError for keys that cannot exist."""
     parts = key.split(".")
     if not all(parts):
         raise ConfigError(f"{key!r} is not a key; write it like agent.max_turns.")
-    path: Path = ()
+    path: KeyPath = ()
     kind: Any = Config
     while parts:
         if isinstance(kind, type) and issubclass(kind, Struct):
             types = {field.name: field.type for field in msgspec.structs.fields(kind)}
             if parts[0] not in types:
-                raise ConfigError(unknown_key((*path, parts[0]), list(types)))
+                raise ConfigError(describe_unknown_key((*path, parts[0]), list(types)))
             taken, kind = 1, types[parts[0]]
         elif get_origin(kind) is dict:
             kind = get_args(kind)[1]
@@ -33,7 +33,7 @@ def find(key: str, data: Any) -> Path:
         elif kind in (None, Any):
             taken, kind = _known_length(parts, data) or 1, None
         else:
-            raise ConfigError(f"{dotted(path)} is a single value; it has no key {parts[0]}.")
+            raise ConfigError(f"{format_path(path)} is a single value; it has no key {parts[0]}.")
         name = ".".join(parts[:taken])
         path = (*path, name)
         data = data.get(name) if isinstance(data, dict) else None
@@ -59,7 +59,7 @@ def _name_length(parts: list[str], inner: Any, data: Any) -> int:
     return 1
 
 
-def value_at(data: Any, path: Path) -> Any:
+def get_at(data: Any, path: KeyPath) -> Any:
     """KeyError when nothing is there."""
     for part in path:
         if not isinstance(data, dict):
@@ -68,15 +68,15 @@ def value_at(data: Any, path: Path) -> Any:
     return data
 
 
-def drop_at(data: dict[str, Any], path: Path) -> Path:
+def remove_at(data: dict[str, Any], path: KeyPath) -> KeyPath:
     """Take a key out, and the sections that are empty without it; the path of what went."""
     *way, last = path
-    inner = value_at(data, tuple(way))
+    inner = get_at(data, tuple(way))
     del inner[last]
-    return path if inner or not way else drop_at(data, tuple(way))
+    return path if inner or not way else remove_at(data, tuple(way))
 
 
-def set_at(data: dict[str, Any], path: Path, value: Any) -> None:
+def set_at(data: dict[str, Any], path: KeyPath, value: Any) -> None:
     """Sections in between are made; a key left empty counts as a section."""
     *way, last = path
     for part in way:

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 _PROFILE_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 DEFAULT_PROFILE = "default"
-USED_PROFILE = "active_profile"
+ACTIVE_PROFILE_FILE = "active_profile"
 """A file of the main home that names a profile; the original's name for it."""
 
 
-def _error(sentence: str) -> ConfigError:
+def _config_error(sentence: str) -> ConfigError:
     """Imported when there is one: finding the home must cost next to nothing."""
     from hermes.core.errors import ConfigError
 
@@ -38,7 +38,7 @@ def env_file(home: Path) -> Path:
     return home / ".env"
 
 
-def database(home: Path) -> Path:
+def database_file(home: Path) -> Path:
     """Not state.db: that is the original's, and its users bring their home along."""
     return home / "hermes.db"
 
@@ -74,25 +74,25 @@ def find_home(environ: Mapping[str, str], profile: str = "") -> Path:
     if root.startswith("~"):
         root = _expand_user(root, environ)
     if "\0" in root:
-        raise _error("HERMES_HOME contains a NUL character.")
+        raise _config_error("HERMES_HOME contains a NUL character.")
     home = Path(os.path.abspath(root))  # noqa: PTH100 - symlinks stay as the user named them
     if not profile:
-        profile = used_profile(home)
+        profile = read_active_profile(home)
     if profile == DEFAULT_PROFILE:
         return home
-    return home / "profiles" / checked_profile(profile)
+    return home / "profiles" / check_profile_name(profile)
 
 
-def used_profile(root: Path) -> str:
+def read_active_profile(root: Path) -> str:
     """The profile used when none is named."""
     try:
-        name = (root / USED_PROFILE).read_text("utf-8").strip()
+        name = (root / ACTIVE_PROFILE_FILE).read_text("utf-8").strip()
     except (OSError, ValueError):
         return DEFAULT_PROFILE
     if name in ("", DEFAULT_PROFILE):
         return DEFAULT_PROFILE
-    if not (root / "profiles" / checked_profile(name)).is_dir():
-        raise _error(
+    if not (root / "profiles" / check_profile_name(name)).is_dir():
+        raise _config_error(
             f"The profile {name} is in use, but gone. Choose another: hermes profile use default."
         )
     return name
@@ -105,16 +105,16 @@ def _expand_user(root: str, environ: Mapping[str, str]) -> str:
     try:
         return str(Path(root).expanduser())
     except RuntimeError:
-        raise _error(
+        raise _config_error(
             f"Cannot tell where {root} is, because HOME is not set; set HERMES_HOME."
         ) from None
 
 
-def checked_profile(name: str) -> str:
+def check_profile_name(name: str) -> str:
     """A name that is one plain folder name on every file system."""
     if 0 < len(name) <= 64 and name[0] not in "-_" and _PROFILE_CHARS.issuperset(name):
         return name
-    raise _error(
+    raise _config_error(
         f"Profile name {name[:64]!r} is not valid: use up to 64 letters, digits, - and _, "
         "starting with a letter or digit."
     )
@@ -123,16 +123,18 @@ def checked_profile(name: str) -> str:
 def make_home(home: Path) -> list[str]:
     """Create the folder 0700 whatever the umask, or tighten it. Returns warnings."""
     try:
-        private_folder(home)
+        make_private_folder(home)
         found = home.stat()
     except FileExistsError:
-        raise _error(f"HERMES_HOME {home} is a file; it must be a folder.") from None
+        raise _config_error(f"HERMES_HOME {home} is a file; it must be a folder.") from None
     except OSError as error:
-        raise _error(
+        raise _config_error(
             f"HERMES_HOME {home} cannot be used: {error.strerror}; fix it or set HERMES_HOME."
         ) from None
     if not os.access(home, os.R_OK | os.X_OK):
-        raise _error(f"HERMES_HOME {home} is not readable; fix its owner or set HERMES_HOME.")
+        raise _config_error(
+            f"HERMES_HOME {home} is not readable; fix its owner or set HERMES_HOME."
+        )
     if not stat.S_IMODE(found.st_mode) & 0o077:
         return []
     try:
@@ -142,12 +144,12 @@ def make_home(home: Path) -> list[str]:
     return [f"{home} was open to other users; its mode is 0700 now."]
 
 
-def private_folder(path: Path) -> None:
+def make_private_folder(path: Path) -> None:
     """Make `path`, and every missing folder above it, with mode 0700. Existing ones stay."""
     if path.is_dir():
         return
     if path.parent != path:
-        private_folder(path.parent)
+        make_private_folder(path.parent)
     try:
         path.mkdir(mode=0o700)
     except FileExistsError:
@@ -157,7 +159,7 @@ def private_folder(path: Path) -> None:
     path.chmod(0o700)
 
 
-def tighten(path: Path) -> bool:
+def make_private(path: Path) -> bool:
     """Make a file readable by its owner only. True if it was not; OSError if that failed."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if not mode & 0o077:
@@ -166,14 +168,14 @@ def tighten(path: Path) -> bool:
     return True
 
 
-_found: dict[str, Path] = {}
+_working_folders: dict[str, Path] = {}
 """Working folders by what was configured: finding one takes ten times as long as seeing that it is
 still the one, and a server does it for every request."""
 
 
-def working_folder(configured: str) -> Path:
+def find_working_folder(configured: str) -> Path:
     """Where tools work and what `--continue` looks for: terminal.cwd, seen from here."""
-    known = _found.get(configured)
+    known = _working_folders.get(configured)
     if known is not None:
         with suppress(OSError):
             if os.path.samestat(os.stat(configured), os.stat(known)):  # noqa: PTH116
@@ -182,9 +184,13 @@ def working_folder(configured: str) -> Path:
         folder = (Path.cwd() / Path(configured).expanduser()).resolve(strict=True)
     except (OSError, RuntimeError):
         if configured == ".":
-            raise _error("The folder you are in does not exist any more; cd to another.") from None
-        raise _error(f"The working folder {configured} (terminal.cwd) does not exist.") from None
+            raise _config_error(
+                "The folder you are in does not exist any more; cd to another."
+            ) from None
+        raise _config_error(
+            f"The working folder {configured} (terminal.cwd) does not exist."
+        ) from None
     if not folder.is_dir():
-        raise _error(f"{folder} (terminal.cwd) is not a folder.")
-    _found[configured] = folder
+        raise _config_error(f"{folder} (terminal.cwd) is not a folder.")
+    _working_folders[configured] = folder
     return folder

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hermes.core.errors import ConfigError
 
-_LOCK_SECONDS = 10.0
+_LOCK_TIMEOUT = 10.0
 
 
 def replace_file(file: Path, data: bytes) -> None:
@@ -65,7 +65,7 @@ def try_lock(handle: int) -> bool:
 
 
 @contextmanager
-def locked(lock: Path, what: str) -> Iterator[None]:
+def hold_lock(lock: Path, what: str) -> Iterator[None]:
     """One writer of `what` at a time. The lock is a file of its own: `what` is replaced."""
     try:
         handle = open_lock(lock)
@@ -74,7 +74,7 @@ def locked(lock: Path, what: str) -> Iterator[None]:
             f"{lock.parent} is not writable ({error.strerror}); nothing was changed."
         ) from None
     try:
-        deadline = time.monotonic() + _LOCK_SECONDS
+        deadline = time.monotonic() + _LOCK_TIMEOUT
         while not try_lock(handle):
             if time.monotonic() > deadline:
                 raise ConfigError(f"Another hermes is writing {what}; nothing was changed.")

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from hermes.core.provider import Effort
 from hermes.core.wire_names import WireName
 
-SCHEMA = 2
+SCHEMA_VERSION = 2
 """Raised when the meaning of a key changes: parsed files cached by older code are then re-read."""
 
 ToolCalls: TypeAlias = Literal["native", "text", "schema"]
@@ -272,7 +272,7 @@ class Config(Section, frozen=True):
     mcp_servers: dict[str, dict[str, Any]] = {}
 
 
-def key_variables(config: Config) -> frozenset[str]:
+def list_key_variables(config: Config) -> frozenset[str]:
     """Names of all variables this configuration takes keys from."""
     named = [config.model.api_key_env, config.web.search.api_key_env]
     for provider in config.providers.values():

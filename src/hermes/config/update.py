@@ -10,24 +10,29 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
-from hermes.config import key_path as keys
-from hermes.config import paths
+from hermes.config import key_path, paths
 from hermes.config.load import read_source
-from hermes.config.private_files import locked, sync_folder, write_durably
-from hermes.config.validate import check, field_type, fits_type
-from hermes.config.yaml_edit import append, edit, remove, render
-from hermes.config.yaml_source import Parsed, decode, dotted, parse, scalar
-from hermes.config.yaml_source import Path as KeyPath
+from hermes.config.private_files import hold_lock, sync_folder, write_durably
+from hermes.config.validate import field_type, fits_type, validate_config
+from hermes.config.yaml_edit import extend_list, remove_key, render_value, set_key
+from hermes.config.yaml_source import (
+    KeyPath,
+    ParsedYaml,
+    decode_text,
+    format_path,
+    parse_scalar,
+    parse_yaml,
+)
 from hermes.core.errors import ConfigError
 
-_ROUNDS = 5
+_MAX_ATTEMPTS = 5
 _CUSTOM = "custom"
-_PROVIDERS_OWN = ("base_url", "api_mode", "api_key_env")
+_PROVIDER_KEYS = ("base_url", "api_mode", "api_key_env")
 """What in the section `model` means nothing to another provider."""
 _BOM = b"\xef\xbb\xbf"
 
 
-class Change(Struct, frozen=True):
+class ConfigChange(Struct, frozen=True):
     key: str
     old: Any
     new: Any
@@ -36,37 +41,39 @@ class Change(Struct, frozen=True):
     """Keys that were taken out with it, because they belonged to the old value."""
 
 
-def set_value(home: Path, key: str, text: str) -> Change:
+def set_value(home: Path, key: str, text: str) -> ConfigChange:
     """Set `key` to what `text` says. Raises ConfigError, and then nothing was changed."""
-    with editing(home) as put:
+    with edit_config(home) as put:
         return put(key, text)
 
 
 @contextmanager
-def editing(home: Path) -> Iterator[Callable[[str, str], Change]]:
+def edit_config(home: Path) -> Iterator[Callable[[str, str], ConfigChange]]:
     """`set_value` for several keys: no other hermes writes between what is read and what is set."""
 
-    def put(key: str, text: str) -> Change:
-        return _write(home, lambda source: _switched(source, *_changed(source, key, text)))
+    def put(key: str, text: str) -> ConfigChange:
+        return _apply_change(
+            home, lambda source: _clear_old_provider(source, *_set_in_source(source, key, text))
+        )
 
-    with _locked(home):
+    with _hold_config_lock(home):
         yield put
 
 
-def revise(home: Path, changes: Mapping[str, Any]) -> None:
+def apply_changes(home: Path, changes: Mapping[str, Any]) -> None:
     """Several keys at once, all of them or none; None takes a key out of the file."""
 
     def revised(source: bytes) -> tuple[None, bytes]:
         for key, value in changes.items():
             if value is None:
-                source = _without(source, key)
+                source = _remove_from_source(source, key)
             else:
-                text = value if isinstance(value, str) else render(value)
-                source = _changed(source, key, text)[1]
+                text = value if isinstance(value, str) else render_value(value)
+                source = _set_in_source(source, key, text)[1]
         return None, source
 
-    with _locked(home):
-        _write(home, revised)
+    with _hold_config_lock(home):
+        _apply_change(home, revised)
 
 
 def append_items(
@@ -76,99 +83,101 @@ def append_items(
     whole new list and raises ConfigError when it is not a good one: then nothing was changed."""
 
     def grown(source: bytes) -> tuple[list[Any], bytes]:
-        parsed = _sound(source)
-        path = keys.find(key, parsed.data)
-        old = _value_or_none(parsed.data, path) or []
+        parsed = _parse_valid(source)
+        path = key_path.parse_key(key, parsed.data)
+        old = _find_value(parsed.data, path) or []
         new = [item for item in items if item not in old]
         if not new:
             return [], source
         expected = deepcopy(parsed.data)
-        keys.set_at(expected, path, [*old, *new])
+        key_path.set_at(expected, path, [*old, *new])
         check_all([*old, *new])
-        _accepted(expected, path)
-        before = decode(source, "config.yaml")
-        after = _check_meaning(append(before, path, new), path, expected)
-        _guard(before, after, path, structs.replace(parsed, lines={}))
-        return new, _with_mark(source, after)
+        _validate_value(expected, path)
+        before = decode_text(source, "config.yaml")
+        after = _check_meaning(extend_list(before, path, new), path, expected)
+        _check_nothing_lost(before, after, path, structs.replace(parsed, lines={}))
+        return new, _encode_text(source, after)
 
-    with _locked(home):
-        return _write(home, grown)
+    with _hold_config_lock(home):
+        return _apply_change(home, grown)
 
 
 T = TypeVar("T")
 
 
-def _write(home: Path, change: Callable[[bytes], tuple[T, bytes]]) -> T:
+def _apply_change(home: Path, change: Callable[[bytes], tuple[T, bytes]]) -> T:
     """With the lock held: again when a program that does not know it was faster."""
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_ATTEMPTS):
         source = read_source(home) or b""
         told, result = change(source)
-        if result == source or _commit(home, source, result):
+        if result == source or _replace_unchanged(home, source, result):
             return told
     raise ConfigError("config.yaml is being changed by another program; nothing was changed.")
 
 
-def _sound(source: bytes) -> Parsed:
-    parsed = parse(source)
-    if problems := check(parsed).problems:
+def _parse_valid(source: bytes) -> ParsedYaml:
+    parsed = parse_yaml(source)
+    if problems := validate_config(parsed).problems:
         raise ConfigError(f"config.yaml {problems[0]}; fix that first, nothing was changed.")
     return parsed
 
 
-def _changed(source: bytes, key: str, text: str) -> tuple[Change, bytes]:
-    parsed = _sound(source)
-    path = keys.find(key, parsed.data)
+def _set_in_source(source: bytes, key: str, text: str) -> tuple[ConfigChange, bytes]:
+    parsed = _parse_valid(source)
+    path = key_path.parse_key(key, parsed.data)
     expected = deepcopy(parsed.data)
-    keys.set_at(expected, path, _value(path, text))
-    value = _accepted(expected, path)
-    keys.set_at(expected, path, value)
-    before = decode(source, "config.yaml")
-    after = _check_meaning(edit(before, path, value), path, expected)
-    _guard(before, after, path, parsed)
-    change = Change(dotted(path), _value_or_none(parsed.data, path), value)
-    return change, _with_mark(source, after)
+    key_path.set_at(expected, path, _read_value(path, text))
+    value = _validate_value(expected, path)
+    key_path.set_at(expected, path, value)
+    before = decode_text(source, "config.yaml")
+    after = _check_meaning(set_key(before, path, value), path, expected)
+    _check_nothing_lost(before, after, path, parsed)
+    change = ConfigChange(format_path(path), _find_value(parsed.data, path), value)
+    return change, _encode_text(source, after)
 
 
-def _switched(source: bytes, change: Change, result: bytes) -> tuple[Change, bytes]:
+def _clear_old_provider(
+    source: bytes, change: ConfigChange, result: bytes
+) -> tuple[ConfigChange, bytes]:
     """Another provider: the key, the address and the protocol of the one before go out."""
     if change.key != "model.provider":
         return change, result
-    model = _sound(source).data.get("model")
+    model = _parse_valid(source).data.get("model")
     model = model if isinstance(model, dict) else {}
     before = model.get("provider") or (_CUSTOM if model.get("base_url") else "")
     if not before or before == change.new:
         return change, result
-    cleared = tuple(f"model.{name}" for name in _PROVIDERS_OWN if model.get(name))
+    cleared = tuple(f"model.{name}" for name in _PROVIDER_KEYS if model.get(name))
     for key in cleared:
-        result = _without(result, key)
+        result = _remove_from_source(result, key)
     return structs.replace(change, cleared=cleared), result
 
 
-def _without(source: bytes, key: str) -> bytes:
-    parsed = _sound(source)
-    path = keys.find(key, parsed.data)
-    if _value_or_none(parsed.data, path) is None:
+def _remove_from_source(source: bytes, key: str) -> bytes:
+    parsed = _parse_valid(source)
+    path = key_path.parse_key(key, parsed.data)
+    if _find_value(parsed.data, path) is None:
         return source
     expected = deepcopy(parsed.data)
-    gone = keys.drop_at(expected, path)
-    before = decode(source, "config.yaml")
-    after = _check_meaning(remove(before, path), path, expected)
-    _guard(before, after, gone, parsed)
-    return _with_mark(source, after)
+    gone = key_path.remove_at(expected, path)
+    before = decode_text(source, "config.yaml")
+    after = _check_meaning(remove_key(before, path), path, expected)
+    _check_nothing_lost(before, after, gone, parsed)
+    return _encode_text(source, after)
 
 
-def _value_or_none(data: dict[str, Any], path: KeyPath) -> Any:
+def _find_value(data: dict[str, Any], path: KeyPath) -> Any:
     try:
-        return keys.value_at(data, path)
+        return key_path.get_at(data, path)
     except KeyError:
         return None
 
 
-def _with_mark(source: bytes, after: str) -> bytes:
+def _encode_text(source: bytes, after: str) -> bytes:
     return (_BOM if source.startswith(_BOM) else b"") + after.encode()
 
 
-def _value(path: KeyPath, text: str) -> Any:
+def _read_value(path: KeyPath, text: str) -> Any:
     """Text for a text key is taken as it is; anything else is read as YAML."""
     import yaml
 
@@ -177,7 +186,7 @@ def _value(path: KeyPath, text: str) -> Any:
     if kind is not None and fits_type(text, kind):
         return text
     try:
-        value = scalar(text)
+        value = parse_scalar(text)
     except yaml.YAMLError:
         return text
     if isinstance(value, str) and kind is not None and fits_type(("", ""), kind):
@@ -185,27 +194,28 @@ def _value(path: KeyPath, text: str) -> Any:
     return value
 
 
-def _accepted(data: dict[str, Any], path: KeyPath) -> Any:
+def _validate_value(data: dict[str, Any], path: KeyPath) -> Any:
     """The new value, under its present name; ConfigError if it is not a valid one."""
-    checked = check(Parsed(data, {}))
+    checked = validate_config(ParsedYaml(data, {}))
     if checked.problems:
         raise ConfigError(f"{checked.problems[0].text}; nothing was changed.")
-    value = keys.value_at(data, path)
-    return keys.value_at(checked.data, path) if isinstance(value, (str, bool)) else value
+    value = key_path.get_at(data, path)
+    return key_path.get_at(checked.data, path) if isinstance(value, (str, bool)) else value
 
 
 def _check_meaning(after: str | None, path: KeyPath, expected: dict[str, Any]) -> str:
     """The edited text, if there is one that reads as expected."""
     if after is not None:
         with suppress(ConfigError):
-            if parse(after.encode()).data == expected:
+            if parse_yaml(after.encode()).data == expected:
                 return after
     raise ConfigError(
-        f"{dotted(path)} cannot be set without touching the rest of config.yaml; edit it by hand."
+        f"{format_path(path)} cannot be changed without touching the rest of config.yaml; "
+        "edit it by hand."
     )
 
 
-def _guard(before: str, after: str, path: KeyPath, parsed: Parsed) -> None:
+def _check_nothing_lost(before: str, after: str, path: KeyPath, parsed: ParsedYaml) -> None:
     """The last defence against a rewrite that loses things: comments and bulk must still be
     there, apart from what the old value took up."""
     first = parsed.lines.get(path, 0)
@@ -215,19 +225,19 @@ def _guard(before: str, after: str, path: KeyPath, parsed: Parsed) -> None:
     lines = before.splitlines()
     last = min(later) - 1 if later else len(lines)
     outside = lines[: first - 1] + lines[last:] if first else lines
-    lost = [line for line in outside if "#" in line and _comment(line) not in after]
+    lost = [line for line in outside if "#" in line and _comment_of(line) not in after]
     kept = sum(len(line.strip()) for line in outside)
     if lost or len(after) < kept // 2:
         raise ConfigError(
-            f"Setting {dotted(path)} would lose other parts of config.yaml; edit it by hand."
+            f"Setting {format_path(path)} would lose other parts of config.yaml; edit it by hand."
         )
 
 
-def _comment(line: str) -> str:
+def _comment_of(line: str) -> str:
     return line[line.index("#") :].rstrip()
 
 
-def _commit(home: Path, source: bytes, result: bytes) -> bool:
+def _replace_unchanged(home: Path, source: bytes, result: bytes) -> bool:
     """Replace the file, unless it is no longer what was read. Never a half-written one."""
     file = paths.config_file(home)
     target = file.resolve()
@@ -247,5 +257,5 @@ def _commit(home: Path, source: bytes, result: bytes) -> bool:
     return True
 
 
-def _locked(home: Path) -> AbstractContextManager[None]:
-    return locked(home / ".config.lock", "config.yaml")
+def _hold_config_lock(home: Path) -> AbstractContextManager[None]:
+    return hold_lock(home / ".config.lock", "config.yaml")

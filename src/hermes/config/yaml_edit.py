@@ -8,13 +8,13 @@ from typing import Any
 import yaml
 from msgspec import json
 
-from hermes.config.yaml_source import Path, scalar
+from hermes.config.yaml_source import KeyPath, parse_scalar
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./@+~-]*(?::[A-Za-z0-9_./@+~-]+)*\Z")
 _INDENT = "  "
 
 
-def edit(text: str, path: Path, value: Any) -> str | None:
+def set_key(text: str, path: KeyPath, value: Any) -> str | None:
     """The text with `path` set to `value`; None where the layout is too unusual. The caller
     checks that the result means what it should."""
     try:
@@ -35,7 +35,7 @@ def edit(text: str, path: Path, value: Any) -> str | None:
     return _replace_value(text, key, node, value)
 
 
-def append(text: str, path: Path, items: list[Any]) -> str | None:
+def extend_list(text: str, path: KeyPath, items: list[Any]) -> str | None:
     """The text with `items` added to the list at `path`, which need not exist yet."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -45,19 +45,19 @@ def append(text: str, path: Path, items: list[Any]) -> str | None:
         pairs = node.value if isinstance(node, yaml.MappingNode) else ()
         node = next((inner for key, inner in pairs if key.value == part), None)
     if not isinstance(node, yaml.SequenceNode) or not node.value:
-        return edit(text, path, items)
+        return set_key(text, path, items)
     last = node.value[-1]
     end = _entry_end(last, last)
     if node.flow_style:
-        more = ", ".join(render(item) for item in items)
+        more = ", ".join(render_value(item) for item in items)
         return f"{text[:end]}, {more}{text[end:]}"
     newline = "\r\n" if "\r\n" in text else "\n"
     indent = " " * node.start_mark.column
-    lines = "".join(f"{indent}- {render(item)}{newline}" for item in items)
+    lines = "".join(f"{indent}- {render_value(item)}{newline}" for item in items)
     return _insert_lines(text, end, lines, newline)
 
 
-def remove(text: str, path: Path) -> str | None:
+def remove_key(text: str, path: KeyPath) -> str | None:
     """The text without the entry at `path`, and without a section that this leaves empty."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -74,7 +74,7 @@ def remove(text: str, path: Path) -> str | None:
         return None
     mapping, at = found
     if len(mapping.value) == 1 and len(path) > 1:
-        return remove(text, path[:-1])
+        return remove_key(text, path[:-1])
     key, value = mapping.value[at]
     start, end = key.start_mark.index, _entry_end(key, value)
     if mapping.flow_style:
@@ -89,7 +89,7 @@ def remove(text: str, path: Path) -> str | None:
     return text[:line] + text[text.find("\n", end) + 1 or len(text) :]
 
 
-def render(value: Any) -> str:
+def render_value(value: Any) -> str:
     """A value on one line, which every YAML parser reads the same way."""
     match value:
         case None:
@@ -100,12 +100,16 @@ def render(value: Any) -> str:
             return json.encode(value).decode()
         case str():
             # Parsers disagree on texts that begin like a number ("0b_", "1_0"): those are quoted.
-            plain = _PLAIN.match(value) and not value[:1].isdigit() and scalar(value) == value
+            plain = _PLAIN.match(value) and not value[:1].isdigit() and parse_scalar(value) == value
             return value if plain else _quote_text(value)
         case dict():
-            return "{" + ", ".join(f"{render(k)}: {render(v)}" for k, v in value.items()) + "}"
+            return (
+                "{"
+                + ", ".join(f"{render_value(k)}: {render_value(v)}" for k, v in value.items())
+                + "}"
+            )
         case _:
-            return "[" + ", ".join(render(item) for item in value) + "]"
+            return "[" + ", ".join(render_value(item) for item in value) + "]"
 
 
 def _quote_text(text: str) -> str:
@@ -114,12 +118,14 @@ def _quote_text(text: str) -> str:
     return '"' + "".join(ch if ch.isprintable() else f"\\U{ord(ch):08x}" for ch in inner) + '"'
 
 
-def _block_lines(path: Path, value: Any, indent: str, newline: str) -> str:
-    lines = [f"{indent}{_INDENT * depth}{render(str(part))}:" for depth, part in enumerate(path)]
-    return newline.join(lines) + f" {render(value)}" + newline
+def _block_lines(path: KeyPath, value: Any, indent: str, newline: str) -> str:
+    lines = [
+        f"{indent}{_INDENT * depth}{render_value(str(part))}:" for depth, part in enumerate(path)
+    ]
+    return newline.join(lines) + f" {render_value(value)}" + newline
 
 
-def _replace_with_section(text: str, key: Any, node: Any, path: Path, value: Any) -> str | None:
+def _replace_with_section(text: str, key: Any, node: Any, path: KeyPath, value: Any) -> str | None:
     """Turn an empty or single value into a section that holds `path`."""
     if key is None:
         return None
@@ -139,7 +145,7 @@ def _replace_value(text: str, key: Any, node: Any, value: Any) -> str | None:
     block = node.style in ("|", ">") if isinstance(node, yaml.ScalarNode) else not node.flow_style
     if block:
         return _replace_block(text, key, node, value)
-    return text[:start] + render(value) + text[end:]
+    return text[:start] + render_value(value) + text[end:]
 
 
 def _replace_block(text: str, key: Any, node: Any, value: Any) -> str | None:
@@ -153,24 +159,24 @@ def _replace_block(text: str, key: Any, node: Any, value: Any) -> str | None:
     end = _entry_end(key, node)
     while text[end - 1] in "\r\n":
         end -= 1
-    return f"{text[: colon + 1]} {render(value)}{beside}{text[end:]}"
+    return f"{text[: colon + 1]} {render_value(value)}{beside}{text[end:]}"
 
 
-def _fill_empty(text: str, key: Any, path: Path, value: Any) -> str | None:
+def _fill_empty(text: str, key: Any, path: KeyPath, value: Any) -> str | None:
     """`key:` with nothing after it gets the value, or the first lines of a section."""
     colon = text.find(":", key.end_mark.index)
     if colon < 0 or text[key.end_mark.index : colon].strip():
         return None
     if not path:
-        return f"{text[: colon + 1]} {render(value)}{text[colon + 1 :]}"
+        return f"{text[: colon + 1]} {render_value(value)}{text[colon + 1 :]}"
     newline = "\r\n" if "\r\n" in text else "\n"
     indent = " " * key.start_mark.column + _INDENT
     return _insert_lines(text, colon, _block_lines(path, value, indent, newline), newline)
 
 
-def _insert_entry(text: str, mapping: Any, path: Path, value: Any) -> str | None:
+def _insert_entry(text: str, mapping: Any, path: KeyPath, value: Any) -> str | None:
     if mapping.flow_style:
-        entry = f"{render(str(path[0]))}: {render(_nest_value(path[1:], value))}"
+        entry = f"{render_value(str(path[0]))}: {render_value(_nest_value(path[1:], value))}"
         if not mapping.value:
             at = mapping.end_mark.index - 1
             return f"{text[:at]}{entry}{text[at:]}"
@@ -184,7 +190,7 @@ def _insert_entry(text: str, mapping: Any, path: Path, value: Any) -> str | None
     return _insert_lines(text, _entry_end(*mapping.value[-1]), lines, newline)
 
 
-def _nest_value(path: Path, value: Any) -> Any:
+def _nest_value(path: KeyPath, value: Any) -> Any:
     for part in reversed(path):
         value = {part: value}
     return value

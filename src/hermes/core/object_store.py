@@ -40,14 +40,14 @@ class Objects(Protocol):
 
     async def remove(self, kind: str, id: str, *, owner: str) -> bool: ...
 
-    async def every(self, kind: str, *, owner: str | None = None) -> list[Object]:
+    async def list_all(self, kind: str, *, owner: str | None = None) -> list[Object]:
         """The oldest first."""
         ...
 
-    async def log(self, stream: str, first: int, events: Sequence[bytes]) -> None:
+    async def append_events(self, stream: str, first: int, events: Sequence[bytes]) -> None:
         """Add events numbered from `first` on; one that is there already stays as it is."""
         ...
 
-    async def read(self, stream: str, *, after: int = 0, most: int = 1000) -> list[bytes]:
+    async def read_events(self, stream: str, *, after: int = 0, most: int = 1000) -> list[bytes]:
         """Events with a higher number, in order."""
         ...

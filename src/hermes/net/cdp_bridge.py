@@ -13,13 +13,17 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def bridge(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> AsyncIterator[str]:
+async def open_bridge(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> AsyncIterator[str]:
     """Its address. Messages on the pipe end in NUL. Others on this machine can reach the port:
     the path is the password, it serves once, and no page is let in."""
     from aiohttp import web
 
-    desk = _Desk(reader, writer)
-    runner = web.ServerRunner(web.Server(desk.serve, access_log=None), shutdown_timeout=0.1)
+    desk = _BridgeServer(reader, writer)
+    runner = web.ServerRunner(
+        web.Server(desk.handle_request, access_log=None), shutdown_timeout=0.1
+    )
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -30,23 +34,23 @@ async def bridge(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         await runner.cleanup()
 
 
-class _Desk:
+class _BridgeServer:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.path = "/" + secrets.token_urlsafe(32)
         self._reader = reader
         self._writer = writer
-        self._taken = False
+        self._in_use = False
 
-    async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def handle_request(self, request: web.BaseRequest) -> web.StreamResponse:
         from aiohttp import web
 
         known = secrets.compare_digest(request.path.encode(), self.path.encode())
-        if not known or self._taken or "Origin" in request.headers:
+        if not known or self._in_use or "Origin" in request.headers:
             return web.Response(status=404)
-        self._taken = True
+        self._in_use = True
         talk = web.WebSocketResponse(max_msg_size=0, compress=False, autoping=True)
         await talk.prepare(request)
-        down = asyncio.ensure_future(self._down(talk))
+        down = asyncio.ensure_future(self._forward_from_browser(talk))
         try:
             async for message in talk:
                 if isinstance(message.data, str):
@@ -59,7 +63,7 @@ class _Desk:
             await asyncio.wait([down])
         return talk
 
-    async def _down(self, talk: web.WebSocketResponse) -> None:
+    async def _forward_from_browser(self, talk: web.WebSocketResponse) -> None:
         with suppress(asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
             while True:
                 data = await self._reader.readuntil(b"\0")

@@ -9,13 +9,13 @@ import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
 from hermes.net.errors import EgressError
-from hermes.net.ssrf import Route, dial
+from hermes.net.ssrf import CheckedRoute, connect_route
 
 
-class Pinned(aiohttp.BaseConnector):
+class PinnedConnector(aiohttp.BaseConnector):
     """Knows one checked route; names are never looked up again. TLS is still for the name."""
 
-    def __init__(self, route: Route, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, route: CheckedRoute, tls: ssl.SSLContext | None) -> None:
         super().__init__(force_close=True, limit=0)
         self._route = route
         self._tls = tls
@@ -24,7 +24,7 @@ class Pinned(aiohttp.BaseConnector):
         location = self._route.location
         if (req.url.scheme, req.url.raw_host, req.url.port) != location.origin:
             raise EgressError("The request does not go where it was allowed to go.")
-        sock = await dial(self._route)
+        sock = await connect_route(self._route)
         secure = location.scheme == "https"
         try:
             _, protocol = await self._loop.create_connection(

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 IPAddress: TypeAlias = IPv4Address | IPv6Address
 
-_CLOSED4 = tuple(
+_NON_PUBLIC_V4 = tuple(
     IPv4Network(text)
     for text in (
         "0.0.0.0/8",  # this network
@@ -28,9 +28,9 @@ _CLOSED4 = tuple(
         "224.0.0.0/3",  # multicast, reserved, broadcast
     )
 )
-_NEVER4 = (IPv4Network("169.254.0.0/16"), IPv4Network("168.63.129.16/32"))
-_GLOBAL6 = IPv6Network("2000::/3")
-_CLOSED6 = tuple(
+_METADATA_V4 = (IPv4Network("169.254.0.0/16"), IPv4Network("168.63.129.16/32"))
+_GLOBAL_V6 = IPv6Network("2000::/3")
+_NON_PUBLIC_V6 = tuple(
     IPv6Network(text)
     for text in (
         "2001::/23",  # protocol assignments: Teredo, ORCHID, benchmarks
@@ -44,26 +44,26 @@ _MAPPED = IPv6Network("::ffff:0:0/96")
 _NAT64 = IPv6Network("64:ff9b::/96")
 _6TO4 = IPv6Network("2002::/16")
 _ISATAP = (0x00005EFE, 0x02005EFE)
-_METADATA6 = (IPv6Address("fd00:ec2::254"), IPv6Address("fd20:ce::254"))
+_METADATA_V6 = (IPv6Address("fd00:ec2::254"), IPv6Address("fd20:ce::254"))
 
 
-def public(address: IPAddress) -> bool:
+def is_public(address: IPAddress) -> bool:
     """Whether this is a host of the public internet; an embedded IPv4 address must be one too."""
     if isinstance(address, IPv4Address):
-        return not any(address in net for net in _CLOSED4)
-    inner = embedded(address)
-    if inner is not None and not public(inner):
+        return not any(address in net for net in _NON_PUBLIC_V4)
+    inner = embedded_ipv4(address)
+    if inner is not None and not is_public(inner):
         return False
     if address in _MAPPED or address in _NAT64:
         return address.scope_id is None
     return (
-        address in _GLOBAL6
-        and not any(address in net for net in _CLOSED6)
+        address in _GLOBAL_V6
+        and not any(address in net for net in _NON_PUBLIC_V6)
         and address.scope_id is None
     )
 
 
-def embedded(address: IPv6Address) -> IPv4Address | None:
+def embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
     """The IPv4 address a packet to this one would end at."""
     number = int(address)
     if address in _MAPPED or address in _NAT64 or number >> 32 == 0:
@@ -75,27 +75,27 @@ def embedded(address: IPv6Address) -> IPv4Address | None:
     return None
 
 
-def disguised(address: IPAddress) -> bool:
+def is_disguised_ipv4(address: IPAddress) -> bool:
     """An IPv4 address written as an IPv6 one. Nobody does that in good faith; a resolver of a
     network without IPv4 answers so (NAT64), which is why `public` takes them."""
-    return isinstance(address, IPv6Address) and embedded(address) is not None
+    return isinstance(address, IPv6Address) and embedded_ipv4(address) is not None
 
 
-def metadata(address: IPAddress) -> bool:
+def is_metadata_service(address: IPAddress) -> bool:
     """Link-local services that hand out a machine's credentials: no name may lead to them."""
     if isinstance(address, IPv6Address):
-        inner = embedded(address)
+        inner = embedded_ipv4(address)
         if inner is not None:
-            return metadata(inner)
-        return address.is_link_local or address in _METADATA6
-    return any(address in net for net in _NEVER4) or address == IPv4Address("192.0.0.192")
+            return is_metadata_service(inner)
+        return address.is_link_local or address in _METADATA_V6
+    return any(address in net for net in _METADATA_V4) or address == IPv4Address("192.0.0.192")
 
 
-def ours(address: IPAddress) -> bool:
+def is_own_address(address: IPAddress) -> bool:
     """Whether it is an address of this machine, behind whose firewall we stand."""
-    inner = embedded(address) if isinstance(address, IPv6Address) else None
+    inner = embedded_ipv4(address) if isinstance(address, IPv6Address) else None
     if inner is not None:
-        return ours(inner)
+        return is_own_address(inner)
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -105,6 +105,6 @@ def ours(address: IPAddress) -> bool:
         return False
 
 
-def reachable(address: IPAddress) -> bool:
+def is_reachable(address: IPAddress) -> bool:
     """Public, and not this machine under its public address."""
-    return public(address) and not ours(address)
+    return is_public(address) and not is_own_address(address)

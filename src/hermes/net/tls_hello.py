@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 _HANDSHAKE = 0x16
-_LONGEST = 64 * 1024
+_MAX_LENGTH = 64 * 1024
 
 
-def server_name(data: bytes) -> str | None:
+def read_server_name(data: bytes) -> str | None:
     """The name asked for ("" when none is); None when more bytes are needed.
     ConnectionError: this is no ClientHello."""
-    message = _message(data)
+    message = _join_records(data)
     if message is None:
         return None
     try:
-        return _sni(message)
+        return _read_sni(message)
     except (IndexError, UnicodeDecodeError):
         raise ConnectionError("a malformed ClientHello") from None
 
 
-def _message(data: bytes) -> bytes | None:
+def _join_records(data: bytes) -> bytes | None:
     """The handshake message, put together from its records."""
-    if (data and data[0] != _HANDSHAKE) or len(data) > _LONGEST:
+    if (data and data[0] != _HANDSHAKE) or len(data) > _MAX_LENGTH:
         raise ConnectionError("not a TLS handshake")
     joined = b""
     while len(data) >= 5:
@@ -32,7 +32,7 @@ def _message(data: bytes) -> bytes | None:
             if joined[0] != 1:
                 raise ConnectionError("not a ClientHello")
             whole = 4 + int.from_bytes(joined[1:4], "big")
-            if whole > _LONGEST:
+            if whole > _MAX_LENGTH:
                 raise ConnectionError("a ClientHello of absurd size")
             if len(joined) >= whole:
                 return joined[4:whole]
@@ -42,7 +42,7 @@ def _message(data: bytes) -> bytes | None:
     return None
 
 
-def _sni(body: bytes) -> str:
+def _read_sni(body: bytes) -> str:
     at = 34  # version and random
     at += 1 + body[at]  # session
     at += 2 + int.from_bytes(body[at : at + 2], "big")  # cipher suites

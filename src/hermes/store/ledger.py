@@ -44,7 +44,7 @@ class SqliteLedger:
         self, caps: Sequence[Cap], decide: Decide
     ) -> tuple[Entry | None, list[Level]]:
         """When cancelled while waiting, whatever is still reserved is released."""
-        job = self._submit(lambda db: _reserve(db, self._process, caps, decide))
+        job = self._submit(lambda db: _reserve_entry(db, self._process, caps, decide))
         try:
             return await asyncio.shield(job)
         except asyncio.CancelledError:
@@ -58,12 +58,12 @@ class SqliteLedger:
         self,
         entry: Entry,
         caps: Sequence[Cap] = (),
-        told: Callable[[Sequence[Warned]], None] | None = None,
+        on_warnings: Callable[[Sequence[Warned]], None] | None = None,
     ) -> None:
-        if not caps or told is None:
+        if not caps or on_warnings is None:
             self._add_pending(entry, running=False)
             return
-        tell = told
+        tell = on_warnings
 
         def report(job: asyncio.Future[list[Warned]]) -> None:
             if job.cancelled() or job.exception() is not None:
@@ -72,9 +72,9 @@ class SqliteLedger:
             elif warnings := job.result():
                 tell(warnings)
 
-        self._submit(lambda db: _settle(db, entry, caps)).add_done_callback(report)
+        self._submit(lambda db: _settle_entry(db, entry, caps)).add_done_callback(report)
 
-    async def totals(self, by: By, since: float) -> list[Row]:
+    async def sum_calls(self, by: By, since: float) -> list[Row]:
         def run(db: Connection) -> list[Row]:
             _settle_dead_calls(db, self._process)
             return _sum_calls(db, by, round(since * 1e9))
@@ -131,7 +131,7 @@ class SqliteLedger:
     def _release_unused(self, job: asyncio.Future[tuple[Entry | None, list[Level]]]) -> None:
         entry = None if job.cancelled() or job.exception() is not None else job.result()[0]
         if entry is not None:
-            self._submit(lambda db: _release(db, entry)).add_done_callback(_log_failure)
+            self._submit(lambda db: _release_entry(db, entry)).add_done_callback(_log_failure)
 
 
 def _log_failure(job: asyncio.Future[Any]) -> None:
@@ -153,7 +153,7 @@ _KEY_COLUMNS: dict[By, str] = {
 }
 
 
-def _reserve(
+def _reserve_entry(
     db: Connection, process: ProcessLock, caps: Sequence[Cap], decide: Decide
 ) -> tuple[Entry | None, list[Level]]:
     """Calls of other processes count too: the transaction is an immediate one."""
@@ -172,7 +172,7 @@ def _insert_reservation(db: Connection, process: ProcessLock, entry: Entry) -> N
     )
 
 
-def _release(db: Connection, entry: Entry) -> None:
+def _release_entry(db: Connection, entry: Entry) -> None:
     """For a call that was never made."""
     db.execute("DELETE FROM reservations WHERE id = ?", (entry.id,))
 
@@ -199,7 +199,7 @@ def _read_spent(db: Connection, scope: str) -> tuple[float, float]:
     return found[0] if found else (0.0, 0)
 
 
-def _settle(db: Connection, entry: Entry, caps: Sequence[Cap] = ()) -> list[Warned]:
+def _settle_entry(db: Connection, entry: Entry, caps: Sequence[Cap] = ()) -> list[Warned]:
     """Record how a call ended; a second time changes nothing."""
     db.execute("DELETE FROM reservations WHERE id = ?", (entry.id,))
     account = entry.account
@@ -259,7 +259,7 @@ def _settle_dead_calls(db: Connection, process: ProcessLock) -> None:
     for holder, body in rows:
         if not is_alive(holder):
             lost = structs.replace(_entry_decoder.decode(body), estimated=True, outcome="killed")
-            _settle(db, lost)
+            _settle_entry(db, lost)
 
 
 def _write_entries(db: Connection, process: ProcessLock, entries: Iterable[PendingEntry]) -> None:
@@ -267,7 +267,7 @@ def _write_entries(db: Connection, process: ProcessLock, entries: Iterable[Pendi
         if running:
             _insert_reservation(db, process, entry)
         else:
-            _settle(db, entry)
+            _settle_entry(db, entry)
 
 
 _SUMS = (

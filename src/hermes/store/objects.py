@@ -72,11 +72,11 @@ class SqliteObjects:
 
         return await self._write(run)
 
-    async def every(self, kind: str, *, owner: str | None = None) -> list[Object]:
+    async def list_all(self, kind: str, *, owner: str | None = None) -> list[Object]:
         sql = f"{_SELECT} AND (?2 IS NULL OR owner = ?2) ORDER BY created"
         return await self._read(lambda db: [Object(*row) for row in db.execute(sql, (kind, owner))])
 
-    async def log(self, stream: str, first: int, events: Sequence[bytes]) -> None:
+    async def append_events(self, stream: str, first: int, events: Sequence[bytes]) -> None:
         rows = [(stream, number, body) for number, body in enumerate(events, first)]
 
         def run(db: Connection) -> None:
@@ -84,7 +84,7 @@ class SqliteObjects:
 
         await self._write(run)
 
-    async def read(self, stream: str, *, after: int = 0, most: int = 1000) -> list[bytes]:
+    async def read_events(self, stream: str, *, after: int = 0, most: int = 1000) -> list[bytes]:
         def run(db: Connection) -> list[bytes]:
             found = db.execute(
                 "SELECT body FROM events WHERE stream = ? AND n > ? ORDER BY n LIMIT ?",

@@ -61,7 +61,7 @@ class SqliteSessions:
         batch = self._make_batch(clean(session_id), messages, state, create, bits)
 
         def run(db: Connection) -> None:
-            _append(db, self._process, batch)
+            _append_batch(db, self._process, batch)
             self._backlog.count += len(batch.rows)
 
         await self._write_with_ledger(run)
@@ -261,7 +261,7 @@ _INSERT = (
 """One statement finds the session, checks that no other process runs it, and takes the next id."""
 
 
-def _append(db: Connection, process: ProcessLock, batch: _Batch) -> None:
+def _append_batch(db: Connection, process: ProcessLock, batch: _Batch) -> None:
     if batch.first_id and _is_stored(db, batch):
         return
     if batch.create is not None:
@@ -328,7 +328,7 @@ def _continue_in_child(db: Connection, process: ProcessLock, parent: str, batch:
     n = _claim_session(db, process, parent)
     if batch.first_id and _is_stored(db, batch):
         return
-    _append(db, process, batch)
+    _append_batch(db, process, batch)
     db.execute(
         "UPDATE sessions SET title = p.title, taint = sessions.taint | p.taint"
         " FROM (SELECT title, taint FROM sessions WHERE n = ?) AS p WHERE id = ?",

@@ -14,13 +14,13 @@ from dotenv import dotenv_values
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.config.env import argument_text, child_env, colours, proxy_for
-from hermes.config.load import Setup, load
-from hermes.config.paths import find_home, working_folder
+from hermes.config.env import build_child_env, decode_argument, find_proxy, supports_colour
+from hermes.config.load import Setup, load_setup
+from hermes.config.paths import find_home, find_working_folder
 from hermes.config.schema import Config
-from hermes.config.secrets import Secrets, read_dotenv, secret_name
-from hermes.config.validate import check, valid_keys
-from hermes.config.yaml_source import parse
+from hermes.config.secrets import Secrets, is_secret_name, read_dotenv
+from hermes.config.validate import list_keys, validate_config
+from hermes.config.yaml_source import parse_yaml
 from hermes.core.errors import ConfigError
 from hermes.llm.endpoints.catalog import KEYS
 
@@ -54,7 +54,7 @@ def read(home: Path, text: str | bytes | None = None, **environ: str) -> Setup:
     if text is not None:
         data = text.encode() if isinstance(text, str) else text
         (home / "config.yaml").write_bytes(data)
-    return load(environ={"HERMES_HOME": str(home), **environ})
+    return load_setup(environ={"HERMES_HOME": str(home), **environ})
 
 
 def mode(path: Path) -> int:
@@ -204,7 +204,7 @@ def test_dates_and_times_of_day_stay_text(tmp_path: Path) -> None:
 
 
 def test_every_problem_is_found_at_once() -> None:
-    checked = check(parse(b"agent: {max_turn: 1}\nbudget: {daily_usd: x}\nfoo: 1\n"))
+    checked = validate_config(parse_yaml(b"agent: {max_turn: 1}\nbudget: {daily_usd: x}\nfoo: 1\n"))
     assert [p.line for p in checked.problems] == [1, 2, 3]
     assert checked.config is None
 
@@ -220,7 +220,7 @@ OLD = [
 @pytest.mark.parametrize(("text", "new"), OLD)
 def test_old_protocol_names_work_and_are_reported(text: str, new: str) -> None:
     for section in (text, text.replace("model: {", "providers: {x: {") + "}"):
-        checked = check(parse(section.encode()))
+        checked = validate_config(parse_yaml(section.encode()))
         assert checked.config is not None
         found = checked.config.providers["x"] if "providers" in section else checked.config.model
         assert found.api_mode == new
@@ -231,14 +231,16 @@ def test_old_protocol_names_work_and_are_reported(text: str, new: str) -> None:
     ("old", "new"), [("manual", "ask"), ("off", "never-ask"), ('"off"', "never-ask")]
 )
 def test_old_approval_modes_work_and_are_reported(old: str, new: str) -> None:
-    checked = check(parse(f"approvals:\n  mode: {old}\n".encode()))
+    checked = validate_config(parse_yaml(f"approvals:\n  mode: {old}\n".encode()))
     assert checked.config is not None
     assert checked.config.approvals.mode == new
     assert checked.notes[0].line == 2 and new in checked.notes[0].text
 
 
 def test_old_forms_of_model_and_fallbacks() -> None:
-    checked = check(parse(b"model: gpt\nfallback_providers: [{provider: lab, model: x}, a:b]\n"))
+    checked = validate_config(
+        parse_yaml(b"model: gpt\nfallback_providers: [{provider: lab, model: x}, a:b]\n")
+    )
     assert checked.config is not None
     assert checked.config.model.default == "gpt"
     assert checked.config.fallback_providers == ("lab:x", "a:b")
@@ -246,8 +248,10 @@ def test_old_forms_of_model_and_fallbacks() -> None:
 
 
 def test_models_of_a_provider_as_a_list_or_with_settings() -> None:
-    checked = check(
-        parse(b"providers: {a: {models: [m1, m2]}, b: {models: {m: {ttfb_timeout_seconds: 0}}}}")
+    checked = validate_config(
+        parse_yaml(
+            b"providers: {a: {models: [m1, m2]}, b: {models: {m: {ttfb_timeout_seconds: 0}}}}"
+        )
     )
     assert checked.config is not None
     assert list(checked.config.providers["a"].models) == ["m1", "m2"]
@@ -255,13 +259,13 @@ def test_models_of_a_provider_as_a_list_or_with_settings() -> None:
 
 
 def test_the_list_of_keys_covers_the_sections() -> None:
-    assert {"model.default", "agent.max_turns", "fallback_providers"} <= set(valid_keys())
+    assert {"model.default", "agent.max_turns", "fallback_providers"} <= set(list_keys())
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused_in_one_sentence(data: bytes) -> None:
     try:
-        check(parse(data))
+        validate_config(parse_yaml(data))
     except ConfigError as error:
         assert str(error).startswith("config.yaml ")
         assert "\n" not in str(error)
@@ -283,9 +287,9 @@ _json = st.recursive(
 
 @given(st.dictionaries(st.sampled_from([*Config.__struct_fields__, "x"]), _json, max_size=4))
 def test_any_data_is_accepted_or_explained(data: dict[str, object]) -> None:
-    from hermes.config.yaml_source import Parsed
+    from hermes.config.yaml_source import ParsedYaml
 
-    checked = check(Parsed(data, {}))
+    checked = validate_config(ParsedYaml(data, {}))
     assert (checked.config is None) == bool(checked.problems)
 
 
@@ -294,7 +298,7 @@ def test_any_data_is_accepted_or_explained(data: dict[str, object]) -> None:
 
 def imports_yaml(home: Path) -> bool:
     code = (
-        "import sys; from hermes.config.load import load; s = load();"
+        "import sys; from hermes.config.load import load_setup; s = load_setup();"
         "print(s.config.agent.max_turns, 'yaml' in sys.modules)"
     )
     env = {"HERMES_HOME": str(home), "PATH": os.defpath}
@@ -343,9 +347,9 @@ def test_no_secret_is_copied_into_the_cache(tmp_path: Path) -> None:
 def test_the_default_home_is_below_HOME_and_private(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
-        setup = load(environ={"HOME": str(tmp_path)})
+        setup = load_setup(environ={"HOME": str(tmp_path)})
         assert setup.home == tmp_path / ".hermes"
-        profile = load("work", environ={"HOME": str(tmp_path)})
+        profile = load_setup("work", environ={"HOME": str(tmp_path)})
     finally:
         os.umask(old)
     assert mode(setup.home) == 0o700
@@ -357,19 +361,19 @@ def test_an_open_home_is_closed_with_a_warning(tmp_path: Path) -> None:
     home = tmp_path / "h"
     home.mkdir()
     home.chmod(0o755)
-    setup = load(environ={"HERMES_HOME": str(home)})
+    setup = load_setup(environ={"HERMES_HOME": str(home)})
     assert mode(home) == 0o700
     assert len(setup.warnings) == 1 and "0700" in setup.warnings[0]
-    assert load(environ={"HERMES_HOME": str(home)}).warnings == ()
+    assert load_setup(environ={"HERMES_HOME": str(home)}).warnings == ()
 
 
 def test_profiles_have_their_own_config_and_secrets(tmp_path: Path) -> None:
     env = {"HERMES_HOME": str(tmp_path / "h")}
-    load("a", environ=env)
+    load_setup("a", environ=env)
     (tmp_path / "h/profiles/a/config.yaml").write_text("agent: {max_turns: 5}\n")
-    assert load("a", environ=env).config.agent.max_turns == 5
-    assert load("b", environ=env).config.agent.max_turns == 90
-    assert load("default", environ=env).home == tmp_path / "h"
+    assert load_setup("a", environ=env).config.agent.max_turns == 5
+    assert load_setup("b", environ=env).config.agent.max_turns == 90
+    assert load_setup("default", environ=env).home == tmp_path / "h"
 
 
 @pytest.mark.parametrize(
@@ -377,7 +381,7 @@ def test_profiles_have_their_own_config_and_secrets(tmp_path: Path) -> None:
 )
 def test_profile_names_cannot_leave_the_home(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="Profile name"):
-        load(name, environ={"HERMES_HOME": str(tmp_path / "h")})
+        load_setup(name, environ={"HERMES_HOME": str(tmp_path / "h")})
     assert not (tmp_path / "h").exists()
 
 
@@ -386,7 +390,7 @@ def test_a_home_that_is_a_file_is_refused(tmp_path: Path) -> None:
     file.write_text("x")
     for home in (file, file / "below"):
         with pytest.raises(ConfigError) as caught:
-            load(environ={"HERMES_HOME": str(home)})
+            load_setup(environ={"HERMES_HOME": str(home)})
         assert str(home) in str(caught.value)
     assert file.read_text() == "x"
 
@@ -405,7 +409,7 @@ def test_files_found_open_are_closed(tmp_path: Path) -> None:
     (home / ".env").chmod(0o644)
     (home / "config.yaml").write_text("agent: {max_turns: 7}\n")
     (home / "config.yaml").chmod(0o666)
-    setup = load(environ={"HERMES_HOME": str(home)})
+    setup = load_setup(environ={"HERMES_HOME": str(home)})
     assert mode(home / ".env") == mode(home / "config.yaml") == 0o600
     assert ".env was readable by other users" in setup.warnings[0]
 
@@ -415,7 +419,7 @@ def test_an_unreadable_home_is_one_sentence(tmp_path: Path) -> None:
     home = tmp_path / "h"
     home.mkdir(mode=0o000)
     with pytest.raises(ConfigError, match="not readable"):
-        load(environ={"HERMES_HOME": str(home)})
+        load_setup(environ={"HERMES_HOME": str(home)})
 
 
 # -- secrets ------------------------------------------------------------------------------------
@@ -425,16 +429,16 @@ def test_the_environment_wins_over_the_file_and_nothing_is_exported(tmp_path: Pa
     home = tmp_path / "h"
     home.mkdir(mode=0o700)
     (home / ".env").write_text("A_KEY=from-file-1\nB_KEY=from-file-2\nEMPTY_KEY=\n")
-    setup = load(environ={"HERMES_HOME": str(home), "A_KEY": "from-env-1", "EMPTY_KEY": " "})
+    setup = load_setup(environ={"HERMES_HOME": str(home), "A_KEY": "from-env-1", "EMPTY_KEY": " "})
     assert setup.secrets.get("A_KEY") == "from-env-1"
     assert setup.secrets.get("B_KEY") == "from-file-2"
     assert setup.secrets.get("EMPTY_KEY") is None
     assert setup.secrets.get("NOT_THERE") is None
-    assert setup.secrets.source("A_KEY") == "environment"
-    assert setup.secrets.source("B_KEY") == ".env"
+    assert setup.secrets.find_source("A_KEY") == "environment"
+    assert setup.secrets.find_source("B_KEY") == ".env"
     assert "B_KEY" not in os.environ
     assert "from-file" not in repr(setup)
-    assert setup.secrets.known() == {"from-env-1", "from-file-1", "from-file-2"}
+    assert setup.secrets.redactable_values() == {"from-env-1", "from-file-1", "from-file-2"}
 
 
 def test_a_key_named_by_the_config_is_a_secret_whatever_its_name(tmp_path: Path) -> None:
@@ -445,13 +449,13 @@ def test_a_key_named_by_the_config_is_a_secret_whatever_its_name(tmp_path: Path)
         PLAIN="value-of-plain",
         VISIBLE="value-of-visible",
     )
-    assert {"value-of-odd", "value-of-plain"} == setup.secrets.known()
-    child = child_env(setup.secrets, {"ODD": "value-of-odd", "PLAIN": "p", "VISIBLE": "v"})
+    assert {"value-of-odd", "value-of-plain"} == setup.secrets.redactable_values()
+    child = build_child_env(setup.secrets, {"ODD": "value-of-odd", "PLAIN": "p", "VISIBLE": "v"})
     assert child == {"VISIBLE": "v", "HERMES_CHILD": "1"}
 
 
 def test_short_values_are_not_worth_redacting() -> None:
-    assert Secrets({"A_KEY": "abc", "B_KEY": "abcdefgh"}).known() == {"abcdefgh"}
+    assert Secrets({"A_KEY": "abc", "B_KEY": "abcdefgh"}).redactable_values() == {"abcdefgh"}
 
 
 @pytest.mark.parametrize(
@@ -477,18 +481,18 @@ def test_short_values_are_not_worth_redacting() -> None:
     ],
 )
 def test_names_of_secrets(name: str, secret: bool) -> None:
-    assert secret_name(name) is secret
+    assert is_secret_name(name) is secret
 
 
 def test_the_keys_of_all_providers_are_secrets_by_name() -> None:
-    assert [name for name in KEYS if not secret_name(name)] == []
+    assert [name for name in KEYS if not is_secret_name(name)] == []
 
 
 def test_a_variable_named_on_the_command_line_is_a_secret_too(tmp_path: Path) -> None:
     env = {"HERMES_HOME": str(tmp_path / "h"), "ODD": "value-of-odd"}
-    setup = load(environ=env, keys=["ODD"])
-    assert setup.secrets.known() == {"value-of-odd"}
-    assert "ODD" not in child_env(setup.secrets, env)
+    setup = load_setup(environ=env, keys=["ODD"])
+    assert setup.secrets.redactable_values() == {"value-of-odd"}
+    assert "ODD" not in build_child_env(setup.secrets, env)
 
 
 def test_children_get_no_secret_by_name_or_by_value() -> None:
@@ -503,7 +507,7 @@ def test_children_get_no_secret_by_name_or_by_value() -> None:
         "FROM_FILE": "other",
     }
     secrets = Secrets(environ, {"FROM_FILE": "value-in-dotenv", "PATH": "/evil"})
-    assert child_env(secrets, environ) == {
+    assert build_child_env(secrets, environ) == {
         "PATH": "/bin",
         "HOME": "/root",
         "LANG": "C.UTF-8",
@@ -549,7 +553,7 @@ def test_a_broken_env_file_is_named_without_its_content(tmp_path: Path) -> None:
     home.mkdir(mode=0o700)
     (home / ".env").write_text("GOOD=1\nBAD='hunter2hunter2\n")
     with pytest.raises(ConfigError) as caught:
-        load(environ={"HERMES_HOME": str(home)})
+        load_setup(environ={"HERMES_HOME": str(home)})
     assert ".env line 2" in str(caught.value) and "hunter2" not in str(caught.value)
 
 
@@ -596,23 +600,25 @@ PROXY = {"http_proxy": "http://p:1", "HTTPS_PROXY": "q:2", "ALL_PROXY": "socks5:
     ],
 )
 def test_proxies(url: str, extra: dict[str, str], expected: str | None) -> None:
-    assert proxy_for(url, {**PROXY, **extra}) == expected
-    assert proxy_for(url, {}) is None
+    assert find_proxy(url, {**PROXY, **extra}) == expected
+    assert find_proxy(url, {}) is None
 
 
 def test_colours() -> None:
-    assert colours(True, {"TERM": "xterm"})
-    assert not colours(False, {"TERM": "xterm"})
-    assert not colours(True, {"TERM": "xterm", "NO_COLOR": "1"})
-    assert not colours(True, {"TERM": "dumb"})
-    assert not colours(True, {})
+    assert supports_colour(True, {"TERM": "xterm"})
+    assert not supports_colour(False, {"TERM": "xterm"})
+    assert not supports_colour(True, {"TERM": "xterm", "NO_COLOR": "1"})
+    assert not supports_colour(True, {"TERM": "dumb"})
+    assert not supports_colour(True, {})
 
 
 def test_arguments_are_utf8_whatever_the_locale_made_of_them() -> None:
-    assert argument_text("plain") == "plain"
+    assert decode_argument("plain") == "plain"
     raw = "grüß 日本".encode()
-    assert argument_text(raw.decode(sys.getfilesystemencoding(), "surrogateescape")) == "grüß 日本"
-    assert argument_text("\udcff").isprintable()
+    assert (
+        decode_argument(raw.decode(sys.getfilesystemencoding(), "surrogateescape")) == "grüß 日本"
+    )
+    assert decode_argument("\udcff").isprintable()
 
 
 def test_the_working_folder_is_where_it_is_now(
@@ -621,16 +627,16 @@ def test_the_working_folder_is_where_it_is_now(
     """It is remembered, and yet followed when it is moved, replaced or gone."""
     (tmp_path / "a").mkdir()
     monkeypatch.chdir(tmp_path / "a")
-    assert working_folder(".") == working_folder(".") == tmp_path / "a"
+    assert find_working_folder(".") == find_working_folder(".") == tmp_path / "a"
     (tmp_path / "a").rename(tmp_path / "b")
-    assert working_folder(".") == tmp_path / "b"
+    assert find_working_folder(".") == tmp_path / "b"
     link = tmp_path / "link"
     link.symlink_to("b")
-    assert working_folder(str(link)) == tmp_path / "b"
+    assert find_working_folder(str(link)) == tmp_path / "b"
     link.unlink()
     (tmp_path / "c").mkdir()
     link.symlink_to("c")
-    assert working_folder(str(link)) == tmp_path / "c"
+    assert find_working_folder(str(link)) == tmp_path / "c"
     (tmp_path / "c").rmdir()
     with pytest.raises(ConfigError, match="does not exist"):
-        working_folder(str(link))
+        find_working_folder(str(link))

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from hermes.net.fetcher import Door, EgressError
-from hermes.net.ip_ranges import IPAddress, public
+from hermes.net.fetcher import EgressError, WebFetcher
+from hermes.net.ip_ranges import IPAddress, is_public
 
 OUTSIDE, SECRET = "127.0.0.1", "127.0.0.66"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -41,12 +41,12 @@ class Net:
         answers = self.names.get(host, [[OUTSIDE]])
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
-    def door(self, **changes: Any) -> Door:
-        def is_public(address: IPAddress) -> bool:
-            return str(address) == OUTSIDE or public(address)
+    def door(self, **changes: Any) -> WebFetcher:
+        def is_allowed(address: IPAddress) -> bool:
+            return str(address) == OUTSIDE or is_public(address)
 
-        given = {"resolve": self.resolve, "public": is_public, "proxy": lambda url: None}
-        return Door(**{**given, **changes})
+        given = {"resolve": self.resolve, "public": is_allowed, "proxy": lambda url: None}
+        return WebFetcher(**{**given, **changes})
 
     def url(self, path: str = "/", host: str = "site.example") -> str:
         return f"http://{host}:{self.port}{path}"
@@ -103,7 +103,7 @@ async def net() -> AsyncIterator[Net]:
         yield made
 
 
-async def get(door: Door, url: str, **options: Any) -> bytes:
+async def get(door: WebFetcher, url: str, **options: Any) -> bytes:
     async with door.fetch(url, **options) as page:
         return page.body
 
@@ -347,7 +347,7 @@ async def test_what_is_no_http_is_one_sentence() -> None:
     async def resolve(host: str, port: int) -> list[str]:
         return [OUTSIDE]
 
-    door = Door(resolve=resolve, public=lambda a: True, proxy=lambda u: None)
+    door = WebFetcher(resolve=resolve, public=lambda a: True, proxy=lambda u: None)
     async with await asyncio.start_server(babble, OUTSIDE, 0) as server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(EgressError, match="no valid answer"):

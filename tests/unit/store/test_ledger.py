@@ -46,7 +46,7 @@ async def store(tmp_path: Path) -> Any:
 
 
 async def spent(store: SqliteStore) -> dict[str, tuple[float, int]]:
-    await store.ledger.totals("day", 0)
+    await store.ledger.sum_calls("day", 0)
     return {
         s: (u, t) for s, u, t in look(store._database.path, "SELECT scope, usd, tokens FROM spent")
     }
@@ -66,7 +66,7 @@ async def test_a_call_counts_to_its_day_session_user_and_job(store: SqliteStore)
 async def test_settling_twice_counts_once(store: SqliteStore) -> None:
     for _ in range(3):
         store.ledger.settle(entry())
-        await store.ledger.totals("day", 0)
+        await store.ledger.sum_calls("day", 0)
     assert (await spent(store))["session:s"] == (1.0, 110)
 
 
@@ -162,9 +162,9 @@ async def test_odd_names_do_no_harm(store: SqliteStore) -> None:
     odd = "x\x00\ud800'; DROP TABLE ledger; --"
     base = entry(user=odd, job=odd)
     store.ledger.settle(structs.replace(base, provider=odd, model=odd, tools=("a b", odd)))
-    (row,) = await store.ledger.totals("user", 0)
+    (row,) = await store.ledger.sum_calls("user", 0)
     assert row.calls == 1 and "DROP" in row.key
-    assert sum(r.uses for r in await store.ledger.totals("tool", 0)) >= 2
+    assert sum(r.uses for r in await store.ledger.sum_calls("tool", 0)) >= 2
 
 
 def test_a_mixed_answer_is_shared_among_its_tools(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_mixed_answer_is_shared_among_its_tools(tmp_path: Path) -> None:
         store.ledger.settle(entry(2, 1.0, tools=("read",)))
         store.ledger.settle(entry(3, 5.0))
         try:
-            return await store.ledger.totals("tool", 0)
+            return await store.ledger.sum_calls("tool", 0)
         finally:
             await store.close()
 

@@ -19,8 +19,8 @@ from hermes.cli.parser import Parser, positive, profile_option
 from hermes.cli.terminal.text import dump, one_line, printable
 from hermes.cli.terminal.transcript import markdown
 from hermes.config import paths
-from hermes.config.env import argument_text
-from hermes.config.load import load
+from hermes.config.env import decode_argument
+from hermes.config.load import load_setup
 from hermes.core.errors import ConfigError
 from hermes.core.redaction.redactor import Redactor
 from hermes.core.store import SessionMeta, Store
@@ -62,7 +62,7 @@ def run(argv: list[str], profile: str) -> int:
     args, unknown = parser.parse_known_intermixed_args(argv)
     if unknown:
         parser.complain(unknown)
-    args.words = [argument_text(word) for word in args.words]
+    args.words = [decode_argument(word) for word in args.words]
     if wrong := _misused(args):
         parser.error(wrong)
     import asyncio
@@ -92,14 +92,14 @@ def _misused(args: Namespace) -> str:
 async def _store(args: Namespace) -> AsyncIterator[tuple[Store, Redactor]]:
     from hermes.store.sqlite import SqliteStore
 
-    setup = load(args.profile)
+    setup = load_setup(args.profile)
     for warning in setup.warnings:
         fail(warning)
-    store: Store = SqliteStore(paths.database(setup.home))
+    store: Store = SqliteStore(paths.database_file(setup.home))
     try:
         for sentence in await store.wait_until_open():
             fail(sentence)
-        yield store, Redactor(setup.secrets.known())
+        yield store, Redactor(setup.secrets.redactable_values())
     finally:
         await store.close()
 

@@ -31,12 +31,12 @@ def prepare(args: Namespace) -> tuple[Setup, Path]:
     """Reads the configuration and imports what a session needs; on a thread."""
     from hermes.cli import log_file as logs
     from hermes.config import paths
-    from hermes.config.load import load
+    from hermes.config.load import load_setup
     from hermes.core.redaction.redactor import Redactor
 
-    setup = load(args.profile, keys=[args.api_key_env] if args.api_key_env else [])
-    logs.install(paths.log_file(setup.home), Redactor(setup.secrets.known()).clean)
-    return setup, paths.working_folder(setup.config.terminal.cwd)
+    setup = load_setup(args.profile, keys=[args.api_key_env] if args.api_key_env else [])
+    logs.install(paths.log_file(setup.home), Redactor(setup.secrets.redactable_values()).clean)
+    return setup, paths.find_working_folder(setup.config.terminal.cwd)
 
 
 async def serve(repl: Repl, args: Namespace) -> str | None:

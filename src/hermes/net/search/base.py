@@ -12,24 +12,24 @@ import msgspec
 from msgspec import Struct
 
 from hermes.net.errors import EgressError
-from hermes.net.fetcher import Door, Page
+from hermes.net.fetcher import FetchedPage, WebFetcher
 
 MAX_BYTES = 2 * 1024 * 1024
 TIMEOUT = 20.0
 _TAG = re.compile(r"<[^<>]{1,200}>")
-_TITLE = 200
-_SNIPPET = 500
+_MAX_TITLE = 200
+_MAX_SNIPPET = 500
 _BROKEN = "The search service's answer is not what it promises to be; check web.search.base_url."
 A = TypeVar("A")
 
 
-class Hit(Struct, frozen=True):
+class SearchHit(Struct, frozen=True):
     title: str
     url: str
     snippet: str = ""
 
 
-class Asked(Struct, frozen=True):
+class SearchRequest(Struct, frozen=True):
     """One search, with everything a backend needs for it."""
 
     query: str
@@ -40,7 +40,7 @@ class Asked(Struct, frozen=True):
     """Where the key came from, for messages."""
 
 
-class Backend(Struct, frozen=True):
+class SearchBackend(Struct, frozen=True):
     """A row: where it usually is, which variable usually holds its key, how it is asked."""
 
     name: str
@@ -48,12 +48,17 @@ class Backend(Struct, frozen=True):
     """Empty: there is no usual address, it must be configured."""
     key_env: str
     """Empty: it needs no key."""
-    search: Callable[[Door, Asked], Awaitable[list[Hit]]]
+    search: Callable[[WebFetcher, SearchRequest], Awaitable[list[SearchHit]]]
 
 
-async def ask(
-    door: Door, asked: Asked, url: str, *, headers: Mapping[str, str], send: Any = None
-) -> Page:
+async def fetch_json(
+    door: WebFetcher,
+    asked: SearchRequest,
+    url: str,
+    *,
+    headers: Mapping[str, str],
+    send: Any = None,
+) -> FetchedPage:
     """A JSON question (POST when something is sent), answered with success."""
     body = b"" if send is None else msgspec.json.encode(send)
     kind = {"Content-Type": "application/json"} if body else {}
@@ -65,11 +70,11 @@ async def ask(
         max_bytes=MAX_BYTES,
         timeout=TIMEOUT,
     ) as page:
-        check(page, asked)
+        check_status(page, asked)
         return page
 
 
-def check(page: Page, asked: Asked) -> None:
+def check_status(page: FetchedPage, asked: SearchRequest) -> None:
     status = page.status
     if status in (401, 403) and asked.key_name:
         raise EgressError(f"The search service refused the key in {asked.key_name} ({status}).")
@@ -81,14 +86,14 @@ def check(page: Page, asked: Asked) -> None:
         raise EgressError(f"The search service answered {status} instead of results.")
 
 
-def decode(page: Page, shape: type[A]) -> A:
+def decode_page(page: FetchedPage, shape: type[A]) -> A:
     try:
         return msgspec.json.decode(page.body, type=shape, strict=False)
     except msgspec.DecodeError:
         raise EgressError(_BROKEN) from None
 
 
-def each(results: list[Any] | None, shape: type[A]) -> list[A]:
+def convert_results(results: list[Any] | None, shape: type[A]) -> list[A]:
     """Those of the results that have their shape: one odd entry does not spoil the others."""
     found: list[A] = []
     for one in results or ():
@@ -99,19 +104,19 @@ def each(results: list[Any] | None, shape: type[A]) -> list[A]:
     return found
 
 
-def hit(title: str | None, url: str, snippet: str | None) -> Hit:
-    shown = plain(title or "")[:_TITLE]
-    return Hit(shown or url, url, plain(snippet or "")[:_SNIPPET])
+def make_hit(title: str | None, url: str, snippet: str | None) -> SearchHit:
+    shown = strip_markup(title or "")[:_MAX_TITLE]
+    return SearchHit(shown or url, url, strip_markup(snippet or "")[:_MAX_SNIPPET])
 
 
-def plain(text: str) -> str:
+def strip_markup(text: str) -> str:
     """One line without markup."""
     return " ".join(unescape(_TAG.sub("", text)).split())
 
 
-def usable(hits: list[Hit], count: int) -> list[Hit]:
+def filter_hits(hits: list[SearchHit], count: int) -> list[SearchHit]:
     """Web addresses only, each once."""
-    found: dict[str, Hit] = {}
+    found: dict[str, SearchHit] = {}
     for one in hits:
         if one.url.startswith(("http://", "https://")):
             found.setdefault(one.url, one)

@@ -7,34 +7,44 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
-from hermes.net.fetcher import Door
-from hermes.net.search.base import Asked, Backend, Hit, ask, decode, each, hit
+from hermes.net.fetcher import WebFetcher
+from hermes.net.search.base import (
+    SearchBackend,
+    SearchHit,
+    SearchRequest,
+    convert_results,
+    decode_page,
+    fetch_json,
+    make_hit,
+)
 
 
-class _Result(Struct):
+class _BraveResult(Struct):
     url: str = ""
     title: str | None = ""
     description: str | None = ""
 
 
-class _Web(Struct):
+class _BraveWeb(Struct):
     results: list[Any] | None = None
 
 
-class _Answer(Struct):
-    web: _Web | None = None
+class _BraveResponse(Struct):
+    web: _BraveWeb | None = None
 
 
-async def _search(door: Door, asked: Asked) -> list[Hit]:
+async def _search_brave(door: WebFetcher, asked: SearchRequest) -> list[SearchHit]:
     query = urlencode({"q": asked.query, "count": min(asked.count, 20)})
-    page = await ask(
+    page = await fetch_json(
         door,
         asked,
         f"{asked.base_url}/res/v1/web/search?{query}",
         headers={"X-Subscription-Token": asked.key},
     )
-    web = decode(page, _Answer).web or _Web()
-    return [hit(r.title, r.url, r.description) for r in each(web.results, _Result)]
+    web = decode_page(page, _BraveResponse).web or _BraveWeb()
+    return [
+        make_hit(r.title, r.url, r.description) for r in convert_results(web.results, _BraveResult)
+    ]
 
 
-BACKEND = Backend("brave", "https://api.search.brave.com", "BRAVE_API_KEY", _search)
+BACKEND = SearchBackend("brave", "https://api.search.brave.com", "BRAVE_API_KEY", _search_brave)

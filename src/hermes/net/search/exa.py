@@ -6,11 +6,19 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.net.fetcher import Door
-from hermes.net.search.base import Asked, Backend, Hit, ask, decode, each, hit
+from hermes.net.fetcher import WebFetcher
+from hermes.net.search.base import (
+    SearchBackend,
+    SearchHit,
+    SearchRequest,
+    convert_results,
+    decode_page,
+    fetch_json,
+    make_hit,
+)
 
 
-class _Result(Struct):
+class _ExaResult(Struct):
     url: str = ""
     title: str | None = ""
     text: str | None = ""
@@ -18,12 +26,12 @@ class _Result(Struct):
     highlights: list[str] | None = None
 
 
-class _Answer(Struct):
+class _ExaResponse(Struct):
     results: list[Any] | None = None
 
 
-async def _search(door: Door, asked: Asked) -> list[Hit]:
-    page = await ask(
+async def _search_exa(door: WebFetcher, asked: SearchRequest) -> list[SearchHit]:
+    page = await fetch_json(
         door,
         asked,
         f"{asked.base_url}/search",
@@ -34,11 +42,14 @@ async def _search(door: Door, asked: Asked) -> list[Hit]:
             "contents": {"text": {"maxCharacters": 500}},
         },
     )
-    return [hit(r.title, r.url, _snippet(r)) for r in each(decode(page, _Answer).results, _Result)]
+    return [
+        make_hit(r.title, r.url, _choose_snippet(r))
+        for r in convert_results(decode_page(page, _ExaResponse).results, _ExaResult)
+    ]
 
 
-def _snippet(result: _Result) -> str:
+def _choose_snippet(result: _ExaResult) -> str:
     return " … ".join(result.highlights or ()) or result.summary or result.text or ""
 
 
-BACKEND = Backend("exa", "https://api.exa.ai", "EXA_API_KEY", _search)
+BACKEND = SearchBackend("exa", "https://api.exa.ai", "EXA_API_KEY", _search_exa)

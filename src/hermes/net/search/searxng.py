@@ -8,21 +8,29 @@ from urllib.parse import urlencode
 from msgspec import Struct
 
 from hermes.net.errors import EgressError
-from hermes.net.fetcher import Door
-from hermes.net.search.base import Asked, Backend, Hit, check, decode, each, hit
+from hermes.net.fetcher import WebFetcher
+from hermes.net.search.base import (
+    SearchBackend,
+    SearchHit,
+    SearchRequest,
+    check_status,
+    convert_results,
+    decode_page,
+    make_hit,
+)
 
 
-class _Result(Struct):
+class _SearxngResult(Struct):
     url: str = ""
     title: str | None = ""
     content: str | None = ""
 
 
-class _Answer(Struct):
+class _SearxngResponse(Struct):
     results: list[Any] | None = None
 
 
-async def _search(door: Door, asked: Asked) -> list[Hit]:
+async def _search_searxng(door: WebFetcher, asked: SearchRequest) -> list[SearchHit]:
     query = urlencode({"q": asked.query, "format": "json"})
     headers = {"Accept": "application/json"}
     if asked.key:
@@ -33,10 +41,11 @@ async def _search(door: Door, asked: Asked) -> list[Hit]:
                 "This SearXNG does not answer in JSON: "
                 "add `json` to search.formats in its settings.yml."
             )
-        check(page, asked)
+        check_status(page, asked)
         return [
-            hit(r.title, r.url, r.content) for r in each(decode(page, _Answer).results, _Result)
+            make_hit(r.title, r.url, r.content)
+            for r in convert_results(decode_page(page, _SearxngResponse).results, _SearxngResult)
         ]
 
 
-BACKEND = Backend("searxng", "", "", _search)
+BACKEND = SearchBackend("searxng", "", "", _search_searxng)

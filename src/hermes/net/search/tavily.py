@@ -6,29 +6,40 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.net.fetcher import Door
-from hermes.net.search.base import Asked, Backend, Hit, ask, decode, each, hit
+from hermes.net.fetcher import WebFetcher
+from hermes.net.search.base import (
+    SearchBackend,
+    SearchHit,
+    SearchRequest,
+    convert_results,
+    decode_page,
+    fetch_json,
+    make_hit,
+)
 
 
-class _Result(Struct):
+class _TavilyResult(Struct):
     url: str = ""
     title: str | None = ""
     content: str | None = ""
 
 
-class _Answer(Struct):
+class _TavilyResponse(Struct):
     results: list[Any] | None = None
 
 
-async def _search(door: Door, asked: Asked) -> list[Hit]:
-    page = await ask(
+async def _search_tavily(door: WebFetcher, asked: SearchRequest) -> list[SearchHit]:
+    page = await fetch_json(
         door,
         asked,
         f"{asked.base_url}/search",
         headers={"Authorization": f"Bearer {asked.key}"},
         send={"query": asked.query, "max_results": min(asked.count, 20), "search_depth": "basic"},
     )
-    return [hit(r.title, r.url, r.content) for r in each(decode(page, _Answer).results, _Result)]
+    return [
+        make_hit(r.title, r.url, r.content)
+        for r in convert_results(decode_page(page, _TavilyResponse).results, _TavilyResult)
+    ]
 
 
-BACKEND = Backend("tavily", "https://api.tavily.com", "TAVILY_API_KEY", _search)
+BACKEND = SearchBackend("tavily", "https://api.tavily.com", "TAVILY_API_KEY", _search_tavily)

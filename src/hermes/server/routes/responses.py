@@ -313,7 +313,7 @@ async def delete(call: Call) -> web.StreamResponse:
     if not await objects.remove(KIND, identity, owner=owner):
         raise missing("response", identity)
     call.server.unfinished.discard(identity)
-    for name in await objects.every(NAMES, owner=owner):
+    for name in await objects.list_all(NAMES, owner=owner):
         if name.body == identity.encode():
             await objects.remove(NAMES, name.id, owner=owner)
     return call.answer({"id": identity, "object": "response", "deleted": True})

@@ -19,10 +19,10 @@ from hermes.config.schema import Browser as Settings
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext
 from hermes.exec import chromium
-from hermes.net.cdp_bridge import bridge
-from hermes.net.egress_proxy import Local, serve, serve_local
-from hermes.net.ssrf import Gate
-from hermes.net.web_access import web_of
+from hermes.net.cdp_bridge import open_bridge
+from hermes.net.egress_proxy import LoopbackProxy, serve_loopback_proxy, serve_unix_proxy
+from hermes.net.ssrf import SsrfGuard
+from hermes.net.web_access import get_web_access
 from hermes.tools.browser._driver import driver
 from hermes.tools.browser._tabs import Tabs
 
@@ -53,14 +53,14 @@ class _Way(Struct, frozen=True):
     """How the browser reaches the door: the address of a proxy, and the login it asks for."""
 
     proxy: str
-    login: Local | None = None
+    login: LoopbackProxy | None = None
     policy: Policy | None = None
 
 
 class Browser:
     """At most one process at a time. Calls come one after the other (the tools are exclusive)."""
 
-    def __init__(self, settings: Settings, gate: Gate) -> None:
+    def __init__(self, settings: Settings, gate: SsrfGuard) -> None:
         self._settings = settings
         self._gate = gate
         self._held = AsyncExitStack()
@@ -141,7 +141,7 @@ class Browser:
             home = stack.enter_context(chromium.folder())
             way = await self._way(ctx, home, stack)
             pipe, playwright = await _both(executable, home, ctx.child_env, way.policy, stack)
-            endpoint = await stack.enter_async_context(bridge(pipe.reader, pipe.writer))
+            endpoint = await stack.enter_async_context(open_bridge(pipe.reader, pipe.writer))
             browser = await playwright.chromium.connect_over_cdp(
                 endpoint, is_local=True, artifacts_dir=home / "artifacts"
             )
@@ -167,9 +167,13 @@ class Browser:
         refused = self.tabs_refused
         policy = await _walls(ctx, home) if os.geteuid() == 0 else None
         if policy is None:
-            local = await stack.enter_async_context(serve_local(self._gate, refused=refused))
+            local = await stack.enter_async_context(
+                serve_loopback_proxy(self._gate, refused=refused)
+            )
             return _Way(local.url, local)
-        path = await stack.enter_async_context(serve(home / "way", None, self._gate, None, refused))
+        path = await stack.enter_async_context(
+            serve_unix_proxy(home / "way", None, self._gate, None, refused)
+        )
         return _Way(_RELAY, policy=structs.replace(policy, network=str(path)))
 
     def tabs_refused(self, reason: str) -> None:
@@ -222,7 +226,7 @@ def browser_of(ctx: ToolContext) -> Browser:
     found = ctx.state.get(STATE)
     if not isinstance(found, Browser):
         settings = found if isinstance(found, Settings) else Settings()
-        found = ctx.state[STATE] = Browser(settings, web_of(ctx).door.gate)
+        found = ctx.state[STATE] = Browser(settings, get_web_access(ctx).fetcher.guard)
     return found
 
 

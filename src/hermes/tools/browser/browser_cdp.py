@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.net.web_access import web_of
+from hermes.net.web_access import get_web_access
 from hermes.tools.browser._browser import browser_of
 from hermes.tools.browser._snapshot import checked
 
@@ -47,7 +47,7 @@ async def browser_cdp(p: Params, ctx: ToolContext) -> ToolResult:
     if domain not in _DOMAINS or p.method in _NEVER:
         raise ToolError(f"{p.method} reaches beyond the page and is not sent.")
     if p.method == "Page.navigate":
-        await web_of(ctx).door.check(str(given.get("url", "")))
+        await get_web_access(ctx).fetcher.check_url(str(given.get("url", "")))
     browser = browser_of(ctx)
     async with browser.use(ctx) as page:
         session = await page.context.new_cdp_session(page)

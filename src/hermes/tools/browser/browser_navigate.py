@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.net.web_access import web_of
+from hermes.net.web_access import get_web_access
 from hermes.tools.browser._browser import Browser, browser_of
 from hermes.tools.browser._snapshot import settle, shown
 
@@ -32,7 +32,9 @@ class Params(Struct, frozen=True):
 )
 async def browser_navigate(p: Params, ctx: ToolContext) -> ToolResult:
     url = p.url.strip()
-    await web_of(ctx).door.check(url)  # for a clear sentence; what counts is the proxy's own check
+    await get_web_access(ctx).fetcher.check_url(
+        url
+    )  # for a clear sentence; what counts is the proxy's own check
     browser = browser_of(ctx)
     async with browser.use(ctx, fresh=True) as page:
         answer = await _opened(browser, page, url)

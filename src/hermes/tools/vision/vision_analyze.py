@@ -14,7 +14,7 @@ from hermes.core.image_size import oversized
 from hermes.core.message import Media, user
 from hermes.core.taint import BOTH, Source
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.net.web_access import web_of
+from hermes.net.web_access import get_web_access
 from hermes.tools._files.images import MAX_IMAGE, image_type
 from hermes.tools._files.paths import check, check_open, check_unopened, is_regular, resolve
 
@@ -74,7 +74,7 @@ def _name(place: str) -> str:
 
 
 async def _fetched(url: str, ctx: ToolContext) -> bytes:
-    door = web_of(ctx).door
+    door = get_web_access(ctx).fetcher
     async with door.fetch(url, accept=_KINDS, max_bytes=MAX_IMAGE) as page:
         if not 200 <= page.status < 300:
             raise ToolError(f"{urlsplit(page.url).netloc} answered {page.status}.")

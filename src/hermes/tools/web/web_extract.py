@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.net.page_text import READABLE, Reading, read
-from hermes.net.web_access import web_of
+from hermes.net.page_text import READABLE_TYPES, PageText, read_page
+from hermes.net.web_access import get_web_access
 
 PART = 20_000
 MOST = 45_000
@@ -28,7 +28,7 @@ class Params(Struct, frozen=True):
 
 class _Kept(Struct, frozen=True):
     url: str
-    reading: Reading
+    reading: PageText
     at: float
 
 
@@ -69,10 +69,10 @@ async def _reading(url: str, ctx: ToolContext, *, again: bool) -> _Kept:
     kept = pages.get(url)
     if again and kept is not None and time.monotonic() - kept.at < _FRESH:
         return kept
-    async with web_of(ctx).door.fetch(url, accept=READABLE) as page:
+    async with get_web_access(ctx).fetcher.fetch(url, accept=READABLE_TYPES) as page:
         if not 200 <= page.status < 300:
             raise ToolError(f"{urlsplit(page.url).netloc} answered {page.status}.")
-        kept = _Kept(page.url, await read(page), time.monotonic())
+        kept = _Kept(page.url, await read_page(page), time.monotonic())
     pages.pop(url, None)
     pages[url] = kept
     while len(pages) > _KEPT:

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.net.web_access import web_of
+from hermes.net.web_access import get_web_access
 
 MOST = 20
 _LONGEST = 1000
@@ -30,7 +30,7 @@ async def web_search(p: Params, ctx: ToolContext) -> ToolResult:
         raise ToolError("The query is empty.")
     if len(query) > _LONGEST:
         raise ToolError(f"The query is longer than {_LONGEST} characters; search for less.")
-    hits = await web_of(ctx).find(query, min(max(p.count, 1), MOST))
+    hits = await get_web_access(ctx).search(query, min(max(p.count, 1), MOST))
     if not hits:
         return ToolResult(f"No results for {query!r}.", data=[])
     rows = [f"{n}. {h.title}\n   {h.url}\n   {h.snippet}".rstrip() for n, h in enumerate(hits, 1)]
