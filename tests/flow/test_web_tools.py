@@ -278,9 +278,9 @@ async def test_duckduckgo_lite_helps_out(site: Site, tmp_path: Path) -> None:
     ctx = context(tmp_path, web_for(site, Search("duckduckgo", site.base)))
     assert await use("web_search", ctx, query="hermes") == FOUND.format(second="Two")
     site.put("/lite/", PUZZLE)
-    assert "wants to see a person" in await refusal("web_search", ctx, query="hermes")
+    assert "asks for a CAPTCHA" in await refusal("web_search", ctx, query="hermes")
     site.put("/html/", "<h1>We are working on it</h1>")
-    assert "something else than results" in await refusal("web_search", ctx, query="hermes")
+    assert "did not send results" in await refusal("web_search", ctx, query="hermes")
     site.put("/html/", '<div class="no-results">No results.</div>')
     assert await use("web_search", ctx, query="hermes") == "No results for 'hermes'."
 
@@ -479,7 +479,7 @@ async def test_what_is_no_text_is_refused(site: Site, tmp_path: Path) -> None:
     assert (
         await refusal("web_extract", ctx, url=missing) == f"site.example:{site.port} answered 404."
     )
-    assert "complete web address" in await refusal("web_extract", ctx, url="site.example/x")
+    assert "complete URL" in await refusal("web_extract", ctx, url="site.example/x")
     assert "Only http" in await refusal("web_extract", ctx, url="file:///etc/passwd")
     assert "public internet" in await refusal("web_extract", ctx, url="http://127.0.0.1/")
 
@@ -518,7 +518,7 @@ async def test_a_pdf_is_read_page_by_page(site: Site, tmp_path: Path) -> None:
         assert "[page 1 of 2]\nFirst page here" in text
         assert "[page 2 of 2]\nSecond one" in text
     empty = site.put("/e.pdf", pdf(""), "application/pdf")
-    assert "probably pictures" in await use("web_extract", ctx, url=empty)
+    assert "probably images" in await use("web_extract", ctx, url=empty)
     broken = site.put("/b.pdf", b"%PDF-1.7\nnothing", "application/pdf")
     assert "PDF cannot be read" in await refusal("web_extract", ctx, url=broken)
 

@@ -67,7 +67,9 @@ class Handoff:
             return
         kept = _Kept(len(self.past), _digest(self.past), self._begins)
         try:
-            await self._store.objects.put(KIND, self._id, msgspec.msgpack.encode(kept), most=MOST)
+            await self._store.objects.put(
+                KIND, self._id, msgspec.msgpack.encode(kept), keep_latest=MOST
+            )
         except StoreError as error:
             log.warning("what session %s was shortened to is not kept: %s", self._id, error)
 

@@ -20,7 +20,7 @@ _PLACEHOLDERS = frozenset(
     "keyhere tokenhere secrethere placeholder replaceme replacethis replacewith insertyour "
     "example apiserverkey secretkeysecretkey passwordpassword".split()
 )
-"""Words of keys that nobody made, without what joins them; no random key has one of them."""
+"""Words found in placeholder keys, without separators; no random key contains one of them."""
 _DIGITS = "12345678901234567890"
 VARIABLES = tuple(
     f"API_SERVER_{name}"
@@ -34,11 +34,11 @@ Port: TypeAlias = Annotated[int, Meta(ge=0, le=65535)]
 
 
 class NamedKey(Section, frozen=True):
-    """Somebody with a key of their own, and with sessions, responses and runs of their own."""
+    """A client with a key of its own, and with sessions, responses and runs of its own."""
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
     key_env: EnvName
-    """Name of the variable that holds the key."""
+    """The variable that holds the key."""
     scopes: tuple[Scope, ...] = SCOPES
     requests_per_minute: Count | None = None
     concurrent_runs: Count | None = None
@@ -62,24 +62,24 @@ class ApiServer(Section, frozen=True):
     concurrent_runs: Count = 1024
     requests_per_minute: Count | None = None
     max_output_tokens: Count | None = None
-    """The most a client may ask for."""
+    """The most a client may request."""
     reasoning: bool = False
-    """Whether reasoning is shown, as `reasoning_content` and as thinking blocks."""
+    """Whether clients see reasoning, as `reasoning_content` and as thinking blocks."""
     toolsets: tuple[str, ...] | None = None
     """None: those of the platform `api`."""
     tool_items: ToolItems = "function_call"
-    """As what a response shows the tools that ran here. Clients that run every `function_call`
-    themselves want `mcp_call`; they can also ask for it, in X-Hermes-Tool-Items."""
+    """How a response shows tool calls that ran on the server. Clients that execute every
+    `function_call` themselves need `mcp_call`; X-Hermes-Tool-Items requests it as well."""
     images: Literal["link", "keep"] = "link"
-    """What becomes of pictures from elsewhere in the answers of a session that has read private
-    data and strangers' words: clients fetch them unasked, and an address can carry data away."""
+    """What happens to remote images in the answers of a session that has read private data and
+    untrusted text: clients fetch them without asking, and an image's URL can carry data out."""
     access_log: bool = False
-    """Whether each request is a line of the log: never its query, headers or body."""
+    """Whether each request is logged in one line, never with its query, headers or body."""
     drain_seconds: Annotated[float, Meta(ge=0)] = 10.0
 
 
 def read_settings(config: Config, environ: Mapping[str, str]) -> tuple[ApiServer, tuple[str, ...]]:
-    """The settings, and what the operator should be told. ConfigError when they make no sense."""
+    """The settings, and notes for the operator. Raises ConfigError when a value is invalid."""
     raw = dict(config.platforms.get("api_server", {}))
     if isinstance(raw.get("cors_origins"), str):
         raw["cors_origins"] = _split_list(raw["cors_origins"])
@@ -117,7 +117,7 @@ def _split_list(text: str) -> tuple[str, ...]:
 
 
 def _describe_error(error: msgspec.ValidationError) -> str:
-    """Which key, in its own words: `$.keys[0].name` reads as keys[0].name."""
+    """msgspec's message with its `$.keys[0].name` written as keys[0].name."""
     return str(error).replace("`$.", "`").replace(" - at", " at").rstrip(".")
 
 
@@ -131,7 +131,8 @@ def is_loopback(host: str) -> bool:
 
 
 def check_exposure(settings: ApiServer, keys: Mapping[str, str]) -> None:
-    """Other machines can reach it: then every key has to be a real one. `keys`: by name."""
+    """Raise ConfigError when other machines could reach the server without a strong key.
+    `keys`: name -> key."""
     if is_loopback(settings.host):
         return
     advice = f"Make one with `{KEY_COMMAND}` and set API_SERVER_KEY, or bind to 127.0.0.1."
@@ -149,7 +150,7 @@ def check_exposure(settings: ApiServer, keys: Mapping[str, str]) -> None:
 
 
 def is_guessable(key: str) -> bool:
-    """Too short, a placeholder, or the same few characters again and again."""
+    """Whether a key is too short, a placeholder, or made of very few characters."""
     letters = "".join(c for c in key.lower() if c.isalpha())
-    named = any(word in letters for word in _PLACEHOLDERS)
-    return len(key) < MIN_KEY_LENGTH or named or len(set(key)) < 5 or key in _DIGITS
+    is_placeholder = any(word in letters for word in _PLACEHOLDERS)
+    return len(key) < MIN_KEY_LENGTH or is_placeholder or len(set(key)) < 5 or key in _DIGITS

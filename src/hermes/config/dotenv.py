@@ -1,4 +1,4 @@
-"""Variables of .env set and removed: everything else in the file stays as it is."""
+"""Sets and removes variables in .env; everything else in the file stays as it is."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _HEADER = "# Secrets of hermes; readable by you alone.\n"
 
 
 def set_variable(home: Path, name: str, value: str) -> None:
-    """Set a variable. ConfigError, and then nothing was changed."""
+    """Raises ConfigError, with nothing changed, when it cannot be set."""
     if not _NAME.match(name):
-        raise ConfigError(f"{name!r} is not the name of a variable; nothing was changed.")
+        raise ConfigError(f"{name!r} is not a variable name; nothing was changed.")
     if not value or not value.isprintable():
-        raise ConfigError(f"The value for {name} is empty or has control characters.")
+        raise ConfigError(f"The value for {name} is empty or contains control characters.")
     line = f"{name}={_quote_value(value)}\n"
     _rewrite_file(home, lambda text: _replace_variable(text, name, line), {name: value})
 
 
 def remove_variable(home: Path, name: str) -> bool:
-    """Remove a variable; whether it was there."""
+    """Whether the variable was there."""
     file = paths.env_file(home)
     if not file.exists() or name not in read_dotenv(file):
         return False
@@ -38,7 +38,7 @@ def remove_variable(home: Path, name: str) -> bool:
 def _rewrite_file(
     home: Path, change: Callable[[str], str], expected: dict[str, str | None]
 ) -> None:
-    """Under the lock; what is written must read back as exactly what was meant."""
+    """Under the lock. The new text must parse to exactly the expected variables."""
     file = paths.env_file(home)
     with hold_lock(home / ".env.lock", ".env"):
         before = read_dotenv(file) if file.exists() else {}
@@ -57,7 +57,7 @@ def _rewrite_file(
 
 
 def _replace_variable(text: str, name: str, line: str) -> str:
-    """The first line of the variable replaced, further ones removed; else added at the end."""
+    """Replace the variable's first line and remove its others; a new one goes to the end."""
     from io import StringIO
 
     from dotenv.parser import parse_stream
@@ -69,13 +69,13 @@ def _replace_variable(text: str, name: str, line: str) -> str:
         if binding.key != name:
             pieces.append(raw)
             continue
-        lead = raw[: len(raw) - len(raw.lstrip("\r\n"))]
-        pieces.append(lead + pending)
+        blank_lines = raw[: len(raw) - len(raw.lstrip("\r\n"))]
+        pieces.append(blank_lines + pending)
         pending = ""
-    found = "".join(pieces)
-    if pending and found and not found.endswith("\n"):
-        found += "\n"
-    return found + pending
+    result = "".join(pieces)
+    if pending and result and not result.endswith("\n"):
+        result += "\n"
+    return result + pending
 
 
 def _quote_value(value: str) -> str:

@@ -1,4 +1,4 @@
-"""The process environment: the only place that reads it, and what children see of it."""
+"""The process environment: read here only, and filtered for child processes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # the first prompt of the terminal does not wait for it
+if TYPE_CHECKING:  # the first prompt must not wait for this import
     from hermes.config.secrets import Secrets
 
 CHILD_MARK = "HERMES_CHILD"
-"""Set for every process the agent starts: commands of the operator are refused there."""
+"""Set for every process the agent starts; operator commands are refused there."""
 
 
 def get_environment() -> Mapping[str, str]:
@@ -19,12 +19,12 @@ def get_environment() -> Mapping[str, str]:
 
 
 def build_child_env(secrets: Secrets, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment for child processes, without anything that names or holds a secret."""
-    known = secrets.redactable_values()
+    """The environment for child processes, without any variable that names or contains a secret."""
+    values = secrets.redactable_values()
     kept = {
         name: value
         for name, value in (os.environ if environ is None else environ).items()
-        if not secrets.must_hide(name) and not any(secret in value for secret in known)
+        if not secrets.must_hide(name) and not any(secret in value for secret in values)
     }
     kept[CHILD_MARK] = "1"
     return kept
@@ -36,7 +36,7 @@ def is_inside_agent(environ: Mapping[str, str] | None = None) -> bool:
 
 
 def supports_colour(stream_is_tty: bool, environ: Mapping[str, str] | None = None) -> bool:
-    """Only on a terminal that can, and never against NO_COLOR."""
+    """Whether to use colour: only on a terminal that supports it, and never with NO_COLOR set."""
     env = os.environ if environ is None else environ
     return stream_is_tty and not env.get("NO_COLOR") and env.get("TERM", "dumb") != "dumb"
 
@@ -49,10 +49,11 @@ _REFLOWING = {
     "WT_SESSION": (),
     "KONSOLE_VERSION": (),
 }
-"""Variables of terminals that break long lines anew when they get narrower; (): any value."""
+"""Variables of terminals that rewrap long lines when resized, with their values; (): any."""
 
 
 def terminal_reflows(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether the terminal rewraps long lines when it is resized."""
     env = os.environ if environ is None else environ
     return any(
         env.get(name) and (not values or env[name] in values) for name, values in _REFLOWING.items()
@@ -60,7 +61,7 @@ def terminal_reflows(environ: Mapping[str, str] | None = None) -> bool:
 
 
 def decode_argument(argument: str) -> str:
-    """A command-line argument as text: UTF-8, whatever the locale made of it."""
+    """A command-line argument decoded as UTF-8, whatever the locale."""
     if argument.isascii():
         return argument
     raw = argument.encode(sys.getfilesystemencoding(), "surrogateescape")
@@ -71,8 +72,8 @@ def decode_argument(argument: str) -> str:
 
 
 def find_proxy(url: str, environ: Mapping[str, str] | None = None) -> str | None:
-    """The proxy for this address: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY as curl reads
-    them (lower case first; upper-case HTTP_PROXY never where a web server sets variables)."""
+    """The proxy for this URL, from HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY as curl reads
+    them: lower case first, and no upper-case HTTP_PROXY where a web server sets variables."""
     env = os.environ if environ is None else environ
     scheme, _, rest = url.partition("://")
     scheme = {"ws": "http", "wss": "https"}.get(scheme.lower(), scheme.lower())
@@ -101,7 +102,8 @@ def _split_host_port(rest: str, default_port: int) -> tuple[str, int]:
 
 
 def _is_exempt(entry: str, host: str, port: int) -> bool:
-    """One entry of NO_PROXY: `*`, a domain and what is below it, an address or a network."""
+    """Whether one entry of NO_PROXY covers the host: `*`, a domain and its subdomains, an address
+    or a network."""
     if entry == "*":
         return True
     entry = entry.lower()
@@ -126,7 +128,7 @@ def _is_in_network(host: str, network: str) -> bool:
 
 
 def get_platform_name() -> str:
-    """The operating system, as people call it."""
+    """The operating system under its common name."""
     name = os.uname().sysname
     return {"Darwin": "macOS"}.get(name, name)
 
@@ -135,6 +137,6 @@ _MINIMAL_VARIABLES = frozenset({"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_
 
 
 def build_minimal_env(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """For a child of ours that needs no settings: nothing in it can be a secret."""
+    """For helper processes that need no settings: none of these variables can hold a secret."""
     env = os.environ if environ is None else environ
     return {name: env[name] for name in _MINIMAL_VARIABLES if name in env}

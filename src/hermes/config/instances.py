@@ -1,4 +1,4 @@
-"""Who serves this home: a file per long-running process, held locked for as long as it lives."""
+"""Which processes serve this home: each holds a lock on a file of its own while it lives."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ class RunningInstance(Struct, frozen=True):
 
 @contextmanager
 def announce_instance(home: Path, kind: str, address: str = "") -> Iterator[None]:
-    """Others see it until the block ends, or the process does. Where it cannot be written,
-    nobody sees it; that is no reason not to serve."""
-    told = RunningInstance(kind, os.getpid(), time.time(), address)
+    """Make this process visible to others until the block or the process ends. Best effort: where
+    the file cannot be written, the process serves unseen."""
+    instance = RunningInstance(kind, os.getpid(), time.time(), address)
     with _hold_file(
-        home / "run" / f"{kind}-{os.getpid()}{_INSTANCE_SUFFIX}", msgspec.json.encode(told)
+        home / "run" / f"{kind}-{os.getpid()}{_INSTANCE_SUFFIX}", msgspec.json.encode(instance)
     ):
         yield
 
 
 @contextmanager
 def mark_in_progress(home: Path, token: str) -> Iterator[None]:
-    """Others can tell that what bears this token is being worked at, until the process ends."""
+    """Let others see that the task with this token is being worked on, until the block or the
+    process ends."""
     with _hold_file(_progress_file(home, token), b""):
         yield
 
@@ -71,7 +72,7 @@ def _hold_file(file: Path, content: bytes) -> Iterator[None]:
 
 
 def list_instances(home: Path) -> list[RunningInstance]:
-    """Those that live now, the oldest first."""
+    """All that are alive, the oldest first."""
     found = [
         _read_instance(file)
         for file in (home / "run").glob(f"*{_INSTANCE_SUFFIX}")
@@ -81,14 +82,14 @@ def list_instances(home: Path) -> list[RunningInstance]:
 
 
 def list_stale_files(home: Path) -> list[Path]:
-    """Files of processes that are gone."""
-    endings = (_INSTANCE_SUFFIX, _PROGRESS_SUFFIX)
-    files = [file for ending in endings for file in (home / "run").glob(f"*{ending}")]
+    """The files of processes that have ended."""
+    suffixes = (_INSTANCE_SUFFIX, _PROGRESS_SUFFIX)
+    files = [file for suffix in suffixes for file in (home / "run").glob(f"*{suffix}")]
     return [file for file in files if not is_locked(file)]
 
 
 def is_locked(file: Path) -> bool:
-    """Whether somebody holds this file's lock."""
+    """Whether a process holds this file's lock."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""Reading the configuration: home, config.yaml and .env to one frozen Setup."""
+"""Loads home, config.yaml and .env into one frozen Setup."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Secrets", "Setup", "load_setup", "read_config", "read_source"]
 
 
 class Setup(Struct, frozen=True):
-    """Everything a process is configured with, read once at its start."""
+    """A process's whole configuration, read once at its start."""
 
     config: Config
     home: Path
@@ -31,9 +31,9 @@ class Setup(Struct, frozen=True):
 
     @property
     def profile_name(self) -> str:
-        """Of the profile, also of one that was chosen for good."""
-        inside = self.home.parent.name == "profiles"
-        return self.home.name if inside else self.profile or paths.DEFAULT_PROFILE
+        """Also when the profile is the active one and was not named."""
+        is_profile_home = self.home.parent.name == "profiles"
+        return self.home.name if is_profile_home else self.profile or paths.DEFAULT_PROFILE
 
 
 def load_setup(
@@ -42,14 +42,14 @@ def load_setup(
     *,
     keys: Collection[str] = (),
 ) -> Setup:
-    """Create the home if needed and read it. Raises ConfigError; no file is ever rewritten.
-    `keys` are variables that hold a key although the configuration does not say so."""
+    """Create the home if needed and read it. Raises ConfigError; never rewrites a file.
+    `keys`: variables that hold a key although the configuration does not name them."""
     env = os.environ if environ is None else environ
     home = paths.find_home(env, profile)
-    new = profile not in ("", paths.DEFAULT_PROFILE) and not home.is_dir()
+    is_new = profile not in ("", paths.DEFAULT_PROFILE) and not home.is_dir()
     warnings = paths.make_home(home)
-    if new:  # a slip of the fingers makes one, too
-        warnings.append(f"The profile {profile} is new, with a home of its own: {home}.")
+    if is_new:  # a typing error creates one, too
+        warnings.append(f"Created the new profile {profile} in {home}.")
     config = read_config(home)
     dotenv = _read_env_file(paths.env_file(home), warnings)
     named = {*list_key_variables(config), *keys}
@@ -58,7 +58,7 @@ def load_setup(
 
 
 def read_source(home: Path) -> bytes | None:
-    """The bytes of config.yaml; None when there is none."""
+    """The bytes of config.yaml; None when it does not exist."""
     file = paths.config_file(home)
     try:
         return file.read_bytes()
@@ -82,7 +82,7 @@ def read_config(home: Path) -> Config:
         paths.make_private(paths.config_file(home))
         _write_cache(cache, digest, data)
     except OSError:
-        pass  # a read-only home: the next start parses again
+        pass  # read-only home: the next start parses again
     return config
 
 
@@ -106,21 +106,21 @@ def _read_env_file(file: Path, warnings: list[str]) -> dict[str, str]:
         return {}
     except OSError as error:
         raise ConfigError(
-            f"{file} is readable by other users and could not be closed ({error.strerror}); "
+            f"{file} is readable by other users and could not be made private ({error.strerror}); "
             "fix its owner or its mode."
         ) from None
     return read_dotenv(file)
 
 
 def _compute_digest(source: bytes) -> str:
-    """Of the file and of everything else the cached form depends on."""
+    """Covers the file and everything else the cached form depends on."""
     return blake2b(
         b"%d %s " % (SCHEMA_VERSION, VERSION.encode()) + source, digest_size=16
     ).hexdigest()
 
 
 def _read_cache(file: Path, digest: str) -> Config | None:
-    """None unless it was made from exactly this source; importing a YAML parser costs 20 ms."""
+    """None unless it was made from exactly this source. Saves importing a YAML parser (20 ms)."""
     try:
         head, _, body = file.read_bytes().partition(b"\n")
         if head.decode() != f"{digest} {blake2b(body, digest_size=16).hexdigest()}":
@@ -146,7 +146,7 @@ def _write_cache(file: Path, digest: str, data: dict[str, Any]) -> None:
 
 
 def _contains_secret(value: Any) -> bool:
-    """Whether a free-form part carries a secret in plain text, against advice: not to be copied."""
+    """Whether a free-form section holds a secret in plain text, which must not be copied."""
     if isinstance(value, dict):
         return any(
             (isinstance(item, str) and item and key != "api_key_env" and is_secret_name(str(key)))

@@ -1,4 +1,4 @@
-"""Where packages come from on this machine: as pip and uv are set up, else the public index."""
+"""The package indexes of this machine: those pip and uv are configured with, or the public one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 
 
 def list_indexes(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Addresses of simple indexes, the first to be asked first; may hold credentials, so they are
-    not for messages. Empty where the use of an index is turned off."""
+    """URLs of simple indexes in the order to try them; empty where indexes are turned off. They may
+    contain credentials and must not be shown."""
     env = os.environ if environ is None else environ
     settings = _read_pip_settings(env)
     no = env.get("PIP_NO_INDEX") or env.get("UV_NO_INDEX") or settings.get("no-index", "")
@@ -40,10 +40,10 @@ def list_indexes(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
 
 
 def _strip_name(address: str) -> str:
-    """uv's indexes may have names: `name=https://...`."""
-    name, equals, rest = address.partition("=")
-    named = equals and "://" not in name
-    return (rest if named else address).rstrip("/")
+    """uv's indexes may be named: `name=https://...`."""
+    name, equals, url = address.partition("=")
+    is_named = equals and "://" not in name
+    return (url if is_named else address).rstrip("/")
 
 
 def _is_http(address: str) -> bool:
@@ -51,7 +51,7 @@ def _is_http(address: str) -> bool:
 
 
 def _read_pip_settings(env: Mapping[str, str]) -> dict[str, str]:
-    """The settings of pip's files, the more special ones over the general ones."""
+    """The settings of pip's files; specific files override general ones."""
     from configparser import Error, RawConfigParser
 
     found: dict[str, str] = {}
@@ -60,7 +60,7 @@ def _read_pip_settings(env: Mapping[str, str]) -> dict[str, str]:
         try:
             parser.read(file, encoding="utf-8")
         except (Error, OSError, UnicodeDecodeError):
-            continue  # pip itself will complain about it
+            continue  # pip itself reports it
         for section in ("global", "install", "download"):
             if parser.has_section(section):
                 found.update({k.replace("_", "-"): v for k, v in parser.items(section)})

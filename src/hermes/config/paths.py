@@ -1,4 +1,4 @@
-"""Where state lives: HERMES_HOME, its profiles and its files, private to their owner."""
+"""Where state is stored: HERMES_HOME, its profiles and its files, private to their owner."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _PROFILE_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ
 
 DEFAULT_PROFILE = "default"
 ACTIVE_PROFILE_FILE = "active_profile"
-"""A file of the main home that names a profile; the original's name for it."""
+"""A file of the default home that names a profile; called as in the original."""
 
 
 def _config_error(sentence: str) -> ConfigError:
-    """Imported when there is one: finding the home must cost next to nothing."""
+    """Imported only when needed: finding the home must cost next to nothing."""
     from hermes.core.errors import ConfigError
 
     return ConfigError(sentence)
 
 
 CONTEXT_FILES = ("AGENTS.md", "CLAUDE.md", ".cursorrules", ".hermes.md")
-"""Notes of a project for agents, in the order in which they are read."""
+"""Instructions of a project for agents, in the order in which they are read."""
 
 
 def config_file(home: Path) -> Path:
@@ -39,7 +39,7 @@ def env_file(home: Path) -> Path:
 
 
 def database_file(home: Path) -> Path:
-    """Not state.db: that is the original's, and its users bring their home along."""
+    """Not state.db: that is the original's, whose users keep their home."""
     return home / "hermes.db"
 
 
@@ -52,12 +52,12 @@ def cache_folder(home: Path) -> Path:
 
 
 def logins_folder(home: Path) -> Path:
-    """Tokens of OAuth logins, a file per provider."""
+    """Tokens of OAuth logins, one file per provider."""
     return home / "logins"
 
 
 def models_folders(variable: Callable[[str], str | None]) -> tuple[Path, ...]:
-    """Where model files are looked for, shared by all profiles; new ones go into the first."""
+    """Where to look for model files, shared by all profiles; new ones go into the first."""
     names = ("HERMES_HOME", "HOME", "XDG_CACHE_HOME")
     environ = {name: value for name in names if (value := variable(name))}
     found = [find_home(environ, DEFAULT_PROFILE) / "models"]
@@ -68,8 +68,8 @@ def models_folders(variable: Callable[[str], str | None]) -> tuple[Path, ...]:
 
 
 def find_home(environ: Mapping[str, str], profile: str = "") -> Path:
-    """The folder of a profile; nothing is created. "default" is the main one, empty the one that
-    was chosen for good (`hermes profile use`)."""
+    """The folder of a profile, without creating it. "default" is the one in HERMES_HOME itself; an
+    empty name means the active profile (`hermes profile use`)."""
     root = environ.get("HERMES_HOME") or "~/.hermes"
     if root.startswith("~"):
         root = _expand_user(root, environ)
@@ -84,7 +84,7 @@ def find_home(environ: Mapping[str, str], profile: str = "") -> Path:
 
 
 def read_active_profile(root: Path) -> str:
-    """The profile used when none is named."""
+    """The profile that is used when none is named."""
     try:
         name = (root / ACTIVE_PROFILE_FILE).read_text("utf-8").strip()
     except (OSError, ValueError):
@@ -93,7 +93,7 @@ def read_active_profile(root: Path) -> str:
         return DEFAULT_PROFILE
     if not (root / "profiles" / check_profile_name(name)).is_dir():
         raise _config_error(
-            f"The profile {name} is in use, but gone. Choose another: hermes profile use default."
+            f"The active profile {name} does not exist any more. Run: hermes profile use default."
         )
     return name
 
@@ -106,12 +106,12 @@ def _expand_user(root: str, environ: Mapping[str, str]) -> str:
         return str(Path(root).expanduser())
     except RuntimeError:
         raise _config_error(
-            f"Cannot tell where {root} is, because HOME is not set; set HERMES_HOME."
+            f"Cannot find {root} because HOME is not set; set HERMES_HOME."
         ) from None
 
 
 def check_profile_name(name: str) -> str:
-    """A name that is one plain folder name on every file system."""
+    """Returns the name if it is a plain folder name on every file system, or raises ConfigError."""
     if 0 < len(name) <= 64 and name[0] not in "-_" and _PROFILE_CHARS.issuperset(name):
         return name
     raise _config_error(
@@ -121,7 +121,7 @@ def check_profile_name(name: str) -> str:
 
 
 def make_home(home: Path) -> list[str]:
-    """Create the folder 0700 whatever the umask, or tighten it. Returns warnings."""
+    """Create the folder with mode 0700 whatever the umask, or make it private. Returns warnings."""
     try:
         make_private_folder(home)
         found = home.stat()
@@ -140,12 +140,12 @@ def make_home(home: Path) -> list[str]:
     try:
         home.chmod(0o700)
     except OSError as error:
-        return [f"{home} is open to other users and could not be closed: {error.strerror}."]
+        return [f"{home} is open to other users and could not be made private: {error.strerror}."]
     return [f"{home} was open to other users; its mode is 0700 now."]
 
 
 def make_private_folder(path: Path) -> None:
-    """Make `path`, and every missing folder above it, with mode 0700. Existing ones stay."""
+    """Create `path` and every missing folder above it with mode 0700; existing ones stay."""
     if path.is_dir():
         return
     if path.parent != path:
@@ -160,7 +160,7 @@ def make_private_folder(path: Path) -> None:
 
 
 def make_private(path: Path) -> bool:
-    """Make a file readable by its owner only. True if it was not; OSError if that failed."""
+    """Make a file readable by its owner only; whether that was necessary. May raise OSError."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if not mode & 0o077:
         return False
@@ -169,12 +169,12 @@ def make_private(path: Path) -> bool:
 
 
 _working_folders: dict[str, Path] = {}
-"""Working folders by what was configured: finding one takes ten times as long as seeing that it is
-still the one, and a server does it for every request."""
+"""Resolved working folders by their configured name: resolving takes ten times as long as checking
+that the result still holds, and a server does it for every request."""
 
 
 def find_working_folder(configured: str) -> Path:
-    """Where tools work and what `--continue` looks for: terminal.cwd, seen from here."""
+    """The folder tools work in and `--continue` looks for: terminal.cwd, resolved from here."""
     known = _working_folders.get(configured)
     if known is not None:
         with suppress(OSError):
@@ -185,7 +185,7 @@ def find_working_folder(configured: str) -> Path:
     except (OSError, RuntimeError):
         if configured == ".":
             raise _config_error(
-                "The folder you are in does not exist any more; cd to another."
+                "The current folder does not exist any more; cd to another."
             ) from None
         raise _config_error(
             f"The working folder {configured} (terminal.cwd) does not exist."

@@ -1,4 +1,4 @@
-"""Secrets: from the environment or .env, handed out by name, never exported, never shown."""
+"""Secrets from the environment or .env: handed out by name, never exported, never shown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PARTS = ("PASSWORD", "PASSWD", "API_KEY", "APIKEY", "SECRET", "ACCESS_KEY", "BE
 _NAMES = frozenset({"TOKEN", "SECRET", "APIKEY"})
 _ORDINARY = frozenset({"PATH", "HOME", "LANG", "TERM", "SHELL", "USER", "PWD", "TMPDIR", "TZ"})
 _MIN_REDACTED_LENGTH = 8
-"""Shorter values are not blanked out of text: they would be found everywhere."""
+"""Shorter values are not redacted: they would match everywhere."""
 
 _PLAIN = frozenset(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:@%,!?&*~^|;<>()[]{}$"
@@ -27,7 +27,7 @@ def is_secret_name(name: str) -> bool:
 
 
 class Secrets:
-    """Read-only. Values of the environment win over those of .env; empty counts as absent."""
+    """Read-only. The environment takes precedence over .env; empty values count as absent."""
 
     __slots__ = ("_dotenv", "_environ", "_logins", "_redactable", "key_variables")
 
@@ -44,7 +44,7 @@ class Secrets:
         self._logins = logins
         self._redactable: frozenset[str] | None = None
         self.key_variables = frozenset(key_variables)
-        """Variables the configuration names as keys, whatever they are called."""
+        """Variables that the configuration takes keys from, whatever they are called."""
 
     def __repr__(self) -> str:
         return f"<Secrets: {len(self._dotenv)} in .env>"
@@ -59,27 +59,27 @@ class Secrets:
         return ".env" if self._dotenv.get(name, "").strip() else ""
 
     def with_variable(self, name: str, value: str) -> Secrets:
-        """The same with one variable more, which nobody has stored yet."""
+        """A copy with one more variable, which is not stored anywhere yet."""
         environ = {**self._environ, name: value}
         return Secrets(
             environ, self._dotenv, key_variables=self.key_variables | {name}, logins=self._logins
         )
 
     def find_login(self, provider: str) -> Path | None:
-        """The file with the tokens of a login to it; None: nobody has logged in."""
+        """The file with the tokens of a login to the provider; None without a login."""
         if self._logins is None:
             return None
         file = self._logins / f"{provider}.json"
         return file if file.is_file() else None
 
     def must_hide(self, name: str) -> bool:
-        """Whether a variable of this name is to be kept from child processes."""
+        """Whether a variable of this name must be hidden from child processes."""
         if name in _ORDINARY:
             return False
         return name in self.key_variables or name in self._dotenv or is_secret_name(name)
 
     def redactable_values(self) -> frozenset[str]:
-        """Values worth redacting, wherever they turn up."""
+        """Secret values to redact wherever they appear."""
         if self._redactable is None:
             values = {
                 value.strip()
@@ -95,7 +95,7 @@ class Secrets:
 
 
 def _read_login_tokens(logins: Path) -> set[str]:
-    """Of all logins, as they are now; an unreadable file has none."""
+    """The current tokens of all logins; unreadable files are skipped."""
     import msgspec
 
     found: set[str] = set()
@@ -109,7 +109,7 @@ def _read_login_tokens(logins: Path) -> set[str]:
 
 
 def read_dotenv(path: Path) -> dict[str, str]:
-    """The variables of a .env file. `${NAME}` stays as written: a secret is taken literally."""
+    """The variables of a .env file. `${NAME}` is not expanded: secrets are taken literally."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -120,7 +120,7 @@ def read_dotenv(path: Path) -> dict[str, str]:
 
 
 def parse_dotenv(text: str, path: Path) -> dict[str, str]:
-    """`path` is for messages."""
+    """`path` is for error messages."""
     simple = _parse_simple(text)
     if simple is not None:
         return simple
@@ -141,8 +141,8 @@ def parse_dotenv(text: str, path: Path) -> dict[str, str]:
 
 
 def _parse_simple(text: str) -> dict[str, str] | None:
-    """Files of plain NAME=value lines, without the 25 ms it takes to import a full parser.
-    None: something else is in there."""
+    """Parses plain NAME=value lines without importing a full parser, which takes 25 ms. None when
+    the file contains anything else."""
     found: dict[str, str] = {}
     for raw in text.replace("\r\n", "\n").split("\n"):
         line = raw.strip(" \t")
@@ -151,8 +151,8 @@ def _parse_simple(text: str) -> dict[str, str] | None:
         name, equals, value = line.removeprefix("export ").partition("=")
         if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
             value = value[1:-1]
-        plain = equals and name and not name[0].isdigit()
-        if not plain or not _NAME_CHARS.issuperset(name) or not _PLAIN.issuperset(value):
+        is_assignment = equals and name and not name[0].isdigit()
+        if not is_assignment or not _NAME_CHARS.issuperset(name) or not _PLAIN.issuperset(value):
             return None
         found[name] = value
     return found

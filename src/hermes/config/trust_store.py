@@ -1,4 +1,4 @@
-"""Which folders' context files the operator agreed to, by the digest of what they held then."""
+"""Which folders' context files the operator trusts, by the digest of their content."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hermes.core.errors import ConfigError
 
 
 class TrustDecision(Struct, frozen=True):
-    """Yes or no, to exactly this content."""
+    """Whether exactly this content is trusted."""
 
     digest: str
     trusted: bool
@@ -22,8 +22,8 @@ class TrustDecision(Struct, frozen=True):
 
 
 class TrustStore:
-    """A file of the home, read anew each time. One that cannot be read knows nobody: then people
-    are asked again."""
+    """A file in the home, read each time. When it cannot be read, nothing is trusted and the user
+    is asked again."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -35,13 +35,13 @@ class TrustStore:
         except (OSError, ValueError):
             return {}
 
-    def save_decisions(self, answers: dict[str, TrustDecision]) -> None:
-        """Folder -> answer; others stay."""
+    def save_decisions(self, decisions: dict[str, TrustDecision]) -> None:
+        """Folder -> decision; those of other folders stay."""
         with self._hold_lock():
-            self._write_file(self.read_all() | answers)
+            self._write_file(self.read_all() | decisions)
 
     def remove(self, folder: str) -> bool:
-        """False: nothing was known of it."""
+        """Whether there was a decision for the folder."""
         with self._hold_lock():
             known = self.read_all()
             if known.pop(folder, None) is None:

@@ -1,4 +1,4 @@
-"""`config set`: one key changed, atomically, under a lock; comments and everything else kept."""
+"""Changes keys of config.yaml: atomically, under a lock, keeping comments and everything else."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from hermes.core.errors import ConfigError
 _MAX_ATTEMPTS = 5
 _CUSTOM = "custom"
 _PROVIDER_KEYS = ("base_url", "api_mode", "api_key_env")
-"""What in the section `model` means nothing to another provider."""
+"""Keys of the section `model` that mean nothing to another provider."""
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -38,32 +38,32 @@ class ConfigChange(Struct, frozen=True):
     new: Any
     """As the configuration reads it."""
     cleared: tuple[str, ...] = ()
-    """Keys that were taken out with it, because they belonged to the old value."""
+    """Keys removed with the change because they belonged to the old value."""
 
 
 def set_value(home: Path, key: str, text: str) -> ConfigChange:
-    """Set `key` to what `text` says. Raises ConfigError, and then nothing was changed."""
-    with edit_config(home) as put:
-        return put(key, text)
+    """Set `key` to the value that `text` stands for. Raises ConfigError with nothing changed."""
+    with edit_config(home) as set_locked:
+        return set_locked(key, text)
 
 
 @contextmanager
 def edit_config(home: Path) -> Iterator[Callable[[str, str], ConfigChange]]:
-    """`set_value` for several keys: no other hermes writes between what is read and what is set."""
+    """`set_value` for several keys, under one lock: no other hermes writes in between."""
 
-    def put(key: str, text: str) -> ConfigChange:
+    def set_locked(key: str, text: str) -> ConfigChange:
         return _apply_change(
             home, lambda source: _clear_old_provider(source, *_set_in_source(source, key, text))
         )
 
     with _hold_config_lock(home):
-        yield put
+        yield set_locked
 
 
 def apply_changes(home: Path, changes: Mapping[str, Any]) -> None:
-    """Several keys at once, all of them or none; None takes a key out of the file."""
+    """Change several keys at once, all or none; None removes a key from the file."""
 
-    def revised(source: bytes) -> tuple[None, bytes]:
+    def change_keys(source: bytes) -> tuple[None, bytes]:
         for key, value in changes.items():
             if value is None:
                 source = _remove_from_source(source, key)
@@ -73,16 +73,16 @@ def apply_changes(home: Path, changes: Mapping[str, Any]) -> None:
         return None, source
 
     with _hold_config_lock(home):
-        _apply_change(home, revised)
+        _apply_change(home, change_keys)
 
 
 def append_items(
     home: Path, key: str, items: Sequence[Any], check_all: Callable[[list[Any]], object]
 ) -> list[Any]:
-    """Add what is not there yet to the end of a list; what was added. `check_all` is given the
-    whole new list and raises ConfigError when it is not a good one: then nothing was changed."""
+    """Append the items a list does not contain yet, and return them. `check_all` gets the whole
+    new list and may raise ConfigError: then nothing is changed."""
 
-    def grown(source: bytes) -> tuple[list[Any], bytes]:
+    def add_items(source: bytes) -> tuple[list[Any], bytes]:
         parsed = _parse_valid(source)
         path = key_path.parse_key(key, parsed.data)
         old = _find_value(parsed.data, path) or []
@@ -99,19 +99,19 @@ def append_items(
         return new, _encode_text(source, after)
 
     with _hold_config_lock(home):
-        return _apply_change(home, grown)
+        return _apply_change(home, add_items)
 
 
 T = TypeVar("T")
 
 
 def _apply_change(home: Path, change: Callable[[bytes], tuple[T, bytes]]) -> T:
-    """With the lock held: again when a program that does not know it was faster."""
+    """Call with the lock held. Tries again when a program that ignores the lock was faster."""
     for _ in range(_MAX_ATTEMPTS):
         source = read_source(home) or b""
-        told, result = change(source)
-        if result == source or _replace_unchanged(home, source, result):
-            return told
+        value, result = change(source)
+        if result == source or _replace_file(home, source, result):
+            return value
     raise ConfigError("config.yaml is being changed by another program; nothing was changed.")
 
 
@@ -139,7 +139,7 @@ def _set_in_source(source: bytes, key: str, text: str) -> tuple[ConfigChange, by
 def _clear_old_provider(
     source: bytes, change: ConfigChange, result: bytes
 ) -> tuple[ConfigChange, bytes]:
-    """Another provider: the key, the address and the protocol of the one before go out."""
+    """When the provider changes, remove the key, URL and protocol of the previous one."""
     if change.key != "model.provider":
         return change, result
     model = _parse_valid(source).data.get("model")
@@ -159,10 +159,10 @@ def _remove_from_source(source: bytes, key: str) -> bytes:
     if _find_value(parsed.data, path) is None:
         return source
     expected = deepcopy(parsed.data)
-    gone = key_path.remove_at(expected, path)
+    removed = key_path.remove_at(expected, path)
     before = decode_text(source, "config.yaml")
     after = _check_meaning(remove_key(before, path), path, expected)
-    _check_nothing_lost(before, after, gone, parsed)
+    _check_nothing_lost(before, after, removed, parsed)
     return _encode_text(source, after)
 
 
@@ -174,11 +174,12 @@ def _find_value(data: dict[str, Any], path: KeyPath) -> Any:
 
 
 def _encode_text(source: bytes, after: str) -> bytes:
+    """With a byte order mark if the source has one."""
     return (_BOM if source.startswith(_BOM) else b"") + after.encode()
 
 
 def _read_value(path: KeyPath, text: str) -> Any:
-    """Text for a text key is taken as it is; anything else is read as YAML."""
+    """Text for a key of type text is taken literally; anything else is read as YAML."""
     import yaml
 
     kind = field_type(path)
@@ -195,7 +196,7 @@ def _read_value(path: KeyPath, text: str) -> Any:
 
 
 def _validate_value(data: dict[str, Any], path: KeyPath) -> Any:
-    """The new value, under its present name; ConfigError if it is not a valid one."""
+    """The new value under its current name. Raises ConfigError if it is not valid."""
     checked = validate_config(ParsedYaml(data, {}))
     if checked.problems:
         raise ConfigError(f"{checked.problems[0].text}; nothing was changed.")
@@ -204,7 +205,7 @@ def _validate_value(data: dict[str, Any], path: KeyPath) -> Any:
 
 
 def _check_meaning(after: str | None, path: KeyPath, expected: dict[str, Any]) -> str:
-    """The edited text, if there is one that reads as expected."""
+    """The edited text; raises ConfigError if there is none or it does not read as expected."""
     if after is not None:
         with suppress(ConfigError):
             if parse_yaml(after.encode()).data == expected:
@@ -216,8 +217,8 @@ def _check_meaning(after: str | None, path: KeyPath, expected: dict[str, Any]) -
 
 
 def _check_nothing_lost(before: str, after: str, path: KeyPath, parsed: ParsedYaml) -> None:
-    """The last defence against a rewrite that loses things: comments and bulk must still be
-    there, apart from what the old value took up."""
+    """The last defence against losing data: outside the old value, all comments and most of the
+    text must still be there."""
     first = parsed.lines.get(path, 0)
     later = [
         line for key, line in parsed.lines.items() if line > first and key[: len(path)] != path
@@ -237,8 +238,8 @@ def _comment_of(line: str) -> str:
     return line[line.index("#") :].rstrip()
 
 
-def _replace_unchanged(home: Path, source: bytes, result: bytes) -> bool:
-    """Replace the file, unless it is no longer what was read. Never a half-written one."""
+def _replace_file(home: Path, source: bytes, result: bytes) -> bool:
+    """Replace the file atomically, unless it has changed since it was read."""
     file = paths.config_file(home)
     target = file.resolve()
     temporary = target.with_name(".config.yaml.new")

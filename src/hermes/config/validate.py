@@ -1,4 +1,4 @@
-"""Plain data to Config: every problem found at once, each with its line and what to write."""
+"""Turns plain data into a Config; reports every problem at once, with its line and a remedy."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Problem(Struct, frozen=True):
 
 class ValidationResult(Struct, frozen=True):
     data: dict[str, Any]
-    """As written, with old names replaced: what the Config is made of."""
+    """The data with old names replaced, from which the Config is built."""
     config: Config | None
     """None when there are problems."""
     problems: tuple[Problem, ...]
     notes: tuple[Problem, ...]
-    """Old names that still work."""
+    """Old names, which still work."""
 
 
 def validate_config(parsed: ParsedYaml) -> ValidationResult:
@@ -46,19 +46,19 @@ def validate_config(parsed: ParsedYaml) -> ValidationResult:
     problems.sort(key=lambda problem: problem.line)
     config = None if problems else msgspec.convert(data, Config)
     if config and config.terminal.backend == "ssh" and not config.terminal.ssh.host:
-        text = "terminal.backend is ssh: say which machine in terminal.ssh.host"
+        text = "terminal.backend is ssh: set the machine in terminal.ssh.host"
         problems.append(Problem(_find_line(parsed, ("terminal", "backend")), text))
         config = None
     return ValidationResult(data, config, tuple(problems), tuple(notes))
 
 
 def list_keys() -> list[str]:
-    """All keys with fixed names, dotted."""
+    """All keys with fixed names, in dotted form."""
     return [format_path(path) for path in _fixed_keys(Config, ())]
 
 
 def field_type(path: KeyPath) -> Any:
-    """The declared type of a key; None where keys are free or the path is unknown."""
+    """The declared type of a key; None where keys are free-form or the path is unknown."""
     kind: Any = Config
     for part in path:
         if _is_struct(kind):
@@ -92,37 +92,37 @@ def _fixed_keys(kind: type[Struct], path: KeyPath) -> Iterator[KeyPath]:
 
 
 def _replace_old_names(parsed: ParsedYaml, notes: list[Problem]) -> dict[str, Any]:
-    """The data with keys left empty dropped and old names replaced, each noted."""
+    """The data without empty keys, and with old names replaced; adds a note for each name."""
     data: dict[str, Any] = _without_nulls(parsed.data, Config)
 
-    def rename(section: Any, path: KeyPath, key: str, names: Mapping[str, str]) -> None:
+    def replace_name(section: Any, path: KeyPath, key: str, names: Mapping[str, str]) -> None:
         old = section.get(key) if isinstance(section, dict) else None
         if isinstance(old, str) and old in names:
             section[key] = names[old]
-            here = (*path, key)
-            text = f"{format_path(here)}: {old} is an old name; write {names[old]}"
-            notes.append(Problem(_find_line(parsed, here), text))
+            key_path = (*path, key)
+            text = f"{format_path(key_path)}: {old} is an old name; write {names[old]}"
+            notes.append(Problem(_find_line(parsed, key_path), text))
 
     if isinstance(data.get("model"), str):
         data["model"] = {"default": data["model"]}
         text = "model: NAME is the old form; write model: {default: NAME}"
         notes.append(Problem(_find_line(parsed, ("model",)), text))
-    rename(data.get("model"), ("model",), "api_mode", OLD_WIRE_NAMES)
+    replace_name(data.get("model"), ("model",), "api_mode", OLD_WIRE_NAMES)
     for group in ("providers", "auxiliary"):
         sections = data.get(group)
         for name, section in sections.items() if isinstance(sections, dict) else ():
-            rename(section, (group, name), "api_mode", OLD_WIRE_NAMES)
+            replace_name(section, (group, name), "api_mode", OLD_WIRE_NAMES)
             _expand_model_list(section)
     approvals = data.get("approvals")
     if isinstance(approvals, dict) and approvals.get("mode") is False:
         approvals["mode"] = "off"  # YAML reads a bare `off` as false
-    rename(approvals, ("approvals",), "mode", _APPROVAL_MODES)
+    replace_name(approvals, ("approvals",), "mode", _APPROVAL_MODES)
     _convert_old_fallbacks(parsed, data, notes)
     return data
 
 
 def _expand_model_list(provider: Any) -> None:
-    """`models: [a, b]` is `models: {a: {}, b: {}}`."""
+    """Turn `models: [a, b]` into `models: {a: {}, b: {}}`."""
     models = provider.get("models") if isinstance(provider, dict) else None
     if isinstance(models, list) and all(isinstance(name, str) for name in models):
         provider["models"] = {name: {} for name in models}
@@ -146,7 +146,7 @@ def _field_types(kind: Any) -> dict[str, Any]:
 
 
 def _without_nulls(value: Any, kind: Any) -> Any:
-    """A key with nothing after it is a key left unset; free-form sections stay as they are."""
+    """A key without a value counts as unset; free-form sections stay as they are."""
     if not isinstance(value, dict):
         return list(value) if isinstance(value, list) else value
     if _is_struct(kind):
@@ -187,20 +187,21 @@ def describe_unknown_key(path: KeyPath, siblings: list[str]) -> str:
     if key in _SECRET_KEYS and "api_key_env" in siblings:
         where = format_path((*path[:-1], "api_key_env"))
         return f"unknown key {name}; put the secret in .env and name its variable in {where}"
-    meant = _COMMON_MISTAKES.get(name, "")
-    if not meant and (close := get_close_matches(key.lower().replace("-", "_"), siblings, 1, 0.6)):
-        meant = format_path((*path[:-1], close[0]))
-    if not meant:
+    suggestion = _COMMON_MISTAKES.get(name, "")
+    if not suggestion and (
+        close := get_close_matches(key.lower().replace("-", "_"), siblings, 1, 0.6)
+    ):
+        suggestion = format_path((*path[:-1], close[0]))
+    if not suggestion:
         keys = list_keys()
         ends = {full.rsplit(".", 1)[-1]: full for full in reversed(keys)}
         if close := get_close_matches(key, list(ends), 1, 0.8):
-            meant = ends[close[0]]
-    if meant:
-        return f"unknown key {name}; did you mean {meant}?"
-    place = format_path(path[:-1])
-    return f"unknown key {name}; {place or 'valid keys'}{' has' if place else ' are'} " + ", ".join(
-        siblings
-    )
+            suggestion = ends[close[0]]
+    if suggestion:
+        return f"unknown key {name}; did you mean {suggestion}?"
+    section = format_path(path[:-1])
+    subject = f"{section} has" if section else "valid keys are"
+    return f"unknown key {name}; {subject} {', '.join(siblings)}"
 
 
 def _describe_wrong_value(path: KeyPath, kind: Any, value: Any) -> str:
@@ -234,7 +235,7 @@ def fits_type(value: Any, kind: Any) -> bool:
 
 
 def _describe_choices(kind: Any) -> str:
-    """The values of a Literal, in the order they are declared."""
+    """The values of a Literal, in declaration order."""
     for option in (kind, *get_args(kind)):
         if get_origin(option) is Literal:
             values = [str(value) for value in get_args(option)]

@@ -1,4 +1,4 @@
-"""YAML text to plain data that remembers the line of every key."""
+"""Parses YAML into plain data and remembers the line of every key."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ KeyPath: TypeAlias = tuple[str | int, ...]
 MAX_BYTES = 1 << 20
 _MAX_DEPTH = 40
 _MAX_NODES = 50_000
-"""Counted with aliases expanded, so that a few nested aliases cannot fill the memory."""
+"""Counted with aliases expanded, so that nested aliases cannot exhaust the memory."""
 
 _COLLECTIONS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _PlainLoader(_Loader):  # type: ignore[misc]
-    """YAML as people mean it: dates stay text, and 12:30 is not a number in base 60."""
+    """YAML without surprises: dates stay text, and 12:30 is not a number in base 60."""
 
 
 _NUMBER = {
@@ -45,11 +45,11 @@ _PlainLoader.yaml_implicit_resolvers = {
 class ParsedYaml(Struct, frozen=True):
     data: dict[str, Any]
     lines: dict[KeyPath, int]
-    """Path of a key or list item -> its line, from 1."""
+    """Path of a key or list item -> its line, counted from 1."""
 
 
 def parse_yaml(source: bytes, name: str = "config.yaml") -> ParsedYaml:
-    """Raises ConfigError naming the file and the line."""
+    """Raises ConfigError with the file name and the line."""
     text = decode_text(source, name)
     try:
         loader = _PlainLoader(text)
@@ -82,7 +82,7 @@ def decode_text(source: bytes, name: str) -> str:
 
 
 def parse_scalar(text: str) -> Any:
-    """One value as config.yaml would read it; YAMLError if it is not YAML."""
+    """One value, read as config.yaml would read it. Raises YAMLError."""
     loader = _PlainLoader(text)
     try:
         node = loader.get_single_node()
@@ -92,7 +92,7 @@ def parse_scalar(text: str) -> Any:
 
 
 class _NodeReader:
-    """Builds data from YAML nodes, refusing what would be lost silently."""
+    """Builds data from YAML nodes; refuses whatever would be lost silently."""
 
     def __init__(self, loader: Any, name: str) -> None:
         self.lines: dict[KeyPath, int] = {}
@@ -105,7 +105,7 @@ class _NodeReader:
         if len(path) > _MAX_DEPTH or self._seen > _MAX_NODES:
             self._raise_error(node, "nested too deeply, or too many aliases")
         if not isinstance(node, yaml.ScalarNode) and node.tag not in _COLLECTIONS:
-            self._raise_error(node, f"the tag {node.tag[:60]} is not understood")
+            self._raise_error(node, f"the tag {node.tag[:60]} is not supported")
         if isinstance(node, yaml.MappingNode):
             return self._read_mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
@@ -129,18 +129,17 @@ class _NodeReader:
             if key_node.tag == "tag:yaml.org,2002:merge":
                 merged = {**self._read_merge(value_node, path), **merged}
                 continue
-            here = (*path, key)
+            key_path = (*path, key)
             if key in found:
-                self._raise_error(
-                    key_node,
-                    f"{format_path(here)} is given twice (first on line {self.lines[here]})",
-                )
-            self.lines[here] = key_node.start_mark.line + 1
-            found[key] = self.read_node(value_node, here)
+                first = self.lines[key_path]
+                name = format_path(key_path)
+                self._raise_error(key_node, f"{name} is given twice (first on line {first})")
+            self.lines[key_path] = key_node.start_mark.line + 1
+            found[key] = self.read_node(value_node, key_path)
         return {**merged, **found}
 
     def _read_merge(self, node: Any, path: KeyPath) -> dict[str, Any]:
-        """`<<: *base` or `<<: [*a, *b]`, the first named winning."""
+        """`<<: *base` or `<<: [*a, *b]`, where the first takes precedence."""
         sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
         found: dict[str, Any] = {}
         for source in reversed(sources):
@@ -151,8 +150,8 @@ class _NodeReader:
             self.lines = {**self.lines, **lines}
         return found
 
-    def _raise_error(self, node: Any, why: str) -> Any:
-        raise ConfigError(f"{self._name} line {node.start_mark.line + 1}: {why}.")
+    def _raise_error(self, node: Any, problem: str) -> Any:
+        raise ConfigError(f"{self._name} line {node.start_mark.line + 1}: {problem}.")
 
 
 def format_path(path: KeyPath) -> str:
@@ -170,8 +169,8 @@ def _describe_error(error: yaml.YAMLError, text: str, name: str) -> str:
         return f"{name} line {text.count(chr(10), 0, position) + 1}: {problem}."
     line = mark.line + 1
     lines = text.splitlines()
-    shown = lines[mark.line] if mark.line < len(lines) else ""
-    indent = shown[: len(shown) - len(shown.lstrip())]
+    source_line = lines[mark.line] if mark.line < len(lines) else ""
+    indent = source_line[: len(source_line) - len(source_line.lstrip())]
     if "\t" in indent:
         return f"{name} line {line}: indented with a tab; YAML needs spaces."
     return f"{name} line {line}: {problem}."

@@ -108,7 +108,7 @@ class SessionStore(Protocol):
         """The most recently used first; of a compressed conversation only where it continues."""
         ...
 
-    async def list_owned(
+    async def list_by_owner(
         self, owner: str, *, limit: int = 50, offset: int = 0
     ) -> list[SessionMeta]:
         """The sessions of one API client (`key` is owner/...), the most recently used first; the

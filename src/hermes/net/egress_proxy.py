@@ -1,4 +1,4 @@
-"""The way out for programs we start: an HTTP proxy with a list of domains and the door's checks."""
+"""The egress proxy of started programs: HTTP, with a list of domains and the SSRF checks."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ _HOP_HEADERS = frozenset(
 
 
 class ProxyLimits(Struct, frozen=True):
-    """Of one connection, but for the last."""
+    """Limits of one connection, except for the last, which counts connections."""
 
     up: int = 256 * 1024 * 1024
     down: int = 2 * 1024 * 1024 * 1024
     idle: float = 120.0
     total: float = 3600.0
     head: float = 15.0
-    """Seconds for the request's head, and for the first bytes of a tunnel."""
+    """Seconds for the head of the request, and for the first bytes of a tunnel."""
     connections: int = 64
 
 
 class DomainList:
-    """`name`, `*.suffix` (everything below it, not itself) or `*`; each may end in `:port`.
-    Without a port the two web ports are meant."""
+    """`name`, `*.suffix` (its subdomains, not itself) or `*`; each may end in `:port`. Without a
+    port, the two web ports are meant."""
 
     def __init__(self, entries: Collection[str]) -> None:
         self._exact: set[tuple[str, int]] = set()
@@ -81,15 +81,15 @@ class DomainList:
 
 
 class AnyDomain:
-    """All names and ports; what the gate refuses is still refused."""
+    """All names and ports; the SSRF guard still applies."""
 
     def __contains__(self, at: object) -> bool:
         return True
 
 
 class LoopbackProxy(Struct, frozen=True):
-    """A proxy on loopback, for a program that cannot use a unix socket. Others on this machine
-    can reach the port, so it asks for a password."""
+    """A proxy on loopback, for a program that cannot use a unix socket. Other users of this machine
+    can reach the port, so it requires a password."""
 
     url: str
     user: str
@@ -106,74 +106,74 @@ class _ProxyRefusal(Exception):
 async def serve_unix_proxy(
     folder: Path,
     domains: Collection[str] | None,
-    gate: SsrfGuard,
+    guard: SsrfGuard,
     limits: ProxyLimits | None = None,
-    refused: Callable[[str], None] | None = None,
+    on_refusal: Callable[[str], None] | None = None,
 ) -> AsyncIterator[Path]:
-    """A running proxy; gives the path of its socket (0600, in `folder`, which is made 0700).
-    Without `domains` for the whole internet; `refused` hears what was refused, and why."""
+    """Run a proxy and yield the path of its socket (0600, in `folder`, which is made 0700). Without
+    `domains` the whole internet is allowed; `on_refusal` gets the reason of each refusal."""
     _make_private_folder(folder)
     path = folder / SOCKET_NAME
     with suppress(FileNotFoundError):
         path.unlink()
     allowed = AnyDomain() if domains is None else DomainList(domains)
-    desk = _ProxyServer(allowed, gate, limits or ProxyLimits(), refused=refused)
-    server = await asyncio.start_unix_server(desk.serve_connection, path, limit=_MAX_HEAD)
+    proxy = _ProxyServer(allowed, guard, limits or ProxyLimits(), on_refusal=on_refusal)
+    server = await asyncio.start_unix_server(proxy.serve_connection, path, limit=_MAX_HEAD)
     try:
         path.chmod(0o600)
         yield path
     finally:
         server.close()
-        await desk.close()
+        await proxy.close()
         with suppress(FileNotFoundError):
             path.unlink()
 
 
 @asynccontextmanager
 async def serve_loopback_proxy(
-    gate: SsrfGuard,
+    guard: SsrfGuard,
     limits: ProxyLimits | None = None,
     domains: Collection[str] | None = None,
-    refused: Callable[[str], None] | None = None,
+    on_refusal: Callable[[str], None] | None = None,
 ) -> AsyncIterator[LoopbackProxy]:
-    """A running proxy on a free port of 127.0.0.1; without `domains` for the whole internet."""
+    """Run a proxy on a free port of 127.0.0.1; without `domains` the whole internet is allowed."""
     allowed = AnyDomain() if domains is None else DomainList(domains)
     local = LoopbackProxy("", "hermes", secrets.token_urlsafe(24))
-    desk = _ProxyServer(allowed, gate, limits or ProxyLimits(), local, refused)
-    server = await asyncio.start_server(desk.serve_connection, "127.0.0.1", 0, limit=_MAX_HEAD)
+    proxy = _ProxyServer(allowed, guard, limits or ProxyLimits(), local, on_refusal)
+    server = await asyncio.start_server(proxy.serve_connection, "127.0.0.1", 0, limit=_MAX_HEAD)
     try:
         port = server.sockets[0].getsockname()[1]
         yield structs.replace(local, url=f"http://127.0.0.1:{port}")
     finally:
         server.close()
-        await desk.close()
+        await proxy.close()
 
 
 def _make_private_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise EgressError(f"{folder} is not a folder of ours; the proxy is not opened in it.")
+        raise EgressError(f"{folder} is not a folder of this user; the proxy is not opened in it.")
     if stat.S_IMODE(found.st_mode) != 0o700:
         folder.chmod(0o700)
 
 
 class _ProxyServer:
-    """Serves connections; keeps track of them so that none outlives the proxy."""
+    """Serves connections and keeps track of them, so that none outlives the proxy."""
 
     def __init__(
         self,
         domains: DomainList | AnyDomain,
-        gate: SsrfGuard,
+        guard: SsrfGuard,
         limits: ProxyLimits,
         login: LoopbackProxy | None = None,
-        refused: Callable[[str], None] | None = None,
+        on_refusal: Callable[[str], None] | None = None,
     ) -> None:
         self._domains = domains
-        self._gate = gate
+        self._guard = guard
         self._limits = limits
         self._login = "" if login is None else _basic_credentials(login)
-        self._refused = refused
+        self._on_refusal = on_refusal
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
@@ -193,7 +193,7 @@ class _ProxyServer:
             async with asyncio.timeout(self._limits.total):
                 await self._handle_request(reader, writer)
         except (OSError, EOFError, asyncio.CancelledError):
-            pass  # gone, too slow, or the proxy is closing: nothing is owed to anybody
+            pass  # closed, too slow, or the proxy is closing: there is nobody to answer
         finally:
             await _hang_up(writer, task)
             self._tasks.discard(task)
@@ -203,7 +203,7 @@ class _ProxyServer:
     ) -> None:
         try:
             if len(self._tasks) > self._limits.connections:
-                raise _ProxyRefusal(403, "Too many connections at once.")
+                raise _ProxyRefusal(403, "There are too many connections.")
             method, target, lines = await self._read_head(reader)
             self._check_login(lines)
             if method == "CONNECT":
@@ -213,8 +213,8 @@ class _ProxyServer:
         except _ProxyRefusal as refusal:
             await _send_refusal(writer, refusal.status, str(refusal))
         except EgressError as error:
-            if self._refused is not None:
-                self._refused(str(error))
+            if self._on_refusal is not None:
+                self._on_refusal(str(error))
             await _send_refusal(writer, 403, str(error))
 
     async def _read_head(self, reader: asyncio.StreamReader) -> tuple[str, str, list[str]]:
@@ -225,8 +225,8 @@ class _ProxyServer:
             method, target, version = first.split(" ")
         except (asyncio.LimitOverrunError, ValueError):
             raise _ProxyRefusal(400, "The request cannot be understood.") from None
-        bad = any("\n" in line or "\r" in line or "\0" in line for line in (first, *lines))
-        if bad or version not in ("HTTP/1.1", "HTTP/1.0") or not method.isalpha():
+        has_control = any("\n" in line or "\r" in line or "\0" in line for line in (first, *lines))
+        if has_control or version not in ("HTTP/1.1", "HTTP/1.0") or not method.isalpha():
             raise _ProxyRefusal(400, "The request cannot be understood.")
         return method.upper(), target, lines
 
@@ -239,14 +239,14 @@ class _ProxyServer:
         if len(given) != 1 or not secrets.compare_digest(given[0], self._login):
             raise _ProxyRefusal(407, "This proxy is for one program only.")
 
-    async def _open_upstream(self, location: ParsedUrl) -> _Streams:
-        if (location.host, location.port) not in self._domains:
+    async def _open_upstream(self, url: ParsedUrl) -> _Streams:
+        if (url.host, url.port) not in self._domains:
             raise _ProxyRefusal(
                 403,
-                f"{location.host}:{location.port} is not on this sandbox's list of allowed "
+                f"{url.host}:{url.port} is not on this sandbox's list of allowed "
                 "domains; only its operator can add it.",
             )
-        route = await self._gate.check_url(location)
+        route = await self._guard.check_url(url)
         try:
             sock = await connect_route(route)
         except EgressError as error:
@@ -256,33 +256,33 @@ class _ProxyServer:
     async def _handle_connect(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: str
     ) -> None:
-        location = parse_url(f"https://{target}/")
-        if location.target != "/" or not target.rpartition(":")[2].isdecimal():
+        url = parse_url(f"https://{target}/")
+        if url.target != "/" or not target.rpartition(":")[2].isdecimal():
             raise _ProxyRefusal(400, "CONNECT needs host:port.")
-        there = await self._open_upstream(location)
+        upstream = await self._open_upstream(url)
         try:
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             hello = b""
-            if location.port in _WEB_PORTS:
-                hello = await self._read_client_hello(reader, location)
-                there[1].write(hello)
-            await self._relay_both_ways((reader, writer), there, sent=len(hello))
+            if url.port in _WEB_PORTS:
+                hello = await self._read_client_hello(reader, url)
+                upstream[1].write(hello)
+            await self._relay_both_ways((reader, writer), upstream, sent=len(hello))
         finally:
-            await _hang_up(there[1], asyncio.current_task())
+            await _hang_up(upstream[1], asyncio.current_task())
 
-    async def _read_client_hello(self, reader: asyncio.StreamReader, location: ParsedUrl) -> bytes:
-        """The start of a tunnel to a web port: TLS that asks for the very name that was allowed.
-        On shared servers any other name would be another site."""
+    async def _read_client_hello(self, reader: asyncio.StreamReader, url: ParsedUrl) -> bytes:
+        """The start of a tunnel to a web port, which must be TLS for exactly the allowed name: on
+        shared servers any other name would be another site."""
         data = b""
         name: str | None = None
         async with asyncio.timeout(self._limits.head):
             while name is None:
-                more = await reader.read(_HELLO_SIZE)
-                data += more
+                received = await reader.read(_HELLO_SIZE)
+                data += received
                 name = read_server_name(data)
-                if not more:
+                if not received:
                     break
-        wanted = "" if location.literal is not None else location.host
+        wanted = "" if url.literal is not None else url.host
         if name is None or name.lower().removesuffix(".") != wanted:
             raise ConnectionError("not TLS for the allowed name")
         return data
@@ -291,31 +291,33 @@ class _ProxyServer:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        ask: tuple[str, str],
+        request: tuple[str, str],
         lines: list[str],
     ) -> None:
-        location = parse_url(ask[1])
-        if location.scheme != "http":
+        url = parse_url(request[1])
+        if url.scheme != "http":
             raise _ProxyRefusal(400, "Use CONNECT for https.")
         kept, length = _filter_headers(lines)
-        there = await self._open_upstream(location)
+        upstream = await self._open_upstream(url)
         try:
-            head = [f"{ask[0]} {location.target} HTTP/1.1", f"Host: {location.authority}", *kept]
-            there[1].write(("\r\n".join(head) + "\r\nConnection: close\r\n\r\n").encode("ascii"))
-            await self._relay_both_ways((reader, writer), there, sent=0, only=length)
+            head = [f"{request[0]} {url.target} HTTP/1.1", f"Host: {url.authority}", *kept]
+            upstream[1].write(("\r\n".join(head) + "\r\nConnection: close\r\n\r\n").encode("ascii"))
+            await self._relay_both_ways((reader, writer), upstream, sent=0, body_length=length)
         finally:
-            await _hang_up(there[1], asyncio.current_task())
+            await _hang_up(upstream[1], asyncio.current_task())
 
     async def _relay_both_ways(
-        self, here: _Streams, there: _Streams, *, sent: int, only: int | None = None
+        self, client: _Streams, upstream: _Streams, *, sent: int, body_length: int | None = None
     ) -> None:
-        """Both directions until the far side is done. `only`: bytes that may still go up."""
-        room = self._limits.up - sent if only is None else min(only, self._limits.up)
-        watch = _IdleTimer(self._limits.idle)
+        """Until the upstream side is done. `sent`: bytes already sent up; `body_length`: bytes that
+        may still follow."""
+        limit = self._limits.up
+        room = limit - sent if body_length is None else min(body_length, limit)
+        timer = _IdleTimer(self._limits.idle)
         try:
             async with asyncio.TaskGroup() as group:
-                up = group.create_task(_relay_bytes(here[0], there[1], room, watch))
-                await _relay_bytes(there[0], here[1], self._limits.down, watch)
+                up = group.create_task(_relay_bytes(client[0], upstream[1], room, timer))
+                await _relay_bytes(upstream[0], client[1], self._limits.down, timer)
                 up.cancel()
         except* OSError:
             pass
@@ -325,36 +327,36 @@ _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class _IdleTimer:
-    """One idle clock for both directions: a long download sends nothing up."""
+    """One idle timer for both directions: a long download sends nothing up."""
 
     def __init__(self, idle: float) -> None:
         self.idle = idle
         self.last = time.monotonic()
 
-    async def read(self, reader: asyncio.StreamReader, most: int) -> bytes:
+    async def read(self, reader: asyncio.StreamReader, max_bytes: int) -> bytes:
         while True:
             left = self.last + self.idle - time.monotonic()
             if left <= 0:
                 raise TimeoutError
             with suppress(TimeoutError):
                 async with asyncio.timeout(left):
-                    data = await reader.read(most)
+                    data = await reader.read(max_bytes)
                     self.last = time.monotonic()
                     return data
 
 
 async def _relay_bytes(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, room: int, watch: _IdleTimer
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, room: int, timer: _IdleTimer
 ) -> None:
     while room > 0:
-        data = await watch.read(reader, min(_BLOCK_SIZE, room))
+        data = await timer.read(reader, min(_BLOCK_SIZE, room))
         if not data:
             break
         room -= len(data)
         writer.write(data)
         await writer.drain()
     else:
-        return  # enough: what follows is not passed on
+        return  # the limit is reached: nothing more is passed on
     if writer.can_write_eof():
         writer.write_eof()
 
@@ -365,14 +367,14 @@ def _filter_headers(lines: list[str]) -> tuple[list[str], int]:
     kept: list[str] = []
     for line in lines:
         name, colon, value = line.partition(":")
-        low = name.lower()
+        lower = name.lower()
         if not colon or not name or name != name.strip():
             raise _ProxyRefusal(400, "A header cannot be understood.")
-        if low == "transfer-encoding":
-            raise _ProxyRefusal(411, "Send the length of the body instead of pieces.")
-        if low == "content-length":
+        if lower == "transfer-encoding":
+            raise _ProxyRefusal(411, "Send the length of the body instead of chunks.")
+        if lower == "content-length":
             lengths.add(value.strip())
-        if low not in _HOP_HEADERS:
+        if lower not in _HOP_HEADERS:
             kept.append(line)
     if len(lengths) > 1 or not all(text.isdecimal() for text in lengths):
         raise _ProxyRefusal(400, "The length of the body cannot be understood.")
@@ -384,14 +386,14 @@ def _basic_credentials(login: LoopbackProxy) -> str:
 
 
 async def _hang_up(writer: asyncio.StreamWriter, task: asyncio.Task[None] | None) -> None:
-    """Lets the last bytes leave, but not for long and not when the proxy is closing."""
+    """Let the last bytes leave, but not for long, and not when the proxy is closing."""
     writer.close()
     try:
         if task is None or not task.cancelling():
             async with asyncio.timeout(_CLOSE_TIMEOUT):
                 await writer.wait_closed()
     except OSError:
-        pass  # it is closed, if by the other side
+        pass  # closed by the other side
     finally:
         writer.transport.abort()
 

@@ -1,4 +1,4 @@
-"""The one door through which everything that fetches goes out."""
+"""Fetches web pages; everything that fetches goes through here."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ USER_AGENT = f"Mozilla/5.0 (compatible; Hermes/{VERSION})"
 _METHODS = ("GET", "HEAD", "POST")
 _REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 _SAFE_HEADERS = frozenset({"accept", "accept-language", "user-agent"})
-"""Headers that follow a redirect to another origin: nothing that could be a credential."""
+"""Headers that follow a redirect to another origin; none of them can be a credential."""
 
 
 class FetchedPage(Struct, frozen=True):
-    """An answer, whole and decompressed."""
+    """A complete, decompressed response."""
 
     status: int
     url: str
-    """Where it finally came from."""
+    """Where it came from, after redirects."""
     headers: Mapping[str, str]
     body: bytes
     content_type: str
-    """Lower case, without parameters; empty when the server did not say."""
+    """Lower case, without parameters; empty when the server sent none."""
     charset: str = ""
 
 
@@ -56,10 +56,10 @@ class _FetchRequest(Struct, frozen=True):
 
 
 class WebFetcher:
-    """Fetches over http and https from the public internet, and from hosts an operator allows.
+    """Fetches over http and https from the public internet and from hosts the operator allows.
 
-    Every hop is parsed, resolved once, checked and pinned. No cookie is kept and no credential
-    follows a redirect to another origin. The hooks replace parts of the world in tests.
+    Every hop is parsed, resolved once, checked and pinned. Cookies are not kept, and no credential
+    follows a redirect to another origin. Tests replace parts of the world with the parameters.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class WebFetcher:
         self.max_redirects = DEFAULT_REDIRECTS
 
     async def check_url(self, url: str) -> CheckedRoute:
-        """The guard alone: the route a fetch of this address would take, or EgressError."""
+        """Check without fetching: the route a fetch of this URL would take, or EgressError."""
         return await self.guard.check_url(parse_url(url))
 
     @asynccontextmanager
@@ -91,38 +91,38 @@ class WebFetcher:
         timeout: float = TIMEOUT,
         accept: Collection[str] = (),
     ) -> AsyncIterator[FetchedPage]:
-        """`accept` lists content types (`text/` means the family, `+json` all in that notation,
-        empty a missing one); without it any type is read. It applies to successful answers."""
+        """`accept` limits the content types of successful responses: `text/` stands for the
+        family, `+json` for all with that suffix, an empty text for a missing type."""
         if method not in _METHODS:
-            raise EgressError(f"The method {method} is not used for fetching.")
-        ask = _FetchRequest(method, dict(headers or {}), body, max_bytes, tuple(accept))
-        location = parse_url(url)
+            raise EgressError(f"The method {method} cannot be used for fetching.")
+        request = _FetchRequest(method, dict(headers or {}), body, max_bytes, tuple(accept))
+        parsed = parse_url(url)
         try:
             async with asyncio.timeout(timeout):
-                page = await self._follow_redirects(location, ask)
+                page = await self._follow_redirects(parsed, request)
         except TimeoutError:
-            raise EgressError(f"{location.host} took longer than {timeout:g} s.") from None
+            raise EgressError(f"{parsed.host} took longer than {timeout:g} s.") from None
         yield page
 
-    async def _follow_redirects(self, location: ParsedUrl, ask: _FetchRequest) -> FetchedPage:
+    async def _follow_redirects(self, url: ParsedUrl, request: _FetchRequest) -> FetchedPage:
         for _ in range(min(self.max_redirects, MAX_REDIRECTS) + 1):
-            page = await self._fetch_once(location, ask)
+            page = await self._fetch_once(url, request)
             target = page.headers.get("Location", "") if page.status in _REDIRECT_STATUSES else ""
             if not target:
                 return page
-            following = resolve_redirect(location, target)
-            ask = _redirect_request(ask, page.status, location, following)
-            location = following
-        raise EgressError(f"{location.host} redirects too often.")
+            next_url = resolve_redirect(url, target)
+            request = _redirect_request(request, page.status, url, next_url)
+            url = next_url
+        raise EgressError(f"{url.host} redirects too often.")
 
-    async def _fetch_once(self, location: ParsedUrl, ask: _FetchRequest) -> FetchedPage:
-        route = await self.guard.check_url(location)
+    async def _fetch_once(self, url: ParsedUrl, request: _FetchRequest) -> FetchedPage:
+        route = await self.guard.check_url(url)
         import aiohttp
         from yarl import URL
 
         from hermes.net.connector import PinnedConnector
 
-        headers = {"User-Agent": USER_AGENT, "Accept": "*/*", **ask.headers}
+        headers = {"User-Agent": USER_AGENT, "Accept": "*/*", **request.headers}
         headers["Accept-Encoding"] = ACCEPTED_ENCODINGS
         try:
             async with (
@@ -134,19 +134,19 @@ class WebFetcher:
                     trust_env=False,
                 ) as session,
                 session.request(
-                    ask.method,
-                    URL(location.url, encoded=True),
-                    data=ask.body or None,
+                    request.method,
+                    URL(url.text, encoded=True),
+                    data=request.body or None,
                     headers=headers,
                     allow_redirects=False,
                 ) as response,
             ):
-                return await _read_page(response, location, ask)
+                return await _read_page(response, url, request)
         except (aiohttp.ClientError, OSError, EOFError, ValueError) as error:
             if isinstance(error, TimeoutError):
                 raise
             raise EgressError(
-                f"{location.host} gave no valid answer ({_describe_error(error)})."
+                f"{url.host} gave no valid response ({_describe_error(error)})."
             ) from None
 
 
@@ -159,40 +159,40 @@ def _describe_error(error: BaseException) -> str:
 
 
 def _redirect_request(
-    ask: _FetchRequest, status: int, old: ParsedUrl, new: ParsedUrl
+    request: _FetchRequest, status: int, old: ParsedUrl, new: ParsedUrl
 ) -> _FetchRequest:
-    """The request after a redirect."""
-    keeps = status in (307, 308) or ask.method in ("GET", "HEAD")
-    method, body = (ask.method, ask.body) if keeps else ("GET", b"")
+    """The request to send after a redirect."""
+    keeps_method = status in (307, 308) or request.method in ("GET", "HEAD")
+    method, body = (request.method, request.body) if keeps_method else ("GET", b"")
     if old.origin == new.origin:
-        headers = ask.headers
+        headers = request.headers
     else:
         if body or method == "POST":
             raise EgressError(f"{old.host} wants the data sent to {new.host}; it is not passed on.")
-        headers = {k: v for k, v in ask.headers.items() if k.lower() in _SAFE_HEADERS}
-        if old.scheme == "https" and new.scheme == "http" and headers != ask.headers:
+        headers = {k: v for k, v in request.headers.items() if k.lower() in _SAFE_HEADERS}
+        if old.scheme == "https" and new.scheme == "http" and headers != request.headers:
             raise EgressError(f"{old.host} redirects to plain http; that is not followed here.")
-    if method != ask.method:
+    if method != request.method:
         headers = {k: v for k, v in headers.items() if not k.lower().startswith("content-")}
-    return _FetchRequest(method, headers, body, ask.max_bytes, ask.accept)
+    return _FetchRequest(method, headers, body, request.max_bytes, request.accept)
 
 
 async def _read_page(
-    response: aiohttp.ClientResponse, location: ParsedUrl, ask: _FetchRequest
+    response: aiohttp.ClientResponse, url: ParsedUrl, request: _FetchRequest
 ) -> FetchedPage:
     headers = response.headers
     kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
     body = b""
-    if response.status not in _REDIRECT_STATUSES and ask.method != "HEAD":
-        if 200 <= response.status < 300 and not _is_accepted(kind, ask.accept):
+    if response.status not in _REDIRECT_STATUSES and request.method != "HEAD":
+        if 200 <= response.status < 300 and not _accepts_type(kind, request.accept):
             raise EgressError(
-                f"{location.host} answers with {kind or 'no type'}, which is not read here."
+                f"{url.host} sent {kind or 'no content type'}, which cannot be read here."
             )
-        body = await _read_body(response, location, ask.max_bytes)
-    return FetchedPage(response.status, location.url, headers, body, kind, response.charset or "")
+        body = await _read_body(response, url, request.max_bytes)
+    return FetchedPage(response.status, url.text, headers, body, kind, response.charset or "")
 
 
-def _is_accepted(kind: str, accept: tuple[str, ...]) -> bool:
+def _accepts_type(kind: str, accept: tuple[str, ...]) -> bool:
     if not accept:
         return True
     return any(
@@ -201,23 +201,23 @@ def _is_accepted(kind: str, accept: tuple[str, ...]) -> bool:
     )
 
 
-async def _read_body(response: aiohttp.ClientResponse, location: ParsedUrl, limit: int) -> bytes:
-    """All of it, or EgressError as soon as it is too much, packed or unpacked."""
-    packed = unpacked = 0
+async def _read_body(response: aiohttp.ClientResponse, url: ParsedUrl, limit: int) -> bytes:
+    """Raises EgressError as soon as it is too large, compressed or not."""
+    received = decompressed = 0
     length = response.content_length
-    pieces: list[bytes] = []
-    inflate = Decompressor(response.headers.get("Content-Encoding", ""))
+    chunks: list[bytes] = []
+    decompressor = Decompressor(response.headers.get("Content-Encoding", ""))
     while length is None or length <= limit:
         data = await response.content.readany()
         if not data:
-            inflate.finish()
-            return b"".join(pieces)
-        packed += len(data)
-        for piece in inflate.feed(data):
-            unpacked += len(piece)
-            if unpacked > limit:
+            decompressor.finish()
+            return b"".join(chunks)
+        received += len(data)
+        for chunk in decompressor.feed(data):
+            decompressed += len(chunk)
+            if decompressed > limit:
                 break
-            pieces.append(piece)
-        if packed > limit or unpacked > limit:
+            chunks.append(chunk)
+        if received > limit or decompressed > limit:
             break
-    raise EgressError(f"The answer of {location.host} is larger than {limit} bytes.")
+    raise EgressError(f"The response of {url.host} is larger than {limit} bytes.")

@@ -1,4 +1,4 @@
-"""Which IP addresses belong to the public internet, whatever form they hide in."""
+"""Tells which IP addresses belong to the public internet, in whatever form they are written."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _NON_PUBLIC_V6 = tuple(
     for text in (
         "2001::/23",  # protocol assignments: Teredo, ORCHID, benchmarks
         "2001:db8::/32",
-        "2002::/16",  # 6to4: gone from the internet, and a way to an IPv4 address
-        "3ffe::/16",  # given back
+        "2002::/16",  # 6to4: obsolete, and a detour to an IPv4 address
+        "3ffe::/16",  # returned to the pool
         "3fff::/20",  # documentation
     )
 )
@@ -48,7 +48,7 @@ _METADATA_V6 = (IPv6Address("fd00:ec2::254"), IPv6Address("fd20:ce::254"))
 
 
 def is_public(address: IPAddress) -> bool:
-    """Whether this is a host of the public internet; an embedded IPv4 address must be one too."""
+    """Whether this is a host on the public internet; so must an embedded IPv4 address be."""
     if isinstance(address, IPv4Address):
         return not any(address in net for net in _NON_PUBLIC_V4)
     inner = embedded_ipv4(address)
@@ -64,7 +64,7 @@ def is_public(address: IPAddress) -> bool:
 
 
 def embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address a packet to this one would end at."""
+    """The IPv4 address at which a packet to this address would arrive."""
     number = int(address)
     if address in _MAPPED or address in _NAT64 or number >> 32 == 0:
         return IPv4Address(number & 0xFFFFFFFF)
@@ -76,13 +76,14 @@ def embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
 
 
 def is_disguised_ipv4(address: IPAddress) -> bool:
-    """An IPv4 address written as an IPv6 one. Nobody does that in good faith; a resolver of a
-    network without IPv4 answers so (NAT64), which is why `public` takes them."""
+    """Whether an IPv4 address is written as an IPv6 one. That is never legitimate in a URL;
+    `is_public` accepts it because resolvers of networks without IPv4 return it (NAT64)."""
     return isinstance(address, IPv6Address) and embedded_ipv4(address) is not None
 
 
 def is_metadata_service(address: IPAddress) -> bool:
-    """Link-local services that hand out a machine's credentials: no name may lead to them."""
+    """Whether a cloud's metadata service may be here, which hands out a machine's credentials. No
+    name may resolve to it."""
     if isinstance(address, IPv6Address):
         inner = embedded_ipv4(address)
         if inner is not None:
@@ -92,19 +93,19 @@ def is_metadata_service(address: IPAddress) -> bool:
 
 
 def is_own_address(address: IPAddress) -> bool:
-    """Whether it is an address of this machine, behind whose firewall we stand."""
+    """Whether this is an address of this machine, which would be reached behind its firewall."""
     inner = embedded_ipv4(address) if isinstance(address, IPv6Address) else None
     if inner is not None:
         return is_own_address(inner)
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((str(address), 9))  # nothing is sent: this only picks a route
+            probe.connect((str(address), 9))  # sends nothing, only selects a route
             return ip_address(probe.getsockname()[0]) == address
     except (OSError, ValueError):
         return False
 
 
 def is_reachable(address: IPAddress) -> bool:
-    """Public, and not this machine under its public address."""
+    """Whether it is public, and not this machine under its public address."""
     return is_public(address) and not is_own_address(address)

@@ -1,4 +1,4 @@
-"""The readable text of a fetched page, whatever it is written in."""
+"""Extracts the readable text of a fetched page, whatever its format and encoding."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ READABLE_TYPES = (
     "application/x-sh",
     "application/octet-stream",
 )
-"""Content types worth downloading: what can be made into text."""
+"""Content types worth downloading because they can be turned into text."""
 TIMEOUT = 45.0
 _MIN_PAIRED_SHARE = 0.3
 _NON_ASCII = re.compile(rb"[\x80-\xff]")
@@ -53,7 +53,7 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-# Pages say one and mean the other, as browsers have agreed.
+# Declared encoding -> the one that is actually used, as in browsers.
 _ACTUAL_ENCODINGS = {
     "ascii": "cp1252",
     "iso8859-1": "cp1252",
@@ -73,7 +73,7 @@ class PageText(Struct, frozen=True):
     text: str
     title: str = ""
     note: str = ""
-    """What the reader should know about how the text was made."""
+    """What the reader should know about how the text was extracted."""
 
 
 class _WorkerResult(Struct):
@@ -100,19 +100,19 @@ async def read_page(page: FetchedPage, *, seconds: float = TIMEOUT) -> PageText:
         return await _run_worker("pdf", page.url, body, seconds)
     if page.content_type in _HTML or _STARTS_HTML.match(body[:4096]):
         text = decode_body(body, page.charset)
-        made = await _run_worker(
+        extracted = await _run_worker(
             "html", page.url, _reveal_hidden(text).encode("utf-8", "replace"), seconds
         )
-        return structs.replace(made, text=made.text.replace(r"\<U+", "<U+"))
+        return structs.replace(extracted, text=extracted.text.replace(r"\<U+", "<U+"))
     if b"\0" in body[:4096] and not body.startswith(tuple(mark for mark, _ in _BYTE_ORDER_MARKS)):
-        raise EgressError("That is binary data, not text.")
+        raise EgressError("The page is binary data, not text.")
     return PageText(decode_body(body, page.charset))
 
 
 def _reveal_hidden(html: str) -> str:
-    """Hidden characters written out, before an extractor drops them and joins what they parted.
-    Soft hyphens stay what they are: half the web's long words have them. A page made of little
-    else is left to the extractor."""
+    """Write out invisible characters before the extractor drops them and joins what they separate.
+    Soft hyphens are dropped: they are common in long words. A page full of invisible characters
+    is left to the extractor."""
     if next(islice(_INVISIBLE.finditer(html), _MAX_INVISIBLE, None), None):
         return html
     html = _ENTITY.sub(lambda found: _decode_invisible(found[0]), html)
@@ -122,7 +122,7 @@ def _reveal_hidden(html: str) -> str:
 
 @lru_cache(1024)
 def _decode_invisible(entity: str) -> str:
-    """The character an entity stands for, when nobody would see it."""
+    """The character an entity stands for, if it is invisible; else the entity."""
     from html import unescape
 
     char = unescape(entity)
@@ -130,15 +130,17 @@ def _decode_invisible(entity: str) -> str:
 
 
 def decode_body(body: bytes, declared: str = "") -> str:
-    """Text: by its byte order mark, what the server or the page says, UTF-8, or a good guess."""
+    """Decode by byte order mark, the encoding that server or page declare, UTF-8, or a guess."""
     for mark, name in _BYTE_ORDER_MARKS:
         if body.startswith(mark):
             return body.decode(name, "replace")
-    said = _META.search(body[:4096]) or _XML.match(body[:400])
-    for name in (declared, said[1].decode("ascii") if said else ""):
+    inside = _META.search(body[:4096]) or _XML.match(body[:400])
+    for name in (declared, inside[1].decode("ascii") if inside else ""):
         codec = _find_codec(name)
         if codec.startswith("utf"):
-            codec = codec if name == declared else "utf-8"  # a page that could say so is no UTF-16
+            codec = (
+                codec if name == declared else "utf-8"
+            )  # a declaration readable as ASCII is not UTF-16
         if codec == "utf-8" or (codec == "cp1252" and _is_utf8(body)):
             break
         if codec:
@@ -152,7 +154,7 @@ def decode_body(body: bytes, declared: str = "") -> str:
 
 
 def _is_utf8(body: bytes) -> bool:
-    """Western text is hardly ever valid UTF-8 by chance; a server's default is often wrong."""
+    """Western text is hardly ever valid UTF-8 by chance, but a server's default is often wrong."""
     try:
         return not body.decode("utf-8").isascii()
     except UnicodeDecodeError:
@@ -160,7 +162,7 @@ def _is_utf8(body: bytes) -> bool:
 
 
 def _find_codec(name: str) -> str:
-    """Python's name of an encoding that pages are written in; empty when there is none."""
+    """Python's name of an encoding used for web pages; empty when there is none."""
     try:
         found = codecs.lookup(name).name
     except (LookupError, ValueError):
@@ -169,7 +171,7 @@ def _find_codec(name: str) -> str:
 
 
 def _decode_by_guess(body: bytes) -> str:
-    """Western accents stand alone among ASCII; what comes in rows is for a statistician."""
+    """Isolated non-ASCII bytes are Western accents; sequences of them are left to statistics."""
     start = body[:65536]
     beyond = len(_NON_ASCII.findall(start))
     if len(_NON_ASCII_PAIR.findall(start)) < beyond * _MIN_PAIRED_SHARE:
@@ -183,7 +185,7 @@ def _decode_by_guess(body: bytes) -> str:
 
 
 async def _run_worker(kind: str, url: str, data: bytes, seconds: float) -> PageText:
-    """In a process of its own: documents of strangers can hang or fill the memory."""
+    """In a process of its own: untrusted documents can hang or exhaust the memory."""
     script = Path(__file__).with_name("page_text_worker.py")
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-X", "utf8", str(script), kind, url),
@@ -196,15 +198,15 @@ async def _run_worker(kind: str, url: str, data: bytes, seconds: float) -> PageT
     try:
         async with asyncio.timeout(seconds):
             out, _ = await process.communicate(data)
-        made = msgspec.json.decode(out, type=_WorkerResult)
+        result = msgspec.json.decode(out, type=_WorkerResult)
     except TimeoutError:
         raise EgressError("The document took too long to read.") from None
     except msgspec.DecodeError:
-        raise EgressError("The document is too large or too broken to be read.") from None
+        raise EgressError("The document is too large or too damaged to be read.") from None
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    if made.error:
-        raise EgressError(made.error)
-    return PageText(made.text, made.title, made.note)
+    if result.error:
+        raise EgressError(result.error)
+    return PageText(result.text, result.title, result.note)

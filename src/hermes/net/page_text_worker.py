@@ -1,8 +1,8 @@
-"""Runs as a process of its own: turns a page or a PDF, which may be hostile, into text."""
+"""Turns a page or a PDF, which may be hostile, into text; runs as a process of its own."""
 
-#     python -I page_worker.py html|pdf URL  < document  > {"title", "text", "note"} as JSON
+#     python -I page_text_worker.py html|pdf URL  < document  > {"title", "text", "note"} as JSON
 #
-# In a process it can be stopped, its memory is limited and given back. Needs nothing of ours.
+# A process can be stopped, and its memory is limited and freed. Imports nothing from hermes.
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_CPU_SECONDS = 40
 _MAX_LENGTH = 4_000_000
 _MAX_PAGES = 1000
 _MIN_ARTICLE_LENGTH = 250
-"""Characters an article should have; below that the whole page is looked at."""
+"""Characters an article should have; with fewer, the whole page is considered."""
 _SKIPPED_TAGS = frozenset(
     "script style noscript template svg head iframe object canvas select".split()
 )
@@ -58,15 +58,15 @@ def _set_limits() -> None:
 
 
 def _read_html(html: str, url: str) -> dict[str, Any]:
-    plain = PlainTextParser(url)
-    plain.feed(html)
-    plain.close()
-    whole = plain.get_text()
+    parser = PlainTextParser(url)
+    parser.feed(html)
+    parser.close()
+    page_text = parser.get_text()
     try:
         import trafilatura
     except ImportError:
         note = "simple text: install the extra `web` for readable articles"
-        return {"title": plain.get_title(), "text": whole, "note": note}
+        return {"title": parser.get_title(), "text": page_text, "note": note}
     try:
         text = trafilatura.extract(
             html,
@@ -80,20 +80,20 @@ def _read_html(html: str, url: str) -> dict[str, Any]:
     except (ValueError, TypeError, AttributeError, RecursionError, AssertionError):
         text = None
     note = ""
-    if not text or (len(text) < _MIN_ARTICLE_LENGTH and len(whole) > 2 * len(text)):
-        text, note = whole, "no article found: the text of the whole page"
-    return {"title": plain.get_title(), "text": text, "note": note}
+    if not text or (len(text) < _MIN_ARTICLE_LENGTH and len(page_text) > 2 * len(text)):
+        text, note = page_text, "no article found: the text of the whole page"
+    return {"title": parser.get_title(), "text": text, "note": note}
 
 
 class PlainTextParser(HTMLParser):
-    """The text of a page with headings, lists, links and code, by the standard library alone."""
+    """The text of a page with headings, lists, links and code, using the standard library alone."""
 
     def __init__(self, url: str) -> None:
         super().__init__(convert_charrefs=True)
         self._url = url
         self._out: list[str] = []
         self._title: list[str] = []
-        self._silent: list[str] = []
+        self._skipping: list[str] = []
         self._links: list[tuple[str, int]] = []
         self._in_title = False
         self._pre = 0
@@ -109,17 +109,17 @@ class PlainTextParser(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "title" and not self._title:
             self._in_title = True
-        if self._silent:
-            if tag == self._silent[-1]:
-                self._silent.append(tag)
+        if self._skipping:
+            if tag == self._skipping[-1]:
+                self._skipping.append(tag)
             return
-        given = dict(attrs)
-        if tag in _SKIPPED_TAGS or (_is_hidden(given) and tag not in _VOID_TAGS):
-            self._silent.append(tag)
+        attributes = dict(attrs)
+        if tag in _SKIPPED_TAGS or (_is_hidden(attributes) and tag not in _VOID_TAGS):
+            self._skipping.append(tag)
             return
-        self._open_element(tag, given)
+        self._open_element(tag, attributes)
 
-    def _open_element(self, tag: str, given: dict[str, str | None]) -> None:
+    def _open_element(self, tag: str, attributes: dict[str, str | None]) -> None:
         if tag in _BLOCK_TAGS:
             self._out.append("\n\n")
         if re.fullmatch("h[1-6]", tag):
@@ -134,16 +134,16 @@ class PlainTextParser(HTMLParser):
             self._pre += 1
             self._out.append("```\n")
         elif tag == "a":
-            self._links.append((given.get("href") or "", len(self._out)))
-        elif tag == "img" and given.get("alt"):
-            self._out.append(f"[image: {given['alt']}]")
+            self._links.append((attributes.get("href") or "", len(self._out)))
+        elif tag == "img" and attributes.get("alt"):
+            self._out.append(f"[image: {attributes['alt']}]")
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "title":
             self._in_title = False
-        if self._silent:
-            if tag == self._silent[-1]:
-                self._silent.pop()
+        if self._skipping:
+            if tag == self._skipping[-1]:
+                self._skipping.pop()
             return
         if tag == "a" and self._links:
             self._close_link(*self._links.pop())
@@ -166,7 +166,7 @@ class PlainTextParser(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self._in_title:
             self._title.append(data)
-        if self._silent or self._in_title:
+        if self._skipping or self._in_title:
             return
         if self._pre:
             self._out.append(data)
@@ -177,9 +177,9 @@ class PlainTextParser(HTMLParser):
         self._out.append(words)
 
 
-def _is_hidden(given: dict[str, str | None]) -> bool:
-    style = (given.get("style") or "").replace(" ", "").lower()
-    return "hidden" in given or "display:none" in style or "visibility:hidden" in style
+def _is_hidden(attributes: dict[str, str | None]) -> bool:
+    style = (attributes.get("style") or "").replace(" ", "").lower()
+    return "hidden" in attributes or "display:none" in style or "visibility:hidden" in style
 
 
 # -- PDF -------------------------------------------------------------------------------------------
@@ -209,8 +209,8 @@ def _read_pdf(data: bytes) -> dict[str, Any]:
         return {"error": f"The PDF cannot be read ({type(error).__name__}).", "text": ""}
     except (RecursionError, MemoryError, NotImplementedError, OSError) as error:
         return {"error": f"The PDF cannot be read ({type(error).__name__}).", "text": ""}
-    empty = all(part.endswith("]\n") for part in parts)
-    note = "no text in this PDF: its pages are probably pictures" if empty else ""
+    is_empty = all(part.endswith("]\n") for part in parts)
+    note = "no text in this PDF: its pages are probably images" if is_empty else ""
     return {"title": " ".join(title.split())[:300], "text": "\n\n".join(parts), "note": note}
 
 

@@ -1,4 +1,4 @@
-"""Reads a web address once, strictly: what two parsers could understand differently is refused."""
+"""Parses a URL once and strictly: refuses whatever two parsers could read differently."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _INTERNAL_SUFFIXES = frozenset(
     "localhost localdomain localdomain6 local internal intranet lan corp home private onion "
     "svc cluster consul".split()
 )
-# Names under public suffixes that clouds answer themselves, to their machines.
+# Names under public suffixes that clouds resolve to their metadata services.
 _METADATA_HOSTS = frozenset({"metadata.goog", "metadata.tencentyun.com"})
-# What browsers refuse: a request to another protocol's port could be taken for one of its own.
+# As in browsers: other protocols could take an HTTP request for one of their own.
 _BLOCKED_PORTS = frozenset(
     int(word)
     for word in (
@@ -42,16 +42,16 @@ _BLOCKED_PORTS = frozenset(
 
 
 class ParsedUrl(Struct, frozen=True):
-    """A web address in its only form: lower case, ASCII, with a port."""
+    """A URL in canonical form: lower-case ASCII, with a port."""
 
     scheme: str
     host: str
     """A name without a final dot, or an IP address without brackets."""
     port: int
     target: str
-    """Path and query, as they stand in a request."""
+    """Path and query, as a request sends them."""
     literal: IPAddress | None = None
-    """The host, when it is an IP address."""
+    """The host, if it is an IP address."""
 
     @property
     def authority(self) -> str:
@@ -59,7 +59,7 @@ class ParsedUrl(Struct, frozen=True):
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
-    def url(self) -> str:
+    def text(self) -> str:
         return f"{self.scheme}://{self.authority}{self.target}"
 
     @property
@@ -68,12 +68,12 @@ class ParsedUrl(Struct, frozen=True):
 
     @property
     def is_internal(self) -> bool:
-        """Whether the name can only mean a machine of some private network."""
+        """Whether the name can only belong to a private network."""
         if self.literal is not None:
             return False
         labels = self.host.split(".")
-        closed = labels[-1] in _INTERNAL_SUFFIXES or labels[-2:] == ["home", "arpa"]
-        return len(labels) == 1 or closed or self.host in _METADATA_HOSTS
+        has_suffix = labels[-1] in _INTERNAL_SUFFIXES or labels[-2:] == ["home", "arpa"]
+        return len(labels) == 1 or has_suffix or self.host in _METADATA_HOSTS
 
     @property
     def has_blocked_port(self) -> bool:
@@ -81,20 +81,20 @@ class ParsedUrl(Struct, frozen=True):
 
 
 def parse_url(url: str) -> ParsedUrl:
-    """The address, or an EgressError that says what is wrong with it."""
+    """Raises an EgressError that says what is wrong."""
     if len(url) > MAX_LENGTH:
         raise EgressError(f"The URL is longer than {MAX_LENGTH} characters.")
     _check_characters(url)
     match = _SHAPE.fullmatch(url)
     if match is None:
         if not _SCHEME.match(url) or url.lower().startswith(("http:", "https:")):
-            raise EgressError("That is not a complete web address; write https://host/path.")
-        raise EgressError("Only http:// and https:// addresses can be fetched.")
-    scheme, authority, rest = match[1].lower(), match[2], match[3] or "/"
+            raise EgressError("That is not a complete URL; write https://host/path.")
+        raise EgressError("Only http:// and https:// URLs can be fetched.")
+    scheme, authority, path = match[1].lower(), match[2], match[3] or "/"
     if "@" in authority:
-        raise EgressError("A URL with a user name or password in it is not fetched.")
+        raise EgressError("A URL with a user name or password is not fetched.")
     host, port, literal = _parse_authority(authority)
-    target = quote(rest.partition("#")[0], safe=_SAFE) or "/"
+    target = quote(path.partition("#")[0], safe=_SAFE) or "/"
     if not target.startswith("/"):
         target = "/" + target
     found = ParsedUrl(scheme, host, port or _DEFAULT_PORTS[scheme], target, literal)
@@ -103,17 +103,17 @@ def parse_url(url: str) -> ParsedUrl:
 
 
 def resolve_redirect(base: ParsedUrl, reference: str) -> ParsedUrl:
-    """Where a redirect leads."""
+    """The URL that a redirect leads to."""
     reference = reference.strip(" \t").replace(" ", "%20")
     _check_characters(reference)
     try:
-        return parse_url(urljoin(base.url, reference))
+        return parse_url(urljoin(base.text, reference))
     except ValueError:
-        raise EgressError(f"{base.host} redirects to something that is no address.") from None
+        raise EgressError(f"{base.host} redirects to something that is not a URL.") from None
 
 
 def split_host_port(entry: str) -> tuple[str, int | None]:
-    """`host[:port]` of a list an operator wrote, in the form of a Location's host."""
+    """`host[:port]` from an operator's list; the host in the form of `ParsedUrl.host`."""
     text = entry.strip()
     if text.count(":") > 1 and not text.startswith("["):
         text = f"[{text}]"
@@ -172,7 +172,7 @@ def _parse_port(text: str | None) -> int | None:
 
 
 def _to_ascii(host: str) -> str:
-    """Punycode for other scripts; look-alikes of ASCII letters, digits and dots are refused."""
+    """Punycode for other scripts; refuses look-alikes of ASCII letters, digits and dots."""
     if host.isascii():
         return host.lower()
     from idna import IDNAError, encode
@@ -182,12 +182,12 @@ def _to_ascii(host: str) -> str:
     for char in host:
         folded = unicodedata.normalize("NFKC", char)
         if not char.isascii() and (char in "。｡．․" or any(c.isascii() for c in folded)):
-            raise EgressError("The URL's host imitates ASCII characters; write it plainly.")
+            raise EgressError("The URL's host imitates ASCII characters; write it in plain ASCII.")
     plain = unicodedata.normalize("NFC", host)
     try:
         return encode(plain, uts46=True).decode("ascii").lower()
     except IDNAError:
-        pass  # such as a heart: the older rules know it, and browsers go by them
+        pass  # such as a heart: the older rules allow it, and browsers follow them
     try:
         return plain.encode("idna").decode("ascii").lower()
     except UnicodeError:
@@ -195,7 +195,7 @@ def _to_ascii(host: str) -> str:
 
 
 def _check_agreement(url: str, found: ParsedUrl) -> None:
-    """Two other parsers must see the host and port that we see."""
+    """Refuse the URL unless two other parsers see the same host and port."""
     from yarl import URL
 
     try:
@@ -203,15 +203,11 @@ def _check_agreement(url: str, found: ParsedUrl) -> None:
         stdlib = parts.hostname or "", parts.port or _DEFAULT_PORTS[found.scheme]
         other = URL(url)
         yarl = other.raw_host or "", other.port
-        ours = URL(found.url, encoded=True)
-    except (ValueError, TypeError, LookupError):  # parsers have slips of their own
+        canonical = URL(found.text, encoded=True)
+    except (ValueError, TypeError, LookupError):  # parsers have bugs of their own
         raise EgressError("The URL is malformed.") from None
-    named = _normalize_host(stdlib[0]), stdlib[1]
-    seen = {
-        named,
-        (_normalize_host(yarl[0]), yarl[1]),
-        (_normalize_host(ours.raw_host or ""), ours.port),
-    }
+    hosts = (stdlib, yarl, (canonical.raw_host or "", canonical.port))
+    seen = {(_normalize_host(host), port) for host, port in hosts}
     if seen != {(found.host, found.port)}:
         raise EgressError("The URL's host can be read in more than one way.")
 

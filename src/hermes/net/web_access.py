@@ -1,4 +1,4 @@
-"""What the configuration makes of web access: the door, and a search service behind it."""
+"""Web access as configured: a fetcher and a search service."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hermes.net.search.base import SearchBackend, SearchHit, SearchRequest, filt
 from hermes.net.url import parse_url
 
 STATE_KEY = "web"
-"""Under this name a session's tools find their Web."""
+"""The name under which a session's tools find their WebAccess."""
 BACKEND_NAMES = ("searxng", "brave", "tavily", "exa", "duckduckgo")
 
 
@@ -31,23 +31,23 @@ class WebAccess(Struct, frozen=True):
 
 
 def open_web_access(settings: Settings, secrets: Secrets, **hooks: Any) -> WebAccess:
-    """`hooks` are those of Door."""
+    """`hooks`: parameters of WebFetcher that tests replace."""
     try:
-        door = WebFetcher(allow=settings.allow_hosts, **hooks)
+        fetcher = WebFetcher(allow=settings.allow_hosts, **hooks)
     except EgressError as error:
         raise ConfigError(f"web.allow_hosts takes host or host:port. {error}") from None
 
-    async def find(query: str, count: int) -> list[SearchHit]:
-        backend, asked = choose_backend(settings, secrets, query, count)
-        inside = WebFetcher(allow=[*settings.allow_hosts, _host_and_port(asked.base_url)], **hooks)
-        return filter_hits(await backend.search(inside, asked), count)
+    async def search_web(query: str, count: int) -> list[SearchHit]:
+        backend, request = choose_backend(settings, secrets, query, count)
+        allow = [*settings.allow_hosts, _host_and_port(request.base_url)]
+        return filter_hits(await backend.search(WebFetcher(allow=allow, **hooks), request), count)
 
-    return WebAccess(door, find)
+    return WebAccess(fetcher, search_web)
 
 
 def get_web_access(ctx: ToolContext) -> WebAccess:
     found = ctx.state.get(STATE_KEY)
-    if callable(found):  # made when it is first needed
+    if callable(found):  # created at first use
         found = ctx.state[STATE_KEY] = found()
     if not isinstance(found, WebAccess):
         raise ToolError("This session has no access to the web.")
@@ -57,12 +57,12 @@ def get_web_access(ctx: ToolContext) -> WebAccess:
 def choose_backend(
     settings: Settings, secrets: Secrets, query: str, count: int
 ) -> tuple[SearchBackend, SearchRequest]:
-    """The configured backend, or the first one that has what it needs."""
+    """The configured backend, or the first one that has its key or URL."""
     search = settings.search
     name = search.backend or _find_usable_backend(settings, secrets)
     if not name:
         raise ToolError(
-            f"No search service is set: set web.search.backend to {', '.join(BACKEND_NAMES)} "
+            f"No search service is set up: set web.search.backend to {', '.join(BACKEND_NAMES)} "
             "(duckduckgo needs nothing else)."
         )
     backend = load_backend(name)
@@ -75,7 +75,7 @@ def choose_backend(
         )
     base = (search.base_url or backend.base_url).rstrip("/")
     if not base:
-        raise ToolError(f"The search service {name} needs its address: set web.search.base_url.")
+        raise ToolError(f"The search service {name} needs its URL: set web.search.base_url.")
     return backend, SearchRequest(query, count, base, key, key_name)
 
 
@@ -93,6 +93,6 @@ def _find_usable_backend(settings: Settings, secrets: Secrets) -> str:
 
 
 def _host_and_port(base_url: str) -> str:
-    """The operator wrote this address, so it may be an internal one."""
-    at = parse_url(base_url + "/")
-    return f"[{at.host}]:{at.port}" if ":" in at.host else f"{at.host}:{at.port}"
+    """For the list of allowed hosts: the operator set this URL, so it may be an internal one."""
+    url = parse_url(base_url + "/")
+    return f"[{url.host}]:{url.port}" if ":" in url.host else f"{url.host}:{url.port}"

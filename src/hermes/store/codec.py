@@ -59,7 +59,7 @@ def decode_message(body: bytes, seq: int) -> Message:
         ) from error
 
 
-def decode_stored(rows: Iterable[tuple[int, float, bytes]]) -> list[Stored]:
+def decode_page(rows: Iterable[tuple[int, float, bytes]]) -> list[Stored]:
     return [Stored(seq, created, decode_message(body, seq)) for seq, created, body in rows]
 
 

@@ -74,7 +74,7 @@ def make_busy_handler() -> Callable[[int], bool]:
     """A busy handler that waits with jitter, so that processes do not retry in step."""
     deadline = 0.0
 
-    def wait(attempt: int) -> bool:
+    def wait_for_lock(attempt: int) -> bool:
         nonlocal deadline
         now = time.monotonic()
         if attempt == 0:
@@ -84,7 +84,7 @@ def make_busy_handler() -> Callable[[int], bool]:
         time.sleep(min(0.001 * (attempt + 1), 0.025) * (0.5 + os.urandom(1)[0] / 255))
         return True
 
-    return wait
+    return wait_for_lock
 
 
 def _check_file(path: Path, notices: list[str]) -> None:

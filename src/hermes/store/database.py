@@ -50,13 +50,13 @@ class Database:
 
     async def close_reader(self) -> None:
         """The next read opens it again."""
-        await self.reader.run_detached(do_nothing)
+        await self.reader.run_without_connection(do_nothing)
 
     async def replace_file(self, run: Callable[[], T]) -> T:
         """Run with both connections closed; the next call opens whatever file is there then."""
         self._is_open = False
         await self.close_reader()
-        return await self.writer.run_detached(run)
+        return await self.writer.run_without_connection(run)
 
     def _open_writer(self) -> Connection:
         db = open_writer(self.path, self.notices)

@@ -65,14 +65,14 @@ class CompletionPipe:
         self._read_end, self._write_end = os.pipe()
         os.set_blocking(self._read_end, False)
         os.set_blocking(self._write_end, False)
-        loop.add_reader(self._read_end, self._resolve_finished)
+        loop.add_reader(self._read_end, self._resolve_futures)
 
     def deliver(self, jobs: list[Job]) -> None:
         self._finished.extend(jobs)
         with suppress(BlockingIOError):  # full: the loop has enough to wake up for
             os.write(self._write_end, b"!")
 
-    def _resolve_finished(self) -> None:
+    def _resolve_futures(self) -> None:
         os.read(self._read_end, 4096)
         while self._finished:
             self._finished.popleft().resolve_future()
@@ -107,7 +107,7 @@ class DatabaseThread:
         """The job runs even when its caller stops waiting."""
         return self._enqueue(run, mode)
 
-    def run_detached(self, run: Callable[[], T]) -> asyncio.Future[T]:
+    def run_without_connection(self, run: Callable[[], T]) -> asyncio.Future[T]:
         """Run with the connection closed; the next job opens it again."""
         return self._enqueue(run, "detached")
 

@@ -48,7 +48,7 @@ class SqliteLedger:
         try:
             return await asyncio.shield(job)
         except asyncio.CancelledError:
-            job.add_done_callback(self._release_unused)
+            job.add_done_callback(self._release_reservation)
             raise
 
     def begin(self, entry: Entry) -> None:
@@ -65,21 +65,21 @@ class SqliteLedger:
             return
         tell = on_warnings
 
-        def report(job: asyncio.Future[list[Warned]]) -> None:
+        def report_warnings(job: asyncio.Future[list[Warned]]) -> None:
             if job.cancelled() or job.exception() is not None:
                 log.warning("the ledger could not be written: %s", job.exception())
                 self._add_pending(entry, running=False)
             elif warnings := job.result():
                 tell(warnings)
 
-        self._submit(lambda db: _settle_entry(db, entry, caps)).add_done_callback(report)
+        self._submit(lambda db: _settle_entry(db, entry, caps)).add_done_callback(report_warnings)
 
     async def sum_calls(self, by: By, since: float) -> list[Row]:
-        def run(db: Connection) -> list[Row]:
+        def sum_settled(db: Connection) -> list[Row]:
             _settle_dead_calls(db, self._process)
             return _sum_calls(db, by, round(since * 1e9))
 
-        return await self._submit(run)
+        return await self._submit(sum_settled)
 
     def take_pending(
         self, run: Callable[[Connection], T]
@@ -91,11 +91,11 @@ class SqliteLedger:
         self._pending.clear()
         process = self._process
 
-        def both(db: Connection) -> T:
+        def write_both(db: Connection) -> T:
             _write_entries(db, process, entries)
             return run(db)
 
-        return both, entries
+        return write_both, entries
 
     def restore_pending(self, entries: Iterable[PendingEntry]) -> None:
         """After a failed write; a later entry for the same call takes precedence."""
@@ -121,14 +121,14 @@ class SqliteLedger:
         both, entries = self.take_pending(run)
         job = self._writer.submit(both)
         if entries:
-            job.add_done_callback(lambda done: self._restore_if_failed(done, entries))
+            job.add_done_callback(lambda done: self._restore_on_failure(done, entries))
         return job
 
-    def _restore_if_failed(self, job: asyncio.Future[Any], entries: list[PendingEntry]) -> None:
+    def _restore_on_failure(self, job: asyncio.Future[Any], entries: list[PendingEntry]) -> None:
         if job.cancelled() or job.exception() is not None:
             self.restore_pending(entries)
 
-    def _release_unused(self, job: asyncio.Future[tuple[Entry | None, list[Level]]]) -> None:
+    def _release_reservation(self, job: asyncio.Future[tuple[Entry | None, list[Level]]]) -> None:
         entry = None if job.cancelled() or job.exception() is not None else job.result()[0]
         if entry is not None:
             self._submit(lambda db: _release_entry(db, entry)).add_done_callback(_log_failure)

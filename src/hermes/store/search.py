@@ -11,7 +11,7 @@ from hermes.core.store import Hit
 from hermes.core.text import clean
 from hermes.store import codec, errors, search_index
 from hermes.store.database import Database
-from hermes.store.search_index import IndexDamaged, compile_pattern, split_unspaced
+from hermes.store.search_index import IndexDamaged, compile_pattern, split_unspaced_scripts
 
 if TYPE_CHECKING:
     from apsw import Connection
@@ -42,16 +42,16 @@ class SqliteSearch:
     async def _query_all(self, query: str, limit: int) -> list[Hit]:
         is_alive = cache(self._database.process.is_alive)
 
-        def run(db: Connection, *, catch_up: bool = True) -> list[Hit] | None:
+        def query_once(db: Connection, *, catch_up: bool = True) -> list[Hit] | None:
             if catch_up and search_index.has_pending(db):
                 return None
             return _query_index(db, query, limit, is_alive)
 
-        found = await self._database.read(run)
+        found = await self._database.read(query_once)
         if found is None:
             while await self._database.writer.submit(search_index.index_batch, mode="alone"):
                 pass
-            found = await self._database.read(lambda db: run(db, catch_up=False))
+            found = await self._database.read(lambda db: query_once(db, catch_up=False))
         return found or []
 
 
@@ -101,7 +101,7 @@ def parse_terms(query: str) -> list[str]:
 
 def match_expression(terms: Sequence[str]) -> str:
     """The terms in FTS5's language; each is quoted, so that none is an operator."""
-    return " ".join('"' + split_unspaced(term) + '"' for term in terms)
+    return " ".join('"' + split_unspaced_scripts(term) + '"' for term in terms)
 
 
 def compile_terms(terms: Sequence[str]) -> re.Pattern[str]:

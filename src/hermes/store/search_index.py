@@ -86,7 +86,9 @@ def _add_batch(db: Connection) -> bool:
             "SELECT id, body FROM messages WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
             (first, session + 1 << 24, room),
         ).fetchall()
-        texts = [(id, split_unspaced(read_text(body).replace("\0", " "))) for id, body in found]
+        texts = [
+            (id, split_unspaced_scripts(read_text(body).replace("\0", " "))) for id, body in found
+        ]
         try:
             db.executemany("INSERT INTO search (rowid, text) VALUES (?, ?)", texts)
         except (apsw.CorruptError, apsw.SQLError, apsw.ConstraintError) as error:
@@ -151,7 +153,7 @@ def read_text(body: bytes) -> str:
         return ""
 
 
-def split_unspaced(text: str) -> str:
+def split_unspaced_scripts(text: str) -> str:
     """Make each character of an unspaced script a word of its own: phrases then match inside."""
     return text if text.isascii() else compile_pattern(_UNSPACED).sub(r" \g<0> ", text)
 

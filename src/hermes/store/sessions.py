@@ -60,22 +60,22 @@ class SqliteSessions:
         bits = taint.bits if taint is not None else 0
         batch = self._make_batch(clean(session_id), messages, state, create, bits)
 
-        def run(db: Connection) -> None:
+        def append_batch(db: Connection) -> None:
             _append_batch(db, self._process, batch)
             self._backlog.count += len(batch.rows)
 
-        await self._write_with_ledger(run)
+        await self._write_with_ledger(append_batch)
 
     async def continue_in_child(
         self, session_id: str, child: SessionMeta, messages: Sequence[Message], state: State
     ) -> None:
         batch = self._make_batch(clean(child.id), messages, state, child)
 
-        def run(db: Connection) -> None:
+        def append_to_child(db: Connection) -> None:
             _continue_in_child(db, self._process, clean(session_id), batch)
             self._backlog.count += len(batch.rows)
 
-        await self._database.writer.submit(run)
+        await self._database.writer.submit(append_to_child)
 
     async def set_state(self, session_id: str, state: State) -> None:
         await self._write_with_ledger(
@@ -88,7 +88,7 @@ class SqliteSessions:
         texts = [text if text is None else clean(text) for text in (title, model)]
         cleaned = clean(session_id)
 
-        def run(db: Connection) -> None:
+        def update_columns(db: Connection) -> None:
             db.execute(
                 "UPDATE sessions SET title = coalesce(?, title), model = coalesce(?, model)"
                 " WHERE id = ?",
@@ -97,17 +97,17 @@ class SqliteSessions:
             if not db.changes():
                 raise errors.session_missing_error(cleaned)
 
-        await self._database.writer.submit(run)
+        await self._database.writer.submit(update_columns)
 
     async def delete(self, session_id: str) -> bool:
-        def run(db: Connection) -> bool:
+        def delete_conversation(db: Connection) -> bool:
             return _delete_conversation(db, self._process, clean(session_id))
 
         try:
-            return await self._database.writer.submit(run)
+            return await self._database.writer.submit(delete_conversation)
         except IndexDamaged:
             await search_index.repair_index(self._database)
-            return await self._database.writer.submit(run)
+            return await self._database.writer.submit(delete_conversation)
 
     def _make_batch(
         self,
@@ -141,10 +141,10 @@ class SqliteSessions:
     async def stream_messages(self, session_id: str) -> AsyncIterator[Stored]:
         after = -1
 
-        def run(db: Connection) -> list[Stored]:
+        def load_next_page(db: Connection) -> list[Stored]:
             return _load_page(db, clean(session_id), after)
 
-        while page := await self._database.read(run):
+        while page := await self._database.read(load_next_page):
             for stored in page:
                 yield stored
             after = page[-1].seq
@@ -155,7 +155,7 @@ class SqliteSessions:
         where, values = _recent_first(cwd=cwd, source=source)
         return await self._list_where(f"{where} LIMIT ?", *values, limit)
 
-    async def list_owned(
+    async def list_by_owner(
         self, owner: str, *, limit: int = 50, offset: int = 0
     ) -> list[SessionMeta]:
         theirs = "s.source = 'api' AND s.key >= ? AND s.key < ?"
@@ -194,14 +194,14 @@ class SqliteSessions:
             f" FROM sessions s {where}"
         )
 
-        def run(db: Connection) -> SessionMeta | None:
+        def select_session(db: Connection) -> SessionMeta | None:
             found: list[tuple[Any, ...]] = db.execute(sql, values).fetchall()
             if not found:
                 return None
             *row, system = found[0]
             return codec.decode_session(row, self._process.is_alive, system or "")
 
-        return await self._database.read(run)
+        return await self._database.read(select_session)
 
 
 def _load_messages(db: Connection, session_id: str) -> list[Message]:
@@ -217,7 +217,7 @@ def _load_messages(db: Connection, session_id: str) -> list[Message]:
 
 
 def _load_page(db: Connection, session_id: str, after: int) -> list[Stored]:
-    return codec.decode_stored(
+    return codec.decode_page(
         db.execute(
             "SELECT m.seq, m.created, m.body FROM sessions s JOIN messages m"
             " ON m.id > (s.n << 24) + ? AND m.id < (s.n + 1) << 24 WHERE s.id = ?"
@@ -262,7 +262,7 @@ _INSERT = (
 
 
 def _append_batch(db: Connection, process: ProcessLock, batch: _Batch) -> None:
-    if batch.first_id and _is_stored(db, batch):
+    if batch.first_id and _is_on_disk(db, batch):
         return
     if batch.create is not None:
         _insert_session(db, batch.create, batch.now)
@@ -282,7 +282,7 @@ def _append_batch(db: Connection, process: ProcessLock, batch: _Batch) -> None:
         _set_state(db, process, batch.session_id, batch.state)
 
 
-def _is_stored(db: Connection, batch: _Batch) -> bool:
+def _is_on_disk(db: Connection, batch: _Batch) -> bool:
     """Whether an earlier attempt, which ended in an I/O error, reached the disk after all."""
     found = db.execute(
         "SELECT created, body FROM messages WHERE id = ?", (batch.first_id,)
@@ -326,7 +326,7 @@ def _insert_session(db: Connection, meta: SessionMeta, now: float) -> None:
 
 def _continue_in_child(db: Connection, process: ProcessLock, parent: str, batch: _Batch) -> None:
     n = _claim_session(db, process, parent)
-    if batch.first_id and _is_stored(db, batch):
+    if batch.first_id and _is_on_disk(db, batch):
         return
     _append_batch(db, process, batch)
     db.execute(

@@ -104,7 +104,7 @@ REFUSED = [
     ("CONNECT user@site.example:{p} HTTP/1.1\r\n\r\n", 403, "user name"),
     ("CONNECT site.example HTTP/1.1\r\n\r\n", 400, "host:port"),
     ("CONNECT site.example:{p}/x HTTP/1.1\r\n\r\n", 400, "host:port"),
-    ("GET /etc HTTP/1.1\r\nHost: site.example\r\n\r\n", 403, "complete web address"),
+    ("GET /etc HTTP/1.1\r\nHost: site.example\r\n\r\n", 403, "complete URL"),
     ("GET ftp://site.example/ HTTP/1.1\r\n\r\n", 403, "Only http"),
     ("GET https://site.example:{p}/ HTTP/1.1\r\n\r\n", 400, "CONNECT"),
     ("GET http://site.example:{p}/\r\n\r\n", 400, "understood"),

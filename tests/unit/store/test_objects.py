@@ -36,10 +36,10 @@ async def test_the_least_recently_used_goes_first_and_its_events_with_it(
 ) -> None:
     objects = store.objects
     for name in ("r1", "r2", "r3"):
-        await objects.put("response", name, name.encode(), most=3)
+        await objects.put("response", name, name.encode(), keep_latest=3)
         await objects.append_events(name, 1, [b"one", b"two"])
     await objects.get("response", "r1", owner="", touch=True)
-    await objects.put("response", "r4", b"", most=3)
+    await objects.put("response", "r4", b"", keep_latest=3)
     assert [o.id for o in await objects.list_all("response")] == ["r1", "r3", "r4"]
     assert await objects.read_events("r2") == []
     assert await objects.read_events("r1") == [b"one", b"two"]
@@ -59,6 +59,6 @@ async def test_events_keep_their_numbers_and_their_bytes(tmp_path: Path) -> None
     await store.close()
     again = SqliteStore(tmp_path / "hermes.db")
     assert await again.objects.read_events("run") == [b"a", b"b", b"c"]
-    assert await again.objects.read_events("run", after=1, most=1) == [b"b"]
+    assert await again.objects.read_events("run", after=1, limit=1) == [b"b"]
     assert await again.objects.read_events("other") == []
     await again.close()

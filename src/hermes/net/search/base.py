@@ -1,4 +1,4 @@
-"""What all search backends share: the question, the answer, and how a refusal reads."""
+"""What all search backends share: request, hits, and the errors of the service."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMEOUT = 20.0
 _TAG = re.compile(r"<[^<>]{1,200}>")
 _MAX_TITLE = 200
 _MAX_SNIPPET = 500
-_BROKEN = "The search service's answer is not what it promises to be; check web.search.base_url."
+_BROKEN = "The search service sent an unexpected response; check web.search.base_url."
 A = TypeVar("A")
 
 
@@ -30,39 +30,39 @@ class SearchHit(Struct, frozen=True):
 
 
 class SearchRequest(Struct, frozen=True):
-    """One search, with everything a backend needs for it."""
+    """One search, with everything a backend needs."""
 
     query: str
     count: int
     base_url: str
     key: str = ""
     key_name: str = ""
-    """Where the key came from, for messages."""
+    """The variable the key came from, for messages."""
 
 
 class SearchBackend(Struct, frozen=True):
-    """A row: where it usually is, which variable usually holds its key, how it is asked."""
+    """A search service: its default URL, the default variable of its key, and how to query it."""
 
     name: str
     base_url: str
-    """Empty: there is no usual address, it must be configured."""
+    """Empty: there is no default, it must be configured."""
     key_env: str
     """Empty: it needs no key."""
     search: Callable[[WebFetcher, SearchRequest], Awaitable[list[SearchHit]]]
 
 
 async def fetch_json(
-    door: WebFetcher,
-    asked: SearchRequest,
+    fetcher: WebFetcher,
+    request: SearchRequest,
     url: str,
     *,
     headers: Mapping[str, str],
-    send: Any = None,
+    body: Any = None,
 ) -> FetchedPage:
-    """A JSON question (POST when something is sent), answered with success."""
-    body = b"" if send is None else msgspec.json.encode(send)
+    """A successful JSON request; POST when there is a body."""
+    body = b"" if body is None else msgspec.json.encode(body)
     kind = {"Content-Type": "application/json"} if body else {}
-    async with door.fetch(
+    async with fetcher.fetch(
         url,
         method="POST" if body else "GET",
         headers={"Accept": "application/json", **kind, **headers},
@@ -70,54 +70,54 @@ async def fetch_json(
         max_bytes=MAX_BYTES,
         timeout=TIMEOUT,
     ) as page:
-        check_status(page, asked)
+        check_status(page, request)
         return page
 
 
-def check_status(page: FetchedPage, asked: SearchRequest) -> None:
+def check_status(page: FetchedPage, request: SearchRequest) -> None:
     status = page.status
-    if status in (401, 403) and asked.key_name:
-        raise EgressError(f"The search service refused the key in {asked.key_name} ({status}).")
+    if status in (401, 403) and request.key_name:
+        raise EgressError(f"The search service refused the key in {request.key_name} ({status}).")
     if status == 429:
-        raise EgressError("The search service says: too many requests; try again later.")
+        raise EgressError("The search service reports too many requests; try again later.")
     if status == 402:
-        raise EgressError("The search service says: the account has no credit left.")
+        raise EgressError("The search service reports that the account is out of credit.")
     if not 200 <= status < 300:
         raise EgressError(f"The search service answered {status} instead of results.")
 
 
-def decode_page(page: FetchedPage, shape: type[A]) -> A:
+def decode_page(page: FetchedPage, type: type[A]) -> A:
     try:
-        return msgspec.json.decode(page.body, type=shape, strict=False)
+        return msgspec.json.decode(page.body, type=type, strict=False)
     except msgspec.DecodeError:
         raise EgressError(_BROKEN) from None
 
 
-def convert_results(results: list[Any] | None, shape: type[A]) -> list[A]:
-    """Those of the results that have their shape: one odd entry does not spoil the others."""
+def convert_results(results: list[Any] | None, type: type[A]) -> list[A]:
+    """The results that have the type; an odd entry does not spoil the others."""
     found: list[A] = []
-    for one in results or ():
+    for result in results or ():
         with suppress(msgspec.ValidationError):
-            found.append(msgspec.convert(one, shape, strict=False))
+            found.append(msgspec.convert(result, type, strict=False))
     if results and not found:
         raise EgressError(_BROKEN)
     return found
 
 
 def make_hit(title: str | None, url: str, snippet: str | None) -> SearchHit:
-    shown = strip_markup(title or "")[:_MAX_TITLE]
-    return SearchHit(shown or url, url, strip_markup(snippet or "")[:_MAX_SNIPPET])
+    text = strip_markup(title or "")[:_MAX_TITLE]
+    return SearchHit(text or url, url, strip_markup(snippet or "")[:_MAX_SNIPPET])
 
 
 def strip_markup(text: str) -> str:
-    """One line without markup."""
+    """The text on one line, without markup."""
     return " ".join(unescape(_TAG.sub("", text)).split())
 
 
 def filter_hits(hits: list[SearchHit], count: int) -> list[SearchHit]:
-    """Web addresses only, each once."""
+    """Only web URLs, each once."""
     found: dict[str, SearchHit] = {}
-    for one in hits:
-        if one.url.startswith(("http://", "https://")):
-            found.setdefault(one.url, one)
+    for hit in hits:
+        if hit.url.startswith(("http://", "https://")):
+            found.setdefault(hit.url, hit)
     return list(found.values())[:count]

@@ -1,4 +1,4 @@
-"""Brave Search."""
+"""The search service Brave."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class _BraveResponse(Struct):
     web: _BraveWeb | None = None
 
 
-async def _search_brave(door: WebFetcher, asked: SearchRequest) -> list[SearchHit]:
-    query = urlencode({"q": asked.query, "count": min(asked.count, 20)})
+async def _search_brave(fetcher: WebFetcher, request: SearchRequest) -> list[SearchHit]:
+    query = urlencode({"q": request.query, "count": min(request.count, 20)})
     page = await fetch_json(
-        door,
-        asked,
-        f"{asked.base_url}/res/v1/web/search?{query}",
-        headers={"X-Subscription-Token": asked.key},
+        fetcher,
+        request,
+        f"{request.base_url}/res/v1/web/search?{query}",
+        headers={"X-Subscription-Token": request.key},
     )
     web = decode_page(page, _BraveResponse).web or _BraveWeb()
     return [

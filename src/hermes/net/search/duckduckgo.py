@@ -1,4 +1,4 @@
-"""DuckDuckGo, read from its pages for browsers without scripts."""
+"""DuckDuckGo, through its pages for browsers without scripts."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from hermes.net.search.base import (
 _TITLES = frozenset({"result__a", "result-link"})
 _SNIPPETS = frozenset({"result__snippet", "result-snippet"})
 _RESULTS = re.compile(rb"no-results|No (?:more )?results|id=.?links\b|result-link|result__a", re.I)
-"""On every page of results, be there any or not."""
+"""Matches every page of results, also an empty one."""
 _DEFAULT_URL = "https://html.duckduckgo.com"
 
 
-async def _search_duckduckgo(door: WebFetcher, asked: SearchRequest) -> list[SearchHit]:
-    """The full page, then the lite one: they are not turned off at the same time."""
-    lite = "https://lite.duckduckgo.com" if asked.base_url == _DEFAULT_URL else asked.base_url
-    for url in (f"{asked.base_url}/html/", f"{lite}/lite/"):
-        page = await _post_query(door, asked, url)
+async def _search_duckduckgo(fetcher: WebFetcher, request: SearchRequest) -> list[SearchHit]:
+    """Tries the full page, then the lite one: they are rarely blocked at the same time."""
+    lite = "https://lite.duckduckgo.com" if request.base_url == _DEFAULT_URL else request.base_url
+    for url in (f"{request.base_url}/html/", f"{lite}/lite/"):
+        page = await _post_query(fetcher, request, url)
         if not _is_captcha(page):
-            check_status(page, asked)
+            check_status(page, request)
             found = parse_results(page.body.decode("utf-8", "replace"))
             if not found and not _RESULTS.search(page.body):
                 raise EgressError(
-                    "DuckDuckGo answered with something else than results; try again later or set "
-                    "another web.search.backend."
+                    "DuckDuckGo did not send results; try again later or set another "
+                    "web.search.backend."
                 )
             return found
     raise EgressError(
-        "DuckDuckGo wants to see a person; try again later or set another web.search.backend."
+        "DuckDuckGo asks for a CAPTCHA; try again later or set another web.search.backend."
     )
 
 
-async def _post_query(door: WebFetcher, asked: SearchRequest, url: str) -> FetchedPage:
-    async with door.fetch(
+async def _post_query(fetcher: WebFetcher, request: SearchRequest, url: str) -> FetchedPage:
+    async with fetcher.fetch(
         url,
         method="POST",
         headers={"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html"},
-        body=urlencode({"q": asked.query, "kl": ""}).encode(),
+        body=urlencode({"q": request.query, "kl": ""}).encode(),
         max_bytes=MAX_BYTES,
         timeout=TIMEOUT,
     ) as page:
@@ -75,19 +75,19 @@ class _ResultParser(HTMLParser):
         self._in = ""
         self._tag = ""
         self._text: list[str] = []
-        self._advertised = False
+        self._in_advert = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        classes = frozenset((given.get("class") or "").split())
+        attributes = dict(attrs)
+        classes = frozenset((attributes.get("class") or "").split())
         if "result" in classes or tag == "tr":
-            self._advertised = bool({"result--ad", "result-sponsored"} & classes)
+            self._in_advert = bool({"result--ad", "result-sponsored"} & classes)
         if tag == "a" and classes & _TITLES:
-            url = _resolve_link(given.get("href") or "")
-            self._begin_text("title" if url and not self._advertised else "", tag)
+            url = _resolve_link(attributes.get("href") or "")
+            self._begin_text("title" if url and not self._in_advert else "", tag)
             if self._in:
                 self.found.append((url, "", ""))
-        elif classes & _SNIPPETS and self.found and not self._advertised:
+        elif classes & _SNIPPETS and self.found and not self._in_advert:
             self._begin_text("snippet", tag)
 
     def _begin_text(self, what: str, tag: str) -> None:
@@ -107,7 +107,7 @@ class _ResultParser(HTMLParser):
 
 
 def _resolve_link(link: str) -> str:
-    """Where a link leads behind DuckDuckGo's own redirect; empty for advertisements."""
+    """The target behind DuckDuckGo's own redirect; empty for advertisements."""
     if link.startswith("//"):
         link = "https:" + link
     try:

@@ -1,4 +1,4 @@
-"""Exa."""
+"""The search service Exa."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class _ExaResponse(Struct):
     results: list[Any] | None = None
 
 
-async def _search_exa(door: WebFetcher, asked: SearchRequest) -> list[SearchHit]:
+async def _search_exa(fetcher: WebFetcher, request: SearchRequest) -> list[SearchHit]:
     page = await fetch_json(
-        door,
-        asked,
-        f"{asked.base_url}/search",
-        headers={"x-api-key": asked.key},
-        send={
-            "query": asked.query,
-            "numResults": asked.count,
+        fetcher,
+        request,
+        f"{request.base_url}/search",
+        headers={"x-api-key": request.key},
+        body={
+            "query": request.query,
+            "numResults": request.count,
             "contents": {"text": {"maxCharacters": 500}},
         },
     )

@@ -1,4 +1,4 @@
-"""SearXNG, an instance of one's own."""
+"""A self-hosted SearXNG."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class _SearxngResponse(Struct):
     results: list[Any] | None = None
 
 
-async def _search_searxng(door: WebFetcher, asked: SearchRequest) -> list[SearchHit]:
-    query = urlencode({"q": asked.query, "format": "json"})
+async def _search_searxng(fetcher: WebFetcher, request: SearchRequest) -> list[SearchHit]:
+    query = urlencode({"q": request.query, "format": "json"})
     headers = {"Accept": "application/json"}
-    if asked.key:
-        headers["Authorization"] = f"Bearer {asked.key}"
-    async with door.fetch(f"{asked.base_url}/search?{query}", headers=headers) as page:
+    if request.key:
+        headers["Authorization"] = f"Bearer {request.key}"
+    async with fetcher.fetch(f"{request.base_url}/search?{query}", headers=headers) as page:
         if page.status == 403:
             raise EgressError(
                 "This SearXNG does not answer in JSON: "
                 "add `json` to search.formats in its settings.yml."
             )
-        check_status(page, asked)
+        check_status(page, request)
         return [
             make_hit(r.title, r.url, r.content)
             for r in convert_results(decode_page(page, _SearxngResponse).results, _SearxngResult)

@@ -1,4 +1,4 @@
-"""Tavily."""
+"""The search service Tavily."""
 
 from __future__ import annotations
 
@@ -28,13 +28,17 @@ class _TavilyResponse(Struct):
     results: list[Any] | None = None
 
 
-async def _search_tavily(door: WebFetcher, asked: SearchRequest) -> list[SearchHit]:
+async def _search_tavily(fetcher: WebFetcher, request: SearchRequest) -> list[SearchHit]:
     page = await fetch_json(
-        door,
-        asked,
-        f"{asked.base_url}/search",
-        headers={"Authorization": f"Bearer {asked.key}"},
-        send={"query": asked.query, "max_results": min(asked.count, 20), "search_depth": "basic"},
+        fetcher,
+        request,
+        f"{request.base_url}/search",
+        headers={"Authorization": f"Bearer {request.key}"},
+        body={
+            "query": request.query,
+            "max_results": min(request.count, 20),
+            "search_depth": "basic",
+        },
     )
     return [
         make_hit(r.title, r.url, r.content)

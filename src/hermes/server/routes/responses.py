@@ -221,10 +221,10 @@ async def _keep(work: _Work, added: tuple[Message, ...]) -> None:
     objects = server.runtime.store.objects
     identity = work.response["id"]
     most = server.settings.max_stored_responses
-    await objects.put(KIND, identity, msgspec.msgpack.encode(kept), owner=owner, most=most)
+    await objects.put(KIND, identity, msgspec.msgpack.encode(kept), owner=owner, keep_latest=most)
     if work.name:
         name = _named(owner, work.name)
-        await objects.put(NAMES, name, identity.encode(), owner=owner, most=_MOST_NAMES)
+        await objects.put(NAMES, name, identity.encode(), owner=owner, keep_latest=_MOST_NAMES)
 
 
 # -- answering -------------------------------------------------------------------------------

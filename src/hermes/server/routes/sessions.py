@@ -64,7 +64,7 @@ async def listed(call: Call) -> web.StreamResponse:
     limit = _number(call, "limit", 50, _MOST)
     offset = _number(call, "offset", 0, 1_000_000, least=0)
     store = call.server.runtime.store
-    found = await store.sessions.list_owned(call.principal.name, limit=limit + 1, offset=offset)
+    found = await store.sessions.list_by_owner(call.principal.name, limit=limit + 1, offset=offset)
     data = [shown(meta) for meta in found[:limit]]
     return call.answer({"object": "list", "data": data, "has_more": len(found) > limit})
 

@@ -304,7 +304,7 @@ async def events(server: Server, owner: str, run_id: str, after: int) -> AsyncIt
     while True:
         going = server.runs.get(run_id)
         news = going.news if going else None  # before reading: what comes later sets it
-        page = await objects.read_events(run_id, after=after, most=PAGE)
+        page = await objects.read_events(run_id, after=after, limit=PAGE)
         after += len(page)
         if page:
             yield b"".join(page)
@@ -332,7 +332,7 @@ async def _end(server: Server, owner: str, state: State, why: str) -> None:
     state.status, state.error, state.last_event = "failed", why, "run.failed"
     state.updated_at = time.time()
     count = 0
-    while page := await objects.read_events(state.run_id, after=count, most=PAGE):
+    while page := await objects.read_events(state.run_id, after=count, limit=PAGE):
         count += len(page)
     last = frame(count + 1, "run.failed", state.run_id, {"error": why})
     await objects.append_events(state.run_id, count + 1, [last])

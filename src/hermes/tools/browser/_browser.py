@@ -168,7 +168,7 @@ class Browser:
         policy = await _walls(ctx, home) if os.geteuid() == 0 else None
         if policy is None:
             local = await stack.enter_async_context(
-                serve_loopback_proxy(self._gate, refused=refused)
+                serve_loopback_proxy(self._gate, on_refusal=refused)
             )
             return _Way(local.url, local)
         path = await stack.enter_async_context(
