@@ -17,8 +17,6 @@ from hermes.config.secrets import Secrets, is_secret_name, read_dotenv
 from hermes.core.errors import ConfigError
 from hermes.version import VERSION
 
-__all__ = ["Secrets", "Setup", "load_setup", "read_config", "read_source"]
-
 
 class Setup(Struct, frozen=True):
     """A process's whole configuration, read once at its start."""

@@ -21,8 +21,6 @@ from hermes.version import VERSION
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["EgressError", "FetchedPage", "WebFetcher"]
-
 MAX_BYTES = 10 * 1024 * 1024
 TIMEOUT = 30.0
 DEFAULT_REDIRECTS = 3

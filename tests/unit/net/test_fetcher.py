@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from hermes.net.fetcher import EgressError, WebFetcher
+from hermes.net.errors import EgressError
+from hermes.net.fetcher import WebFetcher
 from hermes.net.ip_ranges import IPAddress, is_public
 
 OUTSIDE, SECRET = "127.0.0.1", "127.0.0.66"

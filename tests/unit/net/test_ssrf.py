@@ -13,7 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hermes.net.fetcher import EgressError, WebFetcher
+from hermes.net.errors import EgressError
+from hermes.net.fetcher import WebFetcher
 from hermes.net.ip_ranges import embedded_ipv4, is_disguised_ipv4, is_public
 from hermes.net.ssrf import SsrfGuard
 from hermes.net.url import parse_url, resolve_redirect
