@@ -71,8 +71,9 @@ async def test_settling_twice_counts_once(store: SqliteStore) -> None:
 
 
 async def test_a_line_waits_for_the_next_write_and_survives_one_that_fails(
-    store: SqliteStore,
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("hermes.store.ledger.FLUSH_DELAY", 600.0)
     await store.sessions.create(SessionMeta("s"))
     store.ledger.settle(entry())
     with pytest.raises(StoreError):
@@ -85,12 +86,15 @@ async def test_a_line_waits_for_the_next_write_and_survives_one_that_fails(
 async def test_a_line_that_nothing_else_takes_along_is_written_soon(store: SqliteStore) -> None:
     await store.wait_until_open()
     store.ledger.settle(entry())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while look(store._database.path, "SELECT count(*) FROM ledger") == [(0,)]:
             await asyncio.sleep(0.02)
 
 
-async def test_a_short_call_is_never_written_as_running(store: SqliteStore) -> None:
+async def test_a_short_call_is_never_written_as_running(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes.store.ledger.FLUSH_DELAY", 600.0)
     await store.sessions.create(SessionMeta("s"))
     store.ledger.begin(entry())
     store.ledger.settle(entry(1, 0.5))
@@ -113,7 +117,7 @@ async def test_reservations_are_seen_by_others_and_end_with_the_call(tmp_path: P
     done = asyncio.Event()
     warned: list[Warned] = []
     one.ledger.settle(entry(7, 8.0), [CAP], lambda w: (warned.extend(w), done.set())[0])
-    await asyncio.wait_for(done.wait(), 5)
+    await asyncio.wait_for(done.wait(), 30)
     assert [(w.percent, w.spent) for w in warned] == [(75, 8.0)], "50 and 75 at once: the higher"
     _, levels = await two.ledger.reserve([CAP], lambda _: None)
     assert levels == [Level(CAP, 8.0, 0.0)]
@@ -128,7 +132,7 @@ async def test_a_cancelled_wait_leaves_nothing_reserved(store: SqliteStore) -> N
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while (await store.ledger.reserve([CAP], lambda _: None))[1][0].running:
             await asyncio.sleep(0.01)
 
