@@ -302,7 +302,7 @@ def test_a_profile_from_beginning_to_end(run: Run, tmp_path: Path) -> None:
     place = home.path / "profiles" / "work"
     assert stat.S_IMODE(place.stat().st_mode) == 0o700 and not (place / ".env").exists()
     assert run("-p", "work", "config", "get", "agent.max_turns").out == "7\n"
-    assert "The profile wrok is new" in run("-p", "wrok", "sessions", "list").err
+    assert "Created the new profile wrok" in run("-p", "wrok", "sessions", "list").err
     assert run("-p", "wrok", "sessions", "list").err == "No sessions yet.\n"
     assert run("profile", "delete", "wrok", "--yes").rc == 0
     assert run("profile", "create", "work").rc == 2

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from html import unescape
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -20,13 +20,18 @@ _TAG = re.compile(r"<[^<>]{1,200}>")
 _MAX_TITLE = 200
 _MAX_SNIPPET = 500
 _BROKEN = "The search service sent an unexpected response; check web.search.base_url."
-A = TypeVar("A")
 
 
 class SearchHit(Struct, frozen=True):
     title: str
     url: str
     snippet: str = ""
+
+
+class _RawHit(Struct):
+    url: str = ""
+    title: str | None = None
+    snippet: str | None = None
 
 
 class SearchRequest(Struct, frozen=True):
@@ -86,19 +91,22 @@ def check_status(page: FetchedPage, request: SearchRequest) -> None:
         raise EgressError(f"The search service answered {status} instead of results.")
 
 
-def decode_page(page: FetchedPage, type: type[A]) -> A:
+def read_hits(
+    page: FetchedPage, path: Sequence[str], snippet: Callable[[dict[str, Any]], Any]
+) -> list[SearchHit]:
+    """The hits in the list at `path` of a JSON response; odd entries do not spoil the others."""
     try:
-        return msgspec.json.decode(page.body, type=type, strict=False)
+        results: Any = msgspec.json.decode(page.body, type=dict[str, Any])
+        for key in path:
+            results = msgspec.convert(results or {}, dict[str, Any]).get(key)
+        results = msgspec.convert(results or [], list[Any])
     except msgspec.DecodeError:
         raise EgressError(_BROKEN) from None
-
-
-def convert_results(results: list[Any] | None, type: type[A]) -> list[A]:
-    """The results that have the type; an odd entry does not spoil the others."""
-    found: list[A] = []
-    for result in results or ():
-        with suppress(msgspec.ValidationError):
-            found.append(msgspec.convert(result, type, strict=False))
+    found: list[SearchHit] = []
+    for result in results:
+        with suppress(msgspec.ValidationError, AttributeError, TypeError):
+            raw = msgspec.convert({**result, "snippet": snippet(result)}, _RawHit)
+            found.append(make_hit(raw.title, raw.url, raw.snippet))
     if results and not found:
         raise EgressError(_BROKEN)
     return found

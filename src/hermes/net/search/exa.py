@@ -4,52 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
-
 from hermes.net.fetcher import WebFetcher
-from hermes.net.search.base import (
-    SearchBackend,
-    SearchHit,
-    SearchRequest,
-    convert_results,
-    decode_page,
-    fetch_json,
-    make_hit,
-)
-
-
-class _ExaResult(Struct):
-    url: str = ""
-    title: str | None = ""
-    text: str | None = ""
-    summary: str | None = ""
-    highlights: list[str] | None = None
-
-
-class _ExaResponse(Struct):
-    results: list[Any] | None = None
+from hermes.net.search.base import SearchBackend, SearchHit, SearchRequest, fetch_json, read_hits
 
 
 async def _search_exa(fetcher: WebFetcher, request: SearchRequest) -> list[SearchHit]:
+    body = {
+        "query": request.query,
+        "numResults": request.count,
+        "contents": {"text": {"maxCharacters": 500}},
+    }
+    headers = {"x-api-key": request.key}
     page = await fetch_json(
-        fetcher,
-        request,
-        f"{request.base_url}/search",
-        headers={"x-api-key": request.key},
-        body={
-            "query": request.query,
-            "numResults": request.count,
-            "contents": {"text": {"maxCharacters": 500}},
-        },
+        fetcher, request, f"{request.base_url}/search", headers=headers, body=body
     )
-    return [
-        make_hit(r.title, r.url, _choose_snippet(r))
-        for r in convert_results(decode_page(page, _ExaResponse).results, _ExaResult)
-    ]
+    return read_hits(page, ("results",), _choose_snippet)
 
 
-def _choose_snippet(result: _ExaResult) -> str:
-    return " … ".join(result.highlights or ()) or result.summary or result.text or ""
+def _choose_snippet(result: dict[str, Any]) -> Any:
+    highlights = " … ".join(result.get("highlights") or ())
+    return highlights or result.get("summary") or result.get("text")
 
 
 BACKEND = SearchBackend("exa", "https://api.exa.ai", "EXA_API_KEY", _search_exa)

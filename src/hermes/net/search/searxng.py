@@ -2,32 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
 from urllib.parse import urlencode
-
-from msgspec import Struct
 
 from hermes.net.errors import EgressError
 from hermes.net.fetcher import WebFetcher
-from hermes.net.search.base import (
-    SearchBackend,
-    SearchHit,
-    SearchRequest,
-    check_status,
-    convert_results,
-    decode_page,
-    make_hit,
-)
-
-
-class _SearxngResult(Struct):
-    url: str = ""
-    title: str | None = ""
-    content: str | None = ""
-
-
-class _SearxngResponse(Struct):
-    results: list[Any] | None = None
+from hermes.net.search.base import SearchBackend, SearchHit, SearchRequest, check_status, read_hits
 
 
 async def _search_searxng(fetcher: WebFetcher, request: SearchRequest) -> list[SearchHit]:
@@ -42,10 +21,7 @@ async def _search_searxng(fetcher: WebFetcher, request: SearchRequest) -> list[S
                 "add `json` to search.formats in its settings.yml."
             )
         check_status(page, request)
-        return [
-            make_hit(r.title, r.url, r.content)
-            for r in convert_results(decode_page(page, _SearxngResponse).results, _SearxngResult)
-        ]
+        return read_hits(page, ("results",), lambda result: result.get("content"))
 
 
 BACKEND = SearchBackend("searxng", "", "", _search_searxng)

@@ -2,48 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from msgspec import Struct
-
 from hermes.net.fetcher import WebFetcher
-from hermes.net.search.base import (
-    SearchBackend,
-    SearchHit,
-    SearchRequest,
-    convert_results,
-    decode_page,
-    fetch_json,
-    make_hit,
-)
-
-
-class _TavilyResult(Struct):
-    url: str = ""
-    title: str | None = ""
-    content: str | None = ""
-
-
-class _TavilyResponse(Struct):
-    results: list[Any] | None = None
+from hermes.net.search.base import SearchBackend, SearchHit, SearchRequest, fetch_json, read_hits
 
 
 async def _search_tavily(fetcher: WebFetcher, request: SearchRequest) -> list[SearchHit]:
+    max_results = min(request.count, 20)
+    body = {"query": request.query, "max_results": max_results, "search_depth": "basic"}
+    headers = {"Authorization": f"Bearer {request.key}"}
     page = await fetch_json(
-        fetcher,
-        request,
-        f"{request.base_url}/search",
-        headers={"Authorization": f"Bearer {request.key}"},
-        body={
-            "query": request.query,
-            "max_results": min(request.count, 20),
-            "search_depth": "basic",
-        },
+        fetcher, request, f"{request.base_url}/search", headers=headers, body=body
     )
-    return [
-        make_hit(r.title, r.url, r.content)
-        for r in convert_results(decode_page(page, _TavilyResponse).results, _TavilyResult)
-    ]
+    return read_hits(page, ("results",), lambda result: result.get("content"))
 
 
 BACKEND = SearchBackend("tavily", "https://api.tavily.com", "TAVILY_API_KEY", _search_tavily)
