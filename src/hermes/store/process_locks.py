@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from hermes.config.private_files import open_lock, try_lock
+
 _BUSY = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 
 
@@ -109,24 +111,14 @@ def make_folder(folder: Path) -> None:
 def exclusive_lock(path: Path, timeout: float = 5.0) -> Iterator[None]:
     """Admits one process at a time; raises a TimeoutError when the others take too long."""
     make_folder(path.parent)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = open_lock(path)
     try:
         os.fchmod(fd, 0o600)
         deadline = time.monotonic() + timeout
-        while not _try_lock(fd):
+        while not try_lock(fd):
             if time.monotonic() > deadline:
                 raise TimeoutError(errno.ETIMEDOUT, "another process is preparing it")
             time.sleep(0.01)
         yield
     finally:
         os.close(fd)
-
-
-def _try_lock(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in _BUSY:
-            return False
-        raise
-    return True

@@ -29,7 +29,7 @@ async def resolve(host: str, port: int) -> list[str]:
     return [NAMES.get(host, "127.0.0.1")]
 
 
-GATE = SsrfGuard(
+GUARD = SsrfGuard(
     resolve=resolve,
     public=lambda address: str(address) == "127.0.0.1" or is_public(address),
     proxy=lambda url: None,
@@ -75,7 +75,7 @@ async def test_plain_requests_are_forwarded_in_origin_form(tmp_path: Path) -> No
     seen: list[bytes] = []
     async with (
         origin(seen) as port,
-        serve_unix_proxy(tmp_path / "p", [f"site.example:{port}"], GATE) as path,
+        serve_unix_proxy(tmp_path / "p", [f"site.example:{port}"], GUARD) as path,
     ):
         answer = await talk(
             path,
@@ -127,7 +127,7 @@ async def test_everything_else_is_refused(
     seen: list[bytes] = []
     async with origin(seen) as port:
         allowed = [f"{name}:{port}" for name in ("site.example", "inner.example", "meta.example")]
-        async with serve_unix_proxy(tmp_path / "p", allowed, GATE) as path:
+        async with serve_unix_proxy(tmp_path / "p", allowed, GUARD) as path:
             answer = (await talk(path, request_.format(p=port).encode())).decode()
     assert answer.startswith(f"HTTP/1.1 {status} ")
     assert says in answer.partition("\r\n\r\n")[2]
@@ -135,7 +135,7 @@ async def test_everything_else_is_refused(
 
 
 async def test_a_head_that_never_ends(tmp_path: Path) -> None:
-    async with serve_unix_proxy(tmp_path / "p", ["*"], GATE, ProxyLimits(head=0.1)) as path:
+    async with serve_unix_proxy(tmp_path / "p", ["*"], GUARD, ProxyLimits(head=0.1)) as path:
         assert (await talk(path, b"GET http://a.example/" + b"a" * 60_000)).startswith(
             b"HTTP/1.1 400"
         )
@@ -162,7 +162,7 @@ async def test_bytes_and_silence_are_limited(tmp_path: Path) -> None:
         async with await asyncio.start_server(server, "127.0.0.1", 0) as running:
             port = running.sockets[0].getsockname()[1]
             async with serve_unix_proxy(
-                tmp_path / "p", [f"a.example:{port}"], GATE, limits
+                tmp_path / "p", [f"a.example:{port}"], GUARD, limits
             ) as path:
                 got = await talk(path, f"CONNECT a.example:{port} HTTP/1.1\r\n\r\n".encode())
         assert got.startswith(b"HTTP/1.1 200 ") and len(got) <= most
@@ -171,13 +171,13 @@ async def test_bytes_and_silence_are_limited(tmp_path: Path) -> None:
 async def test_the_socket_is_private(tmp_path: Path) -> None:
     folder = tmp_path / "p"
     folder.mkdir(mode=0o777)
-    async with serve_unix_proxy(folder, [], GATE) as path:
+    async with serve_unix_proxy(folder, [], GUARD) as path:
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert not path.exists()
     (tmp_path / "link").symlink_to(folder)
     with pytest.raises(EgressError):
-        async with serve_unix_proxy(tmp_path / "link", [], GATE):
+        async with serve_unix_proxy(tmp_path / "link", [], GUARD):
             pass
 
 
@@ -293,8 +293,8 @@ async def through(path: Path, name: str, data: bytes) -> bytes:
 
 async def test_a_tunnel_carries_tls_for_the_allowed_name_only(tmp_path: Path) -> None:
     async with (
-        echo() as (gate, got),
-        serve_unix_proxy(tmp_path / "p", ["site.example"], gate) as path,
+        echo() as (guard, got),
+        serve_unix_proxy(tmp_path / "p", ["site.example"], guard) as path,
     ):
         assert await through(path, "site.example", hello("site.example")) == b"welcome"
         assert got == [hello_ for hello_ in got if read_server_name(hello_) == "site.example"]
@@ -306,7 +306,7 @@ async def test_a_tunnel_carries_tls_for_the_allowed_name_only(tmp_path: Path) ->
 
 async def test_a_port_of_loopback_asks_for_its_password() -> None:
     seen: list[bytes] = []
-    async with origin(seen) as at, serve_loopback_proxy(GATE) as local:
+    async with origin(seen) as at, serve_loopback_proxy(GUARD) as local:
 
         async def ask(host: str, login: str) -> str:
             reader, writer = await asyncio.open_connection(*local.url[7:].split(":"))
@@ -354,7 +354,7 @@ async def test_the_only_way_out_of_a_network_namespace(tmp_path: Path) -> None:
     seen: list[bytes] = []
     async with (
         origin(seen) as at,
-        serve_unix_proxy(tmp_path / "p", [f"site.example:{at}"], GATE) as path,
+        serve_unix_proxy(tmp_path / "p", [f"site.example:{at}"], GUARD) as path,
     ):
         jail = "bwrap --unshare-user --unshare-net --unshare-pid --ro-bind / / --dev /dev".split()
         jail += ["--proc", "/proc", "--die-with-parent", "--"]

@@ -1,4 +1,4 @@
-"""The door and its guard: nothing that is not public gets through, everything that is does."""
+"""The fetcher and its guard: nothing that is not public gets through, everything that is does."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def world(host: str, port: int) -> list[str]:
     return REBOUND.get(host, PUBLIC).split()
 
 
-def door(**changes: object) -> WebFetcher:
+def fetcher(**changes: object) -> WebFetcher:
     return WebFetcher(**{"resolve": world, "proxy": lambda url: None, **changes})  # type: ignore[arg-type]
 
 
@@ -57,7 +57,7 @@ async def test_no_bad_address_passes() -> None:
     passed = []
     for url in BAD:
         with suppress(EgressError):
-            passed.append((url, await door().check_url(url)))
+            passed.append((url, await fetcher().check_url(url)))
     assert passed == []
 
 
@@ -65,14 +65,14 @@ async def test_every_good_address_passes() -> None:
     refused = []
     for url in GOOD:
         try:
-            await door().check_url(url)
+            await fetcher().check_url(url)
         except EgressError as error:
             refused.append((url, str(error)))
     assert refused == []
 
 
 async def test_a_proxy_of_the_environment_changes_no_verdict() -> None:
-    behind = door(proxy=lambda url: "http://127.0.0.1:1")
+    behind = fetcher(proxy=lambda url: "http://127.0.0.1:1")
     for url in BAD[::3]:
         with pytest.raises(EgressError):
             await behind.check_url(url)
@@ -86,7 +86,7 @@ _HOSTLIKE = st.text(alphabet="0123456789abcdefxX.:[]%@/\\ -１①。٣é\u200b\x
 @given(st.one_of(st.text(max_size=60), _HOSTLIKE.map(lambda t: f"http://{t}")))
 def test_fuzz_only_public_literals_and_only_one_error(url: str) -> None:
     try:
-        route = run(door().check_url(url))
+        route = run(fetcher().check_url(url))
     except EgressError:
         return
     assert all(is_public(ip_address(a)) for a in route.addresses)
@@ -127,10 +127,10 @@ def test_fuzz_where_parsers_disagree_nothing_passes(url: str) -> None:
     hosts = {_read_by(lambda u: urlsplit(u).hostname, url), _read_by(lambda u: URL(u).host, url)}
     if len(hosts) > 1 or None in hosts:
         with pytest.raises(EgressError):
-            run(door().check_url(url))
+            run(fetcher().check_url(url))
         return
     with suppress(EgressError):
-        found = run(door().check_url(url)).url
+        found = run(fetcher().check_url(url)).url
         assert {found.host, parse_url(f"http://{hosts.pop()}/").host} == {found.host}
 
 
@@ -140,7 +140,7 @@ def test_fuzz_literals_agree_with_the_tables(address: object) -> None:
     found = ip_address(str(address))
     host = f"[{found}]" if found.version == 6 else str(found)
     try:
-        run(door().check_url(f"http://{host}/"))
+        run(fetcher().check_url(f"http://{host}/"))
         passed = True
     except EgressError:
         passed = False
@@ -166,7 +166,7 @@ def test_fuzz_embedded_addresses_decide(inner: IPv4Address, form: str) -> None:
     assert embedded_ipv4(IPv6Address(outer)) == inner
     assert is_public(IPv6Address(outer)) is (is_public(inner) and form != "6to4")
     with pytest.raises(EgressError):
-        run(door().check_url(f"http://[{IPv6Address(outer)}]/"))
+        run(fetcher().check_url(f"http://[{IPv6Address(outer)}]/"))
 
 
 @settings(max_examples=250, deadline=None)
@@ -205,8 +205,8 @@ async def at(address: str, allow: list[str], url: str) -> tuple[str, ...]:
     async def resolve(host: str, port: int) -> list[str]:
         return [address]
 
-    gate = SsrfGuard(allow, resolve=resolve, proxy=lambda u: None)
-    return (await gate.check_url(parse_url(url))).addresses
+    guard = SsrfGuard(allow, resolve=resolve, proxy=lambda u: None)
+    return (await guard.check_url(parse_url(url))).addresses
 
 
 async def test_allowed_hosts_are_exact() -> None:
@@ -249,7 +249,7 @@ async def test_names_that_do_not_resolve() -> None:
         raise OSError(-2, "Name or service not known")
 
     with pytest.raises(EgressError, match=r"nowhere\.example cannot be resolved"):
-        await door(resolve=resolve).check_url("https://nowhere.example/")
+        await fetcher(resolve=resolve).check_url("https://nowhere.example/")
 
 
 def test_this_machines_own_addresses_are_not_public() -> None:
