@@ -21,7 +21,7 @@ from bench.measure import emit, median, rss_kb
 from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
-from hermes.config.load import load
+from hermes.config.load import load_setup
 from hermes.core.events import TextDelta
 from hermes.core.message import user
 from hermes.core.tool import ToolContext, tool
@@ -154,7 +154,7 @@ class Ours:
 async def main() -> None:
     url, *groups = sys.argv[1:]
     for group in groups:
-        async with aiohttp.ClientSession() as http, Runtime.open(load()) as runtime:
+        async with aiohttp.ClientSession() as http, Runtime.open(load_setup()) as runtime:
             ours = Ours(runtime, Client(url, http))
             await ours.turn("text")
             await {

@@ -28,7 +28,7 @@ async def store_group() -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = SqliteStore(Path(folder) / "ours.db")
         table = Table(Path(folder) / "floor.db")
-        await store.create(SessionMeta("big"))
+        await store.sessions.create(SessionMeta("big"))
         # In blocks, each ended by a pause: what the writer's thread does after an append returned
         # (indexing) is a cost of appending too.
         block, done = 1000, []
@@ -37,7 +37,7 @@ async def store_group() -> None:
 
             async def ours(new: list[Message] = messages) -> None:
                 for m in new:
-                    await store.append("big", (m,))
+                    await store.sessions.append("big", (m,))
                 done.append(time.perf_counter())
                 await asyncio.sleep(0.1)
 
@@ -52,7 +52,7 @@ async def store_group() -> None:
                 emit(prefix + "append_wall", (done.pop() - clock) * 1e3 / block)
 
         async def resume() -> None:
-            assert len(await store.load("big")) == 10_000
+            assert len(await store.sessions.load_messages("big")) == 10_000
 
         async def load() -> None:
             table.load("big")
@@ -71,13 +71,13 @@ async def search_group() -> None:
         for first in range(0, total, per):
             session = f"s{first}"
             messages = [message(first + i) for i in range(per)]
-            await store.append(session, messages, create=SessionMeta(session))
+            await store.sessions.append(session, messages, create=SessionMeta(session))
             table.append(session, ((m.role, m.text) for m in messages))
         sums: dict[str, list[float]] = {"": [], "floor:": []}
         for place, query in enumerate(QUERIES):
 
             async def ours(q: str = query) -> None:
-                assert await store.search(q, limit=20)
+                assert await store.search.find_messages(q, limit=20)
 
             async def plain(q: str = query) -> None:
                 assert table.search(q)

@@ -14,14 +14,20 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.kit.processes import living
 
 COMPLETE = "HERMES_TEST_COMPLETE"
 """Set where every real part must be there: a case skipped for want of one fails."""
-# A gate gives the same verdict twice; elsewhere new examples are tried at each run.
-settings.register_profile("gate", deadline=None, derandomize=COMPLETE in os.environ)
+# A gate gives the same verdict twice; elsewhere new examples are tried at each run. No clock
+# decides: on a busy machine examples may be made and run slowly.
+settings.register_profile(
+    "gate",
+    deadline=None,
+    derandomize=COMPLETE in os.environ,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("gate")
 _DATABASE = re.compile(r"\.db(-wal|-shm|-journal)?$")
 _opened: list[str] = []

@@ -105,7 +105,7 @@ async def test_what_is_there_is_kept_aside_and_a_home_in_use_is_left_alone(tmp_p
             assert running.returncode is None
             await asyncio.sleep(0.01)
         busy = await hermes(home, "import", "--force", str(file))
-        assert busy.rc == 2 and "uses" in busy.stderr
+        assert busy.rc == 2 and "is using" in busy.stderr
         gate.open()
         await running.communicate()
         ran = await hermes(home, "import", "--force", str(file))

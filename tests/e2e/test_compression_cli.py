@@ -77,13 +77,13 @@ async def stored(home: Home) -> tuple[list[tuple[str, list[Message]]], str]:
     """All sessions of the one conversation, the first one first, and its state."""
     store = SqliteStore(next(home.path.glob("*.db")))
     try:
-        assert not await store.check()
-        (head,) = await store.sessions()
+        assert not await store.maintenance.check_integrity()
+        (head,) = await store.sessions.list_recent()
         out: list[tuple[str, list[Message]]] = []
         id = head.id
         while id:
-            out.append((id, await store.load(id)))
-            meta = await store.meta(id)
+            out.append((id, await store.sessions.load_messages(id)))
+            meta = await store.sessions.get_meta(id)
             assert meta is not None
             id = meta.parent
         return out[::-1], head.state

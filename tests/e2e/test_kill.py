@@ -100,9 +100,9 @@ class Lane:
     async def check(self) -> None:
         store = SqliteStore(next(self.home.path.glob("*.db")))
         try:
-            assert not await store.check(), "the database is damaged"
-            (session,) = await store.sessions()
-            stored = await store.load(session.id)
+            assert not await store.maintenance.check_integrity(), "the database is damaged"
+            (session,) = await store.sessions.list_recent()
+            stored = await store.sessions.load_messages(session.id)
         finally:
             await store.close()
         self.compare(stored)

@@ -386,8 +386,8 @@ async def test_closed_standard_files_do_no_harm(tmp_path: Path, closed: str) -> 
         assert b"Traceback" not in done.stderr
         store = SqliteStore(next(home.path.glob("*.db")))
         try:
-            (session,) = await store.sessions()
-            stored = await store.load(session.id)
+            (session,) = await store.sessions.list_recent()
+            stored = await store.sessions.load_messages(session.id)
         finally:
             await store.close()
         assert session.state == "idle" and stored[-1].text == "answer"

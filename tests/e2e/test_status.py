@@ -21,8 +21,8 @@ from hermes.cli import log_reader as logbook
 from hermes.cli.doctor import reach
 from hermes.cli.installation import PACKAGE, how, newer
 from hermes.cli.main import main
-from hermes.config.instances import announced, left_over, present
-from hermes.config.load import load
+from hermes.config.instances import announce_instance, list_instances, list_stale_files
+from hermes.config.load import load_setup
 from hermes.core.message import user
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
@@ -103,12 +103,12 @@ async def test_what_runs_is_shown(tmp_path: Path) -> None:
 
 
 def test_a_presence_ends_with_its_process(tmp_path: Path) -> None:
-    with announced(tmp_path, "serve", "http://x"):
-        assert [(p.kind, p.pid) for p in present(tmp_path)] == [("serve", os.getpid())]
-        assert left_over(tmp_path) == []
-    assert present(tmp_path) == []
+    with announce_instance(tmp_path, "serve", "http://x"):
+        assert [(p.kind, p.pid) for p in list_instances(tmp_path)] == [("serve", os.getpid())]
+        assert list_stale_files(tmp_path) == []
+    assert list_instances(tmp_path) == []
     (tmp_path / "run" / "serve-1.here").write_text("{}")
-    assert present(tmp_path) == [] and len(left_over(tmp_path)) == 1
+    assert list_instances(tmp_path) == [] and len(list_stale_files(tmp_path)) == 1
 
 
 # -- logs ------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ async def test_what_a_provider_says_of_the_key(
         home = Home(tmp_path)
         address = str(server.make_url("/v1"))
         home.configure(model={"default": "m", "base_url": address, "api_key_env": "KIT_KEY"})
-        _, check = await reach.models(load("", home.env), online=True)
+        _, check = await reach.models(load_setup("", home.env), online=True)
     assert (check.state, said in check.text) == (state, True), check
     assert bool(check.details) is bool(date)
 
@@ -302,7 +302,7 @@ def test_a_profile_from_beginning_to_end(run: Run, tmp_path: Path) -> None:
     place = home.path / "profiles" / "work"
     assert stat.S_IMODE(place.stat().st_mode) == 0o700 and not (place / ".env").exists()
     assert run("-p", "work", "config", "get", "agent.max_turns").out == "7\n"
-    assert "The profile wrok is new" in run("-p", "wrok", "sessions", "list").err
+    assert "Created the new profile wrok" in run("-p", "wrok", "sessions", "list").err
     assert run("-p", "wrok", "sessions", "list").err == "No sessions yet.\n"
     assert run("profile", "delete", "wrok", "--yes").rc == 0
     assert run("profile", "create", "work").rc == 2
@@ -333,7 +333,7 @@ async def stored(home: Home, name: str, *, days: int, texts: tuple[str, ...] = (
     then = time.time() - days * 86400
     store = SqliteStore(home.path / "hermes.db", clock=lambda: then)
     meta = SessionMeta(name, system="be kind", title=name, created=then, updated=then)
-    await store.append(name, [user(text) for text in texts], create=meta)
+    await store.sessions.append(name, [user(text) for text in texts], create=meta)
     await store.close()
 
 

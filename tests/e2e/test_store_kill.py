@@ -55,7 +55,7 @@ async def write(path: Path, name: str, rnd: random.Random, pipe: int) -> None:
             if number:
                 await store.close()
                 store = SqliteStore(path)
-            await store._writer.submit(lambda db: db.wal_autocheckpoint(12), mode="alone")
+            await store._database.writer.submit(lambda db: db.wal_autocheckpoint(12), mode="alone")
         create = SessionMeta(name, cwd="/work") if number == 0 else None
         if create is not None or rnd.random() < 0.5:
             await put(store, name, rnd, pipe, number * 10, create)
@@ -63,9 +63,9 @@ async def write(path: Path, name: str, rnd: random.Random, pipe: int) -> None:
             many = range(number * 10, number * 10 + rnd.randint(2, 5))
             await asyncio.gather(*(put(store, name, rnd, pipe, n, None) for n in many))
         if rnd.random() < 0.05:
-            await store.search(name)
+            await store.search.find_messages(name)
         if rnd.random() < 0.02:
-            await store.backup(f"{path}.{name}.{number}")
+            await store.maintenance.back_up(f"{path}.{name}.{number}")
 
 
 async def put(
@@ -76,7 +76,7 @@ async def put(
 
     assert isinstance(store, SqliteStore)
     text = f"{name}x{number} " + "pad " * rnd.choice((1, 10, 100, 2000))
-    await store.append(name, [user(text)], state="running", create=create)  # type: ignore[arg-type]
+    await store.sessions.append(name, [user(text)], state="running", create=create)  # type: ignore[arg-type]
     os.write(pipe, f"{name} {number}\n".encode())
 
 
@@ -150,14 +150,14 @@ async def compare(path: Path, acked: dict[str, list[int]]) -> list[str]:
     from hermes.store.sqlite import SqliteStore
 
     store = SqliteStore(path)
-    problems = [*await store.ready(), *await store.check()]
-    metas = {m.id: m for m in await store.sessions(limit=10_000)}
+    problems = [*await store.wait_until_open(), *await store.maintenance.check_integrity()]
+    metas = {m.id: m for m in await store.sessions.list_recent(limit=10_000)}
     for name, numbers in acked.items():
         meta = metas.pop(name, None)
         if meta is None:
             problems += [f"{name}: session lost"] if numbers else []
             continue
-        rows = [row async for row in store.export(name)]
+        rows = [row async for row in store.sessions.stream_messages(name)]
         stored = [int(row.message.text.split()[0].rpartition("x")[2]) for row in rows]
         if [row.seq for row in rows] != list(range(meta.messages)):
             problems.append(
@@ -169,10 +169,10 @@ async def compare(path: Path, acked: dict[str, list[int]]) -> list[str]:
             problems.append(f"{name}: acknowledged and lost {sorted(lost)}")
         if meta.state != "interrupted":
             problems.append(f"{name}: {meta.state}")
-        if numbers and not await store.search(f"{name}x{numbers[-1]}"):
+        if numbers and not await store.search.find_messages(f"{name}x{numbers[-1]}"):
             problems.append(f"{name}: {numbers[-1]} cannot be found")
     problems += [f"{name}: came from nowhere" for name in metas]
-    if any(acked.values()) and await store.latest(cwd="/work") is None:
+    if any(acked.values()) and await store.sessions.find_latest(cwd="/work") is None:
         problems.append("nothing to continue")
     await store.close()
     for copy in path.parent.glob(path.name + ".*"):

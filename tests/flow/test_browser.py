@@ -342,9 +342,9 @@ async def test_nothing_leads_around_the_door(
             got = answers(r.requests[-1])
             assert '"value":12' in got[1], got[1]
             assert "/alive" in site.asked and "/moved" in site.asked
-            assert "169.254.169.254 is not a host of the public internet" in got[2]
-            assert "127.0.0.1 is not a host of the public internet" in got[3]
-            assert "127.0.0.1 is not a host of the public internet" in got[4]
+            assert "169.254.169.254 is not on the public internet" in got[2]
+            assert "127.0.0.1 is not on the public internet" in got[3]
+            assert "127.0.0.1 is not on the public internet" in got[4]
             assert "Only http:// and https://" in got[5]
         assert came == []
 
@@ -540,8 +540,8 @@ async def test_a_blind_model_is_told_what_another_sees(site: Site, tmp_path: Pat
             assert "a blue chart" in got[2] and f"URL: {url}" in got[2]
             assert got[3] == "a blue chart"
             assert "not a PNG, JPEG, GIF or WebP" in got[4]
-            assert "which is not read here" in got[5]
-            assert "not a host of the public internet" in got[6]
+            assert "which cannot be read here" in got[5]
+            assert "not on the public internet" in got[6]
         asked = [messages(request) for request in eyes.requests]
         assert [m[-1].text for m in asked] == ["Which colour?", "And this?"]
         assert asked[0][-1].images[0][:3] == b"\xff\xd8\xff" and asked[1][-1].images == [DOT]

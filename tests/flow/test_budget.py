@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
-from hermes.config.load import load
+from hermes.config.load import load_setup
 from hermes.core.events import TurnResult
 from hermes.core.ledger import Row
 from hermes.core.message import user
@@ -60,7 +60,7 @@ def rows(database: Path, columns: str = "*") -> list[tuple[Any, ...]]:
 
 
 async def totals(r: Rig, by: Any = "model") -> list[Row]:
-    return await r.runtime.store.ledger.totals(by, 0)
+    return await r.runtime.store.ledger.sum_calls(by, 0)
 
 
 def budget_notices(r: Rig) -> list[str]:
@@ -297,7 +297,7 @@ async def test_users_and_jobs_have_caps_of_their_own(tmp_path: Path) -> None:
 
 @asynccontextmanager
 async def opened(home: Home) -> AsyncIterator[Runtime]:
-    async with Runtime.open(load("", home.env)) as runtime:
+    async with Runtime.open(load_setup("", home.env)) as runtime:
         yield runtime
 
 
@@ -339,7 +339,7 @@ async def test_a_cap_holds_across_kills(tmp_path: Path) -> None:
         running = [await start_hermes(args, home) for _ in range(3)]
         await _requests(p, 3)
         store = SqliteStore(home.path / "hermes.db")
-        assert await store.ledger.totals("purpose", 0) == [], "they run: nothing has ended"
+        assert await store.ledger.sum_calls("purpose", 0) == [], "they run: nothing has ended"
         await store.close()
         for process in running:
             os.kill(process.pid, signal.SIGKILL)

@@ -137,9 +137,12 @@ async def test_undo_shows_first_and_takes_messages_and_files_back(tmp_path: Path
         assert child.transcript.meta.system == r.session.transcript.meta.system
         assert child.transcript.history.messages[0].text == "make it"
         assert child.transcript.history.messages == before[: len(child.transcript.history)]
-        assert await r.runtime.store.load(child.id) == child.transcript.history.messages
-        assert await r.runtime.store.load(r.session.id) == before  # append-only
-        latest = await r.runtime.store.latest(cwd=str(r.home.work), source="cli")
+        assert (
+            await r.runtime.store.sessions.load_messages(child.id)
+            == child.transcript.history.messages
+        )
+        assert await r.runtime.store.sessions.load_messages(r.session.id) == before  # append-only
+        latest = await r.runtime.store.sessions.find_latest(cwd=str(r.home.work), source="cli")
         assert latest is not None and latest.id == child.id
         undone = await do(r, f"/rollback {_named(done.text)} yes", child)
         assert "b.txt" in undone.text and (r.home.work / "a.txt").read_text() == "2"
@@ -231,8 +234,8 @@ async def test_a_branch_leaves_the_old_session_alone(tmp_path: Path) -> None:
         reply = await do(r, "/fork other way")
         assert reply.session is not None and reply.session.transcript.meta.title == "other way"
         await reply.session.submit(user("b"))
-        assert len(await r.runtime.store.load(r.session.id)) == 2
-        assert len(await r.runtime.store.load(reply.session.id)) == 4
+        assert len(await r.runtime.store.sessions.load_messages(r.session.id)) == 2
+        assert len(await r.runtime.store.sessions.load_messages(reply.session.id)) == 4
 
 
 # -- sessions --------------------------------------------------------------------------------------
@@ -267,10 +270,10 @@ async def test_title_before_and_after_the_first_message(tmp_path: Path) -> None:
     async with rig(tmp_path, [say("x")], options=ASK) as r:
         await do(r, "/title  My \n plan ")
         await r.turn("hello")
-        meta = await r.runtime.store.meta(r.session.id)
+        meta = await r.runtime.store.sessions.get_meta(r.session.id)
         assert meta is not None and meta.title == "My plan"
         await do(r, "/title Other")
-        meta = await r.runtime.store.meta(r.session.id)
+        meta = await r.runtime.store.sessions.get_meta(r.session.id)
         assert meta is not None and meta.title == "Other"
         assert (await do(r, "/title")).text == "Other"
 
@@ -423,7 +426,7 @@ async def test_a_prompt_in_the_background(tmp_path: Path) -> None:
         gate.open()
         errand, result = await ended.get()
         assert result.text == "the sum is 4" and errand.session.id != r.session.id
-        stored = [m.text for m in await r.runtime.store.load(errand.session.id)]
+        stored = [m.text for m in await r.runtime.store.sessions.load_messages(errand.session.id)]
         assert stored == ["what is 2+2?", "the sum is 4"]
         assert "Nothing runs" in (await do(r, "/agents")).text
         await do(r, "/background wait for ever")

@@ -123,9 +123,9 @@ async def conversation(r: Rig) -> list[tuple[str, list[Message]]]:
     out: list[tuple[str, list[Message]]] = []
     id = r.session.id
     while id:
-        meta = await r.runtime.store.meta(id)
+        meta = await r.runtime.store.sessions.get_meta(id)
         assert meta is not None
-        out.append((id, await r.runtime.store.load(id)))
+        out.append((id, await r.runtime.store.sessions.load_messages(id)))
         id = meta.parent
     return out[::-1]
 
@@ -295,7 +295,7 @@ async def test_the_child_has_read_what_its_parent_has(tmp_path: Path) -> None:
     model = working(12_000, 0)
     async with desk(tmp_path, model, 12_000) as r:
         await work(r, model, 14)
-        meta = await r.runtime.store.meta(r.session.id)
+        meta = await r.runtime.store.sessions.get_meta(r.session.id)
         assert meta is not None and meta.parent
         assert meta.taint == r.session.transcript.taint == Taint(private=True, untrusted=True)
         assert meta.title == TASK[:80] and meta.cwd == str(r.home.work) and meta.system
@@ -318,13 +318,13 @@ async def test_any_of_its_ids_leads_to_where_it_goes_on(tmp_path: Path) -> None:
                 m.text for m in r.session.transcript.history.messages
             ]
             await again.close()
-        assert [m.id for m in await store.sessions()] == [ids[-1]]
-        latest = await store.latest(cwd=str(r.home.work))
+        assert [m.id for m in await store.sessions.list_recent()] == [ids[-1]]
+        latest = await store.sessions.find_latest(cwd=str(r.home.work))
         assert latest is not None and latest.id == ids[-1] and latest.state == "idle"
-        hits = await store.search("page 3")
+        hits = await store.search.find_messages("page 3")
         assert {h.session.id for h in hits} & set(ids[:-1]), "the originals are found"
-        assert await store.delete(ids[1])
-        assert not [id for id in ids if await store.meta(id) is not None], "all of it"
+        assert await store.sessions.delete(ids[1])
+        assert not [id for id in ids if await store.sessions.get_meta(id) is not None], "all of it"
 
 
 # -- when it goes wrong ------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from msgspec import Struct, structs
 from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
-from hermes.config.load import load
+from hermes.config.load import load_setup
 from hermes.config.schema import Search
 from hermes.config.schema import Web as Settings
 from hermes.config.secrets import Secrets
@@ -34,7 +34,7 @@ from hermes.core.events import Approval
 from hermes.core.message import ToolReturn, user
 from hermes.core.taint import Taint
 from hermes.core.tool import ToolContext, tool
-from hermes.net.web_access import open_web
+from hermes.net.web_access import open_web_access
 from hermes.tools._services import OPEN_WEB
 from tests.kit import Home, Provider, Received, Reply, call, say
 from tests.kit.bodies import check_legal, messages, system
@@ -377,7 +377,8 @@ class Stage:
         await session.close()
         await watch
         assert result.status == "completed", f"{scenario.name}: {result.error}"
-        kept = [p for m in await self.runtime.store.load(session.id) for p in m.parts]
+        messages = await self.runtime.store.sessions.load_messages(session.id)
+        kept = [p for m in messages for p in m.parts]
         returns = [p for p in kept if isinstance(p, ToolReturn)]
         return [p.name for p in returns if not p.error]
 
@@ -386,7 +387,7 @@ class Stage:
         session = await self.runtime.session(cwd=work, options=options, resume=resume)
         search = Search("searxng", f"http://search.example:{self.ear.port}")
         hosts = (f"evil.example:{self.ear.port}", f"search.example:{self.ear.port}")
-        web = open_web(
+        web = open_web_access(
             Settings(search, hosts), Secrets({}), resolve=self.ear.resolve, proxy=lambda url: None
         )
         session.host._services.set(OPEN_WEB, lambda: web)
@@ -428,7 +429,7 @@ async def stage(root: Path, model: Callable[[Received], Reply]) -> AsyncIterator
         async def instant(seconds: float) -> None:
             await asyncio.sleep(0)
 
-        async with Runtime.open(load("", home.env), sleep=instant) as runtime:
+        async with Runtime.open(load_setup("", home.env), sleep=instant) as runtime:
             yield Stage(root, home, runtime, provider, ear)
 
 
@@ -477,7 +478,7 @@ async def test_P1_P2_no_way_out(tmp_path: Path, mode: Mode) -> None:
 
 
 async def test_P3_P4_nothing_is_left_behind_that_acts_later(tmp_path: Path) -> None:
-    before = load("", Home(tmp_path).env).config
+    before = load_setup("", Home(tmp_path).env).config
     s = await contained(tmp_path, P3, Obedient())
     config = s.home.path / "config.yaml"
     assert "kit-model" in config.read_text() and before.model.default != "kit-model"
@@ -520,8 +521,8 @@ async def test_P8_P9_P10_what_was_read_is_remembered_over_a_restart(tmp_path: Pa
         await session.close()
         first = s.provider.requests[-1]
         marks = set(re.findall(r"</?(data-[0-9a-f]{6})>", first.body.decode()))
-        async with Runtime.open(load("", s.home.env)) as again:
-            meta = await again.store.meta(session.id)
+        async with Runtime.open(load_setup("", s.home.env)) as again:
+            meta = await again.store.sessions.get_meta(session.id)
             assert meta is not None and meta.taint == Taint(private=True, untrusted=True)
             s.runtime = again
             resumed = await s.session(work, resume=session.id)
@@ -550,7 +551,7 @@ async def test_secrets_of_the_configuration_do_not_even_reach_the_model(tmp_path
         ).status == "completed"
         await session.close()
         shown = repr([e async for e in events])
-        stored = repr(await s.runtime.store.load(session.id))
+        stored = repr(await s.runtime.store.sessions.load_messages(session.id))
         sent = s.provider.requests[-1].body.decode()
         for where in (shown, stored, sent):
             assert not [f for f in forms if f in where]

@@ -11,7 +11,7 @@ import pytest
 from hermes.agent.system_prompt import system_prompt
 from hermes.app.context_files import MOST, find, persona, quoted, sort
 from hermes.cli.project_trust import settle
-from hermes.config.trust_store import TrustBook, answer
+from hermes.config.trust_store import TrustStore, make_decision
 from tests.kit import Home, Provider, run_hermes, say
 from tests.kit.rig import rig
 from tests.kit.terminal import Terminal
@@ -30,7 +30,9 @@ def project(root: Path, **files: str) -> Path:
 
 def trust(home: Path, folder: Path) -> None:
     home.mkdir(mode=0o700, exist_ok=True)
-    TrustBook(home).put({str(f.path): answer(f.digest, trusted=True) for f in find(folder).folders})
+    TrustStore(home).save_decisions(
+        {str(f.path): make_decision(f.digest, trusted=True) for f in find(folder).folders}
+    )
 
 
 def system(request: Any) -> str:
@@ -48,7 +50,7 @@ async def test_trusted_notes_are_in_the_prompt_for_good(tmp_path: Path) -> None:
         (repo / "AGENTS.md").write_text("Use spaces.")
         await r.turn("again")
         assert system(r.requests[1]) == first, "the prompt of a session never changes"
-        stored = await r.runtime.store.meta(r.session.id)
+        stored = await r.runtime.store.sessions.get_meta(r.session.id)
         assert stored is not None and stored.system == first
     async with rig(tmp_path, [say("three")], check=False) as r:
         await r.turn("hi")
@@ -166,11 +168,11 @@ def test_one_text_under_two_names_is_told_once(tmp_path: Path) -> None:
 def test_an_answer_counts_for_exactly_what_was_there(tmp_path: Path, change: Any) -> None:
     repo = project(tmp_path, **{"AGENTS.md": "two"})
     trust(tmp_path / "home", repo)
-    book = TrustBook(tmp_path / "home")
-    assert sort(find(repo).folders, book.all()).trusted
+    book = TrustStore(tmp_path / "home")
+    assert sort(find(repo).folders, book.read_all()).trusted
     assert settle(tmp_path / "home", repo, attended=False) == []
     change(repo)
-    assert not sort(find(repo).folders, book.all()).trusted
+    assert not sort(find(repo).folders, book.read_all()).trusted
     told = settle(tmp_path / "home", repo, attended=False)
     assert len(told) == 1 and f"hermes trust {repo}" in told[0]
 
@@ -192,7 +194,7 @@ def test_somebody_at_the_terminal_is_asked_once(
     assert settle(home, repo, attended=True) == []
     asked = capsys.readouterr().err
     assert str(repo / "AGENTS.md") in asked and "1,234 bytes" in asked
-    assert bool(sort(find(repo).folders, TrustBook(home).all()).trusted) is read
+    assert bool(sort(find(repo).folders, TrustStore(home).read_all()).trusted) is read
     monkeypatch.setattr("sys.stdin", None)  # asking again would fail
     assert settle(home, repo, attended=True) == []
     assert oct((home / "trust.json").stat().st_mode)[-3:] == "600"

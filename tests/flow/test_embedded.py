@@ -16,7 +16,7 @@ import pytest
 from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
-from hermes.config.load import load
+from hermes.config.load import load_setup
 from hermes.core.events import Approval, TurnEnd
 from hermes.core.message import user
 from hermes.llm.local import engine
@@ -48,7 +48,7 @@ async def opened(runtime: Runtime, home: Home, **options: object) -> Session:
 
 @pytest.fixture
 async def runtime(home: Home) -> AsyncIterator[Runtime]:
-    async with Runtime.open(load("", home.env)) as made:
+    async with Runtime.open(load_setup("", home.env)) as made:
         yield made
 
 
@@ -101,7 +101,7 @@ async def test_what_always_crashes_says_so_and_the_next_turn_works(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home.configure(agent={"api_max_retries": 1})
-    async with Runtime.open(load("", home.env)) as runtime:
+    async with Runtime.open(load_setup("", home.env)) as runtime:
         session = await opened(runtime, home)
         failed = await session.submit(user("crash"))
         assert failed.status == "failed" and "killed by SIGKILL" in failed.error
@@ -120,7 +120,7 @@ async def test_a_model_that_cannot_be_loaded_is_one_sentence(
     home: Home, name: str, content: bytes, says: str
 ) -> None:
     use(home, name, content)
-    async with Runtime.open(load("", home.env)) as runtime:
+    async with Runtime.open(load_setup("", home.env)) as runtime:
         result = await (await opened(runtime, home)).submit(user("hi"))
         assert result.status == "failed" and says in result.error
 
@@ -134,7 +134,7 @@ async def test_too_little_memory_is_said_instead_of_tried(
 
 
 async def test_the_process_ends_with_the_runtime(home: Home) -> None:
-    async with Runtime.open(load("", home.env)) as runtime:
+    async with Runtime.open(load_setup("", home.env)) as runtime:
         answer = await (await opened(runtime, home)).submit(user("hello"))
         pid = int(answer.text.split()[0])
         assert Path(f"/proc/{pid}").exists()
@@ -179,14 +179,14 @@ def test_nothing_of_it_is_imported_or_asked_when_it_is_not_used(tmp_path: Path) 
     script = """
 import asyncio, sys
 from hermes.app.runtime import Runtime
-from hermes.config.load import load
+from hermes.config.load import load_setup
 from hermes.llm.endpoints.catalog import KEYS
 seen = []
 sys.addaudithook(lambda name, args: seen.append(args) if name == "socket.connect" else None)
 async def main():
     keys = dict.fromkeys(KEYS, "key-123456789")
     env = {"HOME": sys.argv[1], "HERMES_HOME": sys.argv[1] + "/h", **keys}
-    async with Runtime.open(load("", env)) as runtime:
+    async with Runtime.open(load_setup("", env)) as runtime:
         await runtime.session()
 asyncio.run(main())
 assert not seen, seen

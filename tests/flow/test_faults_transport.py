@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.load import load
+from hermes.config.load import load_setup
 from hermes.llm.endpoints.catalog import Choice, resolve
 from tests.kit import (
     WIRES,
@@ -304,7 +304,7 @@ def test_F06_F07_default_limits(tmp_path: Path) -> None:
     home.configure(
         model={"default": "m", "provider": "custom", "base_url": "http://127.0.0.1:9/v1"}
     )
-    setup = load("", home.env)
+    setup = load_setup("", home.env)
     timeouts = resolve(setup.config, setup.secrets, Choice())[0].timeouts
     assert timeouts.ttfb == 45 and timeouts.stale == 180
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
-from hermes.config.load import load
+from hermes.config.load import load_setup
 from hermes.core.message import user
 from hermes.core.tool import ToolContext, tool
 from hermes.llm.endpoints.catalog import KEYS, Choice, find
@@ -92,7 +92,7 @@ async def test_a_job_has_its_own_limits(tmp_path: Path) -> None:
         home = Home.of(tmp_path, p)
         own = {"model": "other", "request_timeout_seconds": 7, "stale_timeout_seconds": 3}
         home.configure(auxiliary={"vision": {**own, "context_length": 9000}, "title": {}})
-        async with Runtime.open(load("", home.env)) as runtime:
+        async with Runtime.open(load_setup("", home.env)) as runtime:
             jobs = runtime.auxiliary.models
             vision, title = jobs.configured("vision"), jobs.configured("title")
             assert vision is not None and title is not None and jobs.configured("approval") is None
@@ -105,7 +105,7 @@ async def test_one_client_per_endpoint(tmp_path: Path) -> None:
     async with Provider([]) as p:
         home = Home.of(tmp_path, p)
         home.configure(auxiliary={"vision": {"model": "seer"}, "title": {"model": "seer"}})
-        async with Runtime.open(load("", home.env)) as runtime:
+        async with Runtime.open(load_setup("", home.env)) as runtime:
             one = await runtime.session(cwd=home.work)
             two = await runtime.session(cwd=home.work, options=Options(max_turns=3))
             other = await runtime.session(

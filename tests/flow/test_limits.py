@@ -12,7 +12,7 @@ from msgspec import structs
 
 from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
-from hermes.config.load import load
+from hermes.config.load import load_setup
 from hermes.core.message import Target, user
 from hermes.llm.endpoints.catalog import Endpoint
 from hermes.llm.endpoints.learned_limits import MONTH, MOST, Limit, Remembered
@@ -130,14 +130,14 @@ async def test_a_local_server_is_asked_before_its_first_call_only(tmp_path: Path
     pages = {"/api/show": {"model_info": {"q.context_length": 20000}}}
     async with Server([say("one"), say("two"), say("three")], pages) as server:
         home = local(tmp_path, server)
-        async with Runtime.open(load("", home.env)) as runtime:
+        async with Runtime.open(load_setup("", home.env)) as runtime:
             session = await runtime.session(cwd=home.work, options=Options())
             assert server.lookups == [], "constructing asks nobody"
             assert (await session.submit(user("hi"))).text == "one"
             assert (await session.submit(user("hi"))).text == "two"
             assert [x.path for x in server.lookups] == ["/api/show", "/api/ps"]
             await session.close()
-        async with Runtime.open(load("", home.env)) as runtime:
+        async with Runtime.open(load_setup("", home.env)) as runtime:
             session = await runtime.session(cwd=home.work, options=Options())
             assert session.agent.providers[0].context_length == 20000, "remembered"
             await session.close()
@@ -146,7 +146,7 @@ async def test_a_local_server_is_asked_before_its_first_call_only(tmp_path: Path
 async def test_a_silent_local_server_answers_all_the_same(tmp_path: Path) -> None:
     async with Server([say("fine")], {}) as server:
         home = local(tmp_path, server)
-        async with Runtime.open(load("", home.env)) as runtime:
+        async with Runtime.open(load_setup("", home.env)) as runtime:
             session = await runtime.session(cwd=home.work, options=Options())
             assert (await session.submit(user("hi"))).text == "fine"
             await session.close()
@@ -177,7 +177,7 @@ async def test_stated_limits_are_remembered_across_processes(tmp_path: Path) -> 
             assert [x.json["max_tokens"] for x in p.requests] == [9000, 4096]
         file = r.home.path / "cache" / "limits.json"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        async with Runtime.open(load("", r.home.env)) as runtime:
+        async with Runtime.open(load_setup("", r.home.env)) as runtime:
             session = await runtime.session(cwd=r.home.work, options=Options())
             await session.submit(user("again"))
             await session.close()

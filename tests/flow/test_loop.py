@@ -269,7 +269,7 @@ async def test_20_a_stored_history_with_holes_is_made_legal(tmp_path: Path, wire
     ]
     async with rig(tmp_path, [say("whole again")], wire=wire) as r:
         meta = SessionMeta("holes", cwd=str(r.home.work), system="You are a test.")
-        await r.runtime.store.append("holes", past, create=meta)
+        await r.runtime.store.sessions.append("holes", past, create=meta)
         session = await r.runtime.session(resume="holes", cwd=r.home.work)
         assert (await session.submit(user("and now?"))).text == "whole again"
         seen = check_legal(r.requests[0])
@@ -510,14 +510,16 @@ async def test_30_what_cannot_be_stored_is_not_done(
     full = False
     steps = [call(("c1", "terminal", {"command": "echo x >> log"})), say("ok")]
     async with rig(tmp_path, steps) as r:
-        append = r.runtime.store.append
+        append = r.runtime.store.sessions.append
 
         async def failing(*args: Any, **kwargs: Any) -> None:
             if full:
                 raise StoreError("The disk is full; this message was not stored.")
             await append(*args, **kwargs)
 
-        monkeypatch.setattr(type(r.runtime.store), "append", lambda _, *a, **k: failing(*a, **k))
+        monkeypatch.setattr(
+            type(r.runtime.store.sessions), "append", lambda _, *a, **k: failing(*a, **k)
+        )
         full = True
         result = await r.session.submit(user("never"))
         assert result.status == "failed" and "full" in result.error and not r.requests

@@ -11,7 +11,7 @@ import pytest
 
 from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
-from hermes.config.load import load
+from hermes.config.load import load_setup
 from hermes.core.errors import ConfigError
 from hermes.core.message import user
 from hermes.llm.endpoints import catalog
@@ -48,7 +48,7 @@ async def test_it_is_used_when_nothing_else_is_there(
     async with (
         Provider([say("Near.")], models=["nomic-embed-text", "qwen3:8b"]) as provider,
         _server(monkeypatch, provider),
-        Runtime.open(load("", bare.env)) as runtime,
+        Runtime.open(load_setup("", bare.env)) as runtime,
     ):
         assert provider.requests == []
         session = await runtime.session(cwd=bare.work)
@@ -64,7 +64,7 @@ async def test_a_model_that_was_only_named_is_asked_of_who_has_it(
     async with (
         Provider([say("Near.")], models=["llama3.2:3b", "qwen3:latest"]) as provider,
         _server(monkeypatch, provider),
-        Runtime.open(load("", bare.env)) as runtime,
+        Runtime.open(load_setup("", bare.env)) as runtime,
     ):
         options = Options(choice=Choice(model="qwen3"))
         session = await runtime.session(cwd=bare.work, options=options)
@@ -85,7 +85,7 @@ async def test_nobody_is_asked_when_a_model_is_set(
         raise AssertionError("somebody was asked")
 
     monkeypatch.setattr(nearby, "look_around", fail)
-    async with Runtime.open(load("", bare.env)) as runtime:
+    async with Runtime.open(load_setup("", bare.env)) as runtime:
         session = await runtime.session(cwd=bare.work)
         assert session.agent.providers[0].target.model == "m"
 
@@ -147,12 +147,12 @@ async def test_everybody_names_the_model_that_would_answer(
     from hermes.cli.model.show import survey
 
     async with Provider([], models=["qwen3:8b"]) as provider, _server(monkeypatch, provider):
-        setup = load("", bare.env)
+        setup = load_setup("", bare.env)
         assert await _model(setup) == "lmstudio:qwen3:8b"
         model, reached = await reach.models(setup, online=False)
         assert model.text.startswith("lmstudio:qwen3:8b at ") and reached.state == "ok"
         assert (await survey(setup))["model"] == "qwen3:8b"
         asked = len(provider.requests)
         bare.configure(model={"default": "m", "base_url": "http://127.0.0.1:9/v1"})
-        assert (await survey(load("", bare.env)))["model"] == "m"
+        assert (await survey(load_setup("", bare.env)))["model"] == "m"
         assert len(provider.requests) == asked

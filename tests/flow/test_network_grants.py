@@ -16,7 +16,7 @@ import pytest
 from msgspec import structs
 
 from hermes.app.agents import Options
-from hermes.config.load import load
+from hermes.config.load import load_setup
 from hermes.core.errors import ConfigError
 from hermes.core.events import Approval, TurnEnd
 from hermes.core.message import ToolReturn, user
@@ -273,7 +273,7 @@ async def test_nothing_of_it_is_there_without_a_grant(tmp_path: Path, tier: Tier
 def test_a_domain_that_is_none_is_refused_with_its_line(tmp_path: Path, entry: str) -> None:
     home = Home(tmp_path, sandbox={"network": {"allow": ["example.org", "*.a.b:8080", entry]}})
     with pytest.raises(ConfigError, match=r"line \d+: sandbox\.network\.allow takes name"):
-        load("", home.env)
+        load_setup("", home.env)
 
 
 async def test_a_pair_of_datagram_sockets_reaches_nobody(tmp_path: Path, tier: Tier) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
-from hermes.config.load import load
+from hermes.config.load import load_setup
 from hermes.config.schema import Config
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError, ProviderError
@@ -241,7 +241,7 @@ def guarded(server: Authority) -> Any:
 
 
 async def _turn(home: Home, text: str = "hi") -> tuple[Any, list[Any]]:
-    async with Runtime.open(load("", home.env)) as runtime:
+    async with Runtime.open(load_setup("", home.env)) as runtime:
         session = await runtime.session(cwd=home.work, options=Options(yolo=True))
         events: list[Any] = []
 
@@ -384,7 +384,7 @@ async def test_renewal_ahead_of_time_may_fail_while_the_token_is_good(tmp_path: 
 async def test_many_sessions_of_one_process_renew_once(tmp_path: Path) -> None:
     async with Authority() as server, Provider(then=guarded(server)) as provider:
         place = Place(tmp_path, server, provider, left=-1)
-        async with Runtime.open(load("", place.home.env)) as runtime:
+        async with Runtime.open(load_setup("", place.home.env)) as runtime:
             sessions = [await runtime.session(cwd=place.home.work) for _ in range(6)]
             results = await asyncio.gather(*(s.submit(user("hi")) for s in sessions))
             for session in sessions:
@@ -542,6 +542,6 @@ def test_the_list_of_logins_agrees_with_the_rows() -> None:
 
 def test_tokens_are_secrets_to_be_redacted(tmp_path: Path) -> None:
     folder = _logged_in(tmp_path, "anthropic")
-    known = Secrets({}, logins=folder).known()
+    known = Secrets({}, logins=folder).redactable_values()
     assert known == {"at-anthropic-0123456789", "rt-anthropic-0123456789"}
     assert "0123456789" not in repr(Token("at-anthropic-0123456789"))

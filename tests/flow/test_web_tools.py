@@ -18,10 +18,10 @@ from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError, ToolError
 from hermes.core.services import Services
 from hermes.core.tool import ToolContext, ToolResult
-from hermes.net import page_text_worker as page_worker
-from hermes.net.fetcher import Page
-from hermes.net.page_text import decode, read
-from hermes.net.web_access import Web, open_web
+from hermes.net import page_text_worker
+from hermes.net.fetcher import FetchedPage
+from hermes.net.page_text import decode_body, read_page
+from hermes.net.web_access import WebAccess, open_web_access
 from hermes.tools._services import OPEN_WEB
 from hermes.tools.registry import select
 from tests.kit.tools import tool_context
@@ -71,12 +71,12 @@ async def resolve(host: str, port: int) -> list[str]:
     return ["127.0.0.1"]
 
 
-def web_for(site: Site, search: Search | None = None, **env: str) -> Web:
+def web_for(site: Site, search: Search | None = None, **env: str) -> WebAccess:
     settings = Settings(search or Search(), (f"site.example:{site.port}",))
-    return open_web(settings, Secrets(env), resolve=resolve, proxy=lambda url: None)
+    return open_web_access(settings, Secrets(env), resolve=resolve, proxy=lambda url: None)
 
 
-def context(tmp_path: Path, web_: Web | None) -> ToolContext:
+def context(tmp_path: Path, web_: WebAccess | None) -> ToolContext:
     services = Services()
     if web_ is not None:
         services.set(OPEN_WEB, lambda: web_)
@@ -270,9 +270,9 @@ async def test_duckduckgo_lite_helps_out(site: Site, tmp_path: Path) -> None:
     ctx = context(tmp_path, web_for(site, Search("duckduckgo", site.base)))
     assert await use("web_search", ctx, query="hermes") == FOUND.format(second="Two")
     site.put("/lite/", PUZZLE)
-    assert "wants to see a person" in await refusal("web_search", ctx, query="hermes")
+    assert "asks for a CAPTCHA" in await refusal("web_search", ctx, query="hermes")
     site.put("/html/", "<h1>We are working on it</h1>")
-    assert "something else than results" in await refusal("web_search", ctx, query="hermes")
+    assert "did not send results" in await refusal("web_search", ctx, query="hermes")
     site.put("/html/", '<div class="no-results">No results.</div>')
     assert await use("web_search", ctx, query="hermes") == "No results for 'hermes'."
 
@@ -337,7 +337,7 @@ async def test_an_internal_search_service_opens_nothing_else(site: Site, tmp_pat
 
 def test_a_bad_list_of_hosts_is_an_error_of_the_configuration() -> None:
     with pytest.raises(ConfigError, match=r"web\.allow_hosts"):
-        open_web(Settings(allow_hosts=("http://x/",)), Secrets({}))
+        open_web_access(Settings(allow_hosts=("http://x/",)), Secrets({}))
 
 
 async def test_strange_results_are_left_out(site: Site, tmp_path: Path) -> None:
@@ -390,13 +390,13 @@ async def test_an_article_becomes_markdown(site: Site, tmp_path: Path) -> None:
 
 
 def test_without_the_extra_the_text_is_still_readable() -> None:
-    plain = page_worker.Plain("https://e.com/a/")
+    plain = page_text_worker.PlainTextParser("https://e.com/a/")
     plain.feed(
         ARTICLE + '<p hidden>unseen</p><div style="display: none">nor <b>this</b></div><p>end'
     )
     plain.close()
-    text = plain.text()
-    assert plain.title() == "Foxes & dogs"
+    text = plain.get_text()
+    assert plain.get_title() == "Foxes & dogs"
     assert "# Foxes\n\nThe quick" in text and "\n- red fox\n- grey fox" in text
     assert "See [the dog](https://e.com/dog)." in text
     assert "```\nfox = 1\n  dog = 2\n```" in text
@@ -414,7 +414,7 @@ async def test_the_worker_says_when_the_extra_is_missing(tmp_path: Path) -> None
         ("pdf", b"%PDF-1.4", "needs the extra `web`"),
     ):
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", page_worker.__file__, kind, "https://e.com/"),
+            *(sys.executable, "-I", "-S", page_text_worker.__file__, kind, "https://e.com/"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )
@@ -471,7 +471,7 @@ async def test_what_is_no_text_is_refused(site: Site, tmp_path: Path) -> None:
     assert (
         await refusal("web_extract", ctx, url=missing) == f"site.example:{site.port} answered 404."
     )
-    assert "complete web address" in await refusal("web_extract", ctx, url="site.example/x")
+    assert "complete URL" in await refusal("web_extract", ctx, url="site.example/x")
     assert "Only http" in await refusal("web_extract", ctx, url="file:///etc/passwd")
     assert "public internet" in await refusal("web_extract", ctx, url="http://127.0.0.1/")
 
@@ -510,7 +510,7 @@ async def test_a_pdf_is_read_page_by_page(site: Site, tmp_path: Path) -> None:
         assert "[page 1 of 2]\nFirst page here" in text
         assert "[page 2 of 2]\nSecond one" in text
     empty = site.put("/e.pdf", pdf(""), "application/pdf")
-    assert "probably pictures" in await use("web_extract", ctx, url=empty)
+    assert "probably images" in await use("web_extract", ctx, url=empty)
     broken = site.put("/b.pdf", b"%PDF-1.7\nnothing", "application/pdf")
     assert "PDF cannot be read" in await refusal("web_extract", ctx, url=broken)
 
@@ -518,9 +518,9 @@ async def test_a_pdf_is_read_page_by_page(site: Site, tmp_path: Path) -> None:
 async def test_a_document_that_hangs_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     from hermes.core.errors import HermesError
 
-    page = Page(200, "https://e.com/", {}, ARTICLE.encode(), "text/html")
+    page = FetchedPage(200, "https://e.com/", {}, ARTICLE.encode(), "text/html")
     with pytest.raises(HermesError, match="took too long"):
-        await read(page, seconds=0.01)
+        await read_page(page, seconds=0.01)
 
 
 @pytest.mark.parametrize(
@@ -546,4 +546,4 @@ async def test_a_document_that_hangs_is_stopped(monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_encodings(body: bytes, declared: str, text: str) -> None:
-    assert text in decode(body, declared)
+    assert text in decode_body(body, declared)

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from hermes.app.runtime import Runtime
-from hermes.config.api_server import read
-from hermes.config.load import load
+from hermes.config.api_server import read_settings
+from hermes.config.load import load_setup
 from hermes.server.app import Server
 from tests.kit.home import Home
 from tests.kit.server import Provider, Step
@@ -183,9 +183,9 @@ async def api(
         home.env.update(env or {})
         if key:
             home.env["API_SERVER_KEY"] = key
-        setup = load("", home.env)
+        setup = load_setup("", home.env)
         async with Runtime.open(setup) as runtime:
-            server = Server(runtime, read(setup.config, home.env)[0])
+            server = Server(runtime, read_settings(setup.config, home.env)[0])
             async with server.listening() as url, aiohttp.ClientSession() as http:
                 kit = Api(url, server, provider, home, key)
                 kit.http = http

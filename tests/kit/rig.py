@@ -15,7 +15,7 @@ from msgspec import structs
 from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
-from hermes.config.load import load
+from hermes.config.load import load_setup
 from hermes.core.events import (
     Notice,
     Recovering,
@@ -163,7 +163,7 @@ class Rig:
         """The session as another connection sees it on disk."""
         if self._observer is None:
             self._observer = type(self.runtime.store)(self.database)
-        return list(await self._observer.load(self.session.id))
+        return list(await self._observer.sessions.load_messages(self.session.id))
 
     async def said(self) -> Counter[str]:
         """What users said in the whole conversation, also before it was compressed; what a child
@@ -172,8 +172,8 @@ class Rig:
         await self.stored()
         id = self.session.id
         while id:
-            meta = await self._observer.meta(id)
-            part = [item async for item in self._observer.export(id)]
+            meta = await self._observer.sessions.get_meta(id)
+            part = [item async for item in self._observer.sessions.stream_messages(id)]
             id = meta.parent if meta is not None else ""
             copied = part[0].created if id else -1.0
             for item in part:
@@ -187,7 +187,7 @@ class Rig:
 
     async def state(self) -> str:
         await self.stored()
-        meta = await self._observer.meta(self.session.id)
+        meta = await self._observer.sessions.get_meta(self.session.id)
         return str(meta.state)
 
     # -- invariants ------------------------------------------------------------------------
@@ -320,7 +320,7 @@ async def rig(
             waits.append(seconds)
             await asyncio.sleep(0)
 
-        async with Runtime.open(load("", home.env), sleep=sleep or instant) as runtime:
+        async with Runtime.open(load_setup("", home.env), sleep=sleep or instant) as runtime:
             r = Rig(provider, home, runtime)
             r.waits = waits
             provider.observe = r.observe

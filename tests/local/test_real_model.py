@@ -13,7 +13,7 @@ import pytest
 
 from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
-from hermes.config.load import load
+from hermes.config.load import load_setup
 from hermes.config.paths import models_folders
 from hermes.core.message import ToolCall, user
 from hermes.llm.local.endpoint import installed
@@ -55,7 +55,7 @@ def home(tmp_path: Path) -> Home:
 @pytest.fixture
 async def runtime(home: Home) -> AsyncIterator[Runtime]:
     home.configure(model={"provider": "local"})
-    async with Runtime.open(load("", home.env)) as made:
+    async with Runtime.open(load_setup("", home.env)) as made:
         yield made
 
 

@@ -323,7 +323,7 @@ class TestSessions:
     async def test_the_session_key_is_passed_on(self, shared: Api) -> None:
         headers = {"X-Hermes-Session-Key": "scope-9", "X-Hermes-Session-Id": "keyed"}
         await shared.chat(headers=headers)
-        meta = await shared.server.runtime.store.meta("keyed")
+        meta = await shared.server.runtime.store.sessions.get_meta("keyed")
         assert meta is not None and meta.key.endswith("scope-9")
 
     @pytest.mark.parametrize("header", ["X-Hermes-Session-Id", "X-Hermes-Session-Key"])
@@ -356,7 +356,7 @@ class TestSessions:
         async def broken(_: str) -> None:
             raise StoreError("the disk is gone")
 
-        monkeypatch.setattr(shared.server.runtime.store, "load", broken)
+        monkeypatch.setattr(shared.server.runtime.store.sessions, "load_messages", broken)
         answer = await shared.chat("still", headers={"X-Hermes-Session-Id": "my chat: 1"})
         assert answer.status == 200 and sent(shared) == [("user", "still")]
 

@@ -407,7 +407,7 @@ async def test_failed_without_text(tmp_path: Path, reply) -> None:
         assert answer.error["hermes"]["completed"] is False
         assert answer.headers["X-Hermes-Completed"] == "false"
         assert KEY.encode() not in answer.body
-        (kept,) = await a.server.runtime.store.objects.every("response")
+        (kept,) = await a.server.runtime.store.objects.list_all("response")
         stored = (await a.get(f"{PATH}/{kept.id}")).json
         assert stored["status"] == "failed" and stored["error"]["message"]
         assert KEY not in json.dumps(stored)

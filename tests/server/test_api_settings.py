@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hermes.config.api_server import ApiServer, check_exposure, read
-from hermes.config.load import load
+from hermes.config.api_server import ApiServer, check_exposure, read_settings
+from hermes.config.load import load_setup
 from hermes.core.errors import ConfigError
 from hermes.server.app import Server
 from tests.kit.api import api
@@ -20,7 +20,7 @@ GOOD = "qF3kV9sYw1pZ7dXu0bNc"
 def settings(tmp_path: Path, **config: Any) -> tuple[ApiServer, tuple[str, ...]]:
     env = {name: config.pop(name) for name in list(config) if name.isupper()}
     home = Home(tmp_path, platforms={"api_server": config})
-    return read(load("", home.env).config, env)
+    return read_settings(load_setup("", home.env).config, env)
 
 
 def test_defaults(tmp_path: Path) -> None:

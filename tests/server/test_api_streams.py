@@ -273,7 +273,7 @@ async def test_a_slow_reader_is_dropped_and_its_run_goes_on(
         assert kept[-1]["role"] == "assistant"
         assert kept[-1]["content"][0]["text"].endswith("the end")
         if path == "/v1/responses":
-            objects = await a.server.runtime.store.objects.every("response")
+            objects = await a.server.runtime.store.objects.list_all("response")
             assert b"the end" in objects[0].body and b"completed" in objects[0].body
         sock.close()
 

@@ -45,12 +45,14 @@ async def test_a_summary_is_made_once_and_nothing_stored_is_shortened(
         assert f"turn {TURNS - 1} " in a.provider.last.body.decode()
         store = a.server.runtime.store
         stored = [
-            m.text.partition(" words")[0] for m in await store.load(session) if m.role == "user"
+            m.text.partition(" words")[0]
+            for m in await store.sessions.load_messages(session)
+            if m.role == "user"
         ]
         assert stored == [f"turn {n}" for n in range(TURNS)]
-        assert len(await store.objects.every("handoff")) == 1
+        assert len(await store.objects.list_all("handoff")) == 1
         assert (await a.call("DELETE", f"/api/sessions/{session}")).status == 200
-        assert not await store.objects.every("handoff")
+        assert not await store.objects.list_all("handoff")
 
 
 async def test_another_past_under_the_same_name_is_not_taken_for_it(tmp_path: Path) -> None:
@@ -73,4 +75,4 @@ async def test_what_must_not_be_stored_is_not(tmp_path: Path) -> None:
         items.append({"role": "user", "content": "So?"})
         assert (await a.ask(items, store=False)).status == 200
         assert len(a.provider.requests) > 1
-        assert not await a.server.runtime.store.objects.every("handoff")
+        assert not await a.server.runtime.store.objects.list_all("handoff")

@@ -147,7 +147,7 @@ async def test_whole_and_streamed_answers_agree_and_the_store_has_the_model_s_wo
             if m["role"] == "assistant" and "text" in p
         }
         assert shown == {LINK}
-        stored = await a.server.runtime.store.load(session)
+        stored = await a.server.runtime.store.sessions.load_messages(session)
         assert {m.text for m in stored if m.role == "assistant" and m.text} == {PICTURE}
 
 

@@ -116,7 +116,7 @@ async def test_a_daily_budget_is_each_ones_own(tmp_path: Path) -> None:
         assert refused.status == 502 and "udget" in refused.error["message"]
         assert len(a.provider.requests) == 1
         assert (await a.chat("two", key=BOB)).status == 200
-        rows = await a.server.runtime.store.ledger.totals("user", 0)
+        rows = await a.server.runtime.store.ledger.sum_calls("user", 0)
         assert {row.key for row in rows} == {"ann", "bob"}
 
 

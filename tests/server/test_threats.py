@@ -649,7 +649,7 @@ async def test_A25_there_are_only_so_many(tmp_path: Path, monkeypatch: pytest.Mo
     async with api(tmp_path, then=say("Yes.")) as a:
         for n in range(9):
             await a.chat(headers={"Idempotency-Key": f"k{n}"})
-        assert len(await a.server.runtime.store.objects.every("replay")) == 5
+        assert len(await a.server.runtime.store.objects.list_all("replay")) == 5
         monkeypatch.setattr(replay, "KEPT_SECONDS", 0.0)
         await a.chat(headers={"Idempotency-Key": "k8"})
         assert len(a.provider.requests) == 10  # too old to be handed out

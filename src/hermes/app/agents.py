@@ -88,7 +88,7 @@ class Agents:
     def agent_without_model(self, options: Options, platform: str) -> Agent:
         """An agent that cannot be asked anything, for commands that need no answer."""
         tools = select(options.toolsets, platform=platform, settings=self._setup.config.tools)
-        return Agent((), tools, redactor=Redactor(self._setup.secrets.known()))
+        return Agent((), tools, redactor=Redactor(self._setup.secrets.redactable_values()))
 
     def remember_limits(
         self, endpoint: ModelClient, context: int | None, output: int | None
@@ -118,7 +118,7 @@ class Agents:
                 tries=max(1, config.agent.api_max_retries),
                 result_chars=context_window.result_chars(window),
             ),
-            Redactor(self._setup.secrets.known()),
+            Redactor(self._setup.secrets.redactable_values()),
             context_window.compression(config, endpoints[0], window, self._summarizer()),
             small=any(e.quirks.small for e in endpoints),
             note=endpoints[0].note or self._nearby_note(options.choice),

@@ -75,7 +75,9 @@ class ClientHistory:
             return
         kept = _StoredBeginning(len(self.messages), _digest(self.messages), self._begins)
         try:
-            await self._store.objects.put(KIND, self._id, msgspec.msgpack.encode(kept), most=MOST)
+            await self._store.objects.put(
+                KIND, self._id, msgspec.msgpack.encode(kept), keep_latest=MOST
+            )
         except StoreError as error:
             log.warning("what session %s was shortened to is not kept: %s", self._id, error)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.config.paths import CONTEXT_FILES
-from hermes.config.trust_store import Answer, TrustBook
+from hermes.config.trust_store import TrustDecision, TrustStore
 from hermes.core.untrusted_text import inert, reveal, wrap
 
 MOST = 32 * 1024
@@ -117,7 +117,7 @@ def _digest(files: Sequence[ContextFile]) -> str:
     return whole.hexdigest()
 
 
-def sort(folders: Sequence[Folder], known: dict[str, Answer]) -> Sorted:
+def sort(folders: Sequence[Folder], known: dict[str, TrustDecision]) -> Sorted:
     trusted: list[Folder] = []
     refused: list[Folder] = []
     unknown: list[Folder] = []
@@ -176,5 +176,5 @@ def trusted_notes(home: Path, cwd: Path, limit: int, redact: Callable[[str], str
     found = find(cwd)
     if not found.folders:
         return ""
-    known = sort(found.folders, TrustBook(home).all()).trusted
+    known = sort(found.folders, TrustStore(home).read_all()).trusted
     return redact(quoted(found.root, known, limit).text)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from hermes.config.paths import cache_folder
 
 if TYPE_CHECKING:
-    from hermes.net.ssrf import Gate
+    from hermes.net.ssrf import SsrfGuard
 
 
 class Egress:
     """One per process. `gate` gives the checks that every fetch of ours goes through."""
 
-    def __init__(self, home: Path, domains: tuple[str, ...], gate: Callable[[], Gate]) -> None:
+    def __init__(self, home: Path, domains: tuple[str, ...], gate: Callable[[], SsrfGuard]) -> None:
         self._home = home
         self._domains = domains
         self._gate = gate
@@ -37,7 +37,7 @@ class Egress:
 
     async def _start(self) -> str:
         from hermes.exec.sandbox import probe
-        from hermes.net.egress_proxy import serve, serve_local
+        from hermes.net.egress_proxy import serve_loopback_proxy, serve_unix_proxy
 
         if (await probe(cache_folder(self._home))).level == 1:
             import tempfile
@@ -45,9 +45,9 @@ class Egress:
             # Not in our home, whose path may be too long for a socket.
             private = tempfile.TemporaryDirectory(prefix="hermes-", ignore_cleanup_errors=True)
             folder = Path(self._held.enter_context(private))
-            socket = serve(folder, self._domains, self._gate())
+            socket = serve_unix_proxy(folder, self._domains, self._gate())
             return str(await self._held.enter_async_context(socket))
         local = await self._held.enter_async_context(
-            serve_local(self._gate(), domains=self._domains)
+            serve_loopback_proxy(self._gate(), domains=self._domains)
         )
         return local.url.replace("//", f"//{local.user}:{local.password}@", 1)

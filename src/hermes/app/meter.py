@@ -210,7 +210,7 @@ class _Offer(Struct, frozen=True):
 async def root_of(store: Store, session_id: str) -> str:
     """Where a chain of compressed or delegated sessions began: they share one cap."""
     seen = {session_id}
-    while (meta := await store.meta(session_id)) is not None and meta.parent:
+    while (meta := await store.sessions.get_meta(session_id)) is not None and meta.parent:
         if meta.parent in seen:
             break
         session_id = meta.parent

@@ -27,7 +27,7 @@ from hermes.app.session_init import new_meta
 from hermes.app.titles import JOB, Titles
 from hermes.app.transcript import Transcript
 from hermes.config import paths
-from hermes.config.env import child_env
+from hermes.config.env import build_child_env
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.core.history import History
@@ -43,7 +43,7 @@ from hermes.tools._services import BACKEND, BROWSER_SETTINGS, OPEN_WEB, PROCESSE
 from hermes.tools.todo import TODO_LIST, recall
 
 if TYPE_CHECKING:
-    from hermes.net.web_access import Web
+    from hermes.net.web_access import WebAccess
 
 log = logging.getLogger(__name__)
 
@@ -56,10 +56,10 @@ class Runtime:
         self.store = store
         self.transport = transport
         self.sleep = sleep
-        self._child_env = child_env(setup.secrets)
+        self._child_env = build_child_env(setup.secrets)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._said: set[str] = set()
-        self._web: Web | None = None
+        self._web: WebAccess | None = None
         self._egress: Egress | None = None
         self.backends = Backends(setup, self._child_env)
         self.agents = Agents(setup, transport, sleep, self.backends)
@@ -89,7 +89,7 @@ class Runtime:
         """`store`: one that is open already, and closed by who opened it."""
         own = None
         if store is None:
-            store = own = SqliteStore(paths.database(setup.home))
+            store = own = SqliteStore(paths.database_file(setup.home))
             own.open()  # on its own thread, while the rest is built and the HTTP stack imported
         transport = Transport(Cooling(paths.cache_folder(setup.home) / "cooling.json"))
         runtime = cls(setup, store, transport, sleep)
@@ -104,7 +104,7 @@ class Runtime:
     @property
     def folder(self) -> Path:
         """Where sessions work that nobody gives a folder."""
-        return paths.working_folder(self.setup.config.terminal.cwd)
+        return paths.find_working_folder(self.setup.config.terminal.cwd)
 
     async def session(
         self,
@@ -133,7 +133,7 @@ class Runtime:
         found = await find_current(self.store, resume)
         if found is None:
             raise ConfigError(f"There is no session {resume}. `hermes sessions list` shows them.")
-        history = History(await self.store.load(found.id), mark=mark_of(found.id))
+        history = History(await self.store.sessions.load_messages(found.id), mark=mark_of(found.id))
         return self._build_session(found, where, settings, history)
 
     async def reopen(self, session: Session, resume: str = "") -> Session:
@@ -162,7 +162,7 @@ class Runtime:
         the stored one."""
         settings = await self._settings(options, source)
         where = self.folder
-        known = await self.store.meta(conversation.id) if conversation.keep else None
+        known = await self.store.sessions.get_meta(conversation.id) if conversation.keep else None
         meta = known or new_meta(
             self.setup,
             settings.agent,
@@ -277,13 +277,13 @@ class Runtime:
         """The way out for confined commands, opened by the first that may use it."""
         if self._egress is None:
             domains = self.setup.config.sandbox.network.allow
-            self._egress = Egress(self.setup.home, domains, lambda: self._open_web().door.gate)
+            self._egress = Egress(self.setup.home, domains, lambda: self._open_web().fetcher.guard)
         return await self._egress.open()
 
-    def _open_web(self) -> Web:
+    def _open_web(self) -> WebAccess:
         """One access to the web for the process, opened by the first tool that uses it."""
         if self._web is None:
-            from hermes.net.web_access import open_web
+            from hermes.net.web_access import open_web_access
 
-            self._web = open_web(self.setup.config.web, self.setup.secrets)
+            self._web = open_web_access(self.setup.config.web, self.setup.secrets)
         return self._web

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from hermes.app.session_init import new_id
 from hermes.core.message import Message
-from hermes.core.store import SessionMeta, Store
+from hermes.core.store import SessionMeta, State, Store
 from hermes.core.taint import Taint
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ _MAX_ANCESTORS = 100
 
 async def find_current(store: Store, session_id: str) -> SessionMeta | None:
     """The session, or the one it continues in since it was compressed."""
-    meta = await store.meta(session_id)
+    meta = await store.sessions.get_meta(session_id)
     while meta is not None and meta.next:
-        following = await store.meta(meta.next)
+        following = await store.sessions.get_meta(meta.next)
         if following is None:
             break
         meta = following
@@ -45,7 +45,8 @@ async def continue_in_child(
     child = structs.replace(
         meta, id=new_id(now), parent=meta.id, created=now, updated=now, taint=taint, next=""
     )
-    await store.go_on(meta.id, child, messages, "running" if running else "idle")
+    state: State = "running" if running else "idle"
+    await store.sessions.continue_in_child(meta.id, child, messages, state)
     return child
 
 
@@ -65,9 +66,9 @@ async def store_branch(
         next="",
     )
     if messages:
-        await store.append(child.id, messages, create=child)
+        await store.sessions.append(child.id, messages, create=child)
     else:
-        await store.create(child)
+        await store.sessions.create(child)
     return child.id
 
 
@@ -114,7 +115,7 @@ async def _walk_ancestors(
     """The session and those it was branched off, each with the number of messages they share."""
     for _ in range(_MAX_ANCESTORS):
         yield meta.id, length
-        above = await store.meta(meta.parent) if meta.parent else None
+        above = await store.sessions.get_meta(meta.parent) if meta.parent else None
         if above is None or above.next == meta.id:  # compressed: its indexes are other ones
             return
         length = min(length, await _count_inherited(store, meta.id))
@@ -124,7 +125,7 @@ async def _walk_ancestors(
 async def _count_inherited(store: Store, session_id: str) -> int:
     """How many messages a branch began with: written together, they have one time."""
     count, together = 0, None
-    async for stored in store.export(session_id):
+    async for stored in store.sessions.stream_messages(session_id):
         if together is not None and stored.created != together:
             break
         count, together = count + 1, stored.created

@@ -59,8 +59,8 @@ class Titles:
         try:
             said = await models.consult(JOB, prompt, system=_SYSTEM, max_output=400)
             title = " ".join(inert(said).split()).strip(" \"'`*#.“”«»")[:_LONGEST].rstrip()
-            meta = await self._store.meta(transcript.id)
+            meta = await self._store.sessions.get_meta(transcript.id)
             if title and meta is not None and meta.title == before:  # a title given meanwhile stays
-                await self._store.describe(transcript.id, title=title)
+                await self._store.sessions.update_meta(transcript.id, title=title)
         except (ToolError, StoreError) as error:
             log.warning("the conversation keeps its first words as its title: %s", error)

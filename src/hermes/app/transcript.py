@@ -75,7 +75,7 @@ class Transcript:
             return
         if message is None:
             if self.stored and state is not None:
-                await self._store.set_state(self.id, state)
+                await self._store.sessions.set_state(self.id, state)
             return
         create = None
         if not self.stored:
@@ -86,11 +86,11 @@ class Transcript:
         news = taint if taint != self.meta.taint else None
         new = (*self._past, message) if create is not None else (message,)
         try:
-            await self._store.append(self.id, new, state=state, create=create, taint=news)
+            await self._store.sessions.append(self.id, new, state=state, create=create, taint=news)
         except StoreError as error:
             if error.code != "exists" or self.client_history is None:
                 raise  # else another turn of the same conversation was quicker
-            await self._store.append(self.id, (message,), state=state, taint=news)
+            await self._store.sessions.append(self.id, (message,), state=state, taint=news)
         self.stored = True
         self.meta = structs.replace(create or self.meta, taint=taint)
         if state == "idle" and (question := self._first_question):

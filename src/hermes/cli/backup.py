@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from hermes.config import paths
 from hermes.core.errors import ConfigError
-from hermes.store.migrations import VERSION as SCHEMA
+from hermes.store.migrations import SCHEMA_VERSION
 from hermes.version import VERSION
 
 FORMAT = 1
@@ -92,11 +92,11 @@ class _Writing:
         self.left_out: list[str] = []
 
     async def everything(self) -> None:
-        header = Header(FORMAT, VERSION, SCHEMA, time.time(), self._secrets)
+        header = Header(FORMAT, VERSION, SCHEMA_VERSION, time.time(), self._secrets)
         self._bytes(HEADER, msgspec.json.encode(header))
         for home in self._homes():
             prefix = "" if home == self._home else f"profiles/{home.name}/"
-            if paths.database(home).exists():
+            if paths.database_file(home).exists():
                 await self._database(home, prefix)
             for file in self._files(home):
                 self._add(file, prefix + file.relative_to(home).as_posix())
@@ -140,12 +140,12 @@ class _Writing:
         from hermes.store.sqlite import SqliteStore
 
         run = home / "run"
-        paths.private_folder(run)
+        paths.make_private_folder(run)
         with tempfile.TemporaryDirectory(prefix="backup-", dir=run) as folder:
             copy = Path(folder) / "database"
-            store = SqliteStore(paths.database(home))
+            store = SqliteStore(paths.database_file(home))
             try:
-                await store.backup(str(copy))
+                await store.maintenance.back_up(str(copy))
             finally:
                 await store.close()
             self._add(copy, prefix + DATABASE)
@@ -181,10 +181,10 @@ class _Writing:
 
     def _without_secrets(self, source: bytes, name: str) -> bytes:
         """Secrets that stand in the file against advice."""
-        from hermes.config.yaml_source import parse
+        from hermes.config.yaml_source import parse_yaml
 
         try:
-            values = set(_plain_secrets(parse(source).data))
+            values = set(_plain_secrets(parse_yaml(source).data))
         except ConfigError:
             return source
         from hermes.core.text import counted
@@ -197,7 +197,7 @@ class _Writing:
 
 
 def _plain_secrets(value: Any, name: str = "") -> Iterator[str]:
-    from hermes.config.secrets import secret_name
+    from hermes.config.secrets import is_secret_name
 
     match value:
         case dict():
@@ -206,7 +206,9 @@ def _plain_secrets(value: Any, name: str = "") -> Iterator[str]:
         case list():
             for item in value:
                 yield from _plain_secrets(item, name)
-        case str() if len(value) > 3 and secret_name(name) and not name.endswith(("_env", "_envs")):
+        case str() if (
+            len(value) > 3 and is_secret_name(name) and not name.endswith(("_env", "_envs"))
+        ):
             yield value
 
 

@@ -85,8 +85,8 @@ def _python(place: Path) -> str:
 
 async def newest() -> str:
     """The newest final version that the configured package indexes have."""
-    from hermes.config.env import environment
-    from hermes.config.package_index import indexes
+    from hermes.config.env import get_environment
+    from hermes.config.package_index import list_indexes
     from hermes.llm.local.download import Fetcher, SourceError
     from hermes.llm.local.wheel_source import files_of
     from hermes.llm.transport import Transport
@@ -94,7 +94,7 @@ async def newest() -> str:
     transport = Transport()
     problem = "the use of an index is turned off here"
     try:
-        for index in indexes(environment()):
+        for index in list_indexes(get_environment()):
             try:
                 links = await files_of(Fetcher(transport, index), index, PACKAGE)
             except SourceError as error:

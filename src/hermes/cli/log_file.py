@@ -70,9 +70,9 @@ class LogFile(logging.Handler):
         return True
 
     def _open(self) -> int:
-        from hermes.config.paths import private_folder
+        from hermes.config.paths import make_private_folder
 
-        private_folder(self.where.parent)
+        make_private_folder(self.where.parent)
         if self.where.exists() and self.where.stat().st_size > MAX_BYTES:
             self.where.replace(self.where.with_suffix(".log.1"))
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC

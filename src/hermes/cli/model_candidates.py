@@ -81,7 +81,7 @@ def _by_key(setup: Setup) -> Iterator[Candidate]:
             continue
         seen.add(provider)
         if spec.default_model:
-            where = setup.secrets.source(variable)
+            where = setup.secrets.find_source(variable)
             label = f"{provider}:{spec.default_model}, with {variable} ({where})"
             yield Candidate("key", Choice(spec.default_model, provider), label)
 
@@ -92,7 +92,7 @@ def _by_login(setup: Setup) -> Iterator[Candidate]:
         spec = find(provider)
         if provider in keyed or spec is None or not spec.default_model:
             continue
-        if setup.secrets.login(spec.name) is not None:
+        if setup.secrets.find_login(spec.name) is not None:
             label = f"{provider}:{spec.default_model}, logged in"
             yield Candidate("login", Choice(spec.default_model, provider), label)
 

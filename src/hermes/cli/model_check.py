@@ -74,17 +74,17 @@ async def _asked(runtime: Runtime, choice: Choice) -> Answer:
         result = structs.replace(result, completed=False, error="The answer was empty.")
     if not text or result.status not in ("completed", "partial"):
         await session.close()
-        await runtime.store.delete(session.id)  # a failed try is no conversation
+        await runtime.store.sessions.delete(session.id)  # a failed try is no conversation
         return Answer(problem=f"{target.provider}:{target.model} does not work: {result.error}")
     return Answer(text, session.id, target.provider, target.model, seconds)
 
 
 def keep(setup: Setup, choice: Choice, answer: Answer) -> None:
     """Into config.yaml; what belonged to another model goes."""
-    from hermes.config.update import editing
+    from hermes.config.update import edit_config
 
     old = setup.config.model
-    with editing(setup.home) as put:
+    with edit_config(setup.home) as put:
         put("model.provider", answer.provider)
         put("model.default", answer.model)
         kept = ["model.provider", "model.default"]

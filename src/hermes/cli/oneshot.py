@@ -69,7 +69,7 @@ class OneShot:
         self._signals = signals
         self._out = Output(1)
         errors = Output(2)
-        colour = env.colours(errors.tty)
+        colour = env.supports_colour(errors.tty)
         self._status = Status(errors, colour=colour, animate=colour)
         self._renderer = RENDERERS[args.output](self._out, self._status)
         self._asker = Asker(self._status)
@@ -142,7 +142,7 @@ class OneShot:
             return await find_current(store, named.id)
         if not self._args.latest:
             return None
-        found = await store.latest(cwd=str(folder), source="cli")
+        found = await store.sessions.find_latest(cwd=str(folder), source="cli")
         if found is None:
             raise ConfigError(f"There is no session of {folder} to continue; leave out --continue.")
         return found
@@ -154,7 +154,7 @@ class OneShot:
         events = session.events()
         session.submit(message)
         with suppress(StoreError):  # the turn itself ends with it
-            for sentence in await runtime.store.ready():
+            for sentence in await runtime.store.wait_until_open():
                 self._status.line(f"! {sentence}")
         async for event in events:
             if not gc.isenabled() and not isinstance(event, (StepStart, Recorded)):

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes.cli.main import fail
-from hermes.config.env import inside_agent
+from hermes.config.env import is_inside_agent
 from hermes.config.paths import CONTEXT_FILES
 
 if TYPE_CHECKING:
     from hermes.app.context_files import Folder
-    from hermes.config.trust_store import TrustBook
+    from hermes.config.trust_store import TrustStore
 
 _LISTED = 8
 
@@ -26,16 +26,16 @@ def settle(home: Path, folder: Path, *, attended: bool) -> list[str]:
     if not _any_near(folder):
         return []
     from hermes.app.context_files import find, quoted, sort
-    from hermes.config.trust_store import TrustBook
+    from hermes.config.trust_store import TrustStore
 
-    book = TrustBook(home)
+    book = TrustStore(home)
     found = find(folder)
-    by = sort(found.folders, book.all())
+    by = sort(found.folders, book.read_all())
     told = list(found.odd)
     trusted = by.trusted
-    if by.unknown and attended and not inside_agent():
+    if by.unknown and attended and not is_inside_agent():
         if agreed(by.unknown, book):
-            trusted = sort(found.folders, book.all()).trusted
+            trusted = sort(found.folders, book.read_all()).trusted
     elif by.unknown:
         told.append(_unread(by.unknown))
     return [*told, *quoted(found.root, trusted).cut]
@@ -45,16 +45,16 @@ def welcome(args: Namespace) -> None:
     """Before the prompt appears: what it takes to ask, and no more."""
     if args.resume is not None or args.latest:
         return
-    from hermes.config.env import environment
-    from hermes.config.paths import config_file, database, find_home, make_home
+    from hermes.config.env import get_environment
+    from hermes.config.paths import config_file, database_file, find_home, make_home
 
-    home = find_home(environment(), args.profile)
+    home = find_home(get_environment(), args.profile)
     folder = Path.cwd()
     if _any_near(folder):
         make_home(home)
         for sentence in settle(home, folder, attended=True):
             fail(sentence)
-    if not database(home).exists() and not config_file(home).exists():
+    if not database_file(home).exists() and not config_file(home).exists():
         _first_start(args)
 
 
@@ -62,11 +62,11 @@ def _first_start(args: Namespace) -> None:
     """Nobody was here before: with nothing that says which model to call, one is found."""
     if args.model or args.provider or args.base_url:
         return
-    from hermes.config.load import load
+    from hermes.config.load import load_setup
     from hermes.llm.endpoints.catalog import Choice, undecided
 
-    setup = load(args.profile)
-    if inside_agent() or not (
+    setup = load_setup(args.profile)
+    if is_inside_agent() or not (
         setup.secrets.get("OPENAI_BASE_URL")  # it says itself which models it has
         or undecided(setup.config, setup.secrets, Choice())
     ):
@@ -90,16 +90,16 @@ def _any_near(folder: Path) -> bool:
         place = above
 
 
-def agreed(folders: Sequence[Folder], book: TrustBook) -> bool:
+def agreed(folders: Sequence[Folder], book: TrustStore) -> bool:
     """Ask about these, and remember the answer to exactly what they hold now."""
     from hermes.cli.terminal.output import ask
-    from hermes.config.trust_store import answer
+    from hermes.config.trust_store import make_decision
 
     print("This folder has notes for agents, which nobody has agreed to yet:", file=sys.stderr)
     for line in listed(folders):
         print(line, file=sys.stderr)
     yes = ask("Read them in this and later conversations?")
-    book.put({str(f.path): answer(f.digest, trusted=yes) for f in folders})
+    book.save_decisions({str(f.path): make_decision(f.digest, trusted=yes) for f in folders})
     if not yes:
         print(f"They are not read. To change that: hermes trust {_where(folders)}", file=sys.stderr)
     return yes

@@ -18,7 +18,7 @@ from msgspec import Struct
 from hermes.cli.backup import DATABASE, FORMAT, HEADER, MANIFEST, Header
 from hermes.config import paths
 from hermes.core.errors import ConfigError, HermesError
-from hermes.store.migrations import VERSION as SCHEMA
+from hermes.store.migrations import SCHEMA_VERSION
 
 _MOST_FILES = 500_000
 _SPARE = 64 * 2**20
@@ -106,7 +106,7 @@ def _header(data: bytes) -> Header:
         header = msgspec.json.decode(data, type=Header)
     except msgspec.DecodeError:
         raise ValueError("it does not begin like one") from None
-    if header.format > FORMAT or header.schema > SCHEMA:
+    if header.format > FORMAT or header.schema > SCHEMA_VERSION:
         raise ConfigError(
             f"The backup was made by a newer version ({header.version}); {_UNTOUCHED} "
             "See hermes update."
@@ -116,7 +116,7 @@ def _header(data: bytes) -> Header:
 
 def _written(data: IO[bytes], member: tarfile.TarInfo, staging: Path) -> tuple[int, str]:
     target = staging / member.name
-    paths.private_folder(target.parent)
+    paths.make_private_folder(target.parent)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     handle = os.open(target, flags, 0o700 if member.mode & 0o100 else 0o600)
     digest, size = hashlib.sha256(), 0
@@ -138,7 +138,7 @@ async def _check_databases(staging: Path) -> None:
     for file in _databases(staging):
         store = SqliteStore(file)
         try:
-            wrong = await store.check()
+            wrong = await store.maintenance.check_integrity()
         except HermesError as error:
             raise ConfigError(f"The sessions in it cannot be used: {error}") from None
         finally:
@@ -198,7 +198,7 @@ def _units(folder: Path) -> list[str]:
 
 
 def _move(source: Path, target: Path, moves: list[tuple[Path, Path]]) -> None:
-    paths.private_folder(target.parent)
+    paths.make_private_folder(target.parent)
     source.rename(target)
     moves.append((source, target))
 
@@ -208,10 +208,10 @@ async def _let_go(database: Path) -> None:
     import asyncio
 
     from hermes.core.errors import StoreError
-    from hermes.store.backup import fold
+    from hermes.store.backup import merge_wal
 
     try:
-        await asyncio.to_thread(fold, database)
+        await asyncio.to_thread(merge_wal, database)
     except StoreError as error:
         if error.code == "in_use":
             raise ConfigError(str(error)) from None

@@ -13,14 +13,14 @@ from hermes.config.schema import Config, Count, EnvName, Section
 from hermes.core.errors import ConfigError
 
 DEFAULT_PORT = 8642
-SHORTEST_KEY = 16
-MAKE_KEY = 'python3 -c "import secrets; print(secrets.token_urlsafe(32))"'
+MIN_KEY_LENGTH = 16
+KEY_COMMAND = 'python3 -c "import secrets; print(secrets.token_urlsafe(32))"'
 _PLACEHOLDERS = frozenset(
     "changeme changethis changeit yourapikey yourkey yoursecret yourtoken yourown yourpassword "
     "keyhere tokenhere secrethere placeholder replaceme replacethis replacewith insertyour "
     "example apiserverkey secretkeysecretkey passwordpassword".split()
 )
-"""Words of keys that nobody made, without what joins them; no random key has one of them."""
+"""Words found in placeholder keys, without separators; no random key contains one of them."""
 _DIGITS = "12345678901234567890"
 VARIABLES = tuple(
     f"API_SERVER_{name}"
@@ -34,11 +34,11 @@ Port: TypeAlias = Annotated[int, Meta(ge=0, le=65535)]
 
 
 class NamedKey(Section, frozen=True):
-    """Somebody with a key of their own, and with sessions, responses and runs of their own."""
+    """A client with a key of its own, and with sessions, responses and runs of its own."""
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
     key_env: EnvName
-    """Name of the variable that holds the key."""
+    """The variable that holds the key."""
     scopes: tuple[Scope, ...] = SCOPES
     requests_per_minute: Count | None = None
     concurrent_runs: Count | None = None
@@ -62,37 +62,37 @@ class ApiServer(Section, frozen=True):
     concurrent_runs: Count = 1024
     requests_per_minute: Count | None = None
     max_output_tokens: Count | None = None
-    """The most a client may ask for."""
+    """The most a client may request."""
     reasoning: bool = False
-    """Whether reasoning is shown, as `reasoning_content` and as thinking blocks."""
+    """Whether clients see reasoning, as `reasoning_content` and as thinking blocks."""
     toolsets: tuple[str, ...] | None = None
     """None: those of the platform `api`."""
     tool_items: ToolItems = "function_call"
-    """As what a response shows the tools that ran here. Clients that run every `function_call`
-    themselves want `mcp_call`; they can also ask for it, in X-Hermes-Tool-Items."""
+    """How a response shows tool calls that ran on the server. Clients that execute every
+    `function_call` themselves need `mcp_call`; X-Hermes-Tool-Items requests it as well."""
     images: Literal["link", "keep"] = "link"
-    """What becomes of pictures from elsewhere in the answers of a session that has read private
-    data and strangers' words: clients fetch them unasked, and an address can carry data away."""
+    """What happens to remote images in the answers of a session that has read private data and
+    untrusted text: clients fetch them without asking, and an image's URL can carry data out."""
     access_log: bool = False
-    """Whether each request is a line of the log: never its query, headers or body."""
+    """Whether each request is logged in one line, never with its query, headers or body."""
     drain_seconds: Annotated[float, Meta(ge=0)] = 10.0
 
 
-def read(config: Config, environ: Mapping[str, str]) -> tuple[ApiServer, tuple[str, ...]]:
-    """The settings, and what the operator should be told. ConfigError when they make no sense."""
+def read_settings(config: Config, environ: Mapping[str, str]) -> tuple[ApiServer, tuple[str, ...]]:
+    """The settings, and notes for the operator. Raises ConfigError when a value is invalid."""
     raw = dict(config.platforms.get("api_server", {}))
     if isinstance(raw.get("cors_origins"), str):
-        raw["cors_origins"] = _listed(raw["cors_origins"])
+        raw["cors_origins"] = _split_list(raw["cors_origins"])
     try:
         settings = msgspec.convert(raw, ApiServer)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"platforms.api_server: {_said(error)}.") from None
+        raise ConfigError(f"platforms.api_server: {_describe_error(error)}.") from None
     notes: list[str] = []
-    changes = _from_environment(environ, notes)
+    changes = _read_variables(environ, notes)
     return structs.replace(settings, **changes), tuple(notes)
 
 
-def _from_environment(environ: Mapping[str, str], notes: list[str]) -> dict[str, Any]:
+def _read_variables(environ: Mapping[str, str], notes: list[str]) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     for name, field in (("KEY", "key"), ("HOST", "host"), ("MODEL_NAME", "model_name")):
         if value := environ.get(f"API_SERVER_{name}", "").strip():
@@ -102,7 +102,7 @@ def _from_environment(environ: Mapping[str, str], notes: list[str]) -> dict[str,
     if value := environ.get("API_SERVER_ENABLED", "").strip().lower():
         changes["enabled"] = value in _TRUE
     if value := environ.get("API_SERVER_CORS_ORIGINS", ""):
-        changes["cors_origins"] = _listed(value)
+        changes["cors_origins"] = _split_list(value)
     if value := environ.get("API_SERVER_PORT", "").strip():
         if value.isascii() and value.isdigit() and int(value) <= 65535:
             changes["port"] = int(value)
@@ -112,16 +112,16 @@ def _from_environment(environ: Mapping[str, str], notes: list[str]) -> dict[str,
     return changes
 
 
-def _listed(text: str) -> tuple[str, ...]:
+def _split_list(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _said(error: msgspec.ValidationError) -> str:
-    """Which key, in its own words: `$.keys[0].name` reads as keys[0].name."""
+def _describe_error(error: msgspec.ValidationError) -> str:
+    """msgspec's message with its `$.keys[0].name` written as keys[0].name."""
     return str(error).replace("`$.", "`").replace(" - at", " at").rstrip(".")
 
 
-def loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     if host.lower() == "localhost":
         return True
     try:
@@ -131,25 +131,26 @@ def loopback(host: str) -> bool:
 
 
 def check_exposure(settings: ApiServer, keys: Mapping[str, str]) -> None:
-    """Other machines can reach it: then every key has to be a real one. `keys`: by name."""
-    if loopback(settings.host):
+    """Raise ConfigError when other machines could reach the server without a strong key.
+    `keys`: name -> key."""
+    if is_loopback(settings.host):
         return
-    advice = f"Make one with `{MAKE_KEY}` and set API_SERVER_KEY, or bind to 127.0.0.1."
+    advice = f"Make one with `{KEY_COMMAND}` and set API_SERVER_KEY, or bind to 127.0.0.1."
     if not keys:
         raise ConfigError(
             f"The API server would listen on {settings.host} without a key: anyone who reaches it "
             f"could run commands on this machine. {advice}"
         )
     for name, key in keys.items():
-        if guessable(key):
+        if is_guessable(key):
             raise ConfigError(
                 f"The API server would listen on {settings.host} with a key "
                 f"({name or 'API_SERVER_KEY'}) that is easy to guess. {advice}"
             )
 
 
-def guessable(key: str) -> bool:
-    """Too short, a placeholder, or the same few characters again and again."""
+def is_guessable(key: str) -> bool:
+    """Whether a key is too short, a placeholder, or made of very few characters."""
     letters = "".join(c for c in key.lower() if c.isalpha())
-    named = any(word in letters for word in _PLACEHOLDERS)
-    return len(key) < SHORTEST_KEY or named or len(set(key)) < 5 or key in _DIGITS
+    is_placeholder = any(word in letters for word in _PLACEHOLDERS)
+    return len(key) < MIN_KEY_LENGTH or is_placeholder or len(set(key)) < 5 or key in _DIGITS

@@ -1,4 +1,4 @@
-"""Variables of .env set and removed: everything else in the file stays as it is."""
+"""Sets and removes variables in .env; everything else in the file stays as it is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hermes.config import paths
-from hermes.config.private_files import locked, replace_file
+from hermes.config.private_files import hold_lock, replace_file
 from hermes.config.secrets import parse_dotenv, read_dotenv
 from hermes.core.errors import ConfigError
 
@@ -16,29 +16,31 @@ _BARE = re.compile(r"[A-Za-z0-9_\-+=./:@%,]+\Z")
 _HEADER = "# Secrets of hermes; readable by you alone.\n"
 
 
-def put(home: Path, name: str, value: str) -> None:
-    """Set a variable. ConfigError, and then nothing was changed."""
+def set_variable(home: Path, name: str, value: str) -> None:
+    """Raises ConfigError, with nothing changed, when it cannot be set."""
     if not _NAME.match(name):
-        raise ConfigError(f"{name!r} is not the name of a variable; nothing was changed.")
+        raise ConfigError(f"{name!r} is not a variable name; nothing was changed.")
     if not value or not value.isprintable():
-        raise ConfigError(f"The value for {name} is empty or has control characters.")
-    line = f"{name}={_quoted(value)}\n"
-    _change(home, lambda text: _set(text, name, line), {name: value})
+        raise ConfigError(f"The value for {name} is empty or contains control characters.")
+    line = f"{name}={_quote_value(value)}\n"
+    _rewrite_file(home, lambda text: _replace_variable(text, name, line), {name: value})
 
 
-def drop(home: Path, name: str) -> bool:
-    """Remove a variable; whether it was there."""
+def remove_variable(home: Path, name: str) -> bool:
+    """Whether the variable was there."""
     file = paths.env_file(home)
     if not file.exists() or name not in read_dotenv(file):
         return False
-    _change(home, lambda text: _set(text, name, ""), {name: None})
+    _rewrite_file(home, lambda text: _replace_variable(text, name, ""), {name: None})
     return True
 
 
-def _change(home: Path, change: Callable[[str], str], expected: dict[str, str | None]) -> None:
-    """Under the lock; what is written must read back as exactly what was meant."""
+def _rewrite_file(
+    home: Path, change: Callable[[str], str], expected: dict[str, str | None]
+) -> None:
+    """Under the lock. The new text must parse to exactly the expected variables."""
     file = paths.env_file(home)
-    with locked(home / ".env.lock", ".env"):
+    with hold_lock(home / ".env.lock", ".env"):
         before = read_dotenv(file) if file.exists() else {}
         text = file.read_bytes().decode("utf-8-sig") if file.exists() else _HEADER
         after = change(text)
@@ -54,8 +56,8 @@ def _change(home: Path, change: Callable[[str], str], expected: dict[str, str | 
             ) from None
 
 
-def _set(text: str, name: str, line: str) -> str:
-    """The first line of the variable replaced, further ones removed; else added at the end."""
+def _replace_variable(text: str, name: str, line: str) -> str:
+    """Replace the variable's first line and remove its others; a new one goes to the end."""
     from io import StringIO
 
     from dotenv.parser import parse_stream
@@ -67,16 +69,16 @@ def _set(text: str, name: str, line: str) -> str:
         if binding.key != name:
             pieces.append(raw)
             continue
-        lead = raw[: len(raw) - len(raw.lstrip("\r\n"))]
-        pieces.append(lead + pending)
+        blank_lines = raw[: len(raw) - len(raw.lstrip("\r\n"))]
+        pieces.append(blank_lines + pending)
         pending = ""
-    found = "".join(pieces)
-    if pending and found and not found.endswith("\n"):
-        found += "\n"
-    return found + pending
+    result = "".join(pieces)
+    if pending and result and not result.endswith("\n"):
+        result += "\n"
+    return result + pending
 
 
-def _quoted(value: str) -> str:
+def _quote_value(value: str) -> str:
     if _BARE.match(value):
         return value
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,4 +1,4 @@
-"""The process environment: the only place that reads it, and what children see of it."""
+"""The process environment: read here only, and filtered for child processes."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # the first prompt of the terminal does not wait for it
+if TYPE_CHECKING:  # the first prompt must not wait for this import
     from hermes.config.secrets import Secrets
 
 CHILD_MARK = "HERMES_CHILD"
-"""Set for every process the agent starts: commands of the operator are refused there."""
+"""Set for every process the agent starts; operator commands are refused there."""
 
 
-def environment() -> Mapping[str, str]:
+def get_environment() -> Mapping[str, str]:
     return os.environ
 
 
-def child_env(secrets: Secrets, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment for child processes, without anything that names or holds a secret."""
-    known = secrets.known()
+def build_child_env(secrets: Secrets, environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment for child processes, without any variable that names or contains a secret."""
+    values = secrets.redactable_values()
     kept = {
         name: value
         for name, value in (os.environ if environ is None else environ).items()
-        if not secrets.holds(name) and not any(secret in value for secret in known)
+        if not secrets.must_hide(name) and not any(secret in value for secret in values)
     }
     kept[CHILD_MARK] = "1"
     return kept
 
 
-def inside_agent(environ: Mapping[str, str] | None = None) -> bool:
+def is_inside_agent(environ: Mapping[str, str] | None = None) -> bool:
     """Whether this process was started by an agent's tool."""
     return bool((os.environ if environ is None else environ).get(CHILD_MARK))
 
 
-def colours(stream_is_tty: bool, environ: Mapping[str, str] | None = None) -> bool:
-    """Only on a terminal that can, and never against NO_COLOR."""
+def supports_colour(stream_is_tty: bool, environ: Mapping[str, str] | None = None) -> bool:
+    """Whether to use colour: only on a terminal that supports it, and never with NO_COLOR set."""
     env = os.environ if environ is None else environ
     return stream_is_tty and not env.get("NO_COLOR") and env.get("TERM", "dumb") != "dumb"
 
@@ -49,18 +49,19 @@ _REFLOWING = {
     "WT_SESSION": (),
     "KONSOLE_VERSION": (),
 }
-"""Variables of terminals that break long lines anew when they get narrower; (): any value."""
+"""Variables of terminals that rewrap long lines when resized, with their values; (): any."""
 
 
-def reflows(environ: Mapping[str, str] | None = None) -> bool:
+def terminal_reflows(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether the terminal rewraps long lines when it is resized."""
     env = os.environ if environ is None else environ
     return any(
         env.get(name) and (not values or env[name] in values) for name, values in _REFLOWING.items()
     )
 
 
-def argument_text(argument: str) -> str:
-    """A command-line argument as text: UTF-8, whatever the locale made of it."""
+def decode_argument(argument: str) -> str:
+    """A command-line argument decoded as UTF-8, whatever the locale."""
     if argument.isascii():
         return argument
     raw = argument.encode(sys.getfilesystemencoding(), "surrogateescape")
@@ -70,9 +71,9 @@ def argument_text(argument: str) -> str:
         return argument.encode("utf-8", "replace").decode("utf-8")
 
 
-def proxy_for(url: str, environ: Mapping[str, str] | None = None) -> str | None:
-    """The proxy for this address: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY as curl reads
-    them (lower case first; upper-case HTTP_PROXY never where a web server sets variables)."""
+def find_proxy(url: str, environ: Mapping[str, str] | None = None) -> str | None:
+    """The proxy for this URL, from HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY as curl reads
+    them: lower case first, and no upper-case HTTP_PROXY where a web server sets variables."""
     env = os.environ if environ is None else environ
     scheme, _, rest = url.partition("://")
     scheme = {"ws": "http", "wss": "https"}.get(scheme.lower(), scheme.lower())
@@ -82,14 +83,14 @@ def proxy_for(url: str, environ: Mapping[str, str] | None = None) -> str | None:
     proxy = next((env[name].strip() for name in names if env.get(name, "").strip()), "")
     if not proxy:
         return None
-    host, port = _host_port(rest, {"http": 80, "https": 443}.get(scheme, 0))
+    host, port = _split_host_port(rest, {"http": 80, "https": 443}.get(scheme, 0))
     bypass = env.get("no_proxy") or env.get("NO_PROXY") or ""
-    if any(_exempt(entry, host, port) for entry in bypass.replace(",", " ").split()):
+    if any(_is_exempt(entry, host, port) for entry in bypass.replace(",", " ").split()):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def _host_port(rest: str, default_port: int) -> tuple[str, int]:
+def _split_host_port(rest: str, default_port: int) -> tuple[str, int]:
     authority = rest.split("/", 1)[0].split("?", 1)[0].split("#", 1)[0].rpartition("@")[2]
     host, port = authority, ""
     if authority.startswith("["):
@@ -100,21 +101,24 @@ def _host_port(rest: str, default_port: int) -> tuple[str, int]:
     return host.lower().rstrip("."), int(port) if port.isdecimal() else default_port
 
 
-def _exempt(entry: str, host: str, port: int) -> bool:
-    """One entry of NO_PROXY: `*`, a domain and what is below it, an address or a network."""
+def _is_exempt(entry: str, host: str, port: int) -> bool:
+    """Whether one entry of NO_PROXY covers the host: `*`, a domain and its subdomains, an address
+    or a network."""
     if entry == "*":
         return True
     entry = entry.lower()
     if "/" in entry:
-        return _in_network(host, entry)
-    name, only_port = _host_port(entry if entry.count(":") < 2 or "[" in entry else f"[{entry}]", 0)
+        return _is_in_network(host, entry)
+    name, only_port = _split_host_port(
+        entry if entry.count(":") < 2 or "[" in entry else f"[{entry}]", 0
+    )
     if only_port and only_port != port:
         return False
     name = name.removeprefix("*").lstrip(".")
     return bool(name) and (host == name or host.endswith("." + name))
 
 
-def _in_network(host: str, network: str) -> bool:
+def _is_in_network(host: str, network: str) -> bool:
     from ipaddress import ip_address, ip_network
 
     try:
@@ -123,16 +127,16 @@ def _in_network(host: str, network: str) -> bool:
         return False
 
 
-def platform_name() -> str:
-    """The operating system, as people call it."""
+def get_platform_name() -> str:
+    """The operating system under its common name."""
     name = os.uname().sysname
     return {"Darwin": "macOS"}.get(name, name)
 
 
-_PLAIN = frozenset({"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH"})
+_MINIMAL_VARIABLES = frozenset({"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH"})
 
 
-def plain_env(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """For a child of ours that needs no settings: nothing in it can be a secret."""
+def build_minimal_env(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """For helper processes that need no settings: none of these variables can hold a secret."""
     env = os.environ if environ is None else environ
-    return {name: env[name] for name in _PLAIN if name in env}
+    return {name: env[name] for name in _MINIMAL_VARIABLES if name in env}

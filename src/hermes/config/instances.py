@@ -1,4 +1,4 @@
-"""Who serves this home: a file per long-running process, held locked for as long as it lives."""
+"""Which processes serve this home: each holds a lock on a file of its own while it lives."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from hermes.config.paths import private_folder
+from hermes.config.paths import make_private_folder
 
-_ENDING = ".here"
-_AT_WORK = ".work"
+_INSTANCE_SUFFIX = ".here"
+_PROGRESS_SUFFIX = ".work"
 
 
-class Presence(Struct, frozen=True):
+class RunningInstance(Struct, frozen=True):
     kind: str
     """serve, gateway, ..."""
     pid: int
@@ -27,34 +27,37 @@ class Presence(Struct, frozen=True):
 
 
 @contextmanager
-def announced(home: Path, kind: str, address: str = "") -> Iterator[None]:
-    """Others see it until the block ends, or the process does. Where it cannot be written,
-    nobody sees it; that is no reason not to serve."""
-    told = Presence(kind, os.getpid(), time.time(), address)
-    with _held(home / "run" / f"{kind}-{os.getpid()}{_ENDING}", msgspec.json.encode(told)):
+def announce_instance(home: Path, kind: str, address: str = "") -> Iterator[None]:
+    """Make this process visible to others until the block or the process ends. Best effort: where
+    the file cannot be written, the process serves unseen."""
+    instance = RunningInstance(kind, os.getpid(), time.time(), address)
+    with _hold_file(
+        home / "run" / f"{kind}-{os.getpid()}{_INSTANCE_SUFFIX}", msgspec.json.encode(instance)
+    ):
         yield
 
 
 @contextmanager
-def at_work(home: Path, token: str) -> Iterator[None]:
-    """Others can tell that what bears this token is being worked at, until the process ends."""
-    with _held(_mark(home, token), b""):
+def mark_in_progress(home: Path, token: str) -> Iterator[None]:
+    """Let others see that the task with this token is being worked on, until the block or the
+    process ends."""
+    with _hold_file(_progress_file(home, token), b""):
         yield
 
 
-def works(home: Path, token: str) -> bool:
-    return bool(token) and alive(_mark(home, token))
+def is_in_progress(home: Path, token: str) -> bool:
+    return bool(token) and is_locked(_progress_file(home, token))
 
 
-def _mark(home: Path, token: str) -> Path:
-    return home / "run" / f"{token}{_AT_WORK}"
+def _progress_file(home: Path, token: str) -> Path:
+    return home / "run" / f"{token}{_PROGRESS_SUFFIX}"
 
 
 @contextmanager
-def _held(file: Path, content: bytes) -> Iterator[None]:
+def _hold_file(file: Path, content: bytes) -> Iterator[None]:
     handle = -1
     with suppress(OSError):
-        private_folder(file.parent)
+        make_private_folder(file.parent)
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         handle = os.open(file, flags, 0o600)
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -68,21 +71,25 @@ def _held(file: Path, content: bytes) -> Iterator[None]:
             os.close(handle)
 
 
-def present(home: Path) -> list[Presence]:
-    """Those that live now, the oldest first."""
-    found = [_read(file) for file in (home / "run").glob(f"*{_ENDING}") if alive(file)]
+def list_instances(home: Path) -> list[RunningInstance]:
+    """All that are alive, the oldest first."""
+    found = [
+        _read_instance(file)
+        for file in (home / "run").glob(f"*{_INSTANCE_SUFFIX}")
+        if is_locked(file)
+    ]
     return sorted((p for p in found if p is not None), key=lambda p: p.started)
 
 
-def left_over(home: Path) -> list[Path]:
-    """Files of processes that are gone."""
-    endings = (_ENDING, _AT_WORK)
-    files = [file for ending in endings for file in (home / "run").glob(f"*{ending}")]
-    return [file for file in files if not alive(file)]
+def list_stale_files(home: Path) -> list[Path]:
+    """The files of processes that have ended."""
+    suffixes = (_INSTANCE_SUFFIX, _PROGRESS_SUFFIX)
+    files = [file for suffix in suffixes for file in (home / "run").glob(f"*{suffix}")]
+    return [file for file in files if not is_locked(file)]
 
 
-def alive(file: Path) -> bool:
-    """Whether somebody holds this file's lock."""
+def is_locked(file: Path) -> bool:
+    """Whether a process holds this file's lock."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -98,8 +105,8 @@ def alive(file: Path) -> bool:
     return False
 
 
-def _read(file: Path) -> Presence | None:
+def _read_instance(file: Path) -> RunningInstance | None:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Presence)
+        return msgspec.json.decode(file.read_bytes(), type=RunningInstance)
     except (OSError, ValueError):
         return None

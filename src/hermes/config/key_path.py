@@ -1,4 +1,4 @@
-"""Dotted key names: from text to a path, and from a path to a value."""
+"""Dotted key names: text to path, and path to value."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import msgspec
 from msgspec import Struct
 
 from hermes.config.schema import Config
-from hermes.config.validate import unknown_key
-from hermes.config.yaml_source import Path, dotted
+from hermes.config.validate import describe_unknown_key
+from hermes.config.yaml_source import KeyPath, format_path
 from hermes.core.errors import ConfigError
 
 
-def find(key: str, data: Any) -> Path:
-    """`providers.lab.base_url` as a path. Names the user chose may contain dots themselves:
-    `providers.lab.models.llama-3.3-70b.max_tokens`. ConfigError for keys that cannot exist."""
+def parse_key(key: str, data: Any) -> KeyPath:
+    """`providers.lab.base_url` as a path. Names chosen by the user may contain dots themselves:
+    `providers.lab.models.llama-3.3-70b.max_tokens`. Raises ConfigError for unknown keys."""
     parts = key.split(".")
     if not all(parts):
         raise ConfigError(f"{key!r} is not a key; write it like agent.max_turns.")
-    path: Path = ()
+    path: KeyPath = ()
     kind: Any = Config
     while parts:
         if isinstance(kind, type) and issubclass(kind, Struct):
             types = {field.name: field.type for field in msgspec.structs.fields(kind)}
             if parts[0] not in types:
-                raise ConfigError(unknown_key((*path, parts[0]), list(types)))
+                raise ConfigError(describe_unknown_key((*path, parts[0]), list(types)))
             taken, kind = 1, types[parts[0]]
         elif get_origin(kind) is dict:
             kind = get_args(kind)[1]
@@ -33,7 +33,7 @@ def find(key: str, data: Any) -> Path:
         elif kind in (None, Any):
             taken, kind = _known_length(parts, data) or 1, None
         else:
-            raise ConfigError(f"{dotted(path)} is a single value; it has no key {parts[0]}.")
+            raise ConfigError(f"{format_path(path)} is a single value; it has no key {parts[0]}.")
         name = ".".join(parts[:taken])
         path = (*path, name)
         data = data.get(name) if isinstance(data, dict) else None
@@ -42,7 +42,7 @@ def find(key: str, data: Any) -> Path:
 
 
 def _known_length(parts: list[str], data: Any) -> int:
-    """How many parts make up the longest key that is there."""
+    """How many parts make up the longest existing key."""
     if not isinstance(data, dict):
         return 0
     sizes = range(len(parts), 0, -1)
@@ -50,7 +50,7 @@ def _known_length(parts: list[str], data: Any) -> int:
 
 
 def _name_length(parts: list[str], inner: Any, data: Any) -> int:
-    """A name chosen by the user ends where a key of the section under it begins."""
+    """How many parts make up a name chosen by the user: up to the first key of its section."""
     if known := _known_length(parts, data):
         return known
     if isinstance(inner, type) and issubclass(inner, Struct):
@@ -59,8 +59,8 @@ def _name_length(parts: list[str], inner: Any, data: Any) -> int:
     return 1
 
 
-def value_at(data: Any, path: Path) -> Any:
-    """KeyError when nothing is there."""
+def get_at(data: Any, path: KeyPath) -> Any:
+    """Raises KeyError when nothing is there."""
     for part in path:
         if not isinstance(data, dict):
             raise KeyError(part)
@@ -68,20 +68,20 @@ def value_at(data: Any, path: Path) -> Any:
     return data
 
 
-def drop_at(data: dict[str, Any], path: Path) -> Path:
-    """Take a key out, and the sections that are empty without it; the path of what went."""
-    *way, last = path
-    inner = value_at(data, tuple(way))
-    del inner[last]
-    return path if inner or not way else drop_at(data, tuple(way))
+def remove_at(data: dict[str, Any], path: KeyPath) -> KeyPath:
+    """Remove a key and the sections this leaves empty; the path of what was removed."""
+    *parents, last = path
+    section = get_at(data, tuple(parents))
+    del section[last]
+    return path if section or not parents else remove_at(data, tuple(parents))
 
 
-def set_at(data: dict[str, Any], path: Path, value: Any) -> None:
-    """Sections in between are made; a key left empty counts as a section."""
-    *way, last = path
-    for part in way:
-        inner = data.get(str(part))
-        if not isinstance(inner, dict):
-            inner = data[str(part)] = {}
-        data = inner
+def set_at(data: dict[str, Any], path: KeyPath, value: Any) -> None:
+    """Creates missing sections; anything but a section on the way is replaced by one."""
+    *parents, last = path
+    for part in parents:
+        section = data.get(str(part))
+        if not isinstance(section, dict):
+            section = data[str(part)] = {}
+        data = section
     data[str(last)] = value

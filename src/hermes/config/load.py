@@ -1,4 +1,4 @@
-"""Reading the configuration: home, config.yaml and .env to one frozen Setup."""
+"""Loads home, config.yaml and .env into one frozen Setup."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ import msgspec
 from msgspec import Struct
 
 from hermes.config import paths
-from hermes.config.schema import SCHEMA, Config, key_variables
-from hermes.config.secrets import Secrets, read_dotenv, secret_name
+from hermes.config.schema import SCHEMA_VERSION, Config, list_key_variables
+from hermes.config.secrets import Secrets, is_secret_name, read_dotenv
 from hermes.core.errors import ConfigError
 from hermes.version import VERSION
 
-__all__ = ["Secrets", "Setup", "load", "read_config", "read_source"]
-
 
 class Setup(Struct, frozen=True):
-    """Everything a process is configured with, read once at its start."""
+    """A process's whole configuration, read once at its start."""
 
     config: Config
     home: Path
@@ -30,35 +28,35 @@ class Setup(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
     @property
-    def name(self) -> str:
-        """Of the profile, also of one that was chosen for good."""
-        inside = self.home.parent.name == "profiles"
-        return self.home.name if inside else self.profile or paths.DEFAULT_PROFILE
+    def profile_name(self) -> str:
+        """Also when the profile is the active one and was not named."""
+        is_profile_home = self.home.parent.name == "profiles"
+        return self.home.name if is_profile_home else self.profile or paths.DEFAULT_PROFILE
 
 
-def load(
+def load_setup(
     profile: str = "",
     environ: Mapping[str, str] | None = None,
     *,
     keys: Collection[str] = (),
 ) -> Setup:
-    """Create the home if needed and read it. Raises ConfigError; no file is ever rewritten.
-    `keys` are variables that hold a key although the configuration does not say so."""
+    """Create the home if needed and read it. Raises ConfigError; never rewrites a file.
+    `keys`: variables that hold a key although the configuration does not name them."""
     env = os.environ if environ is None else environ
     home = paths.find_home(env, profile)
-    new = profile not in ("", paths.DEFAULT_PROFILE) and not home.is_dir()
+    is_new = profile not in ("", paths.DEFAULT_PROFILE) and not home.is_dir()
     warnings = paths.make_home(home)
-    if new:  # a slip of the fingers makes one, too
-        warnings.append(f"The profile {profile} is new, with a home of its own: {home}.")
+    if is_new:  # a typing error creates one, too
+        warnings.append(f"Created the new profile {profile} in {home}.")
     config = read_config(home)
     dotenv = _read_env_file(paths.env_file(home), warnings)
-    named = {*key_variables(config), *keys}
-    secrets = Secrets(env, dotenv, named=named, logins=paths.logins_folder(home))
+    named = {*list_key_variables(config), *keys}
+    secrets = Secrets(env, dotenv, key_variables=named, logins=paths.logins_folder(home))
     return Setup(config, home, profile, secrets, tuple(warnings))
 
 
 def read_source(home: Path) -> bytes | None:
-    """The bytes of config.yaml; None when there is none."""
+    """The bytes of config.yaml; None when it does not exist."""
     file = paths.config_file(home)
     try:
         return file.read_bytes()
@@ -73,24 +71,24 @@ def read_config(home: Path) -> Config:
     if not source:
         return Config()
     cache = paths.cache_folder(home) / "config.json"
-    digest = _digest(source)
+    digest = _compute_digest(source)
     cached = _read_cache(cache, digest)
     if cached is not None:
         return cached
-    data, config = _parse(source)
+    data, config = _parse_config(source)
     try:
-        paths.tighten(paths.config_file(home))
+        paths.make_private(paths.config_file(home))
         _write_cache(cache, digest, data)
     except OSError:
-        pass  # a read-only home: the next start parses again
+        pass  # read-only home: the next start parses again
     return config
 
 
-def _parse(source: bytes) -> tuple[dict[str, Any], Config]:
-    from hermes.config.validate import check
-    from hermes.config.yaml_source import parse
+def _parse_config(source: bytes) -> tuple[dict[str, Any], Config]:
+    from hermes.config.validate import validate_config
+    from hermes.config.yaml_source import parse_yaml
 
-    checked = check(parse(source))
+    checked = validate_config(parse_yaml(source))
     if checked.config is None:
         first, *more = checked.problems
         rest = f" ({len(more)} more: run hermes config check)" if more else ""
@@ -100,25 +98,27 @@ def _parse(source: bytes) -> tuple[dict[str, Any], Config]:
 
 def _read_env_file(file: Path, warnings: list[str]) -> dict[str, str]:
     try:
-        if paths.tighten(file):
+        if paths.make_private(file):
             warnings.append(f"{file} was readable by other users; its mode is 0600 now.")
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise ConfigError(
-            f"{file} is readable by other users and could not be closed ({error.strerror}); "
+            f"{file} is readable by other users and could not be made private ({error.strerror}); "
             "fix its owner or its mode."
         ) from None
     return read_dotenv(file)
 
 
-def _digest(source: bytes) -> str:
-    """Of the file and of everything else the cached form depends on."""
-    return blake2b(b"%d %s " % (SCHEMA, VERSION.encode()) + source, digest_size=16).hexdigest()
+def _compute_digest(source: bytes) -> str:
+    """Covers the file and everything else the cached form depends on."""
+    return blake2b(
+        b"%d %s " % (SCHEMA_VERSION, VERSION.encode()) + source, digest_size=16
+    ).hexdigest()
 
 
 def _read_cache(file: Path, digest: str) -> Config | None:
-    """None unless it was made from exactly this source; importing a YAML parser costs 20 ms."""
+    """None unless it was made from exactly this source. Saves importing a YAML parser (20 ms)."""
     try:
         head, _, body = file.read_bytes().partition(b"\n")
         if head.decode() != f"{digest} {blake2b(body, digest_size=16).hexdigest()}":
@@ -129,11 +129,11 @@ def _read_cache(file: Path, digest: str) -> Config | None:
 
 
 def _write_cache(file: Path, digest: str, data: dict[str, Any]) -> None:
-    if _holds_secret(data):
+    if _contains_secret(data):
         return
     body = msgspec.json.encode(data)
     head = f"{digest} {blake2b(body, digest_size=16).hexdigest()}\n".encode()
-    paths.private_folder(file.parent)
+    paths.make_private_folder(file.parent)
     temporary = file.with_name(f".config.{os.getpid()}.tmp")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:
@@ -143,12 +143,12 @@ def _write_cache(file: Path, digest: str, data: dict[str, Any]) -> None:
     temporary.replace(file)
 
 
-def _holds_secret(value: Any) -> bool:
-    """Whether a free-form part carries a secret in plain text, against advice: not to be copied."""
+def _contains_secret(value: Any) -> bool:
+    """Whether a free-form section holds a secret in plain text, which must not be copied."""
     if isinstance(value, dict):
         return any(
-            (isinstance(item, str) and item and key != "api_key_env" and secret_name(str(key)))
-            or _holds_secret(item)
+            (isinstance(item, str) and item and key != "api_key_env" and is_secret_name(str(key)))
+            or _contains_secret(item)
             for key, item in value.items()
         )
-    return isinstance(value, list) and any(_holds_secret(item) for item in value)
+    return isinstance(value, list) and any(_contains_secret(item) for item in value)

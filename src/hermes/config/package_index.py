@@ -1,4 +1,4 @@
-"""Where packages come from on this machine: as pip and uv are set up, else the public index."""
+"""The package indexes of this machine: those pip and uv are configured with, or the public one."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-PUBLIC = "https://pypi.org/simple"
-_WORDS_FOR_YES = frozenset({"1", "true", "yes", "on"})
+PUBLIC_INDEX = "https://pypi.org/simple"
+_TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 
 
-def indexes(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Addresses of simple indexes, the first to be asked first; may hold credentials, so they are
-    not for messages. Empty where the use of an index is turned off."""
+def list_indexes(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """URLs of simple indexes in the order to try them; empty where indexes are turned off. They may
+    contain credentials and must not be shown."""
     env = os.environ if environ is None else environ
-    settings = _pip_files(env)
+    settings = _read_pip_settings(env)
     no = env.get("PIP_NO_INDEX") or env.get("UV_NO_INDEX") or settings.get("no-index", "")
-    if no.strip().lower() in _WORDS_FOR_YES:
+    if no.strip().lower() in _TRUE_WORDS:
         return ()
     main = next(
         (
@@ -25,7 +25,7 @@ def indexes(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
             for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
             if (found := env.get(name, "").strip())
         ),
-        settings.get("index-url", "").strip() or PUBLIC,
+        settings.get("index-url", "").strip() or PUBLIC_INDEX,
     )
     more = [
         address
@@ -36,38 +36,38 @@ def indexes(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
         )
         for address in text.split()
     ]
-    return tuple(dict.fromkeys(_plain(a) for a in (main, *more) if _fetched(_plain(a))))
+    return tuple(dict.fromkeys(_strip_name(a) for a in (main, *more) if _is_http(_strip_name(a))))
 
 
-def _plain(address: str) -> str:
-    """uv's indexes may have names: `name=https://...`."""
-    name, equals, rest = address.partition("=")
-    named = equals and "://" not in name
-    return (rest if named else address).rstrip("/")
+def _strip_name(address: str) -> str:
+    """uv's indexes may be named: `name=https://...`."""
+    name, equals, url = address.partition("=")
+    is_named = equals and "://" not in name
+    return (url if is_named else address).rstrip("/")
 
 
-def _fetched(address: str) -> bool:
+def _is_http(address: str) -> bool:
     return address.startswith(("http://", "https://"))
 
 
-def _pip_files(env: Mapping[str, str]) -> dict[str, str]:
-    """The settings of pip's files, the more special ones over the general ones."""
+def _read_pip_settings(env: Mapping[str, str]) -> dict[str, str]:
+    """The settings of pip's files; specific files override general ones."""
     from configparser import Error, RawConfigParser
 
     found: dict[str, str] = {}
-    for file in _places(env):
+    for file in _list_pip_files(env):
         parser = RawConfigParser()
         try:
             parser.read(file, encoding="utf-8")
         except (Error, OSError, UnicodeDecodeError):
-            continue  # pip itself will complain about it
+            continue  # pip itself reports it
         for section in ("global", "install", "download"):
             if parser.has_section(section):
                 found.update({k.replace("_", "-"): v for k, v in parser.items(section)})
     return found
 
 
-def _places(env: Mapping[str, str]) -> Iterator[Path]:
+def _list_pip_files(env: Mapping[str, str]) -> Iterator[Path]:
     named = env.get("PIP_CONFIG_FILE", "")
     if named == os.devnull:
         return

@@ -1,4 +1,4 @@
-"""Where state lives: HERMES_HOME, its profiles and its files, private to their owner."""
+"""Where state is stored: HERMES_HOME, its profiles and its files, private to their owner."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 _PROFILE_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 DEFAULT_PROFILE = "default"
-USED_PROFILE = "active_profile"
-"""A file of the main home that names a profile; the original's name for it."""
+ACTIVE_PROFILE_FILE = "active_profile"
+"""A file of the default home that names a profile; called as in the original."""
 
 
-def _error(sentence: str) -> ConfigError:
-    """Imported when there is one: finding the home must cost next to nothing."""
+def _config_error(sentence: str) -> ConfigError:
+    """Imported only when needed: finding the home must cost next to nothing."""
     from hermes.core.errors import ConfigError
 
     return ConfigError(sentence)
 
 
 CONTEXT_FILES = ("AGENTS.md", "CLAUDE.md", ".cursorrules", ".hermes.md")
-"""Notes of a project for agents, in the order in which they are read."""
+"""Instructions of a project for agents, in the order in which they are read."""
 
 
 def config_file(home: Path) -> Path:
@@ -38,8 +38,8 @@ def env_file(home: Path) -> Path:
     return home / ".env"
 
 
-def database(home: Path) -> Path:
-    """Not state.db: that is the original's, and its users bring their home along."""
+def database_file(home: Path) -> Path:
+    """Not state.db: that is the original's, whose users keep their home."""
     return home / "hermes.db"
 
 
@@ -52,12 +52,12 @@ def cache_folder(home: Path) -> Path:
 
 
 def logins_folder(home: Path) -> Path:
-    """Tokens of OAuth logins, a file per provider."""
+    """Tokens of OAuth logins, one file per provider."""
     return home / "logins"
 
 
 def models_folders(variable: Callable[[str], str | None]) -> tuple[Path, ...]:
-    """Where model files are looked for, shared by all profiles; new ones go into the first."""
+    """Where to look for model files, shared by all profiles; new ones go into the first."""
     names = ("HERMES_HOME", "HOME", "XDG_CACHE_HOME")
     environ = {name: value for name in names if (value := variable(name))}
     found = [find_home(environ, DEFAULT_PROFILE) / "models"]
@@ -68,32 +68,32 @@ def models_folders(variable: Callable[[str], str | None]) -> tuple[Path, ...]:
 
 
 def find_home(environ: Mapping[str, str], profile: str = "") -> Path:
-    """The folder of a profile; nothing is created. "default" is the main one, empty the one that
-    was chosen for good (`hermes profile use`)."""
+    """The folder of a profile, without creating it. "default" is the one in HERMES_HOME itself; an
+    empty name means the active profile (`hermes profile use`)."""
     root = environ.get("HERMES_HOME") or "~/.hermes"
     if root.startswith("~"):
         root = _expand_user(root, environ)
     if "\0" in root:
-        raise _error("HERMES_HOME contains a NUL character.")
+        raise _config_error("HERMES_HOME contains a NUL character.")
     home = Path(os.path.abspath(root))  # noqa: PTH100 - symlinks stay as the user named them
     if not profile:
-        profile = used_profile(home)
+        profile = read_active_profile(home)
     if profile == DEFAULT_PROFILE:
         return home
-    return home / "profiles" / checked_profile(profile)
+    return home / "profiles" / check_profile_name(profile)
 
 
-def used_profile(root: Path) -> str:
-    """The profile used when none is named."""
+def read_active_profile(root: Path) -> str:
+    """The profile that is used when none is named."""
     try:
-        name = (root / USED_PROFILE).read_text("utf-8").strip()
+        name = (root / ACTIVE_PROFILE_FILE).read_text("utf-8").strip()
     except (OSError, ValueError):
         return DEFAULT_PROFILE
     if name in ("", DEFAULT_PROFILE):
         return DEFAULT_PROFILE
-    if not (root / "profiles" / checked_profile(name)).is_dir():
-        raise _error(
-            f"The profile {name} is in use, but gone. Choose another: hermes profile use default."
+    if not (root / "profiles" / check_profile_name(name)).is_dir():
+        raise _config_error(
+            f"The active profile {name} does not exist any more. Run: hermes profile use default."
         )
     return name
 
@@ -105,49 +105,51 @@ def _expand_user(root: str, environ: Mapping[str, str]) -> str:
     try:
         return str(Path(root).expanduser())
     except RuntimeError:
-        raise _error(
-            f"Cannot tell where {root} is, because HOME is not set; set HERMES_HOME."
+        raise _config_error(
+            f"Cannot find {root} because HOME is not set; set HERMES_HOME."
         ) from None
 
 
-def checked_profile(name: str) -> str:
-    """A name that is one plain folder name on every file system."""
+def check_profile_name(name: str) -> str:
+    """Returns the name if it is a plain folder name on every file system, or raises ConfigError."""
     if 0 < len(name) <= 64 and name[0] not in "-_" and _PROFILE_CHARS.issuperset(name):
         return name
-    raise _error(
+    raise _config_error(
         f"Profile name {name[:64]!r} is not valid: use up to 64 letters, digits, - and _, "
         "starting with a letter or digit."
     )
 
 
 def make_home(home: Path) -> list[str]:
-    """Create the folder 0700 whatever the umask, or tighten it. Returns warnings."""
+    """Create the folder with mode 0700 whatever the umask, or make it private. Returns warnings."""
     try:
-        private_folder(home)
+        make_private_folder(home)
         found = home.stat()
     except FileExistsError:
-        raise _error(f"HERMES_HOME {home} is a file; it must be a folder.") from None
+        raise _config_error(f"HERMES_HOME {home} is a file; it must be a folder.") from None
     except OSError as error:
-        raise _error(
+        raise _config_error(
             f"HERMES_HOME {home} cannot be used: {error.strerror}; fix it or set HERMES_HOME."
         ) from None
     if not os.access(home, os.R_OK | os.X_OK):
-        raise _error(f"HERMES_HOME {home} is not readable; fix its owner or set HERMES_HOME.")
+        raise _config_error(
+            f"HERMES_HOME {home} is not readable; fix its owner or set HERMES_HOME."
+        )
     if not stat.S_IMODE(found.st_mode) & 0o077:
         return []
     try:
         home.chmod(0o700)
     except OSError as error:
-        return [f"{home} is open to other users and could not be closed: {error.strerror}."]
+        return [f"{home} is open to other users and could not be made private: {error.strerror}."]
     return [f"{home} was open to other users; its mode is 0700 now."]
 
 
-def private_folder(path: Path) -> None:
-    """Make `path`, and every missing folder above it, with mode 0700. Existing ones stay."""
+def make_private_folder(path: Path) -> None:
+    """Create `path` and every missing folder above it with mode 0700; existing ones stay."""
     if path.is_dir():
         return
     if path.parent != path:
-        private_folder(path.parent)
+        make_private_folder(path.parent)
     try:
         path.mkdir(mode=0o700)
     except FileExistsError:
@@ -157,8 +159,8 @@ def private_folder(path: Path) -> None:
     path.chmod(0o700)
 
 
-def tighten(path: Path) -> bool:
-    """Make a file readable by its owner only. True if it was not; OSError if that failed."""
+def make_private(path: Path) -> bool:
+    """Make a file readable by its owner only; whether that was necessary. May raise OSError."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if not mode & 0o077:
         return False
@@ -166,14 +168,14 @@ def tighten(path: Path) -> bool:
     return True
 
 
-_found: dict[str, Path] = {}
-"""Working folders by what was configured: finding one takes ten times as long as seeing that it is
-still the one, and a server does it for every request."""
+_working_folders: dict[str, Path] = {}
+"""Resolved working folders by their configured name: resolving takes ten times as long as checking
+that the result still holds, and a server does it for every request."""
 
 
-def working_folder(configured: str) -> Path:
-    """Where tools work and what `--continue` looks for: terminal.cwd, seen from here."""
-    known = _found.get(configured)
+def find_working_folder(configured: str) -> Path:
+    """The folder tools work in and `--continue` looks for: terminal.cwd, resolved from here."""
+    known = _working_folders.get(configured)
     if known is not None:
         with suppress(OSError):
             if os.path.samestat(os.stat(configured), os.stat(known)):  # noqa: PTH116
@@ -182,9 +184,13 @@ def working_folder(configured: str) -> Path:
         folder = (Path.cwd() / Path(configured).expanduser()).resolve(strict=True)
     except (OSError, RuntimeError):
         if configured == ".":
-            raise _error("The folder you are in does not exist any more; cd to another.") from None
-        raise _error(f"The working folder {configured} (terminal.cwd) does not exist.") from None
+            raise _config_error(
+                "The current folder does not exist any more; cd to another."
+            ) from None
+        raise _config_error(
+            f"The working folder {configured} (terminal.cwd) does not exist."
+        ) from None
     if not folder.is_dir():
-        raise _error(f"{folder} (terminal.cwd) is not a folder.")
-    _found[configured] = folder
+        raise _config_error(f"{folder} (terminal.cwd) is not a folder.")
+    _working_folders[configured] = folder
     return folder

@@ -1,4 +1,4 @@
-"""Files that only their owner may read: replaced whole, one writer at a time."""
+"""Files readable by their owner only: replaced atomically, by one writer at a time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 
 from hermes.core.errors import ConfigError
 
-_LOCK_SECONDS = 10.0
+_LOCK_TIMEOUT = 10.0
 
 
 def replace_file(file: Path, data: bytes) -> None:
-    """The new content durably in place of the old; never half of it, never readable by others.
-    OSError when it could not be written: then the old content is still there."""
+    """Replace the content durably; never with a part of it, never readable by others. Raises
+    OSError when it cannot be written: the old content is then still there."""
     target = file.resolve()
     temporary = target.with_name(f".{target.name}.{os.getpid()}.new")
     try:
@@ -29,7 +29,7 @@ def replace_file(file: Path, data: bytes) -> None:
 
 
 def write_durably(file: Path, data: bytes) -> None:
-    """All of it, on the disk, for nobody else's eyes; OSError may leave a part of it."""
+    """Write a private file through to the disk; an OSError may leave a part of it."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     handle = os.open(file, flags, 0o600)
     try:
@@ -43,6 +43,7 @@ def write_durably(file: Path, data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
+    """Make a rename in the folder survive a power cut."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -51,7 +52,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def open_lock(lock: Path) -> int:
-    """The descriptor of a lock file; closing it, or the end of the process, lets go."""
+    """The descriptor of a lock file; closing it, or the end of the process, releases the lock."""
     return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
@@ -64,8 +65,8 @@ def try_lock(handle: int) -> bool:
 
 
 @contextmanager
-def locked(lock: Path, what: str) -> Iterator[None]:
-    """One writer of `what` at a time. The lock is a file of its own: `what` is replaced."""
+def hold_lock(lock: Path, what: str) -> Iterator[None]:
+    """Admit one writer of `what` at a time. The lock is a file of its own: `what` is replaced."""
     try:
         handle = open_lock(lock)
     except OSError as error:
@@ -73,7 +74,7 @@ def locked(lock: Path, what: str) -> Iterator[None]:
             f"{lock.parent} is not writable ({error.strerror}); nothing was changed."
         ) from None
     try:
-        deadline = time.monotonic() + _LOCK_SECONDS
+        deadline = time.monotonic() + _LOCK_TIMEOUT
         while not try_lock(handle):
             if time.monotonic() > deadline:
                 raise ConfigError(f"Another hermes is writing {what}; nothing was changed.")

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import Meta, Struct
 
 from hermes.core.provider import Effort
+from hermes.core.wire_names import WireName
 
-SCHEMA = 2
-"""Raised when the meaning of a key changes: parsed files cached by older code are then re-read."""
+SCHEMA_VERSION = 2
+"""Incremented when the meaning of a key changes, so that files cached by older code are re-read."""
 
-ApiMode: TypeAlias = Literal["chat", "responses", "anthropic", "bedrock", "gemini"]
 ToolCalls: TypeAlias = Literal["native", "text", "schema"]
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
@@ -22,11 +22,11 @@ EnvName: TypeAlias = Annotated[str, Meta(pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$")
 Domain: TypeAlias = Annotated[
     str, Meta(pattern=r"^(\*|(\*\.)?\w([\w-]*\w)?(\.\w([\w-]*\w)?)*)(:[1-9][0-9]{0,4})?$")
 ]
-"""`name`, `*.suffix` or `*`, each with `:port` unless the web's ports are meant."""
+"""`name`, `*.suffix` or `*`, each with `:port` unless the web ports are meant."""
 
 
 class Section(Struct, frozen=True, forbid_unknown_fields=True):
-    """Immutable; a key that is not a field is refused."""
+    """Immutable; unknown keys are refused."""
 
 
 class Model(Section, frozen=True):
@@ -34,15 +34,15 @@ class Model(Section, frozen=True):
     """The model, or provider:model."""
     provider: str = ""
     base_url: Address = ""
-    api_mode: ApiMode | None = None
-    """None: derived from the provider and the address."""
+    api_mode: WireName | None = None
+    """None: derived from the provider and the URL."""
     api_key_env: EnvName = ""
     context_length: Count | None = None
     max_tokens: Count | None = None
 
 
 class Price(Section, frozen=True):
-    """Dollars per million tokens; a cache price left out is that of input. Nothing set: the list
+    """Dollars per million tokens; a missing cache price is that of input. Without any: the list
     price, where it is known."""
 
     input: Dollars | None = None
@@ -52,7 +52,7 @@ class Price(Section, frozen=True):
 
 
 class ModelSettings(Section, frozen=True):
-    """What differs for one model of a provider."""
+    """Settings for one model of a provider."""
 
     context_length: Count | None = None
     max_tokens: Count | None = None
@@ -64,7 +64,7 @@ class ModelSettings(Section, frozen=True):
 
 
 class OAuth(Section, frozen=True):
-    """A login of one's own, or settings laid over a built-in one; what is empty is as there."""
+    """A custom login, or settings that override those of a built-in one; empty: unchanged."""
 
     flow: Literal["device", "loopback"] | None = None
     client_id: str = ""
@@ -73,27 +73,27 @@ class OAuth(Section, frozen=True):
     device_url: str = ""
     token_url: str = ""
     exchange_url: str = ""
-    """Where a login's token is exchanged for the one that calls are made with."""
+    """Where the login's token is exchanged for the one used in calls."""
     redirect_ports: tuple[Annotated[int, Meta(ge=0, le=65535)], ...] = ()
-    """Ports on this machine the browser may be sent back to; empty: any."""
+    """Local ports to which the browser may be redirected; empty: any."""
 
 
 class Provider(Section, frozen=True):
-    """A named endpoint, or settings laid over a built-in provider of that name."""
+    """A named endpoint, or settings that override those of the built-in provider of that name."""
 
     base_url: Address = ""
-    api_mode: ApiMode | None = None
+    api_mode: WireName | None = None
     api_key_env: EnvName = ""
     api_key_envs: tuple[EnvName, ...] = ()
-    """A pool: the keys are used in this order."""
+    """A pool of keys, in this order."""
     pool: Literal["fill-first", "round-robin", "least-used", "random"] = "fill-first"
-    """Which key of a pool a call goes out with."""
+    """Which key of the pool a call uses."""
     oauth: OAuth = OAuth()
     tool_calls: ToolCalls | None = None
-    """How its models call tools. text: also calls written into the answer are taken up. schema:
-    answers are forced into a JSON schema, for small models. None: as known of the provider."""
+    """How its models call tools. text: calls written into the answer are accepted too. schema:
+    answers are forced into a JSON schema, for small models. None: the provider's default."""
     request_timeout_seconds: Seconds | None = None
-    """Of a whole call. 0 turns a limit off; None: the built-in default."""
+    """For a whole call. 0 turns a limit off; None: the built-in default."""
     stale_timeout_seconds: Seconds | None = None
     ttfb_timeout_seconds: Seconds | None = None
     models: dict[str, ModelSettings] = {}
@@ -105,13 +105,13 @@ class Agent(Section, frozen=True):
     reasoning_effort: Effort | None = None
     """None: the provider's own default."""
     api_max_retries: Annotated[int, Meta(ge=0)] = 3
-    """Tries of a model call in all, when the network or the provider fails."""
+    """Total attempts at a model call when the network or the provider fails."""
 
 
 class Compression(Section, frozen=True):
     enabled: bool = True
     threshold: Annotated[float, Meta(gt=0, le=1)] = 0.5
-    """Share of the context window at which old messages are summarised."""
+    """The share of the context window at which old messages are summarised."""
 
 
 class Auxiliary(Section, frozen=True):
@@ -120,7 +120,7 @@ class Auxiliary(Section, frozen=True):
     provider: str = ""
     model: str = ""
     base_url: Address = ""
-    api_mode: ApiMode | None = None
+    api_mode: WireName | None = None
     api_key_env: EnvName = ""
     context_length: Count | None = None
     request_timeout_seconds: Seconds | None = None
@@ -129,7 +129,7 @@ class Auxiliary(Section, frozen=True):
 
 
 class Docker(Section, frozen=True):
-    """A container for the commands of a session, or one that is there already."""
+    """A container for a session's commands: a new one, or an existing one."""
 
     image: Annotated[
         str, Meta(pattern=r"^[a-zA-Z0-9][\w.:/@-]*$", description="the name of an image")
@@ -137,9 +137,9 @@ class Docker(Section, frozen=True):
     container: Annotated[
         str, Meta(pattern=r"^([a-zA-Z0-9][\w.-]*)?$", description="the name of a container")
     ] = ""
-    """One that runs: used as it is, with its own mounts, network and limits."""
+    """A running container to use as it is, with its own mounts, network and limits."""
     workspace: Literal["rw", "ro"] = "rw"
-    """How the folder of the session is mounted, at the path it has here."""
+    """How the session's folder is mounted, at the same path as on the host."""
     network: Annotated[
         str, Meta(pattern=r"^[a-zA-Z0-9][\w.:-]*$", description="none, or the name of a network")
     ] = "none"
@@ -151,18 +151,19 @@ class Docker(Section, frozen=True):
 
 
 class Ssh(Section, frozen=True):
-    """Everything left out is as the user's own ssh configuration says."""
+    """Everything left out comes from the user's own ssh configuration."""
 
     host: Annotated[
         str, Meta(pattern=r"^([\w:][\w.:%-]*)?$", description="the name or address of a machine")
     ] = ""
     user: Annotated[
-        str, Meta(pattern=r"^([\w.][\w.@\\+-]*)?$", description="the name of a user there")
+        str,
+        Meta(pattern=r"^([\w.][\w.@\\+-]*)?$", description="the name of a user on that machine"),
     ] = ""
     port: Annotated[int, Meta(ge=1, le=65535)] | None = None
     key_file: str = ""
     cwd: str = "~"
-    """There; relative paths begin in the home folder."""
+    """On that machine; relative paths start in the home folder."""
     connect_timeout: Annotated[float, Meta(gt=0)] = 15
 
 
@@ -171,7 +172,7 @@ class Terminal(Section, frozen=True):
     cwd: str = "."
     timeout: Annotated[float, Meta(gt=0)] = 180
     keep_background: bool = False
-    """Whether commands in the background outlive the agent; the next one finds them again."""
+    """Whether background commands outlive the agent; the next one finds them again."""
     docker: Docker = Docker()
     ssh: Ssh = Ssh()
 
@@ -179,12 +180,12 @@ class Terminal(Section, frozen=True):
 class Approvals(Section, frozen=True):
     mode: Literal["ask", "smart", "never-ask"] = "ask"
     rules: tuple[dict[str, Any], ...] = ()
-    """Which commands are allowed, asked about or denied, by how they begin."""
+    """Which commands are allowed, need approval or are denied, by their first words."""
 
 
 class Network(Section, frozen=True):
     allow: tuple[Domain, ...] = ()
-    """Domains that confined commands may reach, through our proxy; empty: none."""
+    """Domains that sandboxed commands may reach through the egress proxy; empty: none."""
 
 
 class Sandbox(Section, frozen=True):
@@ -197,23 +198,23 @@ class Search(Section, frozen=True):
     """The service behind `web_search`."""
 
     backend: Literal["searxng", "brave", "tavily", "exa", "duckduckgo"] | None = None
-    """None: the first one a key or an address is there for."""
+    """None: the first one that has a key or a URL."""
     base_url: str = ""
-    """Of a SearXNG of one's own, or instead of a service's usual address."""
+    """The URL of your own SearXNG, or a replacement for a service's default."""
     api_key_env: EnvName = ""
 
 
 class Web(Section, frozen=True):
     search: Search = Search()
     allow_hosts: tuple[str, ...] = ()
-    """host[:port]: internal hosts that may be fetched from, exactly as written."""
+    """host[:port] of internal hosts that may be fetched from, exactly as written."""
 
 
 class Browser(Section, frozen=True):
     executable: str = ""
-    """A Chromium; empty: the first one that is found."""
+    """A Chromium; empty: the first one found."""
     idle_timeout: Annotated[float, Meta(gt=0)] = 900
-    """Seconds without use after which it is closed."""
+    """Seconds without use before it is closed."""
 
 
 class Display(Section, frozen=True):
@@ -221,11 +222,11 @@ class Display(Section, frozen=True):
 
     editing_mode: Literal["emacs", "vi"] = "emacs"
     plain: bool = False
-    """Line by line, nothing redrawn: as with --plain."""
+    """Line by line, without redrawing, as with --plain."""
 
 
 class Selection(Section, frozen=True):
-    """Tools and toolsets, by name: a tool's own name counts before its toolset's."""
+    """Tools and toolsets by name; a tool's own name takes precedence over its toolset's."""
 
     enabled: tuple[str, ...] = ()
     disabled: tuple[str, ...] = ()
@@ -233,12 +234,12 @@ class Selection(Section, frozen=True):
 
 class Tools(Selection, frozen=True):
     platforms: dict[str, Selection] = {}
-    """Counts before what holds everywhere."""
+    """Takes precedence over the selection for all platforms."""
 
 
 class Budget(Section, frozen=True):
-    """Caps; None: no cap. Tokens are those of the whole prompt and of the answer. Users and jobs
-    are counted per day, each on its own."""
+    """Caps; None: no cap. Tokens are those of the whole prompt and the answer. Users and jobs are
+    counted separately, per day."""
 
     daily_usd: Dollars | None = None
     session_usd: Dollars | None = None
@@ -254,11 +255,11 @@ class Config(Section, frozen=True):
     model: Model = Model()
     providers: dict[str, Provider] = {}
     fallback_providers: tuple[str, ...] = ()
-    """provider:model, in the order they are tried."""
+    """provider:model, in the order to try them."""
     agent: Agent = Agent()
     compression: Compression = Compression()
     auxiliary: dict[str, Auxiliary] = {}
-    """Job name -> its model."""
+    """Job name -> model."""
     terminal: Terminal = Terminal()
     approvals: Approvals = Approvals()
     sandbox: Sandbox = Sandbox()
@@ -272,8 +273,8 @@ class Config(Section, frozen=True):
     mcp_servers: dict[str, dict[str, Any]] = {}
 
 
-def key_variables(config: Config) -> frozenset[str]:
-    """Names of all variables this configuration takes keys from."""
+def list_key_variables(config: Config) -> frozenset[str]:
+    """The variables this configuration takes keys from."""
     named = [config.model.api_key_env, config.web.search.api_key_env]
     for provider in config.providers.values():
         named += [provider.api_key_env, *provider.api_key_envs]

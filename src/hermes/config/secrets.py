@@ -1,4 +1,4 @@
-"""Secrets: from the environment or .env, handed out by name, never exported, never shown."""
+"""Secrets from the environment or .env: handed out by name, never exported, never shown."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _ENDINGS = ("_KEY", "_TOKEN", "_SECRET", "_PAT", "_CREDENTIALS", "_PASSPHRASE", 
 _PARTS = ("PASSWORD", "PASSWD", "API_KEY", "APIKEY", "SECRET", "ACCESS_KEY", "BEARER", "AUTH_TOKEN")
 _NAMES = frozenset({"TOKEN", "SECRET", "APIKEY"})
 _ORDINARY = frozenset({"PATH", "HOME", "LANG", "TERM", "SHELL", "USER", "PWD", "TMPDIR", "TZ"})
-_SHORTEST = 8
-"""Shorter values are not blanked out of text: they would be found everywhere."""
+_MIN_REDACTED_LENGTH = 8
+"""Shorter values are not redacted: they would match everywhere."""
 
 _PLAIN = frozenset(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:@%,!?&*~^|;<>()[]{}$"
@@ -20,31 +20,31 @@ _PLAIN = frozenset(
 _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 
 
-def secret_name(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
     """Whether a variable of this name holds a secret, judging by the name."""
     upper = name.upper()
     return upper in _NAMES or upper.endswith(_ENDINGS) or any(part in upper for part in _PARTS)
 
 
 class Secrets:
-    """Read-only. Values of the environment win over those of .env; empty counts as absent."""
+    """Read-only. The environment takes precedence over .env; empty values count as absent."""
 
-    __slots__ = ("_dotenv", "_environ", "_known", "_logins", "named")
+    __slots__ = ("_dotenv", "_environ", "_logins", "_redactable", "key_variables")
 
     def __init__(
         self,
         environ: Mapping[str, str],
         dotenv: Mapping[str, str] | None = None,
         *,
-        named: Collection[str] = (),
+        key_variables: Collection[str] = (),
         logins: Path | None = None,
     ) -> None:
         self._environ = environ
         self._dotenv = dotenv or {}
         self._logins = logins
-        self._known: frozenset[str] | None = None
-        self.named = frozenset(named)
-        """Variables the configuration names as keys, whatever they are called."""
+        self._redactable: frozenset[str] | None = None
+        self.key_variables = frozenset(key_variables)
+        """Variables that the configuration takes keys from, whatever they are called."""
 
     def __repr__(self) -> str:
         return f"<Secrets: {len(self._dotenv)} in .env>"
@@ -52,46 +52,50 @@ class Secrets:
     def get(self, name: str) -> str | None:
         return self._environ.get(name, "").strip() or self._dotenv.get(name, "").strip() or None
 
-    def source(self, name: str) -> str:
+    def find_source(self, name: str) -> str:
         """Where `get` finds it, for messages: "environment", ".env" or ""."""
         if self._environ.get(name, "").strip():
             return "environment"
         return ".env" if self._dotenv.get(name, "").strip() else ""
 
-    def plus(self, name: str, value: str) -> Secrets:
-        """The same with one variable more, which nobody has stored yet."""
+    def with_variable(self, name: str, value: str) -> Secrets:
+        """A copy with one more variable, which is not stored anywhere yet."""
         environ = {**self._environ, name: value}
-        return Secrets(environ, self._dotenv, named=self.named | {name}, logins=self._logins)
+        return Secrets(
+            environ, self._dotenv, key_variables=self.key_variables | {name}, logins=self._logins
+        )
 
-    def login(self, provider: str) -> Path | None:
-        """The file with the tokens of a login to it; None: nobody has logged in."""
+    def find_login(self, provider: str) -> Path | None:
+        """The file with the tokens of a login to the provider; None without a login."""
         if self._logins is None:
             return None
         file = self._logins / f"{provider}.json"
         return file if file.is_file() else None
 
-    def holds(self, name: str) -> bool:
-        """Whether a variable of this name is to be kept from child processes."""
+    def must_hide(self, name: str) -> bool:
+        """Whether a variable of this name must be hidden from child processes."""
         if name in _ORDINARY:
             return False
-        return name in self.named or name in self._dotenv or secret_name(name)
+        return name in self.key_variables or name in self._dotenv or is_secret_name(name)
 
-    def known(self) -> frozenset[str]:
-        """Values worth redacting, wherever they turn up."""
-        if self._known is None:
+    def redactable_values(self) -> frozenset[str]:
+        """Secret values to redact wherever they appear."""
+        if self._redactable is None:
             values = {
                 value.strip()
                 for source in (self._environ, self._dotenv)
                 for name, value in source.items()
-                if name in self.named or secret_name(name)
+                if name in self.key_variables or is_secret_name(name)
             }
-            values |= _tokens(self._logins) if self._logins is not None else set()
-            self._known = frozenset(value for value in values if len(value) >= _SHORTEST)
-        return self._known
+            values |= _read_login_tokens(self._logins) if self._logins is not None else set()
+            self._redactable = frozenset(
+                value for value in values if len(value) >= _MIN_REDACTED_LENGTH
+            )
+        return self._redactable
 
 
-def _tokens(logins: Path) -> set[str]:
-    """Of all logins, as they are now; an unreadable file has none."""
+def _read_login_tokens(logins: Path) -> set[str]:
+    """The current tokens of all logins; unreadable files are skipped."""
     import msgspec
 
     found: set[str] = set()
@@ -105,7 +109,7 @@ def _tokens(logins: Path) -> set[str]:
 
 
 def read_dotenv(path: Path) -> dict[str, str]:
-    """The variables of a .env file. `${NAME}` stays as written: a secret is taken literally."""
+    """The variables of a .env file. `${NAME}` is not expanded: secrets are taken literally."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -116,8 +120,8 @@ def read_dotenv(path: Path) -> dict[str, str]:
 
 
 def parse_dotenv(text: str, path: Path) -> dict[str, str]:
-    """`path` is for messages."""
-    simple = _simple(text)
+    """`path` is for error messages."""
+    simple = _parse_simple(text)
     if simple is not None:
         return simple
     from io import StringIO
@@ -136,9 +140,9 @@ def parse_dotenv(text: str, path: Path) -> dict[str, str]:
     return found
 
 
-def _simple(text: str) -> dict[str, str] | None:
-    """Files of plain NAME=value lines, without the 25 ms it takes to import a full parser.
-    None: something else is in there."""
+def _parse_simple(text: str) -> dict[str, str] | None:
+    """Parses plain NAME=value lines without importing a full parser, which takes 25 ms. None when
+    the file contains anything else."""
     found: dict[str, str] = {}
     for raw in text.replace("\r\n", "\n").split("\n"):
         line = raw.strip(" \t")
@@ -147,8 +151,8 @@ def _simple(text: str) -> dict[str, str] | None:
         name, equals, value = line.removeprefix("export ").partition("=")
         if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
             value = value[1:-1]
-        plain = equals and name and not name[0].isdigit()
-        if not plain or not _NAME_CHARS.issuperset(name) or not _PLAIN.issuperset(value):
+        is_assignment = equals and name and not name[0].isdigit()
+        if not is_assignment or not _NAME_CHARS.issuperset(name) or not _PLAIN.issuperset(value):
             return None
         found[name] = value
     return found

@@ -1,4 +1,4 @@
-"""Which folders' context files the operator agreed to, by the digest of what they held then."""
+"""Which folders' context files the operator trusts, by the digest of their content."""
 
 from __future__ import annotations
 
@@ -9,50 +9,50 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from hermes.config.private_files import locked, replace_file
+from hermes.config.private_files import hold_lock, replace_file
 from hermes.core.errors import ConfigError
 
 
-class Answer(Struct, frozen=True):
-    """Yes or no, to exactly this content."""
+class TrustDecision(Struct, frozen=True):
+    """Whether exactly this content is trusted."""
 
     digest: str
     trusted: bool
     when: float = 0.0
 
 
-class TrustBook:
-    """A file of the home, read anew each time. One that cannot be read knows nobody: then people
-    are asked again."""
+class TrustStore:
+    """A file in the home, read each time. When it cannot be read, nothing is trusted and the user
+    is asked again."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
         self._file = home / "trust.json"
 
-    def all(self) -> dict[str, Answer]:
+    def read_all(self) -> dict[str, TrustDecision]:
         try:
-            return msgspec.json.decode(self._file.read_bytes(), type=dict[str, Answer])
+            return msgspec.json.decode(self._file.read_bytes(), type=dict[str, TrustDecision])
         except (OSError, ValueError):
             return {}
 
-    def put(self, answers: dict[str, Answer]) -> None:
-        """Folder -> answer; others stay."""
-        with self._alone():
-            self._write(self.all() | answers)
+    def save_decisions(self, decisions: dict[str, TrustDecision]) -> None:
+        """Folder -> decision; those of other folders stay."""
+        with self._hold_lock():
+            self._write_file(self.read_all() | decisions)
 
     def remove(self, folder: str) -> bool:
-        """False: nothing was known of it."""
-        with self._alone():
-            known = self.all()
+        """Whether there was a decision for the folder."""
+        with self._hold_lock():
+            known = self.read_all()
             if known.pop(folder, None) is None:
                 return False
-            self._write(known)
+            self._write_file(known)
             return True
 
-    def _alone(self) -> AbstractContextManager[None]:
-        return locked(self._home / ".trust.lock", self._file.name)
+    def _hold_lock(self) -> AbstractContextManager[None]:
+        return hold_lock(self._home / ".trust.lock", self._file.name)
 
-    def _write(self, known: dict[str, Answer]) -> None:
+    def _write_file(self, known: dict[str, TrustDecision]) -> None:
         try:
             replace_file(self._file, msgspec.json.format(msgspec.json.encode(known)))
         except OSError as error:
@@ -61,5 +61,5 @@ class TrustBook:
             ) from None
 
 
-def answer(digest: str, *, trusted: bool) -> Answer:
-    return Answer(digest, trusted, round(time.time(), 3))
+def make_decision(digest: str, *, trusted: bool) -> TrustDecision:
+    return TrustDecision(digest, trusted, round(time.time(), 3))

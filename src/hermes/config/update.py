@@ -1,283 +1,224 @@
-"""`config set`: one key changed, atomically, under a lock; comments and everything else kept."""
+"""Changes keys of config.yaml: atomically, under a lock, keeping comments and everything else."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import deepcopy
-from io import StringIO
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
-from hermes.config import key_path as keys
-from hermes.config import paths
+from hermes.config import key_path, paths
 from hermes.config.load import read_source
-from hermes.config.private_files import locked, sync_folder, write_durably
-from hermes.config.validate import check, field_type
-from hermes.config.yaml_edit import append, edit, remove, render
-from hermes.config.yaml_source import Parsed, decode, dotted, parse, scalar
-from hermes.config.yaml_source import Path as KeyPath
+from hermes.config.private_files import hold_lock, sync_folder, write_durably
+from hermes.config.validate import field_type, fits_type, validate_config
+from hermes.config.yaml_edit import extend_list, remove_key, render_value, set_key
+from hermes.config.yaml_source import (
+    KeyPath,
+    ParsedYaml,
+    decode_text,
+    format_path,
+    parse_scalar,
+    parse_yaml,
+)
 from hermes.core.errors import ConfigError
 
-_ROUNDS = 5
+_MAX_ATTEMPTS = 5
 _CUSTOM = "custom"
-_PROVIDERS_OWN = ("base_url", "api_mode", "api_key_env")
-"""What in the section `model` means nothing to another provider."""
+_PROVIDER_KEYS = ("base_url", "api_mode", "api_key_env")
+"""Keys of the section `model` that mean nothing to another provider."""
 _BOM = b"\xef\xbb\xbf"
 
 
-class Change(Struct, frozen=True):
+class ConfigChange(Struct, frozen=True):
     key: str
     old: Any
     new: Any
     """As the configuration reads it."""
     cleared: tuple[str, ...] = ()
-    """Keys that were taken out with it, because they belonged to the old value."""
+    """Keys removed with the change because they belonged to the old value."""
 
 
-def set_value(home: Path, key: str, text: str) -> Change:
-    """Set `key` to what `text` says. Raises ConfigError, and then nothing was changed."""
-    with editing(home) as put:
-        return put(key, text)
+def set_value(home: Path, key: str, text: str) -> ConfigChange:
+    """Set `key` to the value that `text` stands for. Raises ConfigError with nothing changed."""
+    with edit_config(home) as set_locked:
+        return set_locked(key, text)
 
 
 @contextmanager
-def editing(home: Path) -> Iterator[Callable[[str, str], Change]]:
-    """`set_value` for several keys: no other hermes writes between what is read and what is set."""
+def edit_config(home: Path) -> Iterator[Callable[[str, str], ConfigChange]]:
+    """`set_value` for several keys, under one lock: no other hermes writes in between."""
 
-    def put(key: str, text: str) -> Change:
-        return _write(home, lambda source: _switched(source, *_changed(source, key, text)))
+    def set_locked(key: str, text: str) -> ConfigChange:
+        return _apply_change(
+            home, lambda source: _clear_old_provider(source, *_set_in_source(source, key, text))
+        )
 
-    with _locked(home):
-        yield put
+    with _hold_config_lock(home):
+        yield set_locked
 
 
-def revise(home: Path, changes: Mapping[str, Any]) -> None:
-    """Several keys at once, all of them or none; None takes a key out of the file."""
+def apply_changes(home: Path, changes: Mapping[str, Any]) -> None:
+    """Change several keys at once, all or none; None removes a key from the file."""
 
-    def revised(source: bytes) -> tuple[None, bytes]:
+    def change_keys(source: bytes) -> tuple[None, bytes]:
         for key, value in changes.items():
             if value is None:
-                source = _without(source, key)
+                source = _remove_from_source(source, key)
             else:
-                text = value if isinstance(value, str) else render(value)
-                source = _changed(source, key, text)[1]
+                text = value if isinstance(value, str) else render_value(value)
+                source = _set_in_source(source, key, text)[1]
         return None, source
 
-    with _locked(home):
-        _write(home, revised)
+    with _hold_config_lock(home):
+        _apply_change(home, change_keys)
 
 
 def append_items(
     home: Path, key: str, items: Sequence[Any], check_all: Callable[[list[Any]], object]
 ) -> list[Any]:
-    """Add what is not there yet to the end of a list; what was added. `check_all` is given the
-    whole new list and raises ConfigError when it is not a good one: then nothing was changed."""
+    """Append the items a list does not contain yet, and return them. `check_all` gets the whole
+    new list and may raise ConfigError: then nothing is changed."""
 
-    def grown(source: bytes) -> tuple[list[Any], bytes]:
-        parsed = _sound(source)
-        path = keys.find(key, parsed.data)
-        old = _value_or_none(parsed.data, path) or []
+    def add_items(source: bytes) -> tuple[list[Any], bytes]:
+        parsed = _parse_valid(source)
+        path = key_path.parse_key(key, parsed.data)
+        old = _find_value(parsed.data, path) or []
         new = [item for item in items if item not in old]
         if not new:
             return [], source
         expected = deepcopy(parsed.data)
-        keys.set_at(expected, path, [*old, *new])
+        key_path.set_at(expected, path, [*old, *new])
         check_all([*old, *new])
-        _accepted(expected, path)
-        before = decode(source, "config.yaml")
-        after = _rewritten(before, path, expected, (_appending(new), _round_trip_appending(new)))
-        _guard(before, after, path, structs.replace(parsed, lines={}))
-        return new, _with_mark(source, after)
+        _validate_value(expected, path)
+        before = decode_text(source, "config.yaml")
+        after = _check_meaning(extend_list(before, path, new), path, expected)
+        _check_nothing_lost(before, after, path, structs.replace(parsed, lines={}))
+        return new, _encode_text(source, after)
 
-    with _locked(home):
-        return _write(home, grown)
+    with _hold_config_lock(home):
+        return _apply_change(home, add_items)
 
 
 T = TypeVar("T")
 
 
-def _write(home: Path, change: Callable[[bytes], tuple[T, bytes]]) -> T:
-    """With the lock held: again when a program that does not know it was faster."""
-    for _ in range(_ROUNDS):
+def _apply_change(home: Path, change: Callable[[bytes], tuple[T, bytes]]) -> T:
+    """Call with the lock held. Tries again when a program that ignores the lock was faster."""
+    for _ in range(_MAX_ATTEMPTS):
         source = read_source(home) or b""
-        told, result = change(source)
-        if result == source or _commit(home, source, result):
-            return told
+        value, result = change(source)
+        if result == source or _replace_file(home, source, result):
+            return value
     raise ConfigError("config.yaml is being changed by another program; nothing was changed.")
 
 
-def _sound(source: bytes) -> Parsed:
-    parsed = parse(source)
-    if problems := check(parsed).problems:
+def _parse_valid(source: bytes) -> ParsedYaml:
+    parsed = parse_yaml(source)
+    if problems := validate_config(parsed).problems:
         raise ConfigError(f"config.yaml {problems[0]}; fix that first, nothing was changed.")
     return parsed
 
 
-def _changed(source: bytes, key: str, text: str) -> tuple[Change, bytes]:
-    parsed = _sound(source)
-    path = keys.find(key, parsed.data)
+def _set_in_source(source: bytes, key: str, text: str) -> tuple[ConfigChange, bytes]:
+    parsed = _parse_valid(source)
+    path = key_path.parse_key(key, parsed.data)
     expected = deepcopy(parsed.data)
-    keys.set_at(expected, path, _value(path, text))
-    value = _accepted(expected, path)
-    keys.set_at(expected, path, value)
-    before = decode(source, "config.yaml")
-    after = _rewritten(before, path, expected, (_setting(value), _round_trip_setting(value)))
-    _guard(before, after, path, parsed)
-    change = Change(dotted(path), _value_or_none(parsed.data, path), value)
-    return change, _with_mark(source, after)
+    key_path.set_at(expected, path, _read_value(path, text))
+    value = _validate_value(expected, path)
+    key_path.set_at(expected, path, value)
+    before = decode_text(source, "config.yaml")
+    after = _check_meaning(set_key(before, path, value), path, expected)
+    _check_nothing_lost(before, after, path, parsed)
+    change = ConfigChange(format_path(path), _find_value(parsed.data, path), value)
+    return change, _encode_text(source, after)
 
 
-def _switched(source: bytes, change: Change, result: bytes) -> tuple[Change, bytes]:
-    """Another provider: the key, the address and the protocol of the one before go out."""
+def _clear_old_provider(
+    source: bytes, change: ConfigChange, result: bytes
+) -> tuple[ConfigChange, bytes]:
+    """When the provider changes, remove the key, URL and protocol of the previous one."""
     if change.key != "model.provider":
         return change, result
-    model = _sound(source).data.get("model")
+    model = _parse_valid(source).data.get("model")
     model = model if isinstance(model, dict) else {}
     before = model.get("provider") or (_CUSTOM if model.get("base_url") else "")
     if not before or before == change.new:
         return change, result
-    cleared = tuple(f"model.{name}" for name in _PROVIDERS_OWN if model.get(name))
+    cleared = tuple(f"model.{name}" for name in _PROVIDER_KEYS if model.get(name))
     for key in cleared:
-        result = _without(result, key)
+        result = _remove_from_source(result, key)
     return structs.replace(change, cleared=cleared), result
 
 
-def _without(source: bytes, key: str) -> bytes:
-    parsed = _sound(source)
-    path = keys.find(key, parsed.data)
-    if _value_or_none(parsed.data, path) is None:
+def _remove_from_source(source: bytes, key: str) -> bytes:
+    parsed = _parse_valid(source)
+    path = key_path.parse_key(key, parsed.data)
+    if _find_value(parsed.data, path) is None:
         return source
     expected = deepcopy(parsed.data)
-    gone = keys.drop_at(expected, path)
-    before = decode(source, "config.yaml")
-    after = _rewritten(before, path, expected, (remove, _round_trip_removing(gone)))
-    _guard(before, after, gone, parsed)
-    return _with_mark(source, after)
+    removed = key_path.remove_at(expected, path)
+    before = decode_text(source, "config.yaml")
+    after = _check_meaning(remove_key(before, path), path, expected)
+    _check_nothing_lost(before, after, removed, parsed)
+    return _encode_text(source, after)
 
 
-def _value_or_none(data: dict[str, Any], path: KeyPath) -> Any:
+def _find_value(data: dict[str, Any], path: KeyPath) -> Any:
     try:
-        return keys.value_at(data, path)
+        return key_path.get_at(data, path)
     except KeyError:
         return None
 
 
-def _with_mark(source: bytes, after: str) -> bytes:
+def _encode_text(source: bytes, after: str) -> bytes:
+    """With a byte order mark if the source has one."""
     return (_BOM if source.startswith(_BOM) else b"") + after.encode()
 
 
-def _value(path: KeyPath, text: str) -> Any:
-    """Text for a text key is taken as it is; anything else is read as YAML."""
+def _read_value(path: KeyPath, text: str) -> Any:
+    """Text for a key of type text is taken literally; anything else is read as YAML."""
     import yaml
 
     kind = field_type(path)
-    if kind is not None and _takes(kind, text):
+    kind = None if kind is Any else kind
+    if kind is not None and fits_type(text, kind):
         return text
     try:
-        value = scalar(text)
+        value = parse_scalar(text)
     except yaml.YAMLError:
         return text
-    if isinstance(value, str) and kind is not None and _takes(kind, ("", "")):
+    if isinstance(value, str) and kind is not None and fits_type(("", ""), kind):
         return [item.strip() for item in value.split(",") if item.strip()]
     return value
 
 
-def _takes(kind: Any, value: object) -> bool:
-    import msgspec
-
-    if kind is Any:
-        return False
-    try:
-        msgspec.convert(value, kind)
-    except msgspec.ValidationError:
-        return False
-    return True
-
-
-def _accepted(data: dict[str, Any], path: KeyPath) -> Any:
-    """The new value, under its present name; ConfigError if it is not a valid one."""
-    checked = check(Parsed(data, {}))
+def _validate_value(data: dict[str, Any], path: KeyPath) -> Any:
+    """The new value under its current name. Raises ConfigError if it is not valid."""
+    checked = validate_config(ParsedYaml(data, {}))
     if checked.problems:
         raise ConfigError(f"{checked.problems[0].text}; nothing was changed.")
-    value = keys.value_at(data, path)
-    return keys.value_at(checked.data, path) if isinstance(value, (str, bool)) else value
+    value = key_path.get_at(data, path)
+    return key_path.get_at(checked.data, path) if isinstance(value, (str, bool)) else value
 
 
-Rewrite: TypeAlias = Callable[[str, KeyPath], str | None]
-
-
-def _rewritten(
-    before: str, path: KeyPath, expected: dict[str, Any], ways: Sequence[Rewrite]
-) -> str:
-    """In place where that works, else through a round trip that keeps comments."""
-    for way in ways:
-        after = way(before, path)
-        if after is not None and _means(after, expected):
-            return after
+def _check_meaning(after: str | None, path: KeyPath, expected: dict[str, Any]) -> str:
+    """The edited text; raises ConfigError if there is none or it does not read as expected."""
+    if after is not None:
+        with suppress(ConfigError):
+            if parse_yaml(after.encode()).data == expected:
+                return after
     raise ConfigError(
-        f"{dotted(path)} cannot be set without touching the rest of config.yaml; edit it by hand."
+        f"{format_path(path)} cannot be changed without touching the rest of config.yaml; "
+        "edit it by hand."
     )
 
 
-def _means(text: str, expected: dict[str, Any]) -> bool:
-    try:
-        return parse(text.encode()).data == expected
-    except ConfigError:
-        return False
-
-
-def _setting(value: Any) -> Rewrite:
-    return lambda before, path: edit(before, path, value)
-
-
-def _appending(items: list[Any]) -> Rewrite:
-    return lambda before, path: append(before, path, items)
-
-
-def _round_trip_setting(value: Any) -> Rewrite:
-    def put(data: Any, path: KeyPath) -> None:
-        from ruamel.yaml.scalarstring import DoubleQuotedScalarString
-
-        quoted = isinstance(value, str) and render(value) != value
-        keys.set_at(data, path, DoubleQuotedScalarString(value) if quoted else value)
-
-    return lambda before, path: _round_trip(before, lambda data: put(data, path))
-
-
-def _round_trip_appending(items: list[Any]) -> Rewrite:
-    def put(data: Any, path: KeyPath) -> None:
-        keys.value_at(data, path).extend(deepcopy(items))
-
-    return lambda before, path: _round_trip(before, lambda data: put(data, path))
-
-
-def _round_trip_removing(gone: KeyPath) -> Rewrite:
-    return lambda before, path: _round_trip(before, lambda data: keys.drop_at(data, gone))
-
-
-def _round_trip(before: str, change: Callable[[Any], object]) -> str | None:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
-    codec = YAML(typ="rt")
-    codec.preserve_quotes = True
-    codec.width = 1 << 16
-    out = StringIO()
-    try:
-        data = codec.load(before)
-        change(data)
-        codec.dump(data, out)
-    except (YAMLError, ValueError, LookupError, TypeError, AttributeError):
-        return None  # it has bugs of its own with odd scalars
-    return out.getvalue()
-
-
-def _guard(before: str, after: str, path: KeyPath, parsed: Parsed) -> None:
-    """The last defence against a rewrite that loses things: comments and bulk must still be
-    there, apart from what the old value took up."""
+def _check_nothing_lost(before: str, after: str, path: KeyPath, parsed: ParsedYaml) -> None:
+    """The last defence against losing data: outside the old value, all comments and most of the
+    text must still be there."""
     first = parsed.lines.get(path, 0)
     later = [
         line for key, line in parsed.lines.items() if line > first and key[: len(path)] != path
@@ -285,20 +226,20 @@ def _guard(before: str, after: str, path: KeyPath, parsed: Parsed) -> None:
     lines = before.splitlines()
     last = min(later) - 1 if later else len(lines)
     outside = lines[: first - 1] + lines[last:] if first else lines
-    lost = [line for line in outside if "#" in line and _comment(line) not in after]
+    lost = [line for line in outside if "#" in line and _comment_of(line) not in after]
     kept = sum(len(line.strip()) for line in outside)
     if lost or len(after) < kept // 2:
         raise ConfigError(
-            f"Setting {dotted(path)} would lose other parts of config.yaml; edit it by hand."
+            f"Setting {format_path(path)} would lose other parts of config.yaml; edit it by hand."
         )
 
 
-def _comment(line: str) -> str:
+def _comment_of(line: str) -> str:
     return line[line.index("#") :].rstrip()
 
 
-def _commit(home: Path, source: bytes, result: bytes) -> bool:
-    """Replace the file, unless it is no longer what was read. Never a half-written one."""
+def _replace_file(home: Path, source: bytes, result: bytes) -> bool:
+    """Replace the file atomically, unless it has changed since it was read."""
     file = paths.config_file(home)
     target = file.resolve()
     temporary = target.with_name(".config.yaml.new")
@@ -317,5 +258,5 @@ def _commit(home: Path, source: bytes, result: bytes) -> bool:
     return True
 
 
-def _locked(home: Path) -> AbstractContextManager[None]:
-    return locked(home / ".config.lock", "config.yaml")
+def _hold_config_lock(home: Path) -> AbstractContextManager[None]:
+    return hold_lock(home / ".config.lock", "config.yaml")

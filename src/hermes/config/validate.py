@@ -1,8 +1,8 @@
-"""Plain data to Config: every problem found at once, each with its line and what to write."""
+"""Turns plain data into a Config; reports every problem at once, with its line and a remedy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Literal, get_args, get_origin
 
@@ -10,17 +10,12 @@ import msgspec
 from msgspec import Struct, inspect
 
 from hermes.config.schema import Address, Config, Domain, EnvName
-from hermes.config.yaml_source import Parsed, Path, dotted
+from hermes.config.yaml_source import KeyPath, ParsedYaml, format_path
+from hermes.core.wire_names import OLD_WIRE_NAMES
 
-_API_MODES = {
-    "chat_completions": "chat",
-    "codex_responses": "responses",
-    "anthropic_messages": "anthropic",
-    "bedrock_converse": "bedrock",
-}
 _APPROVAL_MODES = {"manual": "ask", "off": "never-ask"}
 _SECRET_KEYS = frozenset({"api_key", "key", "token", "apikey", "api_token"})
-_MEANT = {"model.name": "model.default", "model.model": "model.default"}
+_COMMON_MISTAKES = {"model.name": "model.default", "model.model": "model.default"}
 
 
 class Problem(Struct, frozen=True):
@@ -31,38 +26,39 @@ class Problem(Struct, frozen=True):
         return f"line {self.line}: {self.text}" if self.line else self.text
 
 
-class Checked(Struct, frozen=True):
+class ValidationResult(Struct, frozen=True):
     data: dict[str, Any]
-    """As written, with old names replaced: what the Config is made of."""
+    """The data with old names replaced, from which the Config is built."""
     config: Config | None
     """None when there are problems."""
     problems: tuple[Problem, ...]
     notes: tuple[Problem, ...]
-    """Old names that still work."""
+    """Old names, which still work."""
 
 
-def check(parsed: Parsed) -> Checked:
+def validate_config(parsed: ParsedYaml) -> ValidationResult:
     notes: list[Problem] = []
-    data = _modern(parsed, notes)
+    data = _replace_old_names(parsed, notes)
     problems = [
-        Problem(_line(parsed, path), text) for path, text in _problems(Config, data, (), data)
+        Problem(_find_line(parsed, path), text)
+        for path, text in _find_problems(Config, data, (), data)
     ]
     problems.sort(key=lambda problem: problem.line)
     config = None if problems else msgspec.convert(data, Config)
     if config and config.terminal.backend == "ssh" and not config.terminal.ssh.host:
-        text = "terminal.backend is ssh: say which machine in terminal.ssh.host"
-        problems.append(Problem(_line(parsed, ("terminal", "backend")), text))
+        text = "terminal.backend is ssh: set the machine in terminal.ssh.host"
+        problems.append(Problem(_find_line(parsed, ("terminal", "backend")), text))
         config = None
-    return Checked(data, config, tuple(problems), tuple(notes))
+    return ValidationResult(data, config, tuple(problems), tuple(notes))
 
 
-def valid_keys() -> list[str]:
-    """All keys with fixed names, dotted."""
-    return [dotted(path) for path in _fixed_keys(Config, ())]
+def list_keys() -> list[str]:
+    """All keys with fixed names, in dotted form."""
+    return [format_path(path) for path in _fixed_keys(Config, ())]
 
 
-def field_type(path: Path) -> Any:
-    """The declared type of a key; None where keys are free or the path is unknown."""
+def field_type(path: KeyPath) -> Any:
+    """The declared type of a key; None where keys are free-form or the path is unknown."""
     kind: Any = Config
     for part in path:
         if _is_struct(kind):
@@ -74,7 +70,7 @@ def field_type(path: Path) -> Any:
     return kind
 
 
-def _line(parsed: Parsed, path: Path) -> int:
+def _find_line(parsed: ParsedYaml, path: KeyPath) -> int:
     while path:
         if path in parsed.lines:
             return parsed.lines[path]
@@ -86,7 +82,7 @@ def _is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Struct)
 
 
-def _fixed_keys(kind: type[Struct], path: Path) -> Iterator[Path]:
+def _fixed_keys(kind: type[Struct], path: KeyPath) -> Iterator[KeyPath]:
     for field in msgspec.structs.fields(kind):
         here = (*path, field.name)
         if _is_struct(field.type):
@@ -95,44 +91,44 @@ def _fixed_keys(kind: type[Struct], path: Path) -> Iterator[Path]:
             yield here
 
 
-def _modern(parsed: Parsed, notes: list[Problem]) -> dict[str, Any]:
-    """The data with keys left empty dropped and old names replaced, each noted."""
+def _replace_old_names(parsed: ParsedYaml, notes: list[Problem]) -> dict[str, Any]:
+    """The data without empty keys, and with old names replaced; adds a note for each name."""
     data: dict[str, Any] = _without_nulls(parsed.data, Config)
 
-    def rename(section: Any, path: Path, key: str, names: dict[str, str]) -> None:
+    def replace_name(section: Any, path: KeyPath, key: str, names: Mapping[str, str]) -> None:
         old = section.get(key) if isinstance(section, dict) else None
         if isinstance(old, str) and old in names:
             section[key] = names[old]
-            here = (*path, key)
-            text = f"{dotted(here)}: {old} is an old name; write {names[old]}"
-            notes.append(Problem(_line(parsed, here), text))
+            key_path = (*path, key)
+            text = f"{format_path(key_path)}: {old} is an old name; write {names[old]}"
+            notes.append(Problem(_find_line(parsed, key_path), text))
 
     if isinstance(data.get("model"), str):
         data["model"] = {"default": data["model"]}
         text = "model: NAME is the old form; write model: {default: NAME}"
-        notes.append(Problem(_line(parsed, ("model",)), text))
-    rename(data.get("model"), ("model",), "api_mode", _API_MODES)
+        notes.append(Problem(_find_line(parsed, ("model",)), text))
+    replace_name(data.get("model"), ("model",), "api_mode", OLD_WIRE_NAMES)
     for group in ("providers", "auxiliary"):
         sections = data.get(group)
         for name, section in sections.items() if isinstance(sections, dict) else ():
-            rename(section, (group, name), "api_mode", _API_MODES)
-            _model_list(section)
+            replace_name(section, (group, name), "api_mode", OLD_WIRE_NAMES)
+            _expand_model_list(section)
     approvals = data.get("approvals")
     if isinstance(approvals, dict) and approvals.get("mode") is False:
         approvals["mode"] = "off"  # YAML reads a bare `off` as false
-    rename(approvals, ("approvals",), "mode", _APPROVAL_MODES)
-    _old_fallbacks(parsed, data, notes)
+    replace_name(approvals, ("approvals",), "mode", _APPROVAL_MODES)
+    _convert_old_fallbacks(parsed, data, notes)
     return data
 
 
-def _model_list(provider: Any) -> None:
-    """`models: [a, b]` is `models: {a: {}, b: {}}`."""
+def _expand_model_list(provider: Any) -> None:
+    """Turn `models: [a, b]` into `models: {a: {}, b: {}}`."""
     models = provider.get("models") if isinstance(provider, dict) else None
     if isinstance(models, list) and all(isinstance(name, str) for name in models):
         provider["models"] = {name: {} for name in models}
 
 
-def _old_fallbacks(parsed: Parsed, data: dict[str, Any], notes: list[Problem]) -> None:
+def _convert_old_fallbacks(parsed: ParsedYaml, data: dict[str, Any], notes: list[Problem]) -> None:
     entries = data.get("fallback_providers")
     if not isinstance(entries, list):
         return
@@ -141,20 +137,20 @@ def _old_fallbacks(parsed: Parsed, data: dict[str, Any], notes: list[Problem]) -
             case {"provider": str(provider), "model": str(model), **rest} if not rest:
                 entries[index] = f"{provider}:{model}"
                 text = f'fallback_providers: write "{provider}:{model}" instead of a mapping'
-                notes.append(Problem(_line(parsed, ("fallback_providers", index)), text))
+                notes.append(Problem(_find_line(parsed, ("fallback_providers", index)), text))
 
 
 @cache
-def _types(kind: Any) -> dict[str, Any]:
+def _field_types(kind: Any) -> dict[str, Any]:
     return {field.name: field.type for field in msgspec.structs.fields(kind)}
 
 
 def _without_nulls(value: Any, kind: Any) -> Any:
-    """A key with nothing after it is a key left unset; free-form sections stay as they are."""
+    """A key without a value counts as unset; free-form sections stay as they are."""
     if not isinstance(value, dict):
         return list(value) if isinstance(value, list) else value
     if _is_struct(kind):
-        types = _types(kind)
+        types = _field_types(kind)
         return {k: _without_nulls(v, types.get(k)) for k, v in value.items() if v is not None}
     if get_origin(kind) is dict:
         inner = get_args(kind)[1]
@@ -162,63 +158,64 @@ def _without_nulls(value: Any, kind: Any) -> Any:
     return value
 
 
-def _problems(
-    kind: Any, value: Any, path: Path, root: dict[str, Any]
-) -> Iterator[tuple[Path, str]]:
+def _find_problems(
+    kind: Any, value: Any, path: KeyPath, root: dict[str, Any]
+) -> Iterator[tuple[KeyPath, str]]:
     if _is_struct(kind) and isinstance(value, dict):
-        types = _types(kind)
+        types = _field_types(kind)
         for key, item in value.items():
             here = (*path, key)
             if key in types:
-                yield from _problems(types[key], item, here, root)
+                yield from _find_problems(types[key], item, here, root)
             else:
-                yield here, unknown_key(here, list(types))
+                yield here, describe_unknown_key(here, list(types))
     elif get_origin(kind) is dict and isinstance(value, dict) and _is_struct(get_args(kind)[1]):
         for key, item in value.items():
-            yield from _problems(get_args(kind)[1], item, (*path, key), root)
+            yield from _find_problems(get_args(kind)[1], item, (*path, key), root)
     else:
         try:
             msgspec.convert(value, kind)
         except msgspec.ValidationError:
-            yield path, _wrong(path, kind, value)
+            yield path, _describe_wrong_value(path, kind, value)
 
 
-def unknown_key(path: Path, siblings: list[str]) -> str:
+def describe_unknown_key(path: KeyPath, siblings: list[str]) -> str:
     from difflib import get_close_matches
 
-    name = dotted(path)
+    name = format_path(path)
     key = str(path[-1])
     if key in _SECRET_KEYS and "api_key_env" in siblings:
-        where = dotted((*path[:-1], "api_key_env"))
+        where = format_path((*path[:-1], "api_key_env"))
         return f"unknown key {name}; put the secret in .env and name its variable in {where}"
-    meant = _MEANT.get(name, "")
-    if not meant and (close := get_close_matches(key.lower().replace("-", "_"), siblings, 1, 0.6)):
-        meant = dotted((*path[:-1], close[0]))
-    if not meant:
-        keys = valid_keys()
+    suggestion = _COMMON_MISTAKES.get(name, "")
+    if not suggestion and (
+        close := get_close_matches(key.lower().replace("-", "_"), siblings, 1, 0.6)
+    ):
+        suggestion = format_path((*path[:-1], close[0]))
+    if not suggestion:
+        keys = list_keys()
         ends = {full.rsplit(".", 1)[-1]: full for full in reversed(keys)}
         if close := get_close_matches(key, list(ends), 1, 0.8):
-            meant = ends[close[0]]
-    if meant:
-        return f"unknown key {name}; did you mean {meant}?"
-    place = dotted(path[:-1])
-    return f"unknown key {name}; {place or 'valid keys'}{' has' if place else ' are'} " + ", ".join(
-        siblings
-    )
+            suggestion = ends[close[0]]
+    if suggestion:
+        return f"unknown key {name}; did you mean {suggestion}?"
+    section = format_path(path[:-1])
+    subject = f"{section} has" if section else "valid keys are"
+    return f"unknown key {name}; {subject} {', '.join(siblings)}"
 
 
-def _wrong(path: Path, kind: Any, value: Any) -> str:
-    name = dotted(path)
+def _describe_wrong_value(path: KeyPath, kind: Any, value: Any) -> str:
+    name = format_path(path)
     if kind == Address and isinstance(value, str):
         return f"{name} must begin with http:// or https://"
     if kind in (EnvName, tuple[EnvName, ...]) and isinstance(value, (str, list)):
         return f"{name} must be the name of an environment variable; the key itself goes into .env"
     if kind == tuple[Domain, ...] and isinstance(value, list):
-        wrong = next((v for v in value if not _fits(v, Domain)), "")
+        wrong = next((v for v in value if not fits_type(v, Domain)), "")
         return (
             f"{name} takes name, *.suffix or *, each with :port if needed, not {str(wrong)[:80]!r}"
         )
-    text = f"{name} must be {_choices(kind) or _describe(inspect.type_info(kind))}"
+    text = f"{name} must be {_describe_choices(kind) or _describe_type(inspect.type_info(kind))}"
     if isinstance(value, dict):
         return f"{text}, not a mapping"
     if isinstance(value, list):
@@ -229,7 +226,7 @@ def _wrong(path: Path, kind: Any, value: Any) -> str:
     return f"{text}, not {shown}" if len(shown) <= 40 else text
 
 
-def _fits(value: Any, kind: Any) -> bool:
+def fits_type(value: Any, kind: Any) -> bool:
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError:
@@ -237,8 +234,8 @@ def _fits(value: Any, kind: Any) -> bool:
     return True
 
 
-def _choices(kind: Any) -> str:
-    """The values of a Literal, in the order they are declared."""
+def _describe_choices(kind: Any) -> str:
+    """The values of a Literal, in declaration order."""
     for option in (kind, *get_args(kind)):
         if get_origin(option) is Literal:
             values = [str(value) for value in get_args(option)]
@@ -246,16 +243,16 @@ def _choices(kind: Any) -> str:
     return ""
 
 
-def _describe(kind: Any) -> str:
+def _describe_type(kind: Any) -> str:
     match kind:
         case inspect.Metadata(extra_json_schema={"description": str(words)}):
             return words
         case inspect.UnionType(types=types):
-            return _describe(next(t for t in types if not isinstance(t, inspect.NoneType)))
+            return _describe_type(next(t for t in types if not isinstance(t, inspect.NoneType)))
         case inspect.BoolType():
             return "true or false"
         case inspect.IntType() | inspect.FloatType():
-            return _number(kind)
+            return _describe_number(kind)
         case inspect.VarTupleType(item_type=inspect.StrType() | inspect.Metadata()):
             return "a list of texts"
         case inspect.VarTupleType(item_type=inspect.IntType()):
@@ -268,7 +265,7 @@ def _describe(kind: Any) -> str:
             return "a mapping (key: value lines)"
 
 
-def _number(kind: inspect.IntType | inspect.FloatType) -> str:
+def _describe_number(kind: inspect.IntType | inspect.FloatType) -> str:
     text = "a whole number" if isinstance(kind, inspect.IntType) else "a number"
     if kind.gt is not None:
         text += f" above {kind.gt:g}"

@@ -1,4 +1,4 @@
-"""YAML text to plain data that remembers the line of every key."""
+"""Parses YAML into plain data and remembers the line of every key."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from msgspec import Struct
 
 from hermes.core.errors import ConfigError
 
-Path: TypeAlias = tuple[str | int, ...]
+KeyPath: TypeAlias = tuple[str | int, ...]
 
 MAX_BYTES = 1 << 20
 _MAX_DEPTH = 40
 _MAX_NODES = 50_000
-"""Counted with aliases expanded, so that a few nested aliases cannot fill the memory."""
+"""Counted with aliases expanded, so that nested aliases cannot exhaust the memory."""
 
 _COLLECTIONS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _PlainLoader(_Loader):  # type: ignore[misc]
-    """YAML as people mean it: dates stay text, and 12:30 is not a number in base 60."""
+    """YAML without surprises: dates stay text, and 12:30 is not a number in base 60."""
 
 
 _NUMBER = {
@@ -42,36 +42,36 @@ _PlainLoader.yaml_implicit_resolvers = {
 }
 
 
-class Parsed(Struct, frozen=True):
+class ParsedYaml(Struct, frozen=True):
     data: dict[str, Any]
-    lines: dict[Path, int]
-    """Path of a key or list item -> its line, from 1."""
+    lines: dict[KeyPath, int]
+    """Path of a key or list item -> its line, counted from 1."""
 
 
-def parse(source: bytes, name: str = "config.yaml") -> Parsed:
-    """Raises ConfigError naming the file and the line."""
-    text = decode(source, name)
+def parse_yaml(source: bytes, name: str = "config.yaml") -> ParsedYaml:
+    """Raises ConfigError with the file name and the line."""
+    text = decode_text(source, name)
     try:
         loader = _PlainLoader(text)
         try:
             root = loader.get_single_node()
             if root is None:
-                return Parsed({}, {})
-            reader = _Reader(loader, name)
-            data = reader.read(root, ())
+                return ParsedYaml({}, {})
+            reader = _NodeReader(loader, name)
+            data = reader.read_node(root, ())
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
-        raise ConfigError(_explain(error, text, name)) from None
+        raise ConfigError(_describe_error(error, text, name)) from None
     if data is None:
-        return Parsed({}, {})
+        return ParsedYaml({}, {})
     if not isinstance(data, dict):
         line = root.start_mark.line + 1
         raise ConfigError(f"{name} line {line}: expected `key: value` lines at the top level.")
-    return Parsed(data, reader.lines)
+    return ParsedYaml(data, reader.lines)
 
 
-def decode(source: bytes, name: str) -> str:
+def decode_text(source: bytes, name: str) -> str:
     if len(source) > MAX_BYTES:
         raise ConfigError(f"{name} is larger than {MAX_BYTES >> 20} MB.")
     try:
@@ -81,87 +81,87 @@ def decode(source: bytes, name: str) -> str:
         raise ConfigError(f"{name} line {line}: not UTF-8 text.") from None
 
 
-def scalar(text: str) -> Any:
-    """One value as config.yaml would read it; YAMLError if it is not YAML."""
+def parse_scalar(text: str) -> Any:
+    """One value, read as config.yaml would read it. Raises YAMLError."""
     loader = _PlainLoader(text)
     try:
         node = loader.get_single_node()
-        return None if node is None else _Reader(loader, "value").read(node, ())
+        return None if node is None else _NodeReader(loader, "value").read_node(node, ())
     finally:
         loader.dispose()
 
 
-class _Reader:
-    """Builds data from YAML nodes, refusing what would be lost silently."""
+class _NodeReader:
+    """Builds data from YAML nodes; refuses whatever would be lost silently."""
 
     def __init__(self, loader: Any, name: str) -> None:
-        self.lines: dict[Path, int] = {}
+        self.lines: dict[KeyPath, int] = {}
         self._loader = loader
         self._name = name
         self._seen = 0
 
-    def read(self, node: Any, path: Path) -> Any:
+    def read_node(self, node: Any, path: KeyPath) -> Any:
         self._seen += 1
         if len(path) > _MAX_DEPTH or self._seen > _MAX_NODES:
-            self._refuse(node, "nested too deeply, or too many aliases")
+            self._raise_error(node, "nested too deeply, or too many aliases")
         if not isinstance(node, yaml.ScalarNode) and node.tag not in _COLLECTIONS:
-            self._refuse(node, f"the tag {node.tag[:60]} is not understood")
+            self._raise_error(node, f"the tag {node.tag[:60]} is not supported")
         if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, path)
+            return self._read_mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
             items = []
             for index, item in enumerate(node.value):
                 self.lines[(*path, index)] = item.start_mark.line + 1
-                items.append(self.read(item, (*path, index)))
+                items.append(self.read_node(item, (*path, index)))
             return items
         try:
             return self._loader.construct_object(node)
         except ValueError:
-            self._refuse(node, f"cannot read the value {node.value[:40]!r}")
+            self._raise_error(node, f"cannot read the value {node.value[:40]!r}")
 
-    def _mapping(self, node: Any, path: Path) -> dict[str, Any]:
+    def _read_mapping(self, node: Any, path: KeyPath) -> dict[str, Any]:
         found: dict[str, Any] = {}
         merged: dict[str, Any] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
-                self._refuse(key_node, "a key must be plain text")
+                self._raise_error(key_node, "a key must be plain text")
             key = key_node.value
             if key_node.tag == "tag:yaml.org,2002:merge":
-                merged = {**self._merged(value_node, path), **merged}
+                merged = {**self._read_merge(value_node, path), **merged}
                 continue
-            here = (*path, key)
+            key_path = (*path, key)
             if key in found:
-                self._refuse(
-                    key_node, f"{dotted(here)} is given twice (first on line {self.lines[here]})"
-                )
-            self.lines[here] = key_node.start_mark.line + 1
-            found[key] = self.read(value_node, here)
+                first = self.lines[key_path]
+                name = format_path(key_path)
+                self._raise_error(key_node, f"{name} is given twice (first on line {first})")
+            self.lines[key_path] = key_node.start_mark.line + 1
+            found[key] = self.read_node(value_node, key_path)
         return {**merged, **found}
 
-    def _merged(self, node: Any, path: Path) -> dict[str, Any]:
-        """`<<: *base` or `<<: [*a, *b]`, the first named winning."""
+    def _read_merge(self, node: Any, path: KeyPath) -> dict[str, Any]:
+        """`<<: *base` or `<<: [*a, *b]`, where the first takes precedence."""
         sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
         found: dict[str, Any] = {}
         for source in reversed(sources):
             if not isinstance(source, yaml.MappingNode):
-                self._refuse(source, "<< needs a mapping")
+                self._raise_error(source, "<< needs a mapping")
             lines = dict(self.lines)
-            found |= self._mapping(source, path)
+            found |= self._read_mapping(source, path)
             self.lines = {**self.lines, **lines}
         return found
 
-    def _refuse(self, node: Any, why: str) -> Any:
-        raise ConfigError(f"{self._name} line {node.start_mark.line + 1}: {why}.")
+    def _raise_error(self, node: Any, problem: str) -> Any:
+        raise ConfigError(f"{self._name} line {node.start_mark.line + 1}: {problem}.")
 
 
-def dotted(path: Path) -> str:
+def format_path(path: KeyPath) -> str:
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
 
 
-def _explain(error: yaml.YAMLError, text: str, name: str) -> str:
+def _describe_error(error: yaml.YAMLError, text: str, name: str) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not valid YAML"
     if mark is None:
@@ -169,8 +169,8 @@ def _explain(error: yaml.YAMLError, text: str, name: str) -> str:
         return f"{name} line {text.count(chr(10), 0, position) + 1}: {problem}."
     line = mark.line + 1
     lines = text.splitlines()
-    shown = lines[mark.line] if mark.line < len(lines) else ""
-    indent = shown[: len(shown) - len(shown.lstrip())]
+    source_line = lines[mark.line] if mark.line < len(lines) else ""
+    indent = source_line[: len(source_line) - len(source_line.lstrip())]
     if "\t" in indent:
         return f"{name} line {line}: indented with a tab; YAML needs spaces."
     return f"{name} line {line}: {problem}."

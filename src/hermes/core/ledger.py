@@ -145,9 +145,9 @@ class Ledger(Protocol):
         self,
         entry: Entry,
         caps: Sequence[Cap] = (),
-        told: Callable[[Sequence[Warned]], None] | None = None,
+        on_warnings: Callable[[Sequence[Warned]], None] | None = None,
     ) -> None:
         """How it ended. Written at the latest with the next message; never waits."""
         ...
 
-    async def totals(self, by: By, since: float) -> list[Row]: ...
+    async def sum_calls(self, by: By, since: float) -> list[Row]: ...

@@ -1,4 +1,4 @@
-"""The seam to durable things that are no conversation: answers, runs, their events, replays."""
+"""The seam to durable values that are not conversations: responses, runs, events, replays."""
 
 from __future__ import annotations
 
@@ -17,37 +17,40 @@ class Object(Struct, frozen=True):
 
 
 class Objects(Protocol):
-    """What is returned is on disk. A kind is a namespace; `owner` is whose it is."""
+    """Whatever was written is on disk when the call returns. A kind is a namespace; only its
+    `owner` gets an object."""
 
     async def put(
-        self, kind: str, id: str, body: bytes, *, owner: str = "", most: int | None = None
+        self, kind: str, id: str, body: bytes, *, owner: str = "", keep_latest: int | None = None
     ) -> None:
-        """Add or replace. `most`: how many of this kind and owner stay, the least recently used
-        going first, with their events."""
+        """Add or replace. `keep_latest`: how many of this kind and owner remain; the least recently
+        used are deleted first, with their events."""
         ...
 
-    async def trim(self, kind: str, most: int, *, owner: str, spare: Collection[str]) -> None:
-        """The same as `most`; those to `spare` stay, however long ago they were used."""
+    async def trim(
+        self, kind: str, keep_latest: int, *, owner: str, spare: Collection[str]
+    ) -> None:
+        """Delete all but the most recently used; those in `spare` remain in any case."""
         ...
 
     async def add(self, kind: str, id: str, body: bytes, *, owner: str = "") -> bool:
-        """Add; False, and nothing changed, when it is there already."""
+        """Add; False, with nothing changed, when it exists already."""
         ...
 
     async def get(self, kind: str, id: str, *, owner: str, touch: bool = False) -> Object | None:
-        """None also when it is somebody else's. `touch`: this counts as use."""
+        """None also when another owner has it. `touch`: counts as a use."""
         ...
 
     async def remove(self, kind: str, id: str, *, owner: str) -> bool: ...
 
-    async def every(self, kind: str, *, owner: str | None = None) -> list[Object]:
+    async def list_all(self, kind: str, *, owner: str | None = None) -> list[Object]:
         """The oldest first."""
         ...
 
-    async def log(self, stream: str, first: int, events: Sequence[bytes]) -> None:
-        """Add events numbered from `first` on; one that is there already stays as it is."""
+    async def append_events(self, stream: str, first: int, events: Sequence[bytes]) -> None:
+        """Add events numbered from `first`; one that exists already stays as it is."""
         ...
 
-    async def read(self, stream: str, *, after: int = 0, most: int = 1000) -> list[bytes]:
+    async def read_events(self, stream: str, *, after: int = 0, limit: int = 1000) -> list[bytes]:
         """Events with a higher number, in order."""
         ...

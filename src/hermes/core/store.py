@@ -54,23 +54,11 @@ class Stored(Struct, frozen=True):
     message: Message
 
 
-class Store(Protocol):
-    """All methods are awaited; a returned append is on disk (synchronous=FULL).
-
-    Every failure is a StoreError. Cancelling a wait does not undo the write: it happens anyway.
-    """
-
-    @property
-    def ledger(self) -> Ledger: ...
-
-    @property
-    def objects(self) -> Objects: ...
-
-    async def ready(self) -> tuple[str, ...]:
-        """Wait until the store is open. What the user should be told, a sentence each."""
-        ...
+class SessionStore(Protocol):
+    """Sessions and their messages."""
 
     async def create(self, meta: SessionMeta) -> None: ...
+
     async def append(
         self,
         session_id: str,
@@ -80,73 +68,108 @@ class Store(Protocol):
         create: SessionMeta | None = None,
         taint: Taint | None = None,
     ) -> None:
-        """Add messages, set the state and (first message) create the session: one transaction.
-        Bits of `taint` are added to those the session has.
+        """Add messages, set the state and, with the first message, create the session: all in one
+        transaction. The bits of `taint` are added to those the session has.
 
         Refused while a turn of this session runs in another living process.
         """
         ...
 
-    async def go_on(
+    async def continue_in_child(
         self, session_id: str, child: SessionMeta, messages: Sequence[Message], state: State
     ) -> None:
-        """The conversation goes on in a child that begins with these messages: one transaction.
-        The parent stays as it is, but for `next`, which leads here."""
+        """Continue the conversation in a child that begins with these messages: one transaction.
+        The parent stays as it is, except that its `next` names the child."""
         ...
 
     async def set_state(self, session_id: str, state: State) -> None: ...
-    async def describe(
+
+    async def update_meta(
         self, session_id: str, *, title: str | None = None, model: str | None = None
     ) -> None:
-        """Change what is said about a session; None leaves it."""
-        ...
-
-    async def meta(self, session_id: str) -> SessionMeta | None: ...
-    async def load(self, session_id: str) -> list[Message]: ...
-    def export(self, session_id: str) -> AsyncIterator[Stored]:
-        """All messages in order, fetched piece by piece."""
-        ...
-
-    async def sessions(
-        self, *, limit: int = 50, cwd: str | None = None, source: str | None = None
-    ) -> list[SessionMeta]:
-        """The most recently used first; of a compressed conversation only where it goes on."""
-        ...
-
-    async def owned(self, owner: str, *, limit: int = 50, offset: int = 0) -> list[SessionMeta]:
-        """Those of one owner of the API (`key` is owner/...); the nameless one also has all that
-        other surfaces made. The most recently used first."""
-        ...
-
-    async def latest(
-        self, *, cwd: str | None = None, source: str | None = None, key: str | None = None
-    ) -> SessionMeta | None:
-        """The most recently used session of this folder, surface, place."""
-        ...
-
-    async def find(self, prefix: str, *, limit: int = 20) -> list[SessionMeta]:
-        """Sessions whose id starts so."""
-        ...
-
-    async def search(self, query: str, *, limit: int = 20) -> list[Hit]:
-        """Messages holding all the words and "quoted phrases", best first. Nothing in a query is
-        an operator, and no query is an error."""
+        """None leaves a value as it is."""
         ...
 
     async def delete(self, session_id: str) -> bool:
-        """A conversation with all the sessions it was compressed into."""
+        """Delete a conversation with all the sessions it was compressed into."""
         ...
 
-    async def backup(self, path: str) -> None:
-        """A consistent copy at a path that must not exist yet, while writing goes on."""
+    async def get_meta(self, session_id: str) -> SessionMeta | None: ...
+
+    async def load_messages(self, session_id: str) -> list[Message]: ...
+
+    def stream_messages(self, session_id: str) -> AsyncIterator[Stored]:
+        """All messages in order, fetched page by page."""
         ...
 
-    async def shrink(self) -> None:
-        """Give back the room of what was deleted, when it is worth it and nobody is in the way."""
+    async def list_recent(
+        self, *, limit: int = 50, cwd: str | None = None, source: str | None = None
+    ) -> list[SessionMeta]:
+        """The most recently used first; of a compressed conversation only where it continues."""
         ...
 
-    async def check(self) -> list[str]:
-        """Read the whole file; what is wrong with it, in SQLite's words. Empty: all is well."""
+    async def list_by_owner(
+        self, owner: str, *, limit: int = 50, offset: int = 0
+    ) -> list[SessionMeta]:
+        """The sessions of one API client (`key` is owner/...), the most recently used first; the
+        client without a name also gets those of all other surfaces."""
+        ...
+
+    async def find_latest(
+        self, *, cwd: str | None = None, source: str | None = None, key: str | None = None
+    ) -> SessionMeta | None:
+        """The most recently used session of this folder, surface and key."""
+        ...
+
+    async def find_by_prefix(self, prefix: str, *, limit: int = 20) -> list[SessionMeta]:
+        """Sessions whose id starts with the prefix."""
+        ...
+
+
+class MessageSearch(Protocol):
+    async def find_messages(self, query: str, *, limit: int = 20) -> list[Hit]:
+        """Messages that contain all the words and "quoted phrases", best first. Nothing in a query
+        is an operator, and no query is an error."""
+        ...
+
+
+class StoreMaintenance(Protocol):
+    async def back_up(self, path: str) -> None:
+        """Write a consistent copy to a path that must not exist yet, while writing continues."""
+        ...
+
+    async def reclaim_space(self) -> None:
+        """Give back the space of deleted sessions, if it is worthwhile and nobody has to wait."""
+        ...
+
+    async def check_integrity(self) -> list[str]:
+        """Read the whole file; its problems in SQLite's words, none when all is well."""
+        ...
+
+
+class Store(Protocol):
+    """Whatever was written is on disk when the call returns (synchronous=FULL).
+
+    Every failure is a StoreError. Cancelling a wait does not undo the write: it happens anyway.
+    """
+
+    @property
+    def sessions(self) -> SessionStore: ...
+
+    @property
+    def search(self) -> MessageSearch: ...
+
+    @property
+    def maintenance(self) -> StoreMaintenance: ...
+
+    @property
+    def ledger(self) -> Ledger: ...
+
+    @property
+    def objects(self) -> Objects: ...
+
+    async def wait_until_open(self) -> tuple[str, ...]:
+        """Returns what the user should be told, one sentence each."""
         ...
 
     async def close(self) -> None: ...

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from hermes.config.env import proxy_for
+from hermes.config.env import find_proxy
 from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
 from hermes.llm.auth.cooldown import Cooling
 
@@ -145,7 +145,7 @@ class Transport:
 
 
 def _proxy(url: str) -> str:
-    found = proxy_for(url) or ""
+    found = find_proxy(url) or ""
     if found and loopback(urlsplit(url).hostname or ""):
         from hermes.llm.endpoints.local_servers import usual
 

@@ -1,4 +1,4 @@
-"""Undoes the compression of an answer piece by piece, never making more than was asked for."""
+"""Decompresses a response in bounded chunks."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 from hermes.net.errors import EgressError
 
-ENCODINGS = "gzip, deflate"
-"""What a request may offer: only what can be undone here under a cap."""
-_PIECE = 256 * 1024
+ACCEPTED_ENCODINGS = "gzip, deflate"
+"""What a request may offer: only encodings that can be decompressed here under a limit."""
+_CHUNK_SIZE = 256 * 1024
 
 
-class Inflate:
-    """A decoder for one Content-Encoding; `feed` gives bounded pieces."""
+class Decompressor:
+    """A decoder for one Content-Encoding; `feed` yields bounded chunks."""
 
     def __init__(self, encoding: str) -> None:
         name = encoding.strip().lower()
         if name not in ("", "identity", "gzip", "x-gzip", "deflate"):
-            raise EgressError("The answer is compressed in a way that was not offered.")
+            raise EgressError("The response uses a compression that was not offered.")
         self._plain = name in ("", "identity")
         self._deflate = name == "deflate"
         self._decoder: Any = None
@@ -32,26 +32,27 @@ class Inflate:
         full = False
         while (data or full) and not self._ended:
             if self._decoder is None:
-                self._decoder = zlib.decompressobj(self._window(data))
+                self._decoder = zlib.decompressobj(self._window_bits(data))
             try:
-                piece = self._decoder.decompress(data, _PIECE)
+                chunk = self._decoder.decompress(data, _CHUNK_SIZE)
             except zlib.error:
-                raise EgressError("The answer's compression is broken.") from None
-            yield piece
-            full = len(piece) == _PIECE
+                raise EgressError("The compressed response is damaged.") from None
+            yield chunk
+            full = len(chunk) == _CHUNK_SIZE
             data = self._decoder.unconsumed_tail
             if self._decoder.eof:
-                # Several members may follow each other; anything else after the end is padding.
+                # Several gzip members may follow each other; anything else is padding.
                 data = self._decoder.unused_data
                 self._ended = bool(self._deflate or (data and data[0] != 0x1F))
                 self._decoder, full = None, False
 
-    def end(self) -> None:
-        """The body is over. EgressError: its compressed form was not."""
+    def finish(self) -> None:
+        """To be called at the end of the body. Raises EgressError when the compressed data is
+        incomplete."""
         if self._decoder is not None:
-            raise EgressError("The answer broke off in the middle.")
+            raise EgressError("The response ended too early.")
 
-    def _window(self, data: bytes) -> int:
+    def _window_bits(self, data: bytes) -> int:
         if not self._deflate:
             return 31
-        return 15 if data[0] & 0x0F == 8 else -15  # some servers leave the zlib header out
+        return 15 if data[0] & 0x0F == 8 else -15  # some servers omit the zlib header

@@ -1,4 +1,4 @@
-"""The one failure of everything that fetches."""
+"""The error of everything that fetches."""
 
 from __future__ import annotations
 

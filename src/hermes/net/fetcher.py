@@ -1,4 +1,4 @@
-"""The one door through which everything that fetches goes out."""
+"""Fetches web pages; everything that fetches goes through here."""
 
 from __future__ import annotations
 
@@ -10,44 +10,42 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from hermes.config.env import proxy_for
-from hermes.net.decompress import ENCODINGS, Inflate
+from hermes.config.env import find_proxy
+from hermes.net.decompress import ACCEPTED_ENCODINGS, Decompressor
 from hermes.net.errors import EgressError
-from hermes.net.ip_ranges import IPAddress, reachable
-from hermes.net.ssrf import Gate, Resolve, Route, reason
-from hermes.net.url import Location, join, parse
+from hermes.net.ip_ranges import IPAddress, is_reachable
+from hermes.net.ssrf import CheckedRoute, Resolve, SsrfGuard, describe_os_error
+from hermes.net.url import ParsedUrl, parse_url, resolve_redirect
 from hermes.version import VERSION
 
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["Door", "EgressError", "Page"]
-
 MAX_BYTES = 10 * 1024 * 1024
 TIMEOUT = 30.0
-HOPS = 3
-MOST_HOPS = 5
-AGENT = f"Mozilla/5.0 (compatible; Hermes/{VERSION})"
+DEFAULT_REDIRECTS = 3
+MAX_REDIRECTS = 5
+USER_AGENT = f"Mozilla/5.0 (compatible; Hermes/{VERSION})"
 _METHODS = ("GET", "HEAD", "POST")
-_MOVED = (301, 302, 303, 307, 308)
-_KEPT = frozenset({"accept", "accept-language", "user-agent"})
-"""Headers that follow a redirect to another origin: nothing that could be a credential."""
+_REDIRECT_STATUSES = (301, 302, 303, 307, 308)
+_SAFE_HEADERS = frozenset({"accept", "accept-language", "user-agent"})
+"""Headers that follow a redirect to another origin; none of them can be a credential."""
 
 
-class Page(Struct, frozen=True):
-    """An answer, whole and decompressed."""
+class FetchedPage(Struct, frozen=True):
+    """A complete, decompressed response."""
 
     status: int
     url: str
-    """Where it finally came from."""
+    """Where it came from, after redirects."""
     headers: Mapping[str, str]
     body: bytes
     content_type: str
-    """Lower case, without parameters; empty when the server did not say."""
+    """Lower case, without parameters; empty when the server sent none."""
     charset: str = ""
 
 
-class _Ask(Struct, frozen=True):
+class _FetchRequest(Struct, frozen=True):
     method: str
     headers: dict[str, str]
     body: bytes
@@ -55,11 +53,11 @@ class _Ask(Struct, frozen=True):
     accept: tuple[str, ...]
 
 
-class Door:
-    """Fetches over http and https from the public internet, and from hosts an operator allows.
+class WebFetcher:
+    """Fetches over http and https from the public internet and from hosts the operator allows.
 
-    Every hop is parsed, resolved once, checked and pinned. No cookie is kept and no credential
-    follows a redirect to another origin. The hooks replace parts of the world in tests.
+    Every hop is parsed, resolved once, checked and pinned. Cookies are not kept, and no credential
+    follows a redirect to another origin. Tests replace parts of the world with the parameters.
     """
 
     def __init__(
@@ -67,17 +65,17 @@ class Door:
         *,
         allow: Collection[str] = (),
         resolve: Resolve | None = None,
-        public: Callable[[IPAddress], bool] = reachable,
-        proxy: Callable[[str], str | None] = proxy_for,
+        public: Callable[[IPAddress], bool] = is_reachable,
+        proxy: Callable[[str], str | None] = find_proxy,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self.gate = Gate(allow, resolve=resolve, public=public, proxy=proxy)
+        self.guard = SsrfGuard(allow, resolve=resolve, public=public, proxy=proxy)
         self._tls = tls
-        self.hops = HOPS
+        self.max_redirects = DEFAULT_REDIRECTS
 
-    async def check(self, url: str) -> Route:
-        """The guard alone: the route a fetch of this address would take, or EgressError."""
-        return await self.gate.route(parse(url))
+    async def check_url(self, url: str) -> CheckedRoute:
+        """Check without fetching: the route a fetch of this URL would take, or EgressError."""
+        return await self.guard.check_url(parse_url(url))
 
     @asynccontextmanager
     async def fetch(  # noqa: PLR0913 - one keyword per property of a request
@@ -90,99 +88,109 @@ class Door:
         max_bytes: int = MAX_BYTES,
         timeout: float = TIMEOUT,
         accept: Collection[str] = (),
-    ) -> AsyncIterator[Page]:
-        """`accept` lists content types (`text/` means the family, `+json` all in that notation,
-        empty a missing one); without it any type is read. It applies to successful answers."""
+    ) -> AsyncIterator[FetchedPage]:
+        """`accept` limits the content types of successful responses: `text/` stands for the
+        family, `+json` for all with that suffix, an empty text for a missing type."""
         if method not in _METHODS:
-            raise EgressError(f"The method {method} is not used for fetching.")
-        ask = _Ask(method, dict(headers or {}), body, max_bytes, tuple(accept))
-        location = parse(url)
+            raise EgressError(f"The method {method} cannot be used for fetching.")
+        request = _FetchRequest(method, dict(headers or {}), body, max_bytes, tuple(accept))
+        parsed = parse_url(url)
         try:
             async with asyncio.timeout(timeout):
-                page = await self._follow(location, ask)
+                page = await self._follow_redirects(parsed, request)
         except TimeoutError:
-            raise EgressError(f"{location.host} took longer than {timeout:g} s.") from None
+            raise EgressError(f"{parsed.host} took longer than {timeout:g} s.") from None
         yield page
 
-    async def _follow(self, location: Location, ask: _Ask) -> Page:
-        for _ in range(min(self.hops, MOST_HOPS) + 1):
-            page = await self._once(location, ask)
-            target = page.headers.get("Location", "") if page.status in _MOVED else ""
+    async def _follow_redirects(self, url: ParsedUrl, request: _FetchRequest) -> FetchedPage:
+        for _ in range(min(self.max_redirects, MAX_REDIRECTS) + 1):
+            page = await self._fetch_once(url, request)
+            target = page.headers.get("Location", "") if page.status in _REDIRECT_STATUSES else ""
             if not target:
                 return page
-            following = join(location, target)
-            ask = _redirected(ask, page.status, location, following)
-            location = following
-        raise EgressError(f"{location.host} redirects too often.")
+            next_url = resolve_redirect(url, target)
+            request = _redirect_request(request, page.status, url, next_url)
+            url = next_url
+        raise EgressError(f"{url.host} redirects too often.")
 
-    async def _once(self, location: Location, ask: _Ask) -> Page:
-        route = await self.gate.route(location)
+    async def _fetch_once(self, url: ParsedUrl, request: _FetchRequest) -> FetchedPage:
+        route = await self.guard.check_url(url)
         import aiohttp
         from yarl import URL
 
-        from hermes.net.connector import Pinned
+        from hermes.net.connector import PinnedConnector
 
-        headers = {"User-Agent": AGENT, "Accept": "*/*", **ask.headers}
-        headers["Accept-Encoding"] = ENCODINGS
+        headers = {"User-Agent": USER_AGENT, "Accept": "*/*", **request.headers}
+        headers["Accept-Encoding"] = ACCEPTED_ENCODINGS
         try:
             async with (
                 aiohttp.ClientSession(
-                    connector=Pinned(route, self._tls),
+                    connector=PinnedConnector(route, self._tls),
                     cookie_jar=aiohttp.DummyCookieJar(),
                     timeout=aiohttp.ClientTimeout(total=None),
                     auto_decompress=False,
                     trust_env=False,
                 ) as session,
                 session.request(
-                    ask.method,
-                    URL(location.url, encoded=True),
-                    data=ask.body or None,
+                    request.method,
+                    URL(url.text, encoded=True),
+                    data=request.body or None,
                     headers=headers,
                     allow_redirects=False,
                 ) as response,
             ):
-                return await _page(response, location, ask)
+                return await _read_page(response, url, request)
         except (aiohttp.ClientError, OSError, EOFError, ValueError) as error:
             if isinstance(error, TimeoutError):
                 raise
-            raise EgressError(f"{location.host} gave no valid answer ({_why(error)}).") from None
+            raise EgressError(
+                f"{url.host} gave no valid response ({_describe_error(error)})."
+            ) from None
 
 
-def _why(error: BaseException) -> str:
-    return reason(error) if isinstance(error, OSError) and error.errno else type(error).__name__
+def _describe_error(error: BaseException) -> str:
+    return (
+        describe_os_error(error)
+        if isinstance(error, OSError) and error.errno
+        else type(error).__name__
+    )
 
 
-def _redirected(ask: _Ask, status: int, old: Location, new: Location) -> _Ask:
-    """The request after a redirect."""
-    keeps = status in (307, 308) or ask.method in ("GET", "HEAD")
-    method, body = (ask.method, ask.body) if keeps else ("GET", b"")
+def _redirect_request(
+    request: _FetchRequest, status: int, old: ParsedUrl, new: ParsedUrl
+) -> _FetchRequest:
+    """The request to send after a redirect."""
+    keeps_method = status in (307, 308) or request.method in ("GET", "HEAD")
+    method, body = (request.method, request.body) if keeps_method else ("GET", b"")
     if old.origin == new.origin:
-        headers = ask.headers
+        headers = request.headers
     else:
         if body or method == "POST":
             raise EgressError(f"{old.host} wants the data sent to {new.host}; it is not passed on.")
-        headers = {k: v for k, v in ask.headers.items() if k.lower() in _KEPT}
-        if old.scheme == "https" and new.scheme == "http" and headers != ask.headers:
+        headers = {k: v for k, v in request.headers.items() if k.lower() in _SAFE_HEADERS}
+        if old.scheme == "https" and new.scheme == "http" and headers != request.headers:
             raise EgressError(f"{old.host} redirects to plain http; that is not followed here.")
-    if method != ask.method:
+    if method != request.method:
         headers = {k: v for k, v in headers.items() if not k.lower().startswith("content-")}
-    return _Ask(method, headers, body, ask.max_bytes, ask.accept)
+    return _FetchRequest(method, headers, body, request.max_bytes, request.accept)
 
 
-async def _page(response: aiohttp.ClientResponse, location: Location, ask: _Ask) -> Page:
+async def _read_page(
+    response: aiohttp.ClientResponse, url: ParsedUrl, request: _FetchRequest
+) -> FetchedPage:
     headers = response.headers
     kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
     body = b""
-    if response.status not in _MOVED and ask.method != "HEAD":
-        if 200 <= response.status < 300 and not _wanted(kind, ask.accept):
+    if response.status not in _REDIRECT_STATUSES and request.method != "HEAD":
+        if 200 <= response.status < 300 and not _accepts_type(kind, request.accept):
             raise EgressError(
-                f"{location.host} answers with {kind or 'no type'}, which is not read here."
+                f"{url.host} sent {kind or 'no content type'}, which cannot be read here."
             )
-        body = await _body(response, location, ask.max_bytes)
-    return Page(response.status, location.url, headers, body, kind, response.charset or "")
+        body = await _read_body(response, url, request.max_bytes)
+    return FetchedPage(response.status, url.text, headers, body, kind, response.charset or "")
 
 
-def _wanted(kind: str, accept: tuple[str, ...]) -> bool:
+def _accepts_type(kind: str, accept: tuple[str, ...]) -> bool:
     if not accept:
         return True
     return any(
@@ -191,23 +199,23 @@ def _wanted(kind: str, accept: tuple[str, ...]) -> bool:
     )
 
 
-async def _body(response: aiohttp.ClientResponse, location: Location, limit: int) -> bytes:
-    """All of it, or EgressError as soon as it is too much, packed or unpacked."""
-    packed = unpacked = 0
+async def _read_body(response: aiohttp.ClientResponse, url: ParsedUrl, limit: int) -> bytes:
+    """Raises EgressError as soon as it is too large, compressed or not."""
+    received = decompressed = 0
     length = response.content_length
-    pieces: list[bytes] = []
-    inflate = Inflate(response.headers.get("Content-Encoding", ""))
+    chunks: list[bytes] = []
+    decompressor = Decompressor(response.headers.get("Content-Encoding", ""))
     while length is None or length <= limit:
         data = await response.content.readany()
         if not data:
-            inflate.end()
-            return b"".join(pieces)
-        packed += len(data)
-        for piece in inflate.feed(data):
-            unpacked += len(piece)
-            if unpacked > limit:
+            decompressor.finish()
+            return b"".join(chunks)
+        received += len(data)
+        for chunk in decompressor.feed(data):
+            decompressed += len(chunk)
+            if decompressed > limit:
                 break
-            pieces.append(piece)
-        if packed > limit or unpacked > limit:
+            chunks.append(chunk)
+        if received > limit or decompressed > limit:
             break
-    raise EgressError(f"The answer of {location.host} is larger than {limit} bytes.")
+    raise EgressError(f"The response of {url.host} is larger than {limit} bytes.")

@@ -1,4 +1,4 @@
-"""Which IP addresses belong to the public internet, whatever form they hide in."""
+"""Tells which IP addresses belong to the public internet, in whatever form they are written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 IPAddress: TypeAlias = IPv4Address | IPv6Address
 
-_CLOSED4 = tuple(
+_NON_PUBLIC_V4 = tuple(
     IPv4Network(text)
     for text in (
         "0.0.0.0/8",  # this network
@@ -28,15 +28,15 @@ _CLOSED4 = tuple(
         "224.0.0.0/3",  # multicast, reserved, broadcast
     )
 )
-_NEVER4 = (IPv4Network("169.254.0.0/16"), IPv4Network("168.63.129.16/32"))
-_GLOBAL6 = IPv6Network("2000::/3")
-_CLOSED6 = tuple(
+_METADATA_V4 = (IPv4Network("169.254.0.0/16"), IPv4Network("168.63.129.16/32"))
+_GLOBAL_V6 = IPv6Network("2000::/3")
+_NON_PUBLIC_V6 = tuple(
     IPv6Network(text)
     for text in (
         "2001::/23",  # protocol assignments: Teredo, ORCHID, benchmarks
         "2001:db8::/32",
-        "2002::/16",  # 6to4: gone from the internet, and a way to an IPv4 address
-        "3ffe::/16",  # given back
+        "2002::/16",  # 6to4: obsolete, and a detour to an IPv4 address
+        "3ffe::/16",  # returned to the pool
         "3fff::/20",  # documentation
     )
 )
@@ -44,27 +44,27 @@ _MAPPED = IPv6Network("::ffff:0:0/96")
 _NAT64 = IPv6Network("64:ff9b::/96")
 _6TO4 = IPv6Network("2002::/16")
 _ISATAP = (0x00005EFE, 0x02005EFE)
-_METADATA6 = (IPv6Address("fd00:ec2::254"), IPv6Address("fd20:ce::254"))
+_METADATA_V6 = (IPv6Address("fd00:ec2::254"), IPv6Address("fd20:ce::254"))
 
 
-def public(address: IPAddress) -> bool:
-    """Whether this is a host of the public internet; an embedded IPv4 address must be one too."""
+def is_public(address: IPAddress) -> bool:
+    """Whether this is a host on the public internet; so must an embedded IPv4 address be."""
     if isinstance(address, IPv4Address):
-        return not any(address in net for net in _CLOSED4)
-    inner = embedded(address)
-    if inner is not None and not public(inner):
+        return not any(address in net for net in _NON_PUBLIC_V4)
+    inner = embedded_ipv4(address)
+    if inner is not None and not is_public(inner):
         return False
     if address in _MAPPED or address in _NAT64:
         return address.scope_id is None
     return (
-        address in _GLOBAL6
-        and not any(address in net for net in _CLOSED6)
+        address in _GLOBAL_V6
+        and not any(address in net for net in _NON_PUBLIC_V6)
         and address.scope_id is None
     )
 
 
-def embedded(address: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address a packet to this one would end at."""
+def embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
+    """The IPv4 address at which a packet to this address would arrive."""
     number = int(address)
     if address in _MAPPED or address in _NAT64 or number >> 32 == 0:
         return IPv4Address(number & 0xFFFFFFFF)
@@ -75,36 +75,37 @@ def embedded(address: IPv6Address) -> IPv4Address | None:
     return None
 
 
-def disguised(address: IPAddress) -> bool:
-    """An IPv4 address written as an IPv6 one. Nobody does that in good faith; a resolver of a
-    network without IPv4 answers so (NAT64), which is why `public` takes them."""
-    return isinstance(address, IPv6Address) and embedded(address) is not None
+def is_disguised_ipv4(address: IPAddress) -> bool:
+    """Whether an IPv4 address is written as an IPv6 one. That is never legitimate in a URL;
+    `is_public` accepts it because resolvers of networks without IPv4 return it (NAT64)."""
+    return isinstance(address, IPv6Address) and embedded_ipv4(address) is not None
 
 
-def metadata(address: IPAddress) -> bool:
-    """Link-local services that hand out a machine's credentials: no name may lead to them."""
+def is_metadata_service(address: IPAddress) -> bool:
+    """Whether a cloud's metadata service may be here, which hands out a machine's credentials. No
+    name may resolve to it."""
     if isinstance(address, IPv6Address):
-        inner = embedded(address)
+        inner = embedded_ipv4(address)
         if inner is not None:
-            return metadata(inner)
-        return address.is_link_local or address in _METADATA6
-    return any(address in net for net in _NEVER4) or address == IPv4Address("192.0.0.192")
+            return is_metadata_service(inner)
+        return address.is_link_local or address in _METADATA_V6
+    return any(address in net for net in _METADATA_V4) or address == IPv4Address("192.0.0.192")
 
 
-def ours(address: IPAddress) -> bool:
-    """Whether it is an address of this machine, behind whose firewall we stand."""
-    inner = embedded(address) if isinstance(address, IPv6Address) else None
+def is_own_address(address: IPAddress) -> bool:
+    """Whether this is an address of this machine, which would be reached behind its firewall."""
+    inner = embedded_ipv4(address) if isinstance(address, IPv6Address) else None
     if inner is not None:
-        return ours(inner)
+        return is_own_address(inner)
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((str(address), 9))  # nothing is sent: this only picks a route
+            probe.connect((str(address), 9))  # sends nothing, only selects a route
             return ip_address(probe.getsockname()[0]) == address
     except (OSError, ValueError):
         return False
 
 
-def reachable(address: IPAddress) -> bool:
-    """Public, and not this machine under its public address."""
-    return public(address) and not ours(address)
+def is_reachable(address: IPAddress) -> bool:
+    """Whether it is public, and not this machine under its public address."""
+    return is_public(address) and not is_own_address(address)

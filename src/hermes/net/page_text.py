@@ -1,4 +1,4 @@
-"""The readable text of a fetched page, whatever it is written in."""
+"""Extracts the readable text of a fetched page, whatever its format and encoding."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from msgspec import Struct, structs
 
 from hermes.core.untrusted_text import reveal
 from hermes.net.errors import EgressError
-from hermes.net.fetcher import Page
+from hermes.net.fetcher import FetchedPage
 
-READABLE = (
+READABLE_TYPES = (
     "",
     "text/",
     "+json",
@@ -35,26 +35,26 @@ READABLE = (
     "application/x-sh",
     "application/octet-stream",
 )
-"""Content types worth downloading: what can be made into text."""
-SECONDS = 45.0
-_FOREIGN = 0.3
-_BEYOND = re.compile(rb"[\x80-\xff]")
-_ROWS = re.compile(rb"[\x80-\xff](?=[\x80-\xff])")
+"""Content types worth downloading because they can be turned into text."""
+TIMEOUT = 45.0
+_MIN_PAIRED_SHARE = 0.3
+_NON_ASCII = re.compile(rb"[\x80-\xff]")
+_NON_ASCII_PAIR = re.compile(rb"[\x80-\xff](?=[\x80-\xff])")
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _META = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{2,40})", re.I)
 _XML = re.compile(rb"\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9_.:-]{2,40})", re.I)
 _STARTS_HTML = re.compile(
     rb"\s*(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S
 )
-_MARKS = (
+_BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-# Pages say one and mean the other, as browsers have agreed.
-_MEANT = {
+# Declared encoding -> the one that is actually used, as in browsers.
+_ACTUAL_ENCODINGS = {
     "ascii": "cp1252",
     "iso8859-1": "cp1252",
     "iso8859-9": "cp1254",
@@ -64,19 +64,19 @@ _MEANT = {
     "euc_kr": "cp949",
     "tis-620": "cp874",
 }
-_WRITTEN = tuple(
+_ENCODING_PREFIXES = tuple(
     "ascii iso8859 cp gb big5 shift_jis euc koi8 mac tis hz johab utf-8 utf-16 utf-32".split()
 )
 
 
-class Reading(Struct, frozen=True):
+class PageText(Struct, frozen=True):
     text: str
     title: str = ""
     note: str = ""
-    """What the reader should know about how the text was made."""
+    """What the reader should know about how the text was extracted."""
 
 
-class _Made(Struct):
+class _WorkerResult(Struct):
     text: str = ""
     title: str = ""
     note: str = ""
@@ -90,53 +90,57 @@ _ENTITY = re.compile(
 _INVISIBLE = re.compile(
     "[\x00-\x08\x7f-\x9f\u180b-\u180f\u200b-\u206f\ufe00-\ufeff\U000e0000-\U000e0fff]|&[#z]"
 )
-_MOST_HIDDEN = 50_000
-_SHOWN = re.compile(r"<(U\+[0-9A-F]{4,6})>")
+_MAX_INVISIBLE = 50_000
+_REVEALED = re.compile(r"<(U\+[0-9A-F]{4,6})>")
 
 
-async def read(page: Page, *, seconds: float = SECONDS) -> Reading:
+async def read_page(page: FetchedPage, *, seconds: float = TIMEOUT) -> PageText:
     body = page.body
     if body.startswith(b"%PDF-") or page.content_type in ("application/pdf", "application/x-pdf"):
-        return await _work("pdf", page.url, body, seconds)
+        return await _run_worker("pdf", page.url, body, seconds)
     if page.content_type in _HTML or _STARTS_HTML.match(body[:4096]):
-        text = decode(body, page.charset)
-        made = await _work("html", page.url, _bared(text).encode("utf-8", "replace"), seconds)
-        return structs.replace(made, text=made.text.replace(r"\<U+", "<U+"))
-    if b"\0" in body[:4096] and not body.startswith(tuple(mark for mark, _ in _MARKS)):
-        raise EgressError("That is binary data, not text.")
-    return Reading(decode(body, page.charset))
+        text = decode_body(body, page.charset)
+        extracted = await _run_worker(
+            "html", page.url, _reveal_hidden(text).encode("utf-8", "replace"), seconds
+        )
+        return structs.replace(extracted, text=extracted.text.replace(r"\<U+", "<U+"))
+    if b"\0" in body[:4096] and not body.startswith(tuple(mark for mark, _ in _BYTE_ORDER_MARKS)):
+        raise EgressError("The page is binary data, not text.")
+    return PageText(decode_body(body, page.charset))
 
 
-def _bared(html: str) -> str:
-    """Hidden characters written out, before an extractor drops them and joins what they parted.
-    Soft hyphens stay what they are: half the web's long words have them. A page made of little
-    else is left to the extractor."""
-    if next(islice(_INVISIBLE.finditer(html), _MOST_HIDDEN, None), None):
+def _reveal_hidden(html: str) -> str:
+    """Write out invisible characters before the extractor drops them and joins what they separate.
+    Soft hyphens are dropped: they are common in long words. A page full of invisible characters
+    is left to the extractor."""
+    if next(islice(_INVISIBLE.finditer(html), _MAX_INVISIBLE, None), None):
         return html
-    html = _ENTITY.sub(lambda found: _hidden(found[0]), html)
+    html = _ENTITY.sub(lambda found: _decode_invisible(found[0]), html)
     shown = reveal(html.replace("\xad", ""))
-    return _SHOWN.sub(r"&lt;\1&gt;", shown)
+    return _REVEALED.sub(r"&lt;\1&gt;", shown)
 
 
 @lru_cache(1024)
-def _hidden(entity: str) -> str:
-    """The character an entity stands for, when nobody would see it."""
+def _decode_invisible(entity: str) -> str:
+    """The character an entity stands for, if it is invisible; else the entity."""
     from html import unescape
 
     char = unescape(entity)
     return char if len(char) == 1 and reveal(f"a{char}a") != f"a{char}a" else entity
 
 
-def decode(body: bytes, declared: str = "") -> str:
-    """Text: by its byte order mark, what the server or the page says, UTF-8, or a good guess."""
-    for mark, name in _MARKS:
+def decode_body(body: bytes, declared: str = "") -> str:
+    """Decode by byte order mark, the encoding that server or page declare, UTF-8, or a guess."""
+    for mark, name in _BYTE_ORDER_MARKS:
         if body.startswith(mark):
             return body.decode(name, "replace")
-    said = _META.search(body[:4096]) or _XML.match(body[:400])
-    for name in (declared, said[1].decode("ascii") if said else ""):
-        codec = _codec(name)
+    inside = _META.search(body[:4096]) or _XML.match(body[:400])
+    for name in (declared, inside[1].decode("ascii") if inside else ""):
+        codec = _find_codec(name)
         if codec.startswith("utf"):
-            codec = codec if name == declared else "utf-8"  # a page that could say so is no UTF-16
+            codec = (
+                codec if name == declared else "utf-8"
+            )  # a declaration readable as ASCII is not UTF-16
         if codec == "utf-8" or (codec == "cp1252" and _is_utf8(body)):
             break
         if codec:
@@ -146,31 +150,31 @@ def decode(body: bytes, declared: str = "") -> str:
     except UnicodeDecodeError as error:
         if error.start >= len(body) - 3:
             return body.decode("utf-8", "replace")
-    return _guess(body)
+    return _decode_by_guess(body)
 
 
 def _is_utf8(body: bytes) -> bool:
-    """Western text is hardly ever valid UTF-8 by chance; a server's default is often wrong."""
+    """Western text is hardly ever valid UTF-8 by chance, but a server's default is often wrong."""
     try:
         return not body.decode("utf-8").isascii()
     except UnicodeDecodeError:
         return False
 
 
-def _codec(name: str) -> str:
-    """Python's name of an encoding that pages are written in; empty when there is none."""
+def _find_codec(name: str) -> str:
+    """Python's name of an encoding used for web pages; empty when there is none."""
     try:
         found = codecs.lookup(name).name
     except (LookupError, ValueError):
         return ""
-    return _MEANT.get(found, found) if found.startswith(_WRITTEN) else ""
+    return _ACTUAL_ENCODINGS.get(found, found) if found.startswith(_ENCODING_PREFIXES) else ""
 
 
-def _guess(body: bytes) -> str:
-    """Western accents stand alone among ASCII; what comes in rows is for a statistician."""
+def _decode_by_guess(body: bytes) -> str:
+    """Isolated non-ASCII bytes are Western accents; sequences of them are left to statistics."""
     start = body[:65536]
-    beyond = len(_BEYOND.findall(start))
-    if len(_ROWS.findall(start)) < beyond * _FOREIGN:
+    beyond = len(_NON_ASCII.findall(start))
+    if len(_NON_ASCII_PAIR.findall(start)) < beyond * _MIN_PAIRED_SHARE:
         return body.decode("cp1252", "replace")
     try:
         from charset_normalizer import from_bytes
@@ -180,8 +184,8 @@ def _guess(body: bytes) -> str:
     return body.decode(best.encoding if best else "cp1252", "replace")
 
 
-async def _work(kind: str, url: str, data: bytes, seconds: float) -> Reading:
-    """In a process of its own: documents of strangers can hang or fill the memory."""
+async def _run_worker(kind: str, url: str, data: bytes, seconds: float) -> PageText:
+    """In a process of its own: untrusted documents can hang or exhaust the memory."""
     script = Path(__file__).with_name("page_text_worker.py")
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-X", "utf8", str(script), kind, url),
@@ -194,15 +198,15 @@ async def _work(kind: str, url: str, data: bytes, seconds: float) -> Reading:
     try:
         async with asyncio.timeout(seconds):
             out, _ = await process.communicate(data)
-        made = msgspec.json.decode(out, type=_Made)
+        result = msgspec.json.decode(out, type=_WorkerResult)
     except TimeoutError:
         raise EgressError("The document took too long to read.") from None
     except msgspec.DecodeError:
-        raise EgressError("The document is too large or too broken to be read.") from None
+        raise EgressError("The document is too large or too damaged to be read.") from None
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    if made.error:
-        raise EgressError(made.error)
-    return Reading(made.text, made.title, made.note)
+    if result.error:
+        raise EgressError(result.error)
+    return PageText(result.text, result.title, result.note)

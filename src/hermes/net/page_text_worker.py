@@ -1,8 +1,8 @@
-"""Runs as a process of its own: turns a page or a PDF, which may be hostile, into text."""
+"""Turns a page or a PDF, which may be hostile, into text; runs as a process of its own."""
 
-#     python -I page_worker.py html|pdf URL  < document  > {"title", "text", "note"} as JSON
+#     python -I page_text_worker.py html|pdf URL  < document  > {"title", "text", "note"} as JSON
 #
-# In a process it can be stopped, its memory is limited and given back. Needs nothing of ours.
+# A process can be stopped, and its memory is limited and freed. Imports nothing from hermes.
 
 from __future__ import annotations
 
@@ -14,36 +14,38 @@ from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import urljoin
 
-_MEMORY = 1536 * 1024 * 1024
-_SECONDS = 40
-_LONGEST = 4_000_000
-_MOST_PAGES = 1000
-_ENOUGH = 250
-"""Characters an article should have; below that the whole page is looked at."""
-_SILENT = frozenset("script style noscript template svg head iframe object canvas select".split())
-_BLOCKS = frozenset(
+_MAX_MEMORY = 1536 * 1024 * 1024
+_MAX_CPU_SECONDS = 40
+_MAX_LENGTH = 4_000_000
+_MAX_PAGES = 1000
+_MIN_ARTICLE_LENGTH = 250
+"""Characters an article should have; with fewer, the whole page is considered."""
+_SKIPPED_TAGS = frozenset(
+    "script style noscript template svg head iframe object canvas select".split()
+)
+_BLOCK_TAGS = frozenset(
     "p div section article main header footer nav aside ul ol table tr blockquote pre form "
     "figure figcaption h1 h2 h3 h4 h5 h6 dl dt dd hr details summary".split()
 )
-_VOID = frozenset("br hr img input meta link area base col embed source track wbr".split())
+_VOID_TAGS = frozenset("br hr img input meta link area base col embed source track wbr".split())
 
 
 def main() -> int:
-    _limits()
+    _set_limits()
     kind, url = sys.argv[1:3]
     data = sys.stdin.buffer.read()
-    result = _pdf(data) if kind == "pdf" else _html(data.decode("utf-8", "replace"), url)
-    result["text"] = result["text"][:_LONGEST]
+    result = _read_pdf(data) if kind == "pdf" else _read_html(data.decode("utf-8", "replace"), url)
+    result["text"] = result["text"][:_MAX_LENGTH]
     sys.stdout.buffer.write(json.dumps(result).encode())
     return 0
 
 
-def _limits() -> None:
+def _set_limits() -> None:
     import resource
 
     for what, value in (
-        (resource.RLIMIT_AS, _MEMORY),
-        (resource.RLIMIT_CPU, _SECONDS),
+        (resource.RLIMIT_AS, _MAX_MEMORY),
+        (resource.RLIMIT_CPU, _MAX_CPU_SECONDS),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
     ):
@@ -55,16 +57,16 @@ def _limits() -> None:
 # -- HTML ------------------------------------------------------------------------------------------
 
 
-def _html(html: str, url: str) -> dict[str, Any]:
-    plain = Plain(url)
-    plain.feed(html)
-    plain.close()
-    whole = plain.text()
+def _read_html(html: str, url: str) -> dict[str, Any]:
+    parser = PlainTextParser(url)
+    parser.feed(html)
+    parser.close()
+    page_text = parser.get_text()
     try:
         import trafilatura
     except ImportError:
         note = "simple text: install the extra `web` for readable articles"
-        return {"title": plain.title(), "text": whole, "note": note}
+        return {"title": parser.get_title(), "text": page_text, "note": note}
     try:
         text = trafilatura.extract(
             html,
@@ -78,28 +80,28 @@ def _html(html: str, url: str) -> dict[str, Any]:
     except (ValueError, TypeError, AttributeError, RecursionError, AssertionError):
         text = None
     note = ""
-    if not text or (len(text) < _ENOUGH and len(whole) > 2 * len(text)):
-        text, note = whole, "no article found: the text of the whole page"
-    return {"title": plain.title(), "text": text, "note": note}
+    if not text or (len(text) < _MIN_ARTICLE_LENGTH and len(page_text) > 2 * len(text)):
+        text, note = page_text, "no article found: the text of the whole page"
+    return {"title": parser.get_title(), "text": text, "note": note}
 
 
-class Plain(HTMLParser):
-    """The text of a page with headings, lists, links and code, by the standard library alone."""
+class PlainTextParser(HTMLParser):
+    """The text of a page with headings, lists, links and code, using the standard library alone."""
 
     def __init__(self, url: str) -> None:
         super().__init__(convert_charrefs=True)
         self._url = url
         self._out: list[str] = []
         self._title: list[str] = []
-        self._silent: list[str] = []
+        self._skipping: list[str] = []
         self._links: list[tuple[str, int]] = []
         self._in_title = False
         self._pre = 0
 
-    def title(self) -> str:
+    def get_title(self) -> str:
         return " ".join("".join(self._title).split())[:300]
 
-    def text(self) -> str:
+    def get_text(self) -> str:
         text = "".join(self._out)
         text = re.sub(r"[ \t]+\n", "\n", text)
         return re.sub(r"\n{3,}", "\n\n", text).strip()
@@ -107,18 +109,18 @@ class Plain(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "title" and not self._title:
             self._in_title = True
-        if self._silent:
-            if tag == self._silent[-1]:
-                self._silent.append(tag)
+        if self._skipping:
+            if tag == self._skipping[-1]:
+                self._skipping.append(tag)
             return
-        given = dict(attrs)
-        if tag in _SILENT or (_hidden(given) and tag not in _VOID):
-            self._silent.append(tag)
+        attributes = dict(attrs)
+        if tag in _SKIPPED_TAGS or (_is_hidden(attributes) and tag not in _VOID_TAGS):
+            self._skipping.append(tag)
             return
-        self._open(tag, given)
+        self._open_element(tag, attributes)
 
-    def _open(self, tag: str, given: dict[str, str | None]) -> None:
-        if tag in _BLOCKS:
+    def _open_element(self, tag: str, attributes: dict[str, str | None]) -> None:
+        if tag in _BLOCK_TAGS:
             self._out.append("\n\n")
         if re.fullmatch("h[1-6]", tag):
             self._out.append("#" * int(tag[1]) + " ")
@@ -132,26 +134,26 @@ class Plain(HTMLParser):
             self._pre += 1
             self._out.append("```\n")
         elif tag == "a":
-            self._links.append((given.get("href") or "", len(self._out)))
-        elif tag == "img" and given.get("alt"):
-            self._out.append(f"[image: {given['alt']}]")
+            self._links.append((attributes.get("href") or "", len(self._out)))
+        elif tag == "img" and attributes.get("alt"):
+            self._out.append(f"[image: {attributes['alt']}]")
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "title":
             self._in_title = False
-        if self._silent:
-            if tag == self._silent[-1]:
-                self._silent.pop()
+        if self._skipping:
+            if tag == self._skipping[-1]:
+                self._skipping.pop()
             return
         if tag == "a" and self._links:
-            self._link(*self._links.pop())
+            self._close_link(*self._links.pop())
         elif tag == "pre" and self._pre:
             self._pre -= 1
             self._out.append("\n```\n\n")
-        elif tag in _BLOCKS:
+        elif tag in _BLOCK_TAGS:
             self._out.append("\n\n")
 
-    def _link(self, href: str, start: int) -> None:
+    def _close_link(self, href: str, start: int) -> None:
         words = "".join(self._out[start:]).strip()
         if not words or "\n" in words or not href or href.startswith(("#", "javascript:", "data:")):
             return
@@ -164,7 +166,7 @@ class Plain(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self._in_title:
             self._title.append(data)
-        if self._silent or self._in_title:
+        if self._skipping or self._in_title:
             return
         if self._pre:
             self._out.append(data)
@@ -175,15 +177,15 @@ class Plain(HTMLParser):
         self._out.append(words)
 
 
-def _hidden(given: dict[str, str | None]) -> bool:
-    style = (given.get("style") or "").replace(" ", "").lower()
-    return "hidden" in given or "display:none" in style or "visibility:hidden" in style
+def _is_hidden(attributes: dict[str, str | None]) -> bool:
+    style = (attributes.get("style") or "").replace(" ", "").lower()
+    return "hidden" in attributes or "display:none" in style or "visibility:hidden" in style
 
 
 # -- PDF -------------------------------------------------------------------------------------------
 
 
-def _pdf(data: bytes) -> dict[str, Any]:
+def _read_pdf(data: bytes) -> dict[str, Any]:
     try:
         from pypdf import PdfReader
         from pypdf.errors import PyPdfError
@@ -196,8 +198,8 @@ def _pdf(data: bytes) -> dict[str, Any]:
         title = str(reader.metadata.title or "") if reader.metadata else ""
         count = len(reader.pages)
         parts: list[str] = []
-        room = _LONGEST
-        for number in range(min(count, _MOST_PAGES)):
+        room = _MAX_LENGTH
+        for number in range(min(count, _MAX_PAGES)):
             words = reader.pages[number].extract_text().strip()
             parts.append(f"[page {number + 1} of {count}]\n{words}")
             room -= len(words)
@@ -207,8 +209,8 @@ def _pdf(data: bytes) -> dict[str, Any]:
         return {"error": f"The PDF cannot be read ({type(error).__name__}).", "text": ""}
     except (RecursionError, MemoryError, NotImplementedError, OSError) as error:
         return {"error": f"The PDF cannot be read ({type(error).__name__}).", "text": ""}
-    empty = all(part.endswith("]\n") for part in parts)
-    note = "no text in this PDF: its pages are probably pictures" if empty else ""
+    is_empty = all(part.endswith("]\n") for part in parts)
+    note = "no text in this PDF: its pages are probably images" if is_empty else ""
     return {"title": " ".join(title.split())[:300], "text": "\n\n".join(parts), "note": note}
 
 

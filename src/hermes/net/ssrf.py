@@ -1,4 +1,4 @@
-"""Decides once where a request may go, and opens the connection to exactly that address."""
+"""Guards against SSRF: resolves and checks a URL once, then connects to exactly that address."""
 
 from __future__ import annotations
 
@@ -12,144 +12,148 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
-from hermes.config.env import proxy_for
+from hermes.config.env import find_proxy
 from hermes.net.errors import EgressError
-from hermes.net.ip_ranges import IPAddress, disguised, metadata, reachable
-from hermes.net.url import Location, split_port
+from hermes.net.ip_ranges import IPAddress, is_disguised_ipv4, is_metadata_service, is_reachable
+from hermes.net.url import ParsedUrl, split_host_port
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Collection[str]]]
-"""(name, port) -> IP addresses, in the order they are to be tried."""
+"""(name, port) -> IP addresses, in the order to try them."""
 
-CONNECT_SECONDS = 10.0
-_MOST_ADDRESSES = 4
-_STANDARD = (80, 443)
+CONNECT_TIMEOUT = 10.0
+_MAX_ADDRESSES = 4
+_WEB_PORTS = (80, 443)
 
 
-class Route(Struct, frozen=True):
-    """A location that passed every check, with the only addresses that may be dialled for it."""
+class CheckedRoute(Struct, frozen=True):
+    """A URL that passed every check, with the only addresses that may be contacted for it."""
 
-    location: Location
+    url: ParsedUrl
     addresses: tuple[str, ...]
-    """Empty: an allowed name that only the proxy can resolve."""
+    """Empty for an allowed name that only the proxy can resolve."""
     proxy: str = ""
 
 
-class Gate:
-    """The checks. An operator's `allow` list names internal hosts that may be reached anyway:
-    `host` on the two web ports, `host:port` on that one."""
+class SsrfGuard:
+    """The checks. `allow` lists internal hosts that the operator permits: `host` on the two web
+    ports, `host:port` on that port."""
 
     def __init__(
         self,
         allow: Collection[str] = (),
         *,
         resolve: Resolve | None = None,
-        public: Callable[[IPAddress], bool] = reachable,
-        proxy: Callable[[str], str | None] = proxy_for,
+        public: Callable[[IPAddress], bool] = is_reachable,
+        proxy: Callable[[str], str | None] = find_proxy,
     ) -> None:
-        self._resolve = resolve or system_resolve
+        self._resolve = resolve or resolve_host
         self._public = public
         self._proxy = proxy
         self._allow: set[tuple[str, int]] = set()
         for entry in allow:
-            host, port = split_port(entry)
-            self._allow.update((host, p) for p in ([port] if port else _STANDARD))
+            host, port = split_host_port(entry)
+            self._allow.update((host, p) for p in ([port] if port else _WEB_PORTS))
 
-    async def route(self, location: Location) -> Route:
-        """Resolves the name, once. EgressError when it may not be reached."""
-        allowed = (location.host, location.port) in self._allow
+    async def check_url(self, url: ParsedUrl) -> CheckedRoute:
+        """Resolves the name once. Raises EgressError when it must not be contacted."""
+        allowed = (url.host, url.port) in self._allow
         if not allowed:
-            if location.odd_port:
-                raise EgressError(f"Port {location.port} is not a web port; it is not contacted.")
-            if location.inside:
-                raise EgressError(_private(location.host))
-        proxy = self._proxy(location.url) or ""
-        if location.literal is not None:
-            if not allowed and (disguised(location.literal) or not self._public(location.literal)):
-                raise EgressError(_private(location.host))
-            return Route(location, (str(location.literal),), proxy)
-        found = await self._addresses(location, optional=bool(allowed and proxy))
+            if url.has_blocked_port:
+                raise EgressError(f"Port {url.port} is not a web port and is not contacted.")
+            if url.is_internal:
+                raise EgressError(_refusal_text(url.host))
+        proxy = self._proxy(url.text) or ""
+        if url.literal is not None:
+            if not allowed and (is_disguised_ipv4(url.literal) or not self._public(url.literal)):
+                raise EgressError(_refusal_text(url.host))
+            return CheckedRoute(url, (str(url.literal),), proxy)
+        found = await self._resolve_addresses(url, optional=bool(allowed and proxy))
         for address in found:
-            if metadata(address) or not (allowed or self._public(address)):
-                raise EgressError(_private(location.host))
-        return Route(location, tuple(map(str, found[:_MOST_ADDRESSES])), proxy)
+            if is_metadata_service(address) or not (allowed or self._public(address)):
+                raise EgressError(_refusal_text(url.host))
+        return CheckedRoute(url, tuple(map(str, found[:_MAX_ADDRESSES])), proxy)
 
-    async def _addresses(self, location: Location, *, optional: bool) -> list[IPAddress]:
+    async def _resolve_addresses(self, url: ParsedUrl, *, optional: bool) -> list[IPAddress]:
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                texts = await self._resolve(location.host, location.port)
-            found = [_address(text) for text in texts]
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                texts = await self._resolve(url.host, url.port)
+            found = [_parse_address(text) for text in texts]
         except (OSError, ValueError, UnicodeError):
             found = []
         if not found and not optional:
-            raise EgressError(f"The name {location.host} cannot be resolved.")
+            raise EgressError(f"The name {url.host} cannot be resolved.")
         return found
 
 
-async def system_resolve(host: str, port: int) -> list[str]:
+async def resolve_host(host: str, port: int) -> list[str]:
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-def _address(text: str) -> IPAddress:
+def _parse_address(text: str) -> IPAddress:
     found = ip_address(text)
     return found if isinstance(found, IPv4Address) else IPv6Address(text)
 
 
-def _private(host: str) -> str:
+def _refusal_text(host: str) -> str:
     return (
-        f"{host} is not a host of the public internet, so it is not contacted; "
+        f"{host} is not on the public internet and is not contacted; "
         "the operator can allow it in web.allow_hosts."
     )
 
 
-# -- opening ---------------------------------------------------------------------------------------
+# -- connecting ------------------------------------------------------------------------------------
 
 
-async def dial(route: Route) -> socket.socket:
+async def connect_route(route: CheckedRoute) -> socket.socket:
     """A connected, non-blocking socket to the first address that answers."""
-    host = route.location.host
-    last = "it has no address"
+    host = route.url.host
+    failure = "it has no address"
     for address in route.addresses or ("",):
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                return await _open(route, address)
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                return await _connect_address(route, address)
         except TimeoutError:
-            last = "no answer"
+            failure = "no answer"
         except OSError as error:
-            last = reason(error)
-    raise EgressError(f"No connection to {host}: {last}.")
+            failure = describe_os_error(error)
+    raise EgressError(f"No connection to {host}: {failure}.")
 
 
-def reason(error: OSError) -> str:
-    """In words; by its number, for the texts around it name addresses."""
+def describe_os_error(error: OSError) -> str:
+    """In words, from its number: the message itself may contain addresses."""
     return os.strerror(error.errno).lower() if error.errno else str(error) or type(error).__name__
 
 
-async def _open(route: Route, address: str) -> socket.socket:
-    port = route.location.port
+async def _connect_address(route: CheckedRoute, address: str) -> socket.socket:
+    port = route.url.port
     if not route.proxy:
-        return await _connect(address, port)
+        return await _open_socket(address, port)
     proxy = urlsplit(route.proxy)
-    schemes = {"http": _tunnel, "socks5": _socks, "socks5h": _socks}
+    schemes = {
+        "http": _open_http_tunnel,
+        "socks5": _open_socks_tunnel,
+        "socks5h": _open_socks_tunnel,
+    }
     if proxy.scheme not in schemes or not proxy.hostname:
         raise EgressError(
-            "The environment names a proxy of a kind that cannot be used here; "
+            "The proxy in the environment is of an unsupported kind; "
             "set HTTPS_PROXY to an http:// or socks5:// proxy."
         )
-    at = proxy.port or (8080 if proxy.scheme == "http" else 1080)
-    (first, *_) = await system_resolve(proxy.hostname, at)
-    sock = await _connect(first, at)
+    proxy_port = proxy.port or (8080 if proxy.scheme == "http" else 1080)
+    (proxy_address, *_) = await resolve_host(proxy.hostname, proxy_port)
+    sock = await _open_socket(proxy_address, proxy_port)
     user = (unquote(proxy.username or ""), unquote(proxy.password or ""))
     try:
-        await schemes[proxy.scheme](sock, address or route.location.host, port, user)
+        await schemes[proxy.scheme](sock, address or route.url.host, port, user)
     except BaseException:
         sock.close()
         raise
     return sock
 
 
-async def _connect(address: str, port: int) -> socket.socket:
+async def _open_socket(address: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -162,23 +166,25 @@ async def _connect(address: str, port: int) -> socket.socket:
     return sock
 
 
-async def _tunnel(sock: socket.socket, host: str, port: int, user: tuple[str, str]) -> None:
-    """CONNECT to the checked address, not to the name: the proxy has nothing left to resolve."""
+async def _open_http_tunnel(
+    sock: socket.socket, host: str, port: int, user: tuple[str, str]
+) -> None:
+    """CONNECT to the checked address, not to the name: the proxy must not resolve it again."""
     from base64 import b64encode
 
     loop = asyncio.get_running_loop()
-    at = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    lines = [f"CONNECT {at} HTTP/1.1", f"Host: {at}"]
+    target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
     if user[0]:
         token = b64encode(f"{user[0]}:{user[1]}".encode()).decode()
         lines.append(f"Proxy-Authorization: Basic {token}")
     await loop.sock_sendall(sock, ("\r\n".join(lines) + "\r\n\r\n").encode())
     head = b""
     while not head.endswith(b"\r\n\r\n"):
-        # By bytes: what follows the head already belongs to the other side.
+        # Byte by byte: whatever follows the head already belongs to the tunnel.
         data = await loop.sock_recv(sock, 1)
         if not data or len(head) > 16384:
-            raise OSError("the proxy gave no valid answer")
+            raise OSError("the proxy gave no valid response")
         head += data
     status = head.split(b" ", 2)[1:2]
     if status != [b"200"]:
@@ -186,27 +192,31 @@ async def _tunnel(sock: socket.socket, host: str, port: int, user: tuple[str, st
         raise OSError(f"the proxy refused ({code})")
 
 
-async def _socks(sock: socket.socket, host: str, port: int, user: tuple[str, str]) -> None:
+async def _open_socks_tunnel(
+    sock: socket.socket, host: str, port: int, user: tuple[str, str]
+) -> None:
     loop = asyncio.get_running_loop()
     method = b"\x02" if user[0] else b"\x00"
     await loop.sock_sendall(sock, b"\x05\x01" + method)
-    if await _exactly(sock, 2) != b"\x05" + method:
-        raise OSError("the SOCKS proxy refused to talk")
+    if await _receive_exactly(sock, 2) != b"\x05" + method:
+        raise OSError("the SOCKS proxy refused the connection")
     if user[0]:
-        name, word = (part.encode()[:255] for part in user)
-        login = b"\x01" + bytes([len(name)]) + name + bytes([len(word)]) + word
+        name, password = (part.encode()[:255] for part in user)
+        login = b"\x01" + bytes([len(name)]) + name + bytes([len(password)]) + password
         await loop.sock_sendall(sock, login)
-        if (await _exactly(sock, 2))[1]:
+        if (await _receive_exactly(sock, 2))[1]:
             raise OSError("the SOCKS proxy refused the login")
-    await loop.sock_sendall(sock, b"\x05\x01\x00" + _socks_host(host) + port.to_bytes(2, "big"))
-    answer = await _exactly(sock, 4)
-    if answer[1]:
-        raise OSError(f"the SOCKS proxy refused ({answer[1]})")
-    size = {1: 4, 4: 16}.get(answer[3]) or (await _exactly(sock, 1))[0]
-    await _exactly(sock, size + 2)
+    await loop.sock_sendall(
+        sock, b"\x05\x01\x00" + _encode_socks_host(host) + port.to_bytes(2, "big")
+    )
+    reply = await _receive_exactly(sock, 4)
+    if reply[1]:
+        raise OSError(f"the SOCKS proxy refused ({reply[1]})")
+    size = {1: 4, 4: 16}.get(reply[3]) or (await _receive_exactly(sock, 1))[0]
+    await _receive_exactly(sock, size + 2)
 
 
-def _socks_host(host: str) -> bytes:
+def _encode_socks_host(host: str) -> bytes:
     try:
         packed = ip_address(host).packed
     except ValueError:
@@ -214,11 +224,11 @@ def _socks_host(host: str) -> bytes:
     return (b"\x01" if len(packed) == 4 else b"\x04") + packed
 
 
-async def _exactly(sock: socket.socket, count: int) -> bytes:
+async def _receive_exactly(sock: socket.socket, count: int) -> bytes:
     data = b""
     while len(data) < count:
-        more = await asyncio.get_running_loop().sock_recv(sock, count - len(data))
-        if not more:
-            raise OSError("the SOCKS proxy hung up")
-        data += more
+        received = await asyncio.get_running_loop().sock_recv(sock, count - len(data))
+        if not received:
+            raise OSError("the SOCKS proxy closed the connection")
+        data += received
     return data

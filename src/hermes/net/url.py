@@ -1,4 +1,4 @@
-"""Reads a web address once, strictly: what two parsers could understand differently is refused."""
+"""Parses a URL once and strictly: refuses whatever two parsers could read differently."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from msgspec import Struct
 from hermes.net.errors import EgressError
 from hermes.net.ip_ranges import IPAddress
 
-LONGEST = 8192
-_DEFAULT = {"http": 80, "https": 443}
+MAX_LENGTH = 8192
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 _SHAPE = re.compile(r"(https?)://([^/?#]+)([/?#].*)?", re.I | re.S)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _V6 = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::([1-9][0-9]{0,4})?)?")
@@ -22,14 +22,14 @@ _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _QUAD = re.compile(r"(?:0|[1-9][0-9]{0,2})(?:\.(?:0|[1-9][0-9]{0,2})){3}")
 _SAFE = "%/:?#[]@!$&'()*+,;=-._~|"
-_INSIDE = frozenset(
+_INTERNAL_SUFFIXES = frozenset(
     "localhost localdomain localdomain6 local internal intranet lan corp home private onion "
     "svc cluster consul".split()
 )
-# Names under public suffixes that clouds answer themselves, to their machines.
-_METADATA = frozenset({"metadata.goog", "metadata.tencentyun.com"})
-# What browsers refuse: a request to another protocol's port could be taken for one of its own.
-_PORTS = frozenset(
+# Names under public suffixes that clouds resolve to their metadata services.
+_METADATA_HOSTS = frozenset({"metadata.goog", "metadata.tencentyun.com"})
+# As in browsers: other protocols could take an HTTP request for one of their own.
+_BLOCKED_PORTS = frozenset(
     int(word)
     for word in (
         "1 7 9 11 13 15 17 19 20 21 22 23 25 37 42 43 53 69 77 79 87 95 101 102 103 104 109 110 "
@@ -41,25 +41,25 @@ _PORTS = frozenset(
 )
 
 
-class Location(Struct, frozen=True):
-    """A web address in its only form: lower case, ASCII, with a port."""
+class ParsedUrl(Struct, frozen=True):
+    """A URL in canonical form: lower-case ASCII, with a port."""
 
     scheme: str
     host: str
     """A name without a final dot, or an IP address without brackets."""
     port: int
     target: str
-    """Path and query, as they stand in a request."""
+    """Path and query, as a request sends them."""
     literal: IPAddress | None = None
-    """The host, when it is an IP address."""
+    """The host, if it is an IP address."""
 
     @property
     def authority(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _DEFAULT[self.scheme] else f"{host}:{self.port}"
+        return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
-    def url(self) -> str:
+    def text(self) -> str:
         return f"{self.scheme}://{self.authority}{self.target}"
 
     @property
@@ -67,57 +67,57 @@ class Location(Struct, frozen=True):
         return self.scheme, self.host, self.port
 
     @property
-    def inside(self) -> bool:
-        """Whether the name can only mean a machine of some private network."""
+    def is_internal(self) -> bool:
+        """Whether the name can only belong to a private network."""
         if self.literal is not None:
             return False
         labels = self.host.split(".")
-        closed = labels[-1] in _INSIDE or labels[-2:] == ["home", "arpa"]
-        return len(labels) == 1 or closed or self.host in _METADATA
+        has_suffix = labels[-1] in _INTERNAL_SUFFIXES or labels[-2:] == ["home", "arpa"]
+        return len(labels) == 1 or has_suffix or self.host in _METADATA_HOSTS
 
     @property
-    def odd_port(self) -> bool:
-        return self.port in _PORTS
+    def has_blocked_port(self) -> bool:
+        return self.port in _BLOCKED_PORTS
 
 
-def parse(url: str) -> Location:
-    """The address, or an EgressError that says what is wrong with it."""
-    if len(url) > LONGEST:
-        raise EgressError(f"The URL is longer than {LONGEST} characters.")
+def parse_url(url: str) -> ParsedUrl:
+    """Raises an EgressError that says what is wrong."""
+    if len(url) > MAX_LENGTH:
+        raise EgressError(f"The URL is longer than {MAX_LENGTH} characters.")
     _check_characters(url)
     match = _SHAPE.fullmatch(url)
     if match is None:
         if not _SCHEME.match(url) or url.lower().startswith(("http:", "https:")):
-            raise EgressError("That is not a complete web address; write https://host/path.")
-        raise EgressError("Only http:// and https:// addresses can be fetched.")
-    scheme, authority, rest = match[1].lower(), match[2], match[3] or "/"
+            raise EgressError("That is not a complete URL; write https://host/path.")
+        raise EgressError("Only http:// and https:// URLs can be fetched.")
+    scheme, authority, path = match[1].lower(), match[2], match[3] or "/"
     if "@" in authority:
-        raise EgressError("A URL with a user name or password in it is not fetched.")
-    host, port, literal = _authority(authority)
-    target = quote(rest.partition("#")[0], safe=_SAFE) or "/"
+        raise EgressError("A URL with a user name or password is not fetched.")
+    host, port, literal = _parse_authority(authority)
+    target = quote(path.partition("#")[0], safe=_SAFE) or "/"
     if not target.startswith("/"):
         target = "/" + target
-    found = Location(scheme, host, port or _DEFAULT[scheme], target, literal)
-    _agree(url, found)
+    found = ParsedUrl(scheme, host, port or _DEFAULT_PORTS[scheme], target, literal)
+    _check_agreement(url, found)
     return found
 
 
-def join(base: Location, reference: str) -> Location:
-    """Where a redirect leads."""
+def resolve_redirect(base: ParsedUrl, reference: str) -> ParsedUrl:
+    """The URL that a redirect leads to."""
     reference = reference.strip(" \t").replace(" ", "%20")
     _check_characters(reference)
     try:
-        return parse(urljoin(base.url, reference))
+        return parse_url(urljoin(base.text, reference))
     except ValueError:
-        raise EgressError(f"{base.host} redirects to something that is no address.") from None
+        raise EgressError(f"{base.host} redirects to something that is not a URL.") from None
 
 
-def split_port(entry: str) -> tuple[str, int | None]:
-    """`host[:port]` of a list an operator wrote, in the form of a Location's host."""
+def split_host_port(entry: str) -> tuple[str, int | None]:
+    """`host[:port]` from an operator's list; the host in the form of `ParsedUrl.host`."""
     text = entry.strip()
     if text.count(":") > 1 and not text.startswith("["):
         text = f"[{text}]"
-    host, port, _ = _authority(text)
+    host, port, _ = _parse_authority(text)
     return host, port
 
 
@@ -132,7 +132,7 @@ def _check_characters(url: str) -> None:
             )
 
 
-def _authority(text: str) -> tuple[str, int | None, IPAddress | None]:
+def _parse_authority(text: str) -> tuple[str, int | None, IPAddress | None]:
     if text.startswith("["):
         match = _V6.fullmatch(text)
         if match is None:
@@ -141,15 +141,15 @@ def _authority(text: str) -> tuple[str, int | None, IPAddress | None]:
             literal = IPv6Address(match[1])
         except AddressValueError:
             raise EgressError("The URL's host is not a valid IPv6 address.") from None
-        return str(literal), _port(match[2]), literal
+        return str(literal), _parse_port(match[2]), literal
     match = _NAMED.fullmatch(text)
     if match is None:
         raise EgressError("The URL's host or port is malformed.")
-    host = _ascii(match[1]).removesuffix(".")
-    return (*_name(host, _port(match[2])),)
+    host = _to_ascii(match[1]).removesuffix(".")
+    return (*_parse_host(host, _parse_port(match[2])),)
 
 
-def _name(host: str, port: int | None) -> tuple[str, int | None, IPAddress | None]:
+def _parse_host(host: str, port: int | None) -> tuple[str, int | None, IPAddress | None]:
     labels = host.split(".")
     if _NUMBER.fullmatch(labels[-1]):
         if not _QUAD.fullmatch(host):
@@ -163,7 +163,7 @@ def _name(host: str, port: int | None) -> tuple[str, int | None, IPAddress | Non
     return host, port, None
 
 
-def _port(text: str | None) -> int | None:
+def _parse_port(text: str | None) -> int | None:
     if text is None:
         return None
     if int(text) > 65535:
@@ -171,8 +171,8 @@ def _port(text: str | None) -> int | None:
     return int(text)
 
 
-def _ascii(host: str) -> str:
-    """Punycode for other scripts; look-alikes of ASCII letters, digits and dots are refused."""
+def _to_ascii(host: str) -> str:
+    """Punycode for other scripts; refuses look-alikes of ASCII letters, digits and dots."""
     if host.isascii():
         return host.lower()
     from idna import IDNAError, encode
@@ -182,40 +182,40 @@ def _ascii(host: str) -> str:
     for char in host:
         folded = unicodedata.normalize("NFKC", char)
         if not char.isascii() and (char in "。｡．․" or any(c.isascii() for c in folded)):
-            raise EgressError("The URL's host imitates ASCII characters; write it plainly.")
+            raise EgressError("The URL's host imitates ASCII characters; write it in plain ASCII.")
     plain = unicodedata.normalize("NFC", host)
     try:
         return encode(plain, uts46=True).decode("ascii").lower()
     except IDNAError:
-        pass  # such as a heart: the older rules know it, and browsers go by them
+        pass  # such as a heart: the older rules allow it, and browsers follow them
     try:
         return plain.encode("idna").decode("ascii").lower()
     except UnicodeError:
         raise EgressError("The URL's host name is not a valid international name.") from None
 
 
-def _agree(url: str, found: Location) -> None:
-    """Two other parsers must see the host and port that we see."""
+def _check_agreement(url: str, found: ParsedUrl) -> None:
+    """Refuse the URL unless two other parsers see the same host and port."""
     from yarl import URL
 
     try:
         parts = urlsplit(url)
-        stdlib = parts.hostname or "", parts.port or _DEFAULT[found.scheme]
+        stdlib = parts.hostname or "", parts.port or _DEFAULT_PORTS[found.scheme]
         other = URL(url)
         yarl = other.raw_host or "", other.port
-        ours = URL(found.url, encoded=True)
-    except (ValueError, TypeError, LookupError):  # parsers have slips of their own
+        canonical = URL(found.text, encoded=True)
+    except (ValueError, TypeError, LookupError):  # parsers have bugs of their own
         raise EgressError("The URL is malformed.") from None
-    named = _plain(stdlib[0]), stdlib[1]
-    seen = {named, (_plain(yarl[0]), yarl[1]), (_plain(ours.raw_host or ""), ours.port)}
+    hosts = (stdlib, yarl, (canonical.raw_host or "", canonical.port))
+    seen = {(_normalize_host(host), port) for host, port in hosts}
     if seen != {(found.host, found.port)}:
         raise EgressError("The URL's host can be read in more than one way.")
 
 
-def _plain(host: str) -> str:
+def _normalize_host(host: str) -> str:
     if ":" in host:
         try:
             return str(IPv6Address(host))
         except AddressValueError:
             return ""
-    return _ascii(host).removesuffix(".")
+    return _to_ascii(host).removesuffix(".")

@@ -1,4 +1,4 @@
-"""What the configuration makes of web access: the door, and a search service behind it."""
+"""Web access as configured: a fetcher and a search service."""
 
 from __future__ import annotations
 
@@ -12,46 +12,48 @@ from hermes.config.schema import Web as Settings
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError, ToolError
 from hermes.net.errors import EgressError
-from hermes.net.fetcher import Door
-from hermes.net.search.base import Asked, Backend, Hit, usable
-from hermes.net.url import parse
+from hermes.net.fetcher import WebFetcher
+from hermes.net.search.base import SearchBackend, SearchHit, SearchRequest, filter_hits
+from hermes.net.url import parse_url
 
-BACKENDS = ("searxng", "brave", "tavily", "exa", "duckduckgo")
+BACKEND_NAMES = ("searxng", "brave", "tavily", "exa", "duckduckgo")
 
 
-class Web(Struct, frozen=True):
+class WebAccess(Struct, frozen=True):
     """One per process."""
 
-    door: Door
-    find: Callable[[str, int], Any]
+    fetcher: WebFetcher
+    search: Callable[[str, int], Any]
     """(query, count) -> an awaitable list of hits."""
 
 
-def open_web(settings: Settings, secrets: Secrets, **hooks: Any) -> Web:
-    """`hooks` are those of Door."""
+def open_web_access(settings: Settings, secrets: Secrets, **hooks: Any) -> WebAccess:
+    """`hooks`: parameters of WebFetcher that tests replace."""
     try:
-        door = Door(allow=settings.allow_hosts, **hooks)
+        fetcher = WebFetcher(allow=settings.allow_hosts, **hooks)
     except EgressError as error:
         raise ConfigError(f"web.allow_hosts takes host or host:port. {error}") from None
 
-    async def find(query: str, count: int) -> list[Hit]:
-        backend, asked = choose(settings, secrets, query, count)
-        inside = Door(allow=[*settings.allow_hosts, _place(asked.base_url)], **hooks)
-        return usable(await backend.search(inside, asked), count)
+    async def search_web(query: str, count: int) -> list[SearchHit]:
+        backend, request = choose_backend(settings, secrets, query, count)
+        allow = [*settings.allow_hosts, _host_and_port(request.base_url)]
+        return filter_hits(await backend.search(WebFetcher(allow=allow, **hooks), request), count)
 
-    return Web(door, find)
+    return WebAccess(fetcher, search_web)
 
 
-def choose(settings: Settings, secrets: Secrets, query: str, count: int) -> tuple[Backend, Asked]:
-    """The configured backend, or the first one that has what it needs."""
+def choose_backend(
+    settings: Settings, secrets: Secrets, query: str, count: int
+) -> tuple[SearchBackend, SearchRequest]:
+    """The configured backend, or the first one that has its key or URL."""
     search = settings.search
-    name = search.backend or _likely(settings, secrets)
+    name = search.backend or _find_usable_backend(settings, secrets)
     if not name:
         raise ToolError(
-            f"No search service is set: set web.search.backend to {', '.join(BACKENDS)} "
+            f"No search service is set up: set web.search.backend to {', '.join(BACKEND_NAMES)} "
             "(duckduckgo needs nothing else)."
         )
-    backend = load(name)
+    backend = load_backend(name)
     key_name = search.api_key_env or backend.key_env
     key = (secrets.get(key_name) if key_name else None) or ""
     if key_name and not key:
@@ -61,24 +63,24 @@ def choose(settings: Settings, secrets: Secrets, query: str, count: int) -> tupl
         )
     base = (search.base_url or backend.base_url).rstrip("/")
     if not base:
-        raise ToolError(f"The search service {name} needs its address: set web.search.base_url.")
-    return backend, Asked(query, count, base, key, key_name)
+        raise ToolError(f"The search service {name} needs its URL: set web.search.base_url.")
+    return backend, SearchRequest(query, count, base, key, key_name)
 
 
-def load(name: str) -> Backend:
+def load_backend(name: str) -> SearchBackend:
     found = import_module(f"hermes.net.search.{name}").BACKEND
-    assert isinstance(found, Backend)
+    assert isinstance(found, SearchBackend)
     return found
 
 
-def _likely(settings: Settings, secrets: Secrets) -> str:
+def _find_usable_backend(settings: Settings, secrets: Secrets) -> str:
     if settings.search.base_url:
         return "searxng"
-    keyed = (load(name) for name in BACKENDS)
+    keyed = (load_backend(name) for name in BACKEND_NAMES)
     return next((b.name for b in keyed if b.key_env and secrets.get(b.key_env)), "")
 
 
-def _place(base_url: str) -> str:
-    """The operator wrote this address, so it may be an internal one."""
-    at = parse(base_url + "/")
-    return f"[{at.host}]:{at.port}" if ":" in at.host else f"{at.host}:{at.port}"
+def _host_and_port(base_url: str) -> str:
+    """For the list of allowed hosts: the operator set this URL, so it may be an internal one."""
+    url = parse_url(base_url + "/")
+    return f"[{url.host}]:{url.port}" if ":" in url.host else f"{url.host}:{url.port}"

@@ -14,7 +14,7 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from hermes.config.api_server import ApiServer
-from hermes.config.instances import at_work, works
+from hermes.config.instances import is_in_progress, mark_in_progress
 from hermes.core.redaction.redactor import Redactor
 from hermes.core.tool import Tool
 from hermes.server import routes
@@ -63,7 +63,7 @@ class Server:
         self.metrics = Metrics()
         self.model = settings.model_name or _name_of(runtime.setup.profile)
         self.routes = all_routes()
-        self._clean = Redactor({*runtime.setup.secrets.known(), *keys.values()}).clean
+        self._clean = Redactor({*runtime.setup.secrets.redactable_values(), *keys.values()}).clean
         self.stopping = asyncio.Event()
         self.token = secrets.token_hex(8)
         """On what this server is at work with, for others that serve the same home."""
@@ -109,7 +109,7 @@ class Server:
 
     def elsewhere(self, token: str) -> bool:
         """Whether another server works at what bears this token."""
-        return token != self.token and works(self.runtime.setup.home, token)
+        return token != self.token and is_in_progress(self.runtime.setup.home, token)
 
     def redact(self, error: str) -> str:
         """Fit for clients: no secret in it, and not where this machine keeps our files."""
@@ -166,7 +166,7 @@ class Server:
         async with AsyncExitStack() as stack:
             if lobby is None:
                 lobby = await stack.enter_async_context(opened(self.settings))
-            stack.enter_context(at_work(self.runtime.setup.home, self.token))
+            stack.enter_context(mark_in_progress(self.runtime.setup.home, self.token))
             await end_lost(self)
             self._hosts = lobby.names
             self._acceptor = Acceptor(

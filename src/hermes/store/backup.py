@@ -1,4 +1,4 @@
-"""Copies of the whole database: the online backup, and a damaged file put aside."""
+"""Copies and moves of the whole database: online backups, damaged files moved aside."""
 
 from __future__ import annotations
 
@@ -7,95 +7,90 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hermes.config.private_files import sync_folder
 from hermes.core.errors import StoreError
-from hermes.store import connection as connect
-from hermes.store import errors as faults
-from hermes.store import process_locks as locks
+from hermes.store import connection, errors
+from hermes.store.process_locks import ProcessLock, exclusive_lock
 
 if TYPE_CHECKING:
     from apsw import Connection
 
-LEAST_FREE = 256
-"""Pages that are worth the work."""
-MOST_LEFT = 65_536
-"""Pages that are written anew in less time than an idle server's next turn waits."""
 
-
-def backup(db: Connection, path: Path, run: Path) -> None:
-    """A consistent copy in one file, 0600, complete or not there at all."""
+def copy_database(db: Connection, path: Path, locks: Path) -> None:
+    """Write a consistent copy, one file with mode 0600; it appears complete or not at all."""
     import apsw
 
+    lock = locks / "backup.lock"
     try:
-        with locks.exclusive(run / "backup.lock"):
+        with exclusive_lock(lock):
             if path.exists():
-                raise _taken(path)
+                raise _exists_error(path)
             part = path.with_name(path.name + ".part")
-            connect.remove(part)
+            connection.remove_database(part)
             try:
-                _fill(connect.private(part, run / "backup.lock"), db)
-                _publish(part, path)
+                _copy_pages(connection.create_private(part, lock), db)
+                _publish_file(part, path)
             finally:
-                connect.remove(part)
+                connection.remove_database(part)
     except (apsw.CorruptError, apsw.NotADBError):
         raise
     except (apsw.Error, OSError) as error:
-        raise faults.explain(error, path) from error
+        raise errors.translate_error(error, path) from error
 
 
-def _fill(target: Connection, source: Connection) -> None:
+def _copy_pages(target: Connection, source: Connection) -> None:
     try:
-        target.set_busy_handler(connect.patience())
+        target.set_busy_handler(connection.make_busy_handler())
         # All pages in one step: a snapshot that later writes neither change nor restart.
         with target.backup("main", source, "main") as copying:
             copying.step(-1)
-        # One plain file, which needs no sidecars to be read.
+        # Leaves one plain file that can be read without a WAL beside it.
         target.execute("PRAGMA journal_mode = DELETE").fetchall()
     finally:
         target.close(True)
 
 
-def _publish(part: Path, path: Path) -> None:
+def _publish_file(part: Path, path: Path) -> None:
     try:
         os.link(part, path)
     except FileExistsError:
-        raise _taken(path) from None
+        raise _exists_error(path) from None
     except OSError:
-        # No hard links here.
+        # This file system has no hard links.
         if path.exists():
-            raise _taken(path) from None
+            raise _exists_error(path) from None
         part.rename(path)
-    connect.sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
-def _taken(path: Path) -> StoreError:
-    return StoreError(
-        f"{path} exists already; it was left as it is. Choose another name.", "exists"
-    )
+def _exists_error(path: Path) -> StoreError:
+    return StoreError(f"{path} already exists; it was not changed. Choose another name.", "exists")
 
 
-def fold(path: Path) -> None:
-    """Everything into the one file, which nobody else may have open: then it can be moved."""
+def merge_wal(path: Path) -> None:
+    """Bring everything into the one file so that it can be moved; refused while another process
+    has it open."""
     import apsw
 
-    db = connect.writer(path, [])
+    db = connection.open_writer(path, [])
     try:
-        # SQLite leaves the WAL only when it is alone; it says so rather than waiting.
-        alone = str(db.pragma("journal_mode", "delete")) == "delete"
+        # SQLite gives up the WAL only for a sole user; it reports others instead of waiting.
+        is_sole_user = str(db.pragma("journal_mode", "delete")) == "delete"
     except apsw.BusyError:
-        alone = False
+        is_sole_user = False
     finally:
         db.close(True)
-    if not alone:
+    if not is_sole_user:
         raise StoreError(
-            f"Another hermes uses {path}. Nothing was changed or lost. End it (hermes status "
-            "shows what runs), then try again.",
+            f"Another hermes is using {path}. Nothing was changed or lost. End it (hermes status "
+            "shows what is running), then try again.",
             "in_use",
         )
 
 
-def alone(owner: locks.Owner) -> None:
-    """Refused while anybody else uses the database."""
-    if owner.others():
+def require_sole_process(process: ProcessLock) -> None:
+    """Raise a StoreError while any other process uses the database."""
+    if process.list_others():
         raise StoreError(
             "Other Hermes processes are using this database. Nothing was changed or lost. "
             "End them, then try again.",
@@ -103,30 +98,18 @@ def alone(owner: locks.Owner) -> None:
         )
 
 
-def set_aside(path: Path, owner: locks.Owner) -> Path:
-    """With no connection of this process open. Nothing is deleted."""
-    alone(owner)
+def move_aside(path: Path, process: ProcessLock) -> Path:
+    """Rename a damaged database, deleting nothing. This process must have no connection open."""
+    require_sole_process(process)
     aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
     try:
         if aside.exists():
-            raise _taken(aside)
-        for file, new in zip(connect.files(path), connect.files(aside), strict=True):
-            if file.exists():
-                file.rename(new)
-        connect.sync_folder(path.parent)
+            raise _exists_error(aside)
+        old_files, new_files = (connection.database_files(p) for p in (path, aside))
+        for old, new in zip(old_files, new_files, strict=True):
+            if old.exists():
+                old.rename(new)
+        sync_folder(path.parent)
     except OSError as error:
-        raise faults.explain(error, path) from error
+        raise errors.translate_error(error, path) from error
     return aside
-
-
-def shrink(db: Connection, owner: locks.Owner) -> None:
-    """Written anew, when a quarter of it is empty and no other process would wait for that; else
-    what is written next fills the room."""
-    import apsw
-
-    free, pages = (int(db.pragma(name)) for name in ("freelist_count", "page_count"))
-    small = free < LEAST_FREE or free * 4 < pages
-    if small or pages - free > MOST_LEFT or owner.others():
-        return
-    db.execute("VACUUM")
-    db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)

@@ -1,9 +1,9 @@
-"""Messages and sessions to rows and back, exactly; text that no database takes is cleaned here."""
+"""Messages and sessions as rows and back, exactly; text no database accepts is cleaned here."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -14,43 +14,43 @@ from hermes.core.store import SessionMeta, Stored
 from hermes.core.taint import Taint
 from hermes.core.text import clean
 
-VISIBLE_LIMIT = 64 * 1024
-"""Characters of one message that can be searched for."""
+SEARCHABLE_LENGTH = 64 * 1024
+"""Characters of one message that are indexed."""
 
 Column = str | int | float | bytes | None
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
-_one = msgspec.json.Decoder(Message)
-_many = msgspec.json.Decoder(list[Message])
+_message_decoder = msgspec.json.Decoder(Message)
+_list_decoder = msgspec.json.Decoder(list[Message])
 
 
-def encode(message: Message) -> bytes:
-    """The body of a row. Whatever is in the message, this succeeds."""
+def encode_message(message: Message) -> bytes:
+    """The body of a row; succeeds whatever the message contains."""
     try:
         body = _encoder.encode(message)
         if b"\\u0000" not in body:
             return body
     except (UnicodeEncodeError, OverflowError, TypeError, ValueError):
         pass
-    return _encoder.encode(_clean(msgspec.to_builtins(message, builtin_types=(bytes,))))
+    return _encoder.encode(_clean_value(msgspec.to_builtins(message, builtin_types=(bytes,))))
 
 
-def decode_all(bodies: Sequence[bytes]) -> list[Message]:
-    # Only live objects are made here; the collector would look at all of them several times.
-    paused = gc.isenabled()
+def decode_messages(bodies: Sequence[bytes]) -> list[Message]:
+    # Everything made here stays alive; the collector would only traverse it several times.
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
-        return _many.decode(b"[" + b",".join(bodies) + b"]")
+        return _list_decoder.decode(b"[" + b",".join(bodies) + b"]")
     except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
-        return [decode(body, seq) for seq, body in enumerate(bodies)]
+        return [decode_message(body, seq) for seq, body in enumerate(bodies)]
     finally:
-        if paused:
+        if was_enabled:
             gc.enable()
 
 
-def decode(body: bytes, seq: int) -> Message:
+def decode_message(body: bytes, seq: int) -> Message:
     try:
-        return _one.decode(body)
+        return _message_decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, TypeError) as error:
         raise StoreError(
             f"Message {seq} of this session cannot be read: it is damaged or from a newer Hermes "
@@ -59,24 +59,24 @@ def decode(body: bytes, seq: int) -> Message:
         ) from error
 
 
-def decode_rows(rows: Iterable[tuple[int, float, bytes]]) -> list[Stored]:
-    return [Stored(seq, created, decode(body, seq)) for seq, created, body in rows]
+def decode_page(rows: Iterable[tuple[int, float, bytes]]) -> list[Stored]:
+    return [Stored(seq, created, decode_message(body, seq)) for seq, created, body in rows]
 
 
-def visible(message: Message) -> str:
-    """What a person would search for: what was said, and what tools printed."""
+def searchable_text(message: Message) -> str:
+    """What a person would search for: the words of both sides, and the output of tools."""
     pieces = [p.text for p in message.parts if isinstance(p, Text | ToolReturn)]
-    return "\n".join(pieces)[:VISIBLE_LIMIT]
+    return "\n".join(pieces)[:SEARCHABLE_LENGTH]
 
 
-def _clean(value: Any) -> Any:
+def _clean_value(value: Any) -> Any:
     match value:
         case str():
             return clean(value)
         case dict():
-            return {clean(str(k)): _clean(v) for k, v in value.items()}
+            return {clean(str(k)): _clean_value(v) for k, v in value.items()}
         case list() | tuple():
-            return [_clean(v) for v in value]
+            return [_clean_value(v) for v in value]
         case bool() | None | float() | bytes():
             return value
         case int():
@@ -84,26 +84,29 @@ def _clean(value: Any) -> Any:
     return clean(str(value))
 
 
-COLUMNS = (
+SESSION_COLUMNS = (
     "s.id, s.source, s.key, s.cwd, s.title, s.model, s.parent, s.state, s.owner,"
     " s.created, s.updated, s.count, s.taint, s.next"
 )
 
 
-def insert(meta: SessionMeta, now: float) -> tuple[Column, ...]:
-    """In the order id, source, key, cwd, title, model, parent, created, updated, taint."""
+def encode_session(meta: SessionMeta, now: float) -> tuple[Column, ...]:
+    """The columns id, source, key, cwd, title, model, parent, created, updated, taint."""
     texts = (meta.id, meta.source, meta.key, meta.cwd, meta.title, meta.model, meta.parent)
     created = meta.created or now
     return (*map(clean, texts), created, meta.updated or created, meta.taint.bits)
 
 
-def session(row: Sequence[Any], *, alive: bool, system: str = "") -> SessionMeta:
-    sid, source, key, cwd, title, model, parent, state, _, created, updated, *rest = row
-    count, bits, following = rest
-    if state == "running" and not alive:
+def decode_session(
+    row: Sequence[Any], is_alive: Callable[[str], bool], system: str = ""
+) -> SessionMeta:
+    """From the columns of `SESSION_COLUMNS`. `is_alive`: whether the process of that name is."""
+    id, source, key, cwd, title, model, parent, state, holder, created, updated, *others = row
+    count, taint_bits, next_id = others
+    if state == "running" and not is_alive(holder):
         state = "interrupted"
     return SessionMeta(
-        id=sid,
+        id=id,
         source=source,
         key=key,
         cwd=cwd,
@@ -115,6 +118,6 @@ def session(row: Sequence[Any], *, alive: bool, system: str = "") -> SessionMeta
         created=created,
         updated=updated,
         messages=count,
-        taint=Taint.from_bits(bits),
-        next=following,
+        taint=Taint.from_bits(taint_bits),
+        next=next_id,
     )

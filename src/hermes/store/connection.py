@@ -1,4 +1,4 @@
-"""Opens the database: creates it whole and private, refuses what is damaged, newer or foreign."""
+"""Opens the database: creates it complete and private; refuses damaged, newer or foreign files."""
 
 from __future__ import annotations
 
@@ -10,42 +10,43 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hermes.config.private_files import sync_folder
 from hermes.core.errors import StoreError
-from hermes.store import errors as faults
-from hermes.store import process_locks as locks
-from hermes.store.migrations import APPLICATION, VERSION, migrate, version
+from hermes.store import errors
+from hermes.store.migrations import APPLICATION_ID, SCHEMA_VERSION, migrate, read_version
+from hermes.store.process_locks import exclusive_lock, make_folder
 
 if TYPE_CHECKING:
     from apsw import Connection
 
-PATIENCE = 5.0
+LOCK_TIMEOUT = 5.0
 """Seconds to wait for a lock that another process holds."""
-ENGINE = (3, 51, 3)
-"""Before it, two connections that write or checkpoint a WAL at once could corrupt the file."""
+MIN_SQLITE_VERSION = (3, 51, 3)
+"""In earlier ones, two connections that write or checkpoint a WAL at once can corrupt the file."""
 
 
-def writer(path: Path, notices: list[str]) -> Connection:
-    """The one connection that writes. What the user should know is added to `notices`."""
+def open_writer(path: Path, notices: list[str]) -> Connection:
+    """The one connection that writes. Adds to `notices` what the user should be told."""
     import apsw
 
-    if tuple(map(int, apsw.sqlite_lib_version().split("."))) < ENGINE:
+    if tuple(map(int, apsw.sqlite_lib_version().split("."))) < MIN_SQLITE_VERSION:
         raise StoreError(
             f"SQLite {apsw.sqlite_lib_version()} can corrupt databases; Hermes does not use it. "
             "Nothing was touched. Install apsw 3.51.3 or newer from its wheel.",
             "engine",
         )
     try:
-        _inspect(path, notices)
+        _check_file(path, notices)
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     except (apsw.Error, OSError, UnicodeError) as error:
-        raise faults.explain(error, path) from error
+        raise errors.translate_error(error, path) from error
     try:
-        db.set_busy_handler(patience())
-        _accept(db, path)
-        if version(db) < VERSION:
+        db.set_busy_handler(make_busy_handler())
+        _check_contents(db, path)
+        if read_version(db) < SCHEMA_VERSION:
             migrate(db)
-        _use_wal(db, path)
-        # In one go: each statement that crosses into SQLite gives up the interpreter lock.
+        _enable_wal(db, path)
+        # In one call: each one that crosses into SQLite releases the interpreter lock.
         db.execute(
             "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;"
             "PRAGMA journal_size_limit = 33554432"
@@ -53,125 +54,127 @@ def writer(path: Path, notices: list[str]) -> Connection:
     except (apsw.Error, StoreError) as error:
         errno = db.system_errno
         db.close(True)
-        raise faults.explain(error, path, errno) from error
+        raise errors.translate_error(error, path, errno) from error
     return db
 
 
-def reader(path: Path) -> Connection:
-    """For a database that a writer of this process has opened before."""
+def open_reader(path: Path) -> Connection:
+    """A read-only connection; a writer of this process must have opened the database before."""
     import apsw
 
     try:
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-        db.set_busy_handler(patience())
+        db.set_busy_handler(make_busy_handler())
     except apsw.Error as error:
-        raise faults.explain(error, path) from error
+        raise errors.translate_error(error, path) from error
     return db
 
 
-def patience() -> Callable[[int], bool]:
-    """A busy handler: waits with jitter, so that processes in step get out of it."""
+def make_busy_handler() -> Callable[[int], bool]:
+    """A busy handler that waits with jitter, so that processes do not retry in step."""
     deadline = 0.0
 
-    def wait(attempt: int) -> bool:
+    def wait_for_lock(attempt: int) -> bool:
         nonlocal deadline
         now = time.monotonic()
         if attempt == 0:
-            deadline = now + PATIENCE
+            deadline = now + LOCK_TIMEOUT
         if now >= deadline:
             return False
         time.sleep(min(0.001 * (attempt + 1), 0.025) * (0.5 + os.urandom(1)[0] / 255))
         return True
 
-    return wait
+    return wait_for_lock
 
 
-def _inspect(path: Path, notices: list[str]) -> None:
-    """What can be told without opening the file, which is SQLite's alone to do."""
+def _check_file(path: Path, notices: list[str]) -> None:
+    """Everything that can be checked without opening the file: only SQLite may do that."""
     try:
         found = path.stat()
     except FileNotFoundError:
-        _make(path)
+        _create_database(path)
         found = path.stat()
     if not stat.S_ISREG(found.st_mode):
-        raise faults.fault("damaged", path, "not a file")
+        raise errors.error_of_kind("damaged", path, "not a file")
     if found.st_size == 0:
-        # Ours appear whole, by a rename: an empty one is what some accident left.
-        raise faults.fault("damaged", path, "it is empty")
+        # Ours appear complete, by a rename: an empty file is the result of some accident.
+        raise errors.error_of_kind("damaged", path, "it is empty")
     if found.st_mode & 0o077:
-        for file in files(path):
+        for file in database_files(path):
             with suppress(FileNotFoundError):
                 file.chmod(0o600)
-        notices.append(f"{path} could be read by other users; it is private now.")
-    _, wal, shm, _ = files(path)
+        notices.append(f"{path} was readable by other users; it is private now.")
+    _, wal, shm, _ = database_files(path)
     if shm.exists() and not wal.exists():
-        # SQLite removes the second file last. Without it, what was not yet copied is gone.
+        # SQLite removes the -shm file last. Without the WAL, whatever only it held is gone.
         notices.append(
-            f"{path}-wal has been removed by someone: the last messages before the last crash "
-            "may be missing. Everything else is there."
+            f"{path}-wal was deleted by another program: the last messages before the last crash "
+            "may be missing. Everything else is intact."
         )
 
 
-def _accept(db: Connection, path: Path) -> None:
-    """The first read; SQLite itself notices a bad header and a file cut short."""
-    _, wal, *_ = files(path)
+def _check_contents(db: Connection, path: Path) -> None:
+    """The first read; SQLite itself notices a bad header and missing pages."""
+    _, wal, *_ = database_files(path)
     pending = wal.exists() and wal.stat().st_size
     if not pending and path.stat().st_size % int(db.pragma("page_size")):
-        raise faults.fault("damaged", path, "its last page is cut short")
-    found = version(db)
-    mine = int(db.pragma("application_id")) == APPLICATION
+        raise errors.error_of_kind("damaged", path, "its last page is cut short")
+    found = read_version(db)
+    is_ours = int(db.pragma("application_id")) == APPLICATION_ID
     tables = db.execute("SELECT count(*) FROM sqlite_schema").get
-    if not mine and (tables or found):
-        raise faults.foreign(path)
-    if found > VERSION:
-        raise faults.newer(path, found, VERSION)
+    if not is_ours and (tables or found):
+        raise errors.foreign_file_error(path)
+    if found > SCHEMA_VERSION:
+        raise errors.newer_schema_error(path, found, SCHEMA_VERSION)
 
 
-def _use_wal(db: Connection, path: Path) -> None:
-    """A no-op, except for a restored backup. SQLite does not wait for others here by itself."""
+def _enable_wal(db: Connection, path: Path) -> None:
+    """Changes something only in a new or restored database. SQLite itself does not wait here."""
     import apsw
 
-    wait, attempt, found = patience(), 0, ""
-    while not found:
+    wait, attempt, mode = make_busy_handler(), 0, ""
+    while not mode:
         try:
-            found = db.pragma("journal_mode", "wal")
+            mode = db.pragma("journal_mode", "wal")
         except apsw.BusyError:
             if not wait(attempt):
                 raise
             attempt += 1
-    if found != "wal":
-        raise faults.fault("unopened", path, "this file system cannot share it between processes")
+    if mode != "wal":
+        raise errors.error_of_kind(
+            "unopened", path, "this file system cannot share it between processes"
+        )
 
 
-def _make(path: Path) -> None:
-    """Built under another name and renamed: whoever sees the database sees all of it."""
+def _create_database(path: Path) -> None:
+    """Built under another name and renamed: no process ever sees an incomplete database."""
     import apsw
 
-    locks.make_folder(path.parent)
+    make_folder(path.parent)
     lock = path.parent / "run" / "database.lock"
-    with locks.exclusive(lock):
+    with exclusive_lock(lock):
         if path.exists():
             return
         fresh = path.with_name(path.name + ".new")
-        remove(fresh)
-        db = private(fresh, lock)
+        remove_database(fresh)
+        db = create_private(fresh, lock)
         try:
-            db.set_busy_handler(patience())
-            _use_wal(db, path)
+            db.set_busy_handler(make_busy_handler())
+            _enable_wal(db, path)
             migrate(db)
         except apsw.Error:
             db.close(True)
             with suppress(OSError):
-                remove(fresh)
+                remove_database(fresh)
             raise
         db.close()
         fresh.rename(path)
         sync_folder(path.parent)
 
 
-def private(path: Path, like: Path) -> Connection:
-    """A new database file with the permissions of `like` (0600) from its first byte, whatever the
-    umask is; its sidecars inherit them."""
+def create_private(path: Path, like: Path) -> Connection:
+    """Create a database with the permissions of `like` (0600) from its first byte on, whatever
+    the umask; the files SQLite puts beside it inherit them."""
     import apsw
 
     uri = f"{path.absolute().as_uri()}?modeof={like.absolute().as_uri().removeprefix('file://')}"
@@ -179,21 +182,12 @@ def private(path: Path, like: Path) -> Connection:
     return apsw.Connection(uri, flags=flags)
 
 
-def files(path: Path) -> tuple[Path, Path, Path, Path]:
-    """The database and what SQLite keeps beside it."""
+def database_files(path: Path) -> tuple[Path, Path, Path, Path]:
+    """The database and the files SQLite keeps beside it: WAL, shared memory, journal."""
     wal, shm, journal = (path.with_name(path.name + end) for end in ("-wal", "-shm", "-journal"))
     return path, wal, shm, journal
 
 
-def remove(path: Path) -> None:
-    for file in files(path):
+def remove_database(path: Path) -> None:
+    for file in database_files(path):
         file.unlink(missing_ok=True)
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes a rename survive a power cut."""
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -1,4 +1,4 @@
-"""A thread that owns one connection; calls reach it in one hop and come back in one."""
+"""A thread that owns one connection; calls reach it in one hop and return in one."""
 
 from __future__ import annotations
 
@@ -14,35 +14,36 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from hermes.core.errors import StoreError
-from hermes.store import errors as faults
+from hermes.store.errors import translate_error
 
 if TYPE_CHECKING:
     from apsw import Connection, Error
 
 T = TypeVar("T")
 
-Mode: TypeAlias = Literal["together", "alone", "detached", "stop"]
-"""In a transaction with others; on the connection but in none; with the connection closed; last."""
+Mode: TypeAlias = Literal["grouped", "alone", "detached", "stop"]
+"""In a transaction shared with other jobs; outside any transaction; with the connection closed;
+as the last job."""
 
-GROUP = 256
+MAX_GROUP = 256
 """Most jobs taken at once."""
-EXIT_PATIENCE = 10.0
+EXIT_TIMEOUT = 10.0
 
 
 class Job:
-    """One call: what to run, and whom to tell."""
+    """One call: what to run, and the future that gets its result."""
 
-    __slots__ = ("bell", "error", "future", "mode", "result", "run")
+    __slots__ = ("completions", "error", "future", "mode", "result", "run")
 
-    def __init__(self, run: Callable[..., Any], mode: Mode, bell: Bell) -> None:
+    def __init__(self, run: Callable[..., Any], mode: Mode, completions: CompletionPipe) -> None:
         self.run = run
         self.mode = mode
-        self.bell = bell
-        self.future: asyncio.Future[Any] = bell.loop.create_future()
+        self.completions = completions
+        self.future: asyncio.Future[Any] = completions.loop.create_future()
         self.result: Any = None
         self.error: Exception | None = None
 
-    def settle(self) -> None:
+    def resolve_future(self) -> None:
         if self.future.done():
             return
         if self.error is None:
@@ -51,67 +52,67 @@ class Job:
             self.future.set_exception(self.error)
 
 
-class Bell:
-    """Brings finished jobs back to their event loop.
+class CompletionPipe:
+    """Returns finished jobs to their event loop.
 
-    A pipe of our own: `call_soon_threadsafe` makes a handle, a context and an exception each
-    time, which costs about as much as SQLite's share of an append.
+    A pipe of its own, because `call_soon_threadsafe` makes a handle, a context and an exception
+    each time, which costs about as much as SQLite's share of an append.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._done: deque[Job] = deque()
-        self._in, self._out = os.pipe()
-        os.set_blocking(self._in, False)
-        os.set_blocking(self._out, False)
-        loop.add_reader(self._in, self._answer)
+        self._finished: deque[Job] = deque()
+        self._read_end, self._write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
+        os.set_blocking(self._write_end, False)
+        loop.add_reader(self._read_end, self._resolve_futures)
 
-    def ring(self, jobs: list[Job]) -> None:
-        self._done.extend(jobs)
-        with suppress(BlockingIOError):  # full: it has been rung often enough
-            os.write(self._out, b"!")
+    def deliver(self, jobs: list[Job]) -> None:
+        self._finished.extend(jobs)
+        with suppress(BlockingIOError):  # full: the loop has enough to wake up for
+            os.write(self._write_end, b"!")
 
-    def _answer(self) -> None:
-        os.read(self._in, 4096)
-        while self._done:
-            self._done.popleft().settle()
+    def _resolve_futures(self) -> None:
+        os.read(self._read_end, 4096)
+        while self._finished:
+            self._finished.popleft().resolve_future()
 
     def close(self) -> None:
         with suppress(RuntimeError):  # the loop is closed already
-            self.loop.remove_reader(self._in)
-        os.close(self._in)
-        os.close(self._out)
+            self.loop.remove_reader(self._read_end)
+        os.close(self._read_end)
+        os.close(self._write_end)
 
 
-class Worker:
-    """Runs jobs in order, each on its own. The connection is opened when the thread starts, and
-    again after an error that makes it untrustworthy."""
+class DatabaseThread:
+    """Runs jobs one by one, in order. The connection is opened when the thread starts, and again
+    after an error that makes it untrustworthy."""
 
     def __init__(self, path: Path, connect: Callable[[], Connection]) -> None:
         self._path = path
         self._connect = connect
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        self._bells: dict[asyncio.AbstractEventLoop, Bell] = {}
+        self._pipes: dict[asyncio.AbstractEventLoop, CompletionPipe] = {}
         self._db: Connection | None = None
         self._thread: threading.Thread | None = None
         self._pid = 0
         self._closed = False
-        self._last: asyncio.Future[None] | None = None
+        self._stopped: asyncio.Future[None] | None = None
 
     # -- on the event loop ---------------------------------------------------------------------
 
     def submit(
-        self, run: Callable[[Connection], T], *, mode: Literal["together", "alone"] = "together"
+        self, run: Callable[[Connection], T], *, mode: Literal["grouped", "alone"] = "grouped"
     ) -> asyncio.Future[T]:
-        """The job happens even when nobody waits for it any more."""
-        return self._put(run, mode)
+        """The job runs even when its caller stops waiting."""
+        return self._enqueue(run, mode)
 
-    def detached(self, run: Callable[[], T]) -> asyncio.Future[T]:
-        """With the connection closed; the next job opens it again."""
-        return self._put(run, "detached")
+    def run_without_connection(self, run: Callable[[], T]) -> asyncio.Future[T]:
+        """Run with the connection closed; the next job opens it again."""
+        return self._enqueue(run, "detached")
 
     def start(self) -> None:
-        """Begin to open the connection, without waiting."""
+        """Start opening the connection, without waiting."""
         if self._closed or (self._thread is not None and self._pid != os.getpid()):
             raise StoreError(
                 "The store is closed, or was opened before a fork. Nothing was saved or lost.",
@@ -119,110 +120,110 @@ class Worker:
             )
         if self._thread is None:
             self._pid = os.getpid()
-            # A daemon only so that the interpreter reaches `atexit`, which waits for it there.
-            self._thread = threading.Thread(target=self._main, name="hermes-store", daemon=True)
-            atexit.register(self._leave)
+            # A daemon, so that the interpreter reaches `atexit`, where the thread is waited for.
+            self._thread = threading.Thread(target=self._run, name="hermes-store", daemon=True)
+            atexit.register(self._finish_at_exit)
             self._thread.start()
 
-    def _put(self, run: Callable[..., Any], mode: Mode) -> asyncio.Future[Any]:
+    def _enqueue(self, run: Callable[..., Any], mode: Mode) -> asyncio.Future[Any]:
         self.start()
         loop = asyncio.get_running_loop()
-        bell = self._bells.get(loop)
-        if bell is None:
-            bell = self._bells[loop] = Bell(loop)
-        job = Job(run, mode, bell)
+        pipe = self._pipes.get(loop)
+        if pipe is None:
+            pipe = self._pipes[loop] = CompletionPipe(loop)
+        job = Job(run, mode, pipe)
         self._jobs.put(job)
         return job.future
 
     async def close(self) -> None:
-        """Finish what was submitted, then let go of the file."""
+        """Finish every submitted job, then release the file."""
         if self._thread is None or self._pid != os.getpid():
             self._closed = True
             return
-        if self._last is None:
-            self._last = self._put(_nothing, "stop")
+        if self._stopped is None:
+            self._stopped = self._enqueue(do_nothing, "stop")
             self._closed = True
-        await asyncio.shield(self._last)
+        await asyncio.shield(self._stopped)
         self._thread.join()
-        atexit.unregister(self._leave)
-        while self._bells:
-            self._bells.popitem()[1].close()
+        atexit.unregister(self._finish_at_exit)
+        while self._pipes:
+            self._pipes.popitem()[1].close()
 
-    def _leave(self) -> None:
-        """At interpreter exit without `close`: what was submitted is still written."""
+    def _finish_at_exit(self) -> None:
+        """When the interpreter exits without `close`, submitted jobs are still run."""
         if self._thread is not None and self._pid == os.getpid():
             self._jobs.put(None)
-            self._thread.join(EXIT_PATIENCE)
+            self._thread.join(EXIT_TIMEOUT)
 
     # -- on the thread -------------------------------------------------------------------------
 
-    def _main(self) -> None:
-        with suppress(Exception):  # whatever it is, the first job meets it and reports it
-            self.connection()
-        more, last = True, None
-        while more:
+    def _run(self) -> None:
+        with suppress(Exception):  # the first job meets the same error and reports it
+            self.get_connection()
+        has_more, stop = True, None
+        while has_more:
             jobs: list[Job] = []
-            more = self._take(jobs)
-            last = jobs.pop() if jobs and jobs[-1].mode == "stop" else None
+            has_more = self._take_jobs(jobs)
+            stop = jobs.pop() if jobs and jobs[-1].mode == "stop" else None
             try:
-                self.serve(jobs)
+                self.run_jobs(jobs)
             except Exception as error:  # noqa: BLE001 - a dead thread would leave callers waiting
-                self.drop()
+                self.close_connection()
                 for job in jobs:
                     job.error = error
-            _deliver(jobs)
+            _deliver_results(jobs)
             del jobs
-            self.tidy(last=not more)
-        self.drop()
-        if last is not None:
-            last.bell.ring([last])
+            self.do_upkeep(closing=not has_more)
+        self.close_connection()
+        if stop is not None:
+            stop.completions.deliver([stop])
 
-    def _take(self, jobs: list[Job]) -> bool:
-        """Everything that waits; False when nothing will follow."""
+    def _take_jobs(self, jobs: list[Job]) -> bool:
+        """Add all waiting jobs to the list; False when none will follow."""
         while (job := self._jobs.get()) is not None:
             jobs.append(job)
             if job.mode == "stop":
                 return False
-            if len(jobs) == GROUP or self._jobs.empty():
+            if len(jobs) == MAX_GROUP or self._jobs.empty():
                 return True
         return False
 
-    def serve(self, jobs: list[Job]) -> None:
+    def run_jobs(self, jobs: list[Job]) -> None:
         for job in jobs:
             if not job.future.cancelled():
-                self.single(job)
+                self.run_job(job)
 
-    def single(self, job: Job) -> None:
+    def run_job(self, job: Job) -> None:
         import apsw
 
         try:
             if job.mode == "detached":
-                self.drop()
+                self.close_connection()
                 job.result = job.run()
             else:
-                job.result = job.run(self.connection())
+                job.result = job.run(self.get_connection())
         except (apsw.Error, UnicodeDecodeError) as error:
-            job.error = self.blame(error)
-        except Exception as error:  # noqa: BLE001 - the caller gets it; the thread goes on
+            job.error = self.handle_error(error)
+        except Exception as error:  # noqa: BLE001 - the caller gets it; the thread continues
             job.error = error
 
-    def connection(self) -> Connection:
+    def get_connection(self) -> Connection:
         if self._db is None:
             self._db = self._connect()
         return self._db
 
-    def blame(self, error: Error | UnicodeDecodeError) -> StoreError:
-        """The error in words. A connection that met a failing disk is given up."""
+    def handle_error(self, error: Error | UnicodeDecodeError) -> StoreError:
+        """Translate the error and roll back; a connection that met a failing disk is closed."""
         db = self._db
-        fault = faults.explain(error, self._path, db.system_errno if db else 0)
-        fault.__cause__ = error
+        translated = translate_error(error, self._path, db.system_errno if db else 0)
+        translated.__cause__ = error
         if db is not None:
-            rollback(db)
-        if fault.code in ("io", "damaged"):
-            self.drop()
-        return fault
+            roll_back(db)
+        if translated.code in ("io", "damaged"):
+            self.close_connection()
+        return translated
 
-    def drop(self) -> None:
+    def close_connection(self) -> None:
         import apsw
 
         db, self._db = self._db, None
@@ -230,11 +231,11 @@ class Worker:
             with suppress(apsw.Error):
                 db.close(True)
 
-    def tidy(self, *, last: bool) -> None:
-        """After the callers were told; `last`: before the connection is closed for good."""
+    def do_upkeep(self, *, closing: bool) -> None:
+        """Called when the results are delivered; `closing`: before the connection is closed."""
 
 
-def rollback(db: Connection) -> None:
+def roll_back(db: Connection) -> None:
     import apsw
 
     if db.in_transaction:
@@ -242,14 +243,14 @@ def rollback(db: Connection) -> None:
             db.execute("ROLLBACK")
 
 
-def _deliver(jobs: list[Job]) -> None:
+def _deliver_results(jobs: list[Job]) -> None:
     """One wake-up per event loop, not per job."""
-    by_bell: dict[Bell, list[Job]] = {}
+    by_pipe: dict[CompletionPipe, list[Job]] = {}
     for job in jobs:
-        by_bell.setdefault(job.bell, []).append(job)
-    for bell, theirs in by_bell.items():
-        bell.ring(theirs)
+        by_pipe.setdefault(job.completions, []).append(job)
+    for pipe, finished in by_pipe.items():
+        pipe.deliver(finished)
 
 
-def _nothing() -> None:
-    pass
+def do_nothing(*_: object) -> None:
+    """A job without effect: to wait for the thread, or to have it open or close the file."""

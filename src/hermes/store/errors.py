@@ -1,4 +1,4 @@
-"""Failures of SQLite and of the disk in words: what failed, what was lost, what to do."""
+"""Failures of SQLite and of the disk as sentences: what failed, what was lost, what to do."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ERRNOS = {
     errno.EACCES: "readonly",
     errno.EPERM: "readonly",
 }
-_LONGEST = 300
+_MAX_LENGTH = 300
 _SENTENCES = {
     "busy": "The session database is busy: another process has kept it locked for 5 seconds. "
     "This was not saved; earlier messages are safe. Try again, or end the other process.",
@@ -41,7 +41,7 @@ _SENTENCES = {
     "unopened": "{path} cannot be opened ({detail}). Nothing was lost. Check the folder and its "
     "permissions, or set HERMES_HOME to another one.",
     "damaged": "The session database {path} is damaged ({detail}). It was left as it is. `hermes "
-    "doctor --fix` saves what can be read of it and keeps the file; or restore a backup.",
+    "doctor --fix` saves whatever can be read and keeps the file; or restore a backup.",
     "too_big": "A message is too large for the session database. It was not saved; earlier "
     "messages are safe.",
     "io": "The disk failed while reading or writing {path} ({detail}). This may not have been "
@@ -49,8 +49,8 @@ _SENTENCES = {
 }
 
 
-def explain(error: Exception, path: Path, system_errno: int = 0) -> StoreError:
-    """`error` is an apsw.Error, an OSError, a text that is none, or a StoreError already."""
+def translate_error(error: Exception, path: Path, system_errno: int = 0) -> StoreError:
+    """`error`: an apsw.Error, an OSError or a UnicodeError; a StoreError comes back as it is."""
     if isinstance(error, StoreError):
         return error
     name = type(error).__name__
@@ -62,34 +62,34 @@ def explain(error: Exception, path: Path, system_errno: int = 0) -> StoreError:
         kind = _KINDS.get(name, "io")
         if kind in ("io", "unopened"):
             kind = _ERRNOS.get(system_errno, kind)
-        if kind == "unopened" and not _writable(path):
+        if kind == "unopened" and not _is_writable(path):
             kind, detail = "readonly", "read-only"
-    return fault(kind, path, detail or name)
+    return error_of_kind(kind, path, detail or name)
 
 
-def fault(kind: str, path: Path, detail: str = "") -> StoreError:
-    room = _LONGEST - len(_SENTENCES[kind].format(path=_short(path), detail=""))
-    text = _SENTENCES[kind].format(path=_short(path), detail=detail[: max(0, min(room, 80))])
+def error_of_kind(kind: str, path: Path, detail: str = "") -> StoreError:
+    room = _MAX_LENGTH - len(_SENTENCES[kind].format(path=_shorten_path(path), detail=""))
+    text = _SENTENCES[kind].format(path=_shorten_path(path), detail=detail[: max(0, min(room, 80))])
     return StoreError(text, {"unopened": "io", "too_big": "io"}.get(kind, kind))
 
 
-def newer(path: Path, found: int, known: int) -> StoreError:
+def newer_schema_error(path: Path, found: int, known: int) -> StoreError:
     return StoreError(
-        f"The session database {_short(path)} was made by a newer Hermes (schema {found}, this "
-        f"one knows {known}). It was left as it is; nothing was lost. Update Hermes to use it.",
+        f"The session database {_shorten_path(path)} was made by a newer Hermes (schema {found}; "
+        f"this one knows {known}). It was not changed; nothing was lost. Update Hermes to use it.",
         "newer",
     )
 
 
-def foreign(path: Path) -> StoreError:
+def foreign_file_error(path: Path) -> StoreError:
     return StoreError(
-        f"{_short(path)} is a database of another program. It was left as it is; nothing was "
-        "lost. Move it away, or set HERMES_HOME to another folder.",
+        f"{_shorten_path(path)} belongs to another program. It was not changed; nothing was lost. "
+        "Move it away, or set HERMES_HOME to another folder.",
         "foreign",
     )
 
 
-def in_use(session_id: str) -> StoreError:
+def session_in_use_error(session_id: str) -> StoreError:
     return StoreError(
         f"Session {session_id} is in use by another process. Nothing was saved or lost. "
         "Wait for its turn to end, or end that process.",
@@ -97,18 +97,18 @@ def in_use(session_id: str) -> StoreError:
     )
 
 
-def missing(session_id: str) -> StoreError:
+def session_missing_error(session_id: str) -> StoreError:
     return StoreError(f"There is no session {session_id}; nothing was saved.", "missing")
 
 
-def exists(session_id: str) -> StoreError:
-    return StoreError(f"Session {session_id} exists already; it was left as it is.", "exists")
+def session_exists_error(session_id: str) -> StoreError:
+    return StoreError(f"Session {session_id} already exists; it was not changed.", "exists")
 
 
-def _writable(path: Path) -> bool:
+def _is_writable(path: Path) -> bool:
     return os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
 
 
-def _short(path: Path) -> str:
+def _shorten_path(path: Path) -> str:
     text = str(path)
     return text if len(text) <= 90 else "…" + text[-89:]

@@ -1,22 +1,148 @@
-"""The ledger's tables: calls that run, calls that ended, and what they add up to."""
+"""The ledger: what model calls cost. Its lines are written without making anybody wait."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import structs
 
 from hermes.core.ledger import WARN_AT, By, Cap, Decide, Entry, Level, Row, Warned
 from hermes.core.text import clean
-from hermes.store.process_locks import Owner
+from hermes.store.database import Database
+from hermes.store.db_thread import do_nothing
+from hermes.store.process_locks import ProcessLock
 
 if TYPE_CHECKING:
     from apsw import Connection
 
-_decoder = msgspec.json.Decoder(Entry)
-_KEYS: dict[By, str] = {
+T = TypeVar("T")
+PendingEntry: TypeAlias = tuple[Entry, bool]
+"""A call, and whether it is still running."""
+log = logging.getLogger(__name__)
+
+FLUSH_DELAY = 0.25
+"""Seconds an entry waits for another write to share its transaction. A call that takes longer is
+written as running, so that it counts even if this process is killed meanwhile."""
+
+
+class SqliteLedger:
+    """Implements `core.ledger.Ledger`. Entries nobody waits for are written in the transaction of
+    the next message, or shortly afterwards by themselves; of each call only the latest waits."""
+
+    def __init__(self, database: Database) -> None:
+        self._writer = database.writer
+        self._process = database.process
+        self._pending: dict[int, PendingEntry] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def reserve(
+        self, caps: Sequence[Cap], decide: Decide
+    ) -> tuple[Entry | None, list[Level]]:
+        """When cancelled while waiting, whatever is still reserved is released."""
+        job = self._submit(lambda db: _reserve_entry(db, self._process, caps, decide))
+        try:
+            return await asyncio.shield(job)
+        except asyncio.CancelledError:
+            job.add_done_callback(self._release_reservation)
+            raise
+
+    def begin(self, entry: Entry) -> None:
+        self._add_pending(entry, running=True)
+
+    def settle(
+        self,
+        entry: Entry,
+        caps: Sequence[Cap] = (),
+        on_warnings: Callable[[Sequence[Warned]], None] | None = None,
+    ) -> None:
+        if not caps or on_warnings is None:
+            self._add_pending(entry, running=False)
+            return
+        tell = on_warnings
+
+        def report_warnings(job: asyncio.Future[list[Warned]]) -> None:
+            if job.cancelled() or job.exception() is not None:
+                log.warning("the ledger could not be written: %s", job.exception())
+                self._add_pending(entry, running=False)
+            elif warnings := job.result():
+                tell(warnings)
+
+        self._submit(lambda db: _settle_entry(db, entry, caps)).add_done_callback(report_warnings)
+
+    async def sum_calls(self, by: By, since: float) -> list[Row]:
+        def sum_settled(db: Connection) -> list[Row]:
+            _settle_dead_calls(db, self._process)
+            return _sum_calls(db, by, round(since * 1e9))
+
+        return await self._submit(sum_settled)
+
+    def take_pending(
+        self, run: Callable[[Connection], T]
+    ) -> tuple[Callable[[Connection], T], list[PendingEntry]]:
+        """A job that writes the pending entries and then does `run`; and those entries."""
+        if not self._pending:
+            return run, []
+        entries = list(self._pending.values())
+        self._pending.clear()
+        process = self._process
+
+        def write_both(db: Connection) -> T:
+            _write_entries(db, process, entries)
+            return run(db)
+
+        return write_both, entries
+
+    def restore_pending(self, entries: Iterable[PendingEntry]) -> None:
+        """After a failed write; a later entry for the same call takes precedence."""
+        for entry, running in entries:
+            self._pending.setdefault(entry.id, (entry, running))
+
+    def flush(self) -> None:
+        """Start writing the pending entries, without waiting."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._pending:
+            self._submit(do_nothing).add_done_callback(_log_failure)
+
+    def _add_pending(self, entry: Entry, *, running: bool) -> None:
+        self._pending[entry.id] = entry, running
+        loop = asyncio.get_running_loop()
+        # A timer long overdue belonged to a loop that ended before it fired.
+        if self._timer is None or self._timer.when() < loop.time() - FLUSH_DELAY:
+            self._timer = loop.call_later(FLUSH_DELAY, self.flush)
+
+    def _submit(self, run: Callable[[Connection], T]) -> asyncio.Future[T]:
+        both, entries = self.take_pending(run)
+        job = self._writer.submit(both)
+        if entries:
+            job.add_done_callback(lambda done: self._restore_on_failure(done, entries))
+        return job
+
+    def _restore_on_failure(self, job: asyncio.Future[Any], entries: list[PendingEntry]) -> None:
+        if job.cancelled() or job.exception() is not None:
+            self.restore_pending(entries)
+
+    def _release_reservation(self, job: asyncio.Future[tuple[Entry | None, list[Level]]]) -> None:
+        entry = None if job.cancelled() or job.exception() is not None else job.result()[0]
+        if entry is not None:
+            self._submit(lambda db: _release_entry(db, entry)).add_done_callback(_log_failure)
+
+
+def _log_failure(job: asyncio.Future[Any]) -> None:
+    if not job.cancelled() and (error := job.exception()) is not None:
+        log.warning("the ledger could not be written: %s", error)
+
+
+# -- inside the writer's transaction -----------------------------------------------------------
+
+_entry_decoder = msgspec.json.Decoder(Entry)
+_KEY_COLUMNS: dict[By, str] = {
     "day": "day",
     "model": "provider || ':' || model",
     "provider": "provider",
@@ -27,53 +153,54 @@ _KEYS: dict[By, str] = {
 }
 
 
-def reserve(
-    db: Connection, owner: Owner, caps: Sequence[Cap], decide: Decide
+def _reserve_entry(
+    db: Connection, process: ProcessLock, caps: Sequence[Cap], decide: Decide
 ) -> tuple[Entry | None, list[Level]]:
-    """Other processes counted: the transaction is an immediate one."""
-    sweep(db, owner)
-    found = levels(db, caps)
-    entry = decide(found)
+    """Calls of other processes count too: the transaction is an immediate one."""
+    _settle_dead_calls(db, process)
+    levels = _read_levels(db, caps)
+    entry = decide(levels)
     if entry is not None:
-        hold(db, owner, entry)
-    return entry, found
+        _insert_reservation(db, process, entry)
+    return entry, levels
 
 
-def hold(db: Connection, owner: Owner, entry: Entry) -> None:
+def _insert_reservation(db: Connection, process: ProcessLock, entry: Entry) -> None:
     db.execute(
         "INSERT OR REPLACE INTO reservations (id, owner, entry) VALUES (?, ?, ?)",
-        (entry.id, owner.hold(), msgspec.json.encode(entry)),
+        (entry.id, process.acquire(), msgspec.json.encode(entry)),
     )
 
 
-def release(db: Connection, entry: Entry) -> None:
-    """The call was never made."""
+def _release_entry(db: Connection, entry: Entry) -> None:
+    """For a call that was never made."""
     db.execute("DELETE FROM reservations WHERE id = ?", (entry.id,))
 
 
-def levels(db: Connection, caps: Sequence[Cap]) -> list[Level]:
+def _read_levels(db: Connection, caps: Sequence[Cap]) -> list[Level]:
     running: dict[str, tuple[float, int]] = {}
     for (body,) in db.execute("SELECT entry FROM reservations"):
-        entry = _decoder.decode(body)
+        entry = _entry_decoder.decode(body)
         for scope in entry.scopes:
             usd, tokens = running.get(scope, (0.0, 0))
             running[scope] = usd + (entry.cost or 0.0), tokens + entry.tokens
-    out = []
+    levels = []
     for cap in caps:
-        spent, open = _spent(db, cap.scope), running.get(cap.scope, (0.0, 0))
-        at = 0 if cap.unit == "usd" else 1
-        out.append(Level(cap, spent[at], open[at]))
-    return out
+        spent, reserved = _read_spent(db, cap.scope), running.get(cap.scope, (0.0, 0))
+        unit = 0 if cap.unit == "usd" else 1
+        levels.append(Level(cap, spent[unit], reserved[unit]))
+    return levels
 
 
-def _spent(db: Connection, scope: str) -> tuple[float, float]:
+def _read_spent(db: Connection, scope: str) -> tuple[float, float]:
+    """Dollars and tokens."""
     sql = "SELECT usd, tokens FROM spent WHERE scope = ?"
     found: list[Any] = db.execute(sql, (scope,)).fetchall()
     return found[0] if found else (0.0, 0)
 
 
-def settle(db: Connection, entry: Entry, caps: Sequence[Cap] = ()) -> list[Warned]:
-    """How a call ended. Running it again changes nothing."""
+def _settle_entry(db: Connection, entry: Entry, caps: Sequence[Cap] = ()) -> list[Warned]:
+    """Record how a call ended; a second time changes nothing."""
     db.execute("DELETE FROM reservations WHERE id = ?", (entry.id,))
     account = entry.account
     who = (account.session, account.user, account.job, account.purpose)
@@ -105,12 +232,12 @@ def settle(db: Connection, entry: Entry, caps: Sequence[Cap] = ()) -> list[Warne
             " DO UPDATE SET usd = usd + excluded.usd, tokens = tokens + excluded.tokens",
             (clean(scope), entry.cost or 0.0, entry.tokens),
         )
-    return [warned for cap in caps if (warned := _warning(db, cap)) is not None]
+    return [warning for cap in caps if (warning := _record_warning(db, cap)) is not None]
 
 
-def _warning(db: Connection, cap: Cap) -> Warned | None:
-    """The highest mark that was passed, when nobody was told of it yet."""
-    spent = _spent(db, cap.scope)[0 if cap.unit == "usd" else 1]
+def _record_warning(db: Connection, cap: Cap) -> Warned | None:
+    """The highest mark passed for the first time."""
+    spent = _read_spent(db, cap.scope)[0 if cap.unit == "usd" else 1]
     found = None
     for percent in WARN_AT:
         if cap.limit > 0 and spent >= cap.limit * percent / 100:
@@ -123,85 +250,61 @@ def _warning(db: Connection, cap: Cap) -> Warned | None:
     return found
 
 
-def sweep(db: Connection, owner: Owner) -> None:
-    """Calls of processes that are gone count as what they may have cost."""
+def _settle_dead_calls(db: Connection, process: ProcessLock) -> None:
+    """Calls of processes that are gone count with the most they may have cost."""
     rows: list[Any] = db.execute(
-        "SELECT owner, entry FROM reservations WHERE owner <> ?", (owner.name,)
+        "SELECT owner, entry FROM reservations WHERE owner <> ?", (process.name,)
     ).fetchall()
-    alive: dict[str, bool] = {}
+    is_alive = cache(process.is_alive)
     for holder, body in rows:
-        if holder not in alive:
-            alive[holder] = owner.alive(holder)
-        if not alive[holder]:
-            lost = structs.replace(_decoder.decode(body), estimated=True, outcome="killed")
-            settle(db, lost)
+        if not is_alive(holder):
+            lost = structs.replace(_entry_decoder.decode(body), estimated=True, outcome="killed")
+            _settle_entry(db, lost)
 
 
-def write(db: Connection, owner: Owner, entries: Iterable[tuple[Entry, bool]]) -> None:
-    """Each call, and whether it still runs."""
+def _write_entries(db: Connection, process: ProcessLock, entries: Iterable[PendingEntry]) -> None:
     for entry, running in entries:
         if running:
-            hold(db, owner, entry)
+            _insert_reservation(db, process, entry)
         else:
-            settle(db, entry)
+            _settle_entry(db, entry)
 
 
 _SUMS = (
-    "count(*), sum(outcome <> ''), sum(input), sum(output), sum(cache_read), sum(cache_write),"
-    " sum(reasoning), total(cost), sum(cost IS NULL), sum(estimated), total(seconds)"
+    "sum(input), sum(output), sum(cache_read), sum(cache_write), sum(reasoning), total(cost),"
+    " sum(cost IS NULL), sum(estimated), total(seconds)"
 )
 
 
-def totals(db: Connection, by: By, since: int) -> list[Row]:
-    """Added up from a moment on, in nanoseconds."""
+def _sum_calls(db: Connection, by: By, since: int) -> list[Row]:
+    """`since`: in nanoseconds."""
     if by == "tool":
-        return _tools(db, since)
-    sql = f"SELECT {_KEYS[by]}, {_SUMS} FROM ledger WHERE id >= ? GROUP BY 1 ORDER BY 1"
+        return _sum_by_tool(db, since)
+    sql = (
+        f"SELECT {_KEY_COLUMNS[by]}, count(*), sum(outcome <> ''), {_SUMS}"
+        " FROM ledger WHERE id >= ? GROUP BY 1 ORDER BY 1"
+    )
     return [Row(*row) for row in db.execute(sql, (since,))]
 
 
-def _tools(db: Connection, since: int) -> list[Row]:
-    """A call that asked for several tools is shared among them, as often as each was asked for."""
+def _sum_by_tool(db: Connection, since: int) -> list[Row]:
+    """A model call that made several tool calls is divided among their tools."""
     found: dict[str, list[float]] = {}
     sql = (
-        "SELECT tools, count(*), sum(input), sum(output), sum(cache_read), sum(cache_write),"
-        " sum(reasoning), total(cost), sum(cost IS NULL), sum(estimated), total(seconds)"
-        " FROM ledger WHERE id >= ? AND tools <> '' GROUP BY tools"
+        f"SELECT tools, count(*), {_SUMS} FROM ledger WHERE id >= ? AND tools <> '' GROUP BY tools"
     )
     for text, calls, *sums in db.execute(sql, (since,)):
         names = text.split()
         for name in dict.fromkeys(names):
-            times = names.count(name)
-            share = times / len(names)
+            uses = names.count(name)
+            share = uses / len(names)
             row = found.setdefault(name, [0.0] * (len(sums) + 2))
-            for i, value in enumerate((calls, *(v * share for v in sums), calls * times)):
+            for i, value in enumerate((calls, *(v * share for v in sums), calls * uses)):
                 row[i] += value
-    return [
-        Row(
-            name,
-            calls=round(calls),
-            input=round(input),
-            output=round(output),
-            cache_read=round(read),
-            cache_write=round(written),
-            reasoning=round(reasoning),
-            cost=cost,
-            unpriced=round(unpriced),
-            estimated=round(estimated),
-            seconds=seconds,
-            uses=uses,
-        )
-        for name, (
-            calls,
-            input,
-            output,
-            read,
-            written,
-            reasoning,
-            cost,
-            unpriced,
-            estimated,
-            seconds,
-            uses,
-        ) in sorted(found.items())
-    ]
+    rows = []
+    for name, (*counts, cost, unpriced, estimated, seconds, uses) in sorted(found.items()):
+        calls, *tokens = map(round, counts)
+        costs = (cost, round(unpriced), round(estimated), seconds, uses)
+        values: list[Any] = [calls, 0, *tokens, *costs]
+        rows.append(Row(name, *values))
+    return rows

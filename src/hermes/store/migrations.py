@@ -1,4 +1,4 @@
-"""The schema, as the list of steps that lead to it."""
+"""The schema, as the list of steps that build it."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from apsw import Connection
 
-APPLICATION = 0x48524D53
-"""`PRAGMA application_id`: tells our files from other programs' (the bytes "HRMS")."""
+APPLICATION_ID = 0x48524D53
+"""`PRAGMA application_id`, the bytes "HRMS": distinguishes our files from other programs'."""
 
-SEARCH = """
+SEARCH_TABLE = """
 CREATE VIRTUAL TABLE search USING fts5(
     text, content='', contentless_delete=1, tokenize="unicode61 remove_diacritics 2"
 )"""
 
 
-def _first(db: Connection) -> None:
-    """An append touches two pages: the session's row, which is short because long and constant
-    texts live elsewhere and nothing indexes what every append changes, and the message's.
+def _create_sessions(db: Connection) -> None:
+    """An append touches two pages: the message's, and the session's row. That row is short because
+    long constant texts are stored elsewhere, and no index covers what every append changes.
 
-    A message's id is its session's number and its place there in one, so that a session lies
-    together and in order without an index. `pending`: from where on a session is not yet in
-    `search`.
+    A message's id combines its session's number and its position there, so that the messages of
+    a session lie together, in order, without an index. `pending` holds the first message of a
+    session that is not yet in `search`.
     """
     db.execute("""
     CREATE TABLE sessions (
@@ -71,23 +71,23 @@ def _first(db: Connection) -> None:
         DELETE FROM messages WHERE id >= old.n << 24 AND id < (old.n + 1) << 24;
     END;
     """).fetchall()
-    db.execute(SEARCH)
+    db.execute(SEARCH_TABLE)
 
 
-def _taint(db: Connection) -> None:
-    """Nobody knows what older sessions have read: both bits are set for them."""
+def _add_taint(db: Connection) -> None:
+    """It is unknown what older sessions have read: both bits are set for them."""
     db.execute("ALTER TABLE sessions ADD COLUMN taint INTEGER NOT NULL DEFAULT 3")
 
 
-def _next(db: Connection) -> None:
-    """Where a compressed session goes on."""
+def _add_next(db: Connection) -> None:
+    """The session in which a compressed one continues."""
     db.execute("ALTER TABLE sessions ADD COLUMN next TEXT NOT NULL DEFAULT ''")
     db.execute("CREATE INDEX sessions_next ON sessions (next) WHERE next <> ''")
 
 
-def _ledger(db: Connection) -> None:
-    """A call's id is the time it began, in nanoseconds: what lies together was made together.
-    `spent` adds up by day, session, user and job, so that looking at a cap reads one row."""
+def _create_ledger(db: Connection) -> None:
+    """A call's id is the time it began, in nanoseconds: calls made together lie together. `spent`
+    has the sums per day, session, user and job, so that checking a cap reads one row."""
     db.execute("""
     CREATE TABLE ledger (
         id INTEGER PRIMARY KEY,
@@ -129,8 +129,8 @@ def _ledger(db: Connection) -> None:
     """).fetchall()
 
 
-def _objects(db: Connection) -> None:
-    """What is no conversation; the events of a thing go with it."""
+def _create_objects(db: Connection) -> None:
+    """Everything durable that is not a conversation; an object's events are deleted with it."""
     db.execute("""
     CREATE TABLE objects (
         kind TEXT NOT NULL,
@@ -155,30 +155,30 @@ def _objects(db: Connection) -> None:
 
 
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
-    _first,
-    _taint,
-    _next,
-    _ledger,
-    _objects,
+    _create_sessions,
+    _add_taint,
+    _add_next,
+    _create_ledger,
+    _create_objects,
 )
-"""Never edited once released, only added to: `user_version` counts those applied."""
-VERSION = len(MIGRATIONS)
+"""Never edited once released, only extended: `user_version` counts the applied ones."""
+SCHEMA_VERSION = len(MIGRATIONS)
 
 
-def version(db: Connection) -> int:
+def read_version(db: Connection) -> int:
     return int(db.pragma("user_version"))
 
 
 def migrate(db: Connection) -> None:
-    """Each step in a transaction of its own; what another process did meanwhile is skipped."""
-    while version(db) < VERSION:
+    """Each step in a transaction of its own; steps another process has applied are skipped."""
+    while read_version(db) < SCHEMA_VERSION:
         db.execute("BEGIN IMMEDIATE")
         try:
-            at = version(db)
-            if at < VERSION:
-                MIGRATIONS[at](db)
-                db.execute(f"PRAGMA application_id = {APPLICATION}")
-                db.execute(f"PRAGMA user_version = {at + 1}")
+            version = read_version(db)
+            if version < SCHEMA_VERSION:
+                MIGRATIONS[version](db)
+                db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                db.execute(f"PRAGMA user_version = {version + 1}")
             db.execute("COMMIT")
         finally:
             if db.in_transaction:

@@ -1,4 +1,4 @@
-"""Which processes are alive: each holds an flock on a file of its own for as long as it lives."""
+"""Tells which processes are alive: each holds an flock on a file of its own while it lives."""
 
 from __future__ import annotations
 
@@ -10,34 +10,36 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from hermes.config.private_files import open_lock, try_lock
+
 _BUSY = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 
 
-class Owner:
-    """A name nobody else ever has, and that counts as alive until this process ends or lets go."""
+class ProcessLock:
+    """A name unique to this process; it counts as alive until the process ends or releases it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._fd = -1
         self.name = ""
 
-    def hold(self) -> str:
-        """The name; the first call makes it, and clears away what dead processes left."""
+    def acquire(self) -> str:
+        """The name; the first call creates it and removes the files of dead processes."""
         if self._fd < 0:
             make_folder(self._folder)
-            while not self._take():
+            while not self._try_acquire():
                 pass
-            _sweep(self._folder, self.name)
+            _remove_stale_locks(self._folder, self.name)
         return self.name
 
-    def _take(self) -> bool:
+    def _try_acquire(self) -> bool:
         name = os.urandom(16).hex()
         path = self._folder / f"{name}.lock"
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             os.fchmod(fd, 0o600)
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # A sweeper may have come between the two calls and taken the file for a dead one.
+            # Between the two calls another process may have removed the file as stale.
             if path.stat().st_ino == os.fstat(fd).st_ino:
                 self._fd, self.name = fd, name
                 return True
@@ -57,24 +59,25 @@ class Owner:
             os.close(self._fd)
             self._fd, self.name = -1, ""
 
-    def alive(self, name: str) -> bool:
+    def is_alive(self, name: str) -> bool:
         """Whether the process of that name still runs."""
-        return bool(name) and (name == self.name or _held(self._folder / f"{name}.lock"))
+        return bool(name) and (name == self.name or _is_locked(self._folder / f"{name}.lock"))
 
-    def others(self) -> list[str]:
-        """The names of the other living ones."""
-        return [name for name in _names(self._folder) if name != self.name and self.alive(name)]
+    def list_others(self) -> list[str]:
+        """The names of all other living processes."""
+        names = _list_names(self._folder)
+        return [name for name in names if name != self.name and self.is_alive(name)]
 
 
-def _held(path: Path, *, unlink: bool = False) -> bool:
-    """Probing takes the lock shared, so that two probes never mistake each other for an owner."""
+def _is_locked(path: Path, *, remove_stale: bool = False) -> bool:
+    """Probes take a shared lock, so that two of them never mistake each other for a holder."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        if unlink:
+        if remove_stale:
             with suppress(OSError):
                 path.unlink()
         return False
@@ -86,7 +89,7 @@ def _held(path: Path, *, unlink: bool = False) -> bool:
         os.close(fd)
 
 
-def _names(folder: Path) -> list[str]:
+def _list_names(folder: Path) -> list[str]:
     try:
         files = list(folder.glob("*.lock"))
     except FileNotFoundError:
@@ -94,10 +97,10 @@ def _names(folder: Path) -> list[str]:
     return [f.stem for f in files if len(f.stem) == 32]
 
 
-def _sweep(folder: Path, mine: str) -> None:
-    for name in _names(folder):
-        if name != mine:
-            _held(folder / f"{name}.lock", unlink=True)
+def _remove_stale_locks(folder: Path, own_name: str) -> None:
+    for name in _list_names(folder):
+        if name != own_name:
+            _is_locked(folder / f"{name}.lock", remove_stale=True)
 
 
 def make_folder(folder: Path) -> None:
@@ -105,27 +108,17 @@ def make_folder(folder: Path) -> None:
 
 
 @contextmanager
-def exclusive(path: Path, patience: float = 5.0) -> Iterator[None]:
-    """One process at a time; a TimeoutError when the others take too long."""
+def exclusive_lock(path: Path, timeout: float = 5.0) -> Iterator[None]:
+    """Admits one process at a time; raises a TimeoutError when the others take too long."""
     make_folder(path.parent)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = open_lock(path)
     try:
         os.fchmod(fd, 0o600)
-        deadline = time.monotonic() + patience
-        while not _try(fd):
+        deadline = time.monotonic() + timeout
+        while not try_lock(fd):
             if time.monotonic() > deadline:
                 raise TimeoutError(errno.ETIMEDOUT, "another process is preparing it")
             time.sleep(0.01)
         yield
     finally:
         os.close(fd)
-
-
-def _try(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in _BUSY:
-            return False
-        raise
-    return True

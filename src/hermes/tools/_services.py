@@ -14,10 +14,10 @@ from hermes.core.tool import ToolContext
 if TYPE_CHECKING:
     from hermes.exec.backends import Backend
     from hermes.exec.process.background import Owner, Processes
-    from hermes.net.web_access import Web
+    from hermes.net.web_access import WebAccess
 
 STORE: ServiceKey[Store] = ServiceKey("store")
-OPEN_WEB: ServiceKey[Callable[[], Web]] = ServiceKey("web")
+OPEN_WEB: ServiceKey[Callable[[], WebAccess]] = ServiceKey("web")
 """Opens the process's one access to the web, when it is first needed."""
 PROCESSES: ServiceKey[Callable[[str], tuple[Processes, Owner]]] = ServiceKey("processes")
 """The background commands that the session with this id may see."""
@@ -26,7 +26,7 @@ BACKEND: ServiceKey[Backend] = ServiceKey("backend")
 BROWSER_SETTINGS: ServiceKey[BrowserSettings] = ServiceKey("browser settings")
 
 
-def require_web(ctx: ToolContext) -> Web:
+def require_web(ctx: ToolContext) -> WebAccess:
     open_web = ctx.services.get(OPEN_WEB)
     if open_web is None:
         raise ToolError("This session has no access to the web.")

@@ -117,18 +117,23 @@ def test_the_tools_that_exist_declare_what_they_are() -> None:
 
 async def test_bits_are_stored_with_the_result_and_never_taken_away(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "hermes.db")
-    await store.append("s", [user("a")], create=SessionMeta("s", taint=Taint(private=True)))
-    await store.append("s", [user("b")], taint=Taint(untrusted=True))
-    await store.append("s", [user("c")], taint=Taint())
-    await store.append("s", [user("d")])
-    await store.create(SessionMeta("clean"))
+    await store.sessions.append(
+        "s", [user("a")], create=SessionMeta("s", taint=Taint(private=True))
+    )
+    await store.sessions.append("s", [user("b")], taint=Taint(untrusted=True))
+    await store.sessions.append("s", [user("c")], taint=Taint())
+    await store.sessions.append("s", [user("d")])
+    await store.sessions.create(SessionMeta("clean"))
     await store.close()
     again = SqliteStore(tmp_path / "hermes.db")
     try:
-        meta, clean = await again.meta("s"), await again.meta("clean")
+        meta, clean = await again.sessions.get_meta("s"), await again.sessions.get_meta("clean")
         assert meta and meta.taint == Taint(True, True) and meta.messages == 4
         assert clean and clean.taint == Taint()
-        assert {m.id: m.taint.bits for m in await again.sessions()} == {"s": 3, "clean": 0}
+        assert {m.id: m.taint.bits for m in await again.sessions.list_recent()} == {
+            "s": 3,
+            "clean": 0,
+        }
     finally:
         await again.close()
 
@@ -146,11 +151,11 @@ async def test_sessions_from_before_the_bits_count_as_both(tmp_path: Path) -> No
     path.chmod(0o600)
     store = SqliteStore(path)
     try:
-        meta = await store.meta("old")
+        meta = await store.sessions.get_meta("old")
         assert meta and meta.taint == Taint(True, True)
-        await store.append("old", [user("more")], taint=Taint(private=True))
-        await store.create(SessionMeta("new"))
-        new = await store.meta("new")
+        await store.sessions.append("old", [user("more")], taint=Taint(private=True))
+        await store.sessions.create(SessionMeta("new"))
+        new = await store.sessions.get_meta("new")
         assert new and new.taint == Taint()
     finally:
         await store.close()

@@ -13,7 +13,7 @@ import pytest
 
 from hermes.core.errors import ToolError
 from hermes.exec import chromium
-from hermes.net.cdp_bridge import bridge
+from hermes.net.cdp_bridge import open_bridge
 
 
 def program(path: Path) -> str:
@@ -76,7 +76,7 @@ async def test_the_bridge_serves_one_client_that_knows_the_path() -> None:
     ours, theirs = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=ours, limit=2**20)
     far, back = await asyncio.open_connection(sock=theirs)
-    async with bridge(reader, writer) as url, aiohttp.ClientSession() as session:
+    async with open_bridge(reader, writer) as url, aiohttp.ClientSession() as session:
         assert url.startswith("ws://127.0.0.1:")
         base, _, path = url.rpartition("/")
         assert len(path) > 30

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from hermes.exec.sandbox.network import through_relay
-from hermes.net.egress_proxy import Domains, Limits, serve, serve_local
+from hermes.net.egress_proxy import DomainList, ProxyLimits, serve_loopback_proxy, serve_unix_proxy
 from hermes.net.errors import EgressError
-from hermes.net.ip_ranges import public
-from hermes.net.ssrf import Gate
-from hermes.net.tls_hello import server_name
+from hermes.net.ip_ranges import is_public
+from hermes.net.ssrf import SsrfGuard
+from hermes.net.tls_hello import read_server_name
 
 NAMES = {"inner.example": "127.0.0.66", "meta.example": "169.254.169.254"}
 
@@ -29,9 +29,9 @@ async def resolve(host: str, port: int) -> list[str]:
     return [NAMES.get(host, "127.0.0.1")]
 
 
-GATE = Gate(
+GUARD = SsrfGuard(
     resolve=resolve,
-    public=lambda address: str(address) == "127.0.0.1" or public(address),
+    public=lambda address: str(address) == "127.0.0.1" or is_public(address),
     proxy=lambda url: None,
 )
 
@@ -73,7 +73,10 @@ async def talk(path: Path, data: bytes) -> bytes:
 
 async def test_plain_requests_are_forwarded_in_origin_form(tmp_path: Path) -> None:
     seen: list[bytes] = []
-    async with origin(seen) as port, serve(tmp_path / "p", [f"site.example:{port}"], GATE) as path:
+    async with (
+        origin(seen) as port,
+        serve_unix_proxy(tmp_path / "p", [f"site.example:{port}"], GUARD) as path,
+    ):
         answer = await talk(
             path,
             f"POST http://site.example:{port}/a?b HTTP/1.1\r\nHost: evil.example\r\n"
@@ -101,7 +104,7 @@ REFUSED = [
     ("CONNECT user@site.example:{p} HTTP/1.1\r\n\r\n", 403, "user name"),
     ("CONNECT site.example HTTP/1.1\r\n\r\n", 400, "host:port"),
     ("CONNECT site.example:{p}/x HTTP/1.1\r\n\r\n", 400, "host:port"),
-    ("GET /etc HTTP/1.1\r\nHost: site.example\r\n\r\n", 403, "complete web address"),
+    ("GET /etc HTTP/1.1\r\nHost: site.example\r\n\r\n", 403, "complete URL"),
     ("GET ftp://site.example/ HTTP/1.1\r\n\r\n", 403, "Only http"),
     ("GET https://site.example:{p}/ HTTP/1.1\r\n\r\n", 400, "CONNECT"),
     ("GET http://site.example:{p}/\r\n\r\n", 400, "understood"),
@@ -124,7 +127,7 @@ async def test_everything_else_is_refused(
     seen: list[bytes] = []
     async with origin(seen) as port:
         allowed = [f"{name}:{port}" for name in ("site.example", "inner.example", "meta.example")]
-        async with serve(tmp_path / "p", allowed, GATE) as path:
+        async with serve_unix_proxy(tmp_path / "p", allowed, GUARD) as path:
             answer = (await talk(path, request_.format(p=port).encode())).decode()
     assert answer.startswith(f"HTTP/1.1 {status} ")
     assert says in answer.partition("\r\n\r\n")[2]
@@ -132,7 +135,7 @@ async def test_everything_else_is_refused(
 
 
 async def test_a_head_that_never_ends(tmp_path: Path) -> None:
-    async with serve(tmp_path / "p", ["*"], GATE, Limits(head=0.1)) as path:
+    async with serve_unix_proxy(tmp_path / "p", ["*"], GUARD, ProxyLimits(head=0.1)) as path:
         assert (await talk(path, b"GET http://a.example/" + b"a" * 60_000)).startswith(
             b"HTTP/1.1 400"
         )
@@ -153,12 +156,14 @@ async def test_bytes_and_silence_are_limited(tmp_path: Path) -> None:
         await shut(writer)
 
     for server, limits, most in (
-        (endless, Limits(down=100_000), 100_000 + 200),
-        (silent, Limits(idle=0.1), 200),
+        (endless, ProxyLimits(down=100_000), 100_000 + 200),
+        (silent, ProxyLimits(idle=0.1), 200),
     ):
         async with await asyncio.start_server(server, "127.0.0.1", 0) as running:
             port = running.sockets[0].getsockname()[1]
-            async with serve(tmp_path / "p", [f"a.example:{port}"], GATE, limits) as path:
+            async with serve_unix_proxy(
+                tmp_path / "p", [f"a.example:{port}"], GUARD, limits
+            ) as path:
                 got = await talk(path, f"CONNECT a.example:{port} HTTP/1.1\r\n\r\n".encode())
         assert got.startswith(b"HTTP/1.1 200 ") and len(got) <= most
 
@@ -166,18 +171,18 @@ async def test_bytes_and_silence_are_limited(tmp_path: Path) -> None:
 async def test_the_socket_is_private(tmp_path: Path) -> None:
     folder = tmp_path / "p"
     folder.mkdir(mode=0o777)
-    async with serve(folder, [], GATE) as path:
+    async with serve_unix_proxy(folder, [], GUARD) as path:
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert not path.exists()
     (tmp_path / "link").symlink_to(folder)
     with pytest.raises(EgressError):
-        async with serve(tmp_path / "link", [], GATE):
+        async with serve_unix_proxy(tmp_path / "link", [], GUARD):
             pass
 
 
 def test_domains() -> None:
-    domains = Domains(["example.org", "*.Example.com", "git.corp:8443", "[2606:4700::1111]:443"])
+    domains = DomainList(["example.org", "*.Example.com", "git.corp:8443", "[2606:4700::1111]:443"])
     for yes in (
         ("example.org", 443),
         ("example.org", 80),
@@ -199,10 +204,10 @@ def test_domains() -> None:
         ("", 443),
     ):
         assert no not in domains
-    assert ("anything.example", 443) in Domains(["*"])
-    assert ("anything.example", 8080) not in Domains(["*"])
+    assert ("anything.example", 443) in DomainList(["*"])
+    assert ("anything.example", 8080) not in DomainList(["*"])
     with pytest.raises(EgressError):
-        Domains(["http://example.org/"])
+        DomainList(["http://example.org/"])
 
 
 # -- tunnels ---------------------------------------------------------------------------------------
@@ -221,13 +226,13 @@ def hello(name: str | None) -> bytes:
 
 def test_server_names_are_read_from_every_prefix() -> None:
     data = hello("site.example")
-    assert server_name(data) == "site.example"
-    assert server_name(hello(None)) == ""
-    assert all(server_name(data[:n]) is None for n in range(len(data)))
+    assert read_server_name(data) == "site.example"
+    assert read_server_name(hello(None)) == ""
+    assert all(read_server_name(data[:n]) is None for n in range(len(data)))
     halves = b"".join(
         b"\x16\x03\x01" + len(part).to_bytes(2, "big") + part for part in (data[5:80], data[80:])
     )
-    assert server_name(halves) == "site.example"
+    assert read_server_name(halves) == "site.example"
     for bad in (
         b"GET / HTTP/1.1",
         b"SSH-2.0-x\r\n",
@@ -235,11 +240,11 @@ def test_server_names_are_read_from_every_prefix() -> None:
         b"\x17" * 9,
     ):
         with pytest.raises(ConnectionError):
-            server_name(bad)
+            read_server_name(bad)
 
 
 @asynccontextmanager
-async def echo() -> AsyncIterator[tuple[Gate, list[bytes]]]:
+async def echo() -> AsyncIterator[tuple[SsrfGuard, list[bytes]]]:
     """Port 443 of the world leads to a server here that notes what it gets."""
     got: list[bytes] = []
 
@@ -264,7 +269,7 @@ async def echo() -> AsyncIterator[tuple[Gate, list[bytes]]]:
         async with await asyncio.start_server(tunnel, "127.0.0.1", 0) as front:
             at = front.sockets[0].getsockname()[1]
             yield (
-                Gate(
+                SsrfGuard(
                     resolve=resolve,
                     public=lambda address: True,
                     proxy=lambda url: f"http://127.0.0.1:{at}",
@@ -287,9 +292,12 @@ async def through(path: Path, name: str, data: bytes) -> bytes:
 
 
 async def test_a_tunnel_carries_tls_for_the_allowed_name_only(tmp_path: Path) -> None:
-    async with echo() as (gate, got), serve(tmp_path / "p", ["site.example"], gate) as path:
+    async with (
+        echo() as (guard, got),
+        serve_unix_proxy(tmp_path / "p", ["site.example"], guard) as path,
+    ):
         assert await through(path, "site.example", hello("site.example")) == b"welcome"
-        assert got == [hello_ for hello_ in got if server_name(hello_) == "site.example"]
+        assert got == [hello_ for hello_ in got if read_server_name(hello_) == "site.example"]
         assert len(got) == 1
         for wrong in (hello("evil.example"), hello(None), b"GET / HTTP/1.1\r\nHost: evil\r\n\r\n"):
             assert await through(path, "site.example", wrong) == b""
@@ -298,7 +306,7 @@ async def test_a_tunnel_carries_tls_for_the_allowed_name_only(tmp_path: Path) ->
 
 async def test_a_port_of_loopback_asks_for_its_password() -> None:
     seen: list[bytes] = []
-    async with origin(seen) as at, serve_local(GATE) as local:
+    async with origin(seen) as at, serve_loopback_proxy(GUARD) as local:
 
         async def ask(host: str, login: str) -> str:
             reader, writer = await asyncio.open_connection(*local.url[7:].split(":"))
@@ -344,7 +352,10 @@ FETCH = "import sys,urllib.request as u;print(u.urlopen(sys.argv[1],timeout=10).
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
 async def test_the_only_way_out_of_a_network_namespace(tmp_path: Path) -> None:
     seen: list[bytes] = []
-    async with origin(seen) as at, serve(tmp_path / "p", [f"site.example:{at}"], GATE) as path:
+    async with (
+        origin(seen) as at,
+        serve_unix_proxy(tmp_path / "p", [f"site.example:{at}"], GUARD) as path,
+    ):
         jail = "bwrap --unshare-user --unshare-net --unshare-pid --ro-bind / / --dev /dev".split()
         jail += ["--proc", "/proc", "--die-with-parent", "--"]
         fetch = [sys.executable, "-c", FETCH, f"http://site.example:{at}/"]

@@ -52,8 +52,10 @@ async def store(tmp_path: Path) -> Any:
 
 
 async def spent(store: SqliteStore) -> dict[str, tuple[float, int]]:
-    await store.ledger.totals("day", 0)
-    return {s: (u, t) for s, u, t in look(store._path, "SELECT scope, usd, tokens FROM spent")}
+    await store.ledger.sum_calls("day", 0)
+    return {
+        s: (u, t) for s, u, t in look(store._database.path, "SELECT scope, usd, tokens FROM spent")
+    }
 
 
 async def test_a_call_counts_to_its_day_session_user_and_job(store: SqliteStore) -> None:
@@ -70,36 +72,40 @@ async def test_a_call_counts_to_its_day_session_user_and_job(store: SqliteStore)
 async def test_settling_twice_counts_once(store: SqliteStore) -> None:
     for _ in range(3):
         store.ledger.settle(entry())
-        await store.ledger.totals("day", 0)
+        await store.ledger.sum_calls("day", 0)
     assert (await spent(store))["session:s"] == (1.0, 110)
 
 
 async def test_a_line_waits_for_the_next_write_and_survives_one_that_fails(
-    store: SqliteStore,
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await store.create(SessionMeta("s"))
+    monkeypatch.setattr("hermes.store.ledger.FLUSH_DELAY", 600.0)
+    await store.sessions.create(SessionMeta("s"))
     store.ledger.settle(entry())
     with pytest.raises(StoreError):
-        await store.append("no such session", [user("x")])
-    assert look(store._path, "SELECT count(*) FROM ledger") == [(0,)]
-    await store.append("s", [user("x")])
-    assert look(store._path, "SELECT count(*) FROM ledger") == [(1,)]
+        await store.sessions.append("no such session", [user("x")])
+    assert look(store._database.path, "SELECT count(*) FROM ledger") == [(0,)]
+    await store.sessions.append("s", [user("x")])
+    assert look(store._database.path, "SELECT count(*) FROM ledger") == [(1,)]
 
 
 async def test_a_line_that_nothing_else_takes_along_is_written_soon(store: SqliteStore) -> None:
-    await store.ready()
+    await store.wait_until_open()
     store.ledger.settle(entry())
-    async with asyncio.timeout(10):
-        while look(store._path, "SELECT count(*) FROM ledger") == [(0,)]:
+    async with asyncio.timeout(30):
+        while look(store._database.path, "SELECT count(*) FROM ledger") == [(0,)]:
             await asyncio.sleep(0.02)
 
 
-async def test_a_short_call_is_never_written_as_running(store: SqliteStore) -> None:
-    await store.create(SessionMeta("s"))
+async def test_a_short_call_is_never_written_as_running(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes.store.ledger.FLUSH_DELAY", 600.0)
+    await store.sessions.create(SessionMeta("s"))
     store.ledger.begin(entry())
     store.ledger.settle(entry(1, 0.5))
-    await store.append("s", [user("x")])
-    assert look(store._path, "SELECT cost FROM ledger") == [(0.5,)]
+    await store.sessions.append("s", [user("x")])
+    assert look(store._database.path, "SELECT cost FROM ledger") == [(0.5,)]
 
 
 async def test_reservations_are_seen_by_others_and_end_with_the_call(tmp_path: Path) -> None:
@@ -117,7 +123,7 @@ async def test_reservations_are_seen_by_others_and_end_with_the_call(tmp_path: P
     done = asyncio.Event()
     warned: list[Warned] = []
     one.ledger.settle(entry(7, 8.0), [CAP], lambda w: (warned.extend(w), done.set())[0])
-    await asyncio.wait_for(done.wait(), 5)
+    await asyncio.wait_for(done.wait(), 30)
     assert [(w.percent, w.spent) for w in warned] == [(75, 8.0)], "50 and 75 at once: the higher"
     _, levels = await two.ledger.reserve([CAP], lambda _: None)
     assert levels == [Level(CAP, 8.0, 0.0)]
@@ -126,13 +132,13 @@ async def test_reservations_are_seen_by_others_and_end_with_the_call(tmp_path: P
 
 
 async def test_a_cancelled_wait_leaves_nothing_reserved(store: SqliteStore) -> None:
-    await store.ready()
+    await store.wait_until_open()
     waiting = asyncio.create_task(store.ledger.reserve([CAP], lambda _: entry()))
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while (await store.ledger.reserve([CAP], lambda _: None))[1][0].running:
             await asyncio.sleep(0.01)
 
@@ -154,11 +160,11 @@ async def test_what_the_dead_had_reserved_counts_and_what_the_living_have_stays(
         "asyncio.run(main())\n"
     )
     await store.ledger.reserve([CAP], lambda _: entry(1, 2.0))
-    done = subprocess.run([sys.executable, "-c", code, str(store._path)], check=False)
+    done = subprocess.run([sys.executable, "-c", code, str(store._database.path)], check=False)
     assert done.returncode == -9
     _, levels = await store.ledger.reserve([CAP], lambda _: None)
     assert levels == [Level(CAP, 3.0, 2.0)]
-    assert look(store._path, "SELECT outcome, estimated FROM ledger") == [("killed", 1)]
+    assert look(store._database.path, "SELECT outcome, estimated FROM ledger") == [("killed", 1)]
     assert os.listdir(tmp_path / "run"), "this process is alive"
 
 
@@ -166,9 +172,9 @@ async def test_odd_names_do_no_harm(store: SqliteStore) -> None:
     odd = "x\x00\ud800'; DROP TABLE ledger; --"
     base = entry(user=odd, job=odd)
     store.ledger.settle(structs.replace(base, provider=odd, model=odd, tools=("a b", odd)))
-    (row,) = await store.ledger.totals("user", 0)
+    (row,) = await store.ledger.sum_calls("user", 0)
     assert row.calls == 1 and "DROP" in row.key
-    assert sum(r.uses for r in await store.ledger.totals("tool", 0)) >= 2
+    assert sum(r.uses for r in await store.ledger.sum_calls("tool", 0)) >= 2
 
 
 def test_a_mixed_answer_is_shared_among_its_tools(tmp_path: Path) -> None:
@@ -178,7 +184,7 @@ def test_a_mixed_answer_is_shared_among_its_tools(tmp_path: Path) -> None:
         store.ledger.settle(entry(2, 1.0, tools=("read",)))
         store.ledger.settle(entry(3, 5.0))
         try:
-            return await store.ledger.totals("tool", 0)
+            return await store.ledger.sum_calls("tool", 0)
         finally:
             await store.close()
 

@@ -36,13 +36,13 @@ async def test_the_least_recently_used_goes_first_and_its_events_with_it(
 ) -> None:
     objects = store.objects
     for name in ("r1", "r2", "r3"):
-        await objects.put("response", name, name.encode(), most=3)
-        await objects.log(name, 1, [b"one", b"two"])
+        await objects.put("response", name, name.encode(), keep_latest=3)
+        await objects.append_events(name, 1, [b"one", b"two"])
     await objects.get("response", "r1", owner="", touch=True)
-    await objects.put("response", "r4", b"", most=3)
-    assert [o.id for o in await objects.every("response")] == ["r1", "r3", "r4"]
-    assert await objects.read("r2") == []
-    assert await objects.read("r1") == [b"one", b"two"]
+    await objects.put("response", "r4", b"", keep_latest=3)
+    assert [o.id for o in await objects.list_all("response")] == ["r1", "r3", "r4"]
+    assert await objects.read_events("r2") == []
+    assert await objects.read_events("r1") == [b"one", b"two"]
 
 
 async def test_only_the_first_of_two_is_added(store: SqliteStore) -> None:
@@ -54,11 +54,11 @@ async def test_only_the_first_of_two_is_added(store: SqliteStore) -> None:
 
 async def test_events_keep_their_numbers_and_their_bytes(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "hermes.db")
-    await store.objects.log("run", 1, [b"a", b"b"])
-    await store.objects.log("run", 2, [b"never", b"c"])
+    await store.objects.append_events("run", 1, [b"a", b"b"])
+    await store.objects.append_events("run", 2, [b"never", b"c"])
     await store.close()
     again = SqliteStore(tmp_path / "hermes.db")
-    assert await again.objects.read("run") == [b"a", b"b", b"c"]
-    assert await again.objects.read("run", after=1, most=1) == [b"b"]
-    assert await again.objects.read("other") == []
+    assert await again.objects.read_events("run") == [b"a", b"b", b"c"]
+    assert await again.objects.read_events("run", after=1, limit=1) == [b"b"]
+    assert await again.objects.read_events("other") == []
     await again.close()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from hermes.config.env import inside_agent
+from hermes.config.env import is_inside_agent
 from hermes.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,15 +38,15 @@ class Rulebook:
 
     def shown(self, prefixes: Prefixes) -> tuple[str, ...]:
         """The rules that would be saved, each as it would stand in config.yaml."""
-        from hermes.config.yaml_edit import render
+        from hermes.config.yaml_edit import render_value
 
-        return tuple(render(rule) for rule in _as_data(prefixes))
+        return tuple(render_value(rule) for rule in _as_data(prefixes))
 
     async def save(self, prefixes: Prefixes) -> str:
         """Allow these for good. Empty, or the sentence why it was not saved."""
         from hermes.config.update import append_items
 
-        if inside_agent():
+        if is_inside_agent():
             return "A tool of an agent may not change the configuration."
         new = _as_data(prefixes)
         try:

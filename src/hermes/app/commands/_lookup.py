@@ -13,7 +13,7 @@ _SEARCHED = 1000
 async def here(ctx: CommandContext, limit: int = _LISTED) -> list[SessionMeta]:
     """The latest ones of this surface and, on one with several people, of this conversation."""
     mine = ctx.session.transcript.meta
-    found = await ctx.runtime.store.sessions(source=mine.source, limit=_SEARCHED)
+    found = await ctx.runtime.store.sessions.list_recent(source=mine.source, limit=_SEARCHED)
     return [meta for meta in found if meta.key == mine.key][:limit]
 
 
@@ -22,7 +22,7 @@ async def find(ctx: CommandContext, wanted: str) -> SessionMeta:
     mine = ctx.session.transcript.meta
     by_id = [
         meta
-        for meta in await ctx.runtime.store.find(wanted, limit=_LISTED)
+        for meta in await ctx.runtime.store.sessions.find_by_prefix(wanted, limit=_LISTED)
         if (meta.source, meta.key) == (mine.source, mine.key)
     ]
     exact = [meta for meta in by_id if meta.id == wanted]

@@ -22,7 +22,7 @@ async def run(ctx: CommandContext, args: str) -> Reply:
             days = int(word)
         else:
             raise ConfigError("/insights takes how many days, and the word cost: /insights 7 cost")
-    rows = await ctx.runtime.store.ledger.totals("model", time.time() - days * 86400)
+    rows = await ctx.runtime.store.ledger.sum_calls("model", time.time() - days * 86400)
     if not rows:
         return Reply(f"No model calls in the last {days} days.")
     rows.sort(key=lambda row: -(row.input + row.output))

@@ -27,8 +27,8 @@ async def run(ctx: CommandContext, args: str) -> Reply:
     ctx.runtime.adapt(session, structs.replace(options, choice=Choice(model=args)))
     target = session.agent.providers[0].target
     session.transcript.meta = structs.replace(session.transcript.meta, model=target.model)
-    if await ctx.runtime.store.meta(session.id) is not None:
-        await ctx.runtime.store.describe(session.id, model=target.model)
+    if await ctx.runtime.store.sessions.get_meta(session.id) is not None:
+        await ctx.runtime.store.sessions.update_meta(session.id, model=target.model)
     told = f"From now on {target.model} ({target.provider}) answers in this session."
     return Reply(told + price(session, before))
 

@@ -7,7 +7,7 @@ from hermes.app.commands import Command, CommandContext, Reply
 
 async def run(ctx: CommandContext, args: str) -> Reply:
     setup = ctx.runtime.setup
-    lines = [f"profile: {setup.name}"]
+    lines = [f"profile: {setup.profile_name}"]
     if ctx.admin:
         lines += [f"home: {setup.home}", "Another one: hermes -p NAME; hermes profile list."]
     return Reply("\n".join(lines))

@@ -16,8 +16,8 @@ async def run(ctx: CommandContext, args: str) -> Reply:
         return Reply(session.transcript.meta.title or "This session has no title yet.")
     title = " ".join(clean(args).split())[:LONGEST]
     session.transcript.meta = structs.replace(session.transcript.meta, title=title)
-    if await ctx.runtime.store.meta(session.id) is not None:
-        await ctx.runtime.store.describe(session.id, title=title)
+    if await ctx.runtime.store.sessions.get_meta(session.id) is not None:
+        await ctx.runtime.store.sessions.update_meta(session.id, title=title)
     return Reply(f"The session is called: {title}")
 
 

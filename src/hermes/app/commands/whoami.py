@@ -11,7 +11,7 @@ async def run(ctx: CommandContext, args: str) -> Reply:
         ("surface", meta.source),
         ("conversation", meta.key),
         ("rights", "administrator" if ctx.admin else "user"),
-        ("profile", setup.name),
+        ("profile", setup.profile_name),
     ]
     return Reply("\n".join(f"{name}: {value}" for name, value in rows if value))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from hermes.config import dotenv
 from hermes.config.load import Setup
-from hermes.config.update import revise
+from hermes.config.update import apply_changes
 from hermes.core.errors import ConfigError, HermesError
 from hermes.llm.auth.cooldown import Cooling
 from hermes.llm.auth.inventory import Held, Named, free_name, held, variables
@@ -50,7 +50,7 @@ def _replace(setup: Setup, provider: Named, key: str, keys: list[Held]) -> str:
         raise ConfigError(
             f"{old.name} comes from the environment, which counts before .env: change it there."
         )
-    dotenv.put(setup.home, old.name, key)
+    dotenv.set_variable(setup.home, old.name, key)
     return f"{old.name} in .env has the new key."
 
 
@@ -67,13 +67,13 @@ def _pooled(setup: Setup, provider: Named, names: list[str]) -> dict[str, Any]:
 
 
 def _store(setup: Setup, variable: str, key: str, changes: dict[str, Any]) -> None:
-    dotenv.put(setup.home, variable, key)
+    dotenv.set_variable(setup.home, variable, key)
     if not changes:
         return
     try:
-        revise(setup.home, changes)
+        apply_changes(setup.home, changes)
     except HermesError:
-        dotenv.drop(setup.home, variable)
+        dotenv.remove_variable(setup.home, variable)
         raise
 
 
@@ -82,7 +82,7 @@ def check_key(setup: Setup, provider: Named, key: str, model: str) -> str:
     import msgspec
 
     variable = provider.usual
-    secrets = setup.secrets.plus(variable, key)
+    secrets = setup.secrets.with_variable(variable, key)
     trying = msgspec.structs.replace(setup, secrets=secrets)
     return asyncio.run(_called(trying, provider, Choice(model, provider.name, "", variable)))
 

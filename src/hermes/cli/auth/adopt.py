@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hermes.config.env import environment
+from hermes.config.env import get_environment
 from hermes.core.errors import ConfigError
 from hermes.llm.auth.oauth.tokens import Token, claim
 from hermes.llm.provider_spec import OAuth
@@ -66,7 +66,7 @@ PROGRAMS = {
 
 def taken_over(program: Program, flow: OAuth) -> Token | str:
     """What that program has; ConfigError when there is nothing to take."""
-    environ = environment()
+    environ = get_environment()
     folder = environ.get(program.variable) or Path(environ.get("HOME", "~"), program.folder)
     file = Path(folder).expanduser() / program.file
     try:

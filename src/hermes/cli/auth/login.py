@@ -9,9 +9,9 @@ import sys
 from shutil import which
 
 from hermes.config import paths
-from hermes.config.env import child_env, environment
+from hermes.config.env import build_child_env, get_environment
 from hermes.config.load import Setup
-from hermes.config.private_files import locked
+from hermes.config.private_files import hold_lock
 from hermes.core.errors import ConfigError
 from hermes.llm.auth.inventory import Named
 from hermes.llm.auth.oauth import tokens
@@ -43,8 +43,8 @@ async def log_in(setup: Setup, provider: Named, *, browser: bool) -> Token:
 
 def keep(setup: Setup, provider: Named, token: Token) -> None:
     folder = paths.logins_folder(setup.home)
-    paths.private_folder(folder)
-    with locked(folder / f".{provider.name}.lock", f"the login to {provider.name}"):
+    paths.make_private_folder(folder)
+    with hold_lock(folder / f".{provider.name}.lock", f"the login to {provider.name}"):
         try:
             tokens.write(folder / f"{provider.name}.json", token)
         except OSError as error:
@@ -79,7 +79,7 @@ class _Screen:
 
     def _open(self, address: str) -> None:
         """In a browser on this screen, if there is one."""
-        environ = environment()
+        environ = get_environment()
         screen = (
             sys.platform == "darwin" or environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")
         )
@@ -88,7 +88,7 @@ class _Screen:
             return
         subprocess.Popen(
             [opener, address],
-            env=child_env(self._setup.secrets),
+            env=build_child_env(self._setup.secrets),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -7,8 +7,8 @@ from typing import Any
 from hermes.cli.auth.add import keys_of
 from hermes.config import dotenv, paths
 from hermes.config.load import Setup
-from hermes.config.private_files import locked
-from hermes.config.update import revise
+from hermes.config.private_files import hold_lock
+from hermes.config.update import apply_changes
 from hermes.core.errors import ConfigError
 from hermes.llm.auth.inventory import Held, Named
 
@@ -30,9 +30,9 @@ def remove_keys(setup: Setup, provider: Named, which: str, *, everything: bool) 
         raise ConfigError(f"{provider.name} has several keys: name one of {listed}, or give --all.")
     gone = [one.name for one in chosen]
     if changes := _forgotten(setup, provider, gone):
-        revise(setup.home, changes)
+        apply_changes(setup.home, changes)
     for name in gone:
-        dotenv.drop(setup.home, name)
+        dotenv.remove_variable(setup.home, name)
     return gone
 
 
@@ -67,5 +67,5 @@ def log_out(setup: Setup, provider: Named) -> None:
     file = folder / f"{provider.name}.json"
     if not file.exists():
         raise ConfigError(f"You are not logged in to {provider.name}.")
-    with locked(folder / f".{provider.name}.lock", f"the login to {provider.name}"):
+    with hold_lock(folder / f".{provider.name}.lock", f"the login to {provider.name}"):
         file.unlink(missing_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from hermes.config.env import environment
+from hermes.config.env import get_environment
 from hermes.core.errors import ConfigError, ProviderError
 from hermes.llm.auth.key_pool import Credential, usable
 
@@ -16,7 +16,7 @@ def read_key(what: str, variable: str) -> str:
     """As it can be sent. `variable` names where it is; empty: it is asked for, or comes in on
     standard input. ConfigError when there is none."""
     if variable:
-        text = environment().get(variable, "")
+        text = get_environment().get(variable, "")
         if not text.strip():
             raise ConfigError(f"{variable} is not set in the environment; nothing was changed.")
         return checked(text, variable)

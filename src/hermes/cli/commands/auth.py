@@ -10,8 +10,8 @@ from hermes.cli.main import EXIT_FAILED, fail
 from hermes.cli.parser import Parser, profile_option, variable_name
 from hermes.cli.process import harden
 from hermes.cli.terminal.text import dump
-from hermes.config.env import argument_text, inside_agent
-from hermes.config.load import Setup, load
+from hermes.config.env import decode_argument, is_inside_agent
+from hermes.config.load import Setup, load_setup
 from hermes.core.errors import ConfigError, ProviderError
 from hermes.llm.auth.inventory import Named, named
 
@@ -60,7 +60,7 @@ def run(argv: list[str], profile: str) -> int:
     args, unknown = parser.parse_known_intermixed_args(argv)
     if unknown:
         parser.complain(unknown)
-    words = [argument_text(word) for word in args.words]
+    words = [decode_argument(word) for word in args.words]
     if any(map(_is_key, words)):
         parser.error("a key is no argument, others could see it: it is asked for, or piped in")
     if words and words[0] not in _ACTIONS:
@@ -82,9 +82,9 @@ def _is_key(word: str) -> bool:
 
 
 def _opened(args: Namespace, *, change: bool) -> Setup:
-    if change and inside_agent():
+    if change and is_inside_agent():
         raise ConfigError("A tool of an agent may not change keys and logins; do it yourself.")
-    setup = load(args.profile)
+    setup = load_setup(args.profile)
     for warning in setup.warnings:
         fail(warning)
     return setup
@@ -187,7 +187,7 @@ def _next(args: Namespace, provider: Named) -> str:
     """What is left to do before it answers."""
     from hermes.llm.endpoints.catalog import Choice, resolve
 
-    setup = load(args.profile)
+    setup = load_setup(args.profile)
     name = provider.name
     try:
         resolve(setup.config, setup.secrets, Choice(provider=name))

@@ -32,15 +32,15 @@ def run(argv: list[str], profile: str) -> int:
 
     from hermes.cli.backup import make
     from hermes.config import paths
-    from hermes.config.env import argument_text, environment, inside_agent
+    from hermes.config.env import decode_argument, get_environment, is_inside_agent
     from hermes.core.errors import ConfigError
 
-    if inside_agent():
+    if is_inside_agent():
         raise ConfigError("A tool of an agent may not copy its home; do it yourself.")
-    home = paths.find_home(environment(), args.profile)
+    home = paths.find_home(get_environment(), args.profile)
     if not home.is_dir():
         raise ConfigError(f"There is nothing to back up: {home} does not exist.")
-    name = argument_text(args.file or time.strftime("hermes-backup-%Y%m%d-%H%M%S.tar.gz"))
+    name = decode_argument(args.file or time.strftime("hermes-backup-%Y%m%d-%H%M%S.tar.gz"))
     made = asyncio.run(make(home, Path.cwd() / Path(name).expanduser(), secrets=args.with_secrets))
     for sentence in made.left_out:
         print(sentence, file=sys.stderr)

@@ -75,15 +75,15 @@ def _answer(args: Namespace, signals: Signals) -> int:
     from hermes.cli.project_trust import settle
     from hermes.cli.prompt_input import read_prompt
     from hermes.config import env, paths
-    from hermes.config.load import load
+    from hermes.config.load import load_setup
     from hermes.core.redaction.redactor import Redactor
 
-    setup = load(args.profile, keys=[args.api_key_env] if args.api_key_env else [])
-    logs.install(paths.log_file(setup.home), Redactor(setup.secrets.known()).clean)
+    setup = load_setup(args.profile, keys=[args.api_key_env] if args.api_key_env else [])
+    logs.install(paths.log_file(setup.home), Redactor(setup.secrets.redactable_values()).clean)
     for warning in setup.warnings:
         fail(warning)
-    folder = paths.working_folder(setup.config.terminal.cwd)
-    query = None if args.query is None else env.argument_text(args.query)
+    folder = paths.find_working_folder(setup.config.terminal.cwd)
+    query = None if args.query is None else env.decode_argument(args.query)
     message, remark = read_prompt(query, args.image)
     if remark:
         fail(remark)

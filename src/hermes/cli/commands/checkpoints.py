@@ -14,7 +14,7 @@ from hermes.cli.main import EXIT_USAGE, fail
 from hermes.cli.parser import Parser, positive, profile_option
 from hermes.cli.terminal.text import dump, one_line, printable
 from hermes.config import paths
-from hermes.config.env import argument_text, environment, inside_agent
+from hermes.config.env import decode_argument, get_environment, is_inside_agent
 from hermes.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ def run(argv: list[str], profile: str) -> int:
         parser.error(f"{args.action} needs the ID of a checkpoint")
     if args.action in ("list", "prune") and args.words:
         parser.error(f"{args.action} takes no ID")
-    if args.action in ("restore", "prune") and inside_agent():
+    if args.action in ("restore", "prune") and is_inside_agent():
         raise ConfigError("A tool of an agent may not touch its checkpoints; do it yourself.")
-    args.home = paths.find_home(environment(), args.profile)
+    args.home = paths.find_home(get_environment(), args.profile)
     args.base = Path.cwd() / args.workspace
     args.workspace = args.base if args.workspace else _nearest(args.base, args.home)
     import asyncio
@@ -170,7 +170,7 @@ async def _prune(args: Namespace) -> int:
 async def _find(args: Namespace) -> Checkpoint:
     from hermes.exec.snapshots import checkpoints
 
-    prefix = argument_text(args.words[0])
+    prefix = decode_argument(args.words[0])
     listed = await checkpoints.list_(args.workspace, args.home)
     found = [c for c in listed if prefix and c.id.startswith(prefix)]
     match [c for c in found if c.id == prefix] or found:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.cli.main import EXIT_USAGE, fail
 from hermes.cli.parser import Parser, profile_option
 from hermes.config import paths
-from hermes.config.env import argument_text, environment, inside_agent
+from hermes.config.env import decode_argument, get_environment, is_inside_agent
 from hermes.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -46,14 +46,14 @@ def run(argv: list[str], profile: str) -> int:
     if len(args.words) != wanted:
         shape = ("takes no key", "needs a KEY", "needs a KEY and a VALUE")[wanted]
         parser.error(f"{args.action} {shape}")
-    args.words = [argument_text(word) for word in args.words]
+    args.words = [decode_argument(word) for word in args.words]
     return _ACTIONS[args.action](args)
 
 
 def _show(args: Namespace) -> int:
-    from hermes.config.load import load
+    from hermes.config.load import load_setup
 
-    data = _masked(_effective(load(args.profile).config))
+    data = _masked(_effective(load_setup(args.profile).config))
     if args.json:
         from hermes.cli.terminal.text import dump
 
@@ -67,14 +67,14 @@ def _show(args: Namespace) -> int:
 
 def _get(args: Namespace) -> int:
     from hermes.cli.terminal.text import dump
-    from hermes.config import key_path as keys
-    from hermes.config.load import load
+    from hermes.config import key_path
+    from hermes.config.load import load_setup
 
-    data = _masked(_effective(load(args.profile).config))
+    data = _masked(_effective(load_setup(args.profile).config))
     key = args.words[0]
-    path = keys.find(key, data)
+    path = key_path.parse_key(key, data)
     try:
-        value = keys.value_at(data, path)
+        value = key_path.get_at(data, path)
     except KeyError:
         raise ConfigError(f"{key} is not set.") from None
     if isinstance(value, str) and not args.json:
@@ -86,33 +86,33 @@ def _get(args: Namespace) -> int:
 
 def _set(args: Namespace) -> int:
     from hermes.config.update import set_value
-    from hermes.config.yaml_edit import render
+    from hermes.config.yaml_edit import render_value
 
-    if inside_agent():
+    if is_inside_agent():
         raise ConfigError("A tool of an agent may not change the configuration; do it yourself.")
-    home = paths.find_home(environment(), args.profile)
+    home = paths.find_home(get_environment(), args.profile)
     for warning in paths.make_home(home):
         fail(warning)
     change = set_value(home, *args.words)
-    print(f"{change.key} = {render(_masked({change.key: change.new})[change.key])}")
+    print(f"{change.key} = {render_value(_masked({change.key: change.new})[change.key])}")
     if change.cleared:
         print(f"Taken out, because it belonged to {change.old}: {', '.join(change.cleared)}")
     return 0
 
 
 def _check(args: Namespace) -> int:
-    from hermes.config.load import load, read_source
-    from hermes.config.schema import key_variables
-    from hermes.config.validate import check
-    from hermes.config.yaml_source import parse
+    from hermes.config.load import load_setup, read_source
+    from hermes.config.schema import list_key_variables
+    from hermes.config.validate import validate_config
+    from hermes.config.yaml_source import parse_yaml
     from hermes.core.text import counted
 
-    home = paths.find_home(environment(), args.profile)
+    home = paths.find_home(get_environment(), args.profile)
     source = read_source(home)
     if source is None:
         print(f"{paths.config_file(home)} does not exist; the defaults apply.")
         return 0
-    checked = check(parse(source))
+    checked = validate_config(parse_yaml(source))
     for problem in checked.problems:
         print(f"error: config.yaml {problem}")
     for note in checked.notes:
@@ -124,8 +124,8 @@ def _check(args: Namespace) -> int:
         print(f"error: config.yaml approvals.rules: {wrong}")
         fail(f"{paths.config_file(home)} has 1 error")
         return EXIT_USAGE
-    secrets = load(args.profile).secrets
-    for name in sorted(key_variables(checked.config)):
+    secrets = load_setup(args.profile).secrets
+    for name in sorted(list_key_variables(checked.config)):
         if secrets.get(name) is None:
             print(f"note: {name} is named as a key, but set neither in the environment nor in .env")
     for name in _without_effect(checked.config):
@@ -166,7 +166,7 @@ def _note_endpoint(config: Config, secrets: Secrets) -> None:
 
 
 def _path(args: Namespace) -> int:
-    print(paths.config_file(paths.find_home(environment(), args.profile)))
+    print(paths.config_file(paths.find_home(get_environment(), args.profile)))
     return 0
 
 
@@ -181,12 +181,12 @@ def _effective(config: Any) -> Any:
 
 def _masked(value: Any) -> Any:
     """Secrets that stand in the file against advice are not repeated."""
-    from hermes.config.secrets import secret_name
+    from hermes.config.secrets import is_secret_name
 
     if isinstance(value, dict):
         return {
             key: "[redacted]"
-            if isinstance(item, str) and item and secret_name(key) and not key.endswith("_env")
+            if isinstance(item, str) and item and is_secret_name(key) and not key.endswith("_env")
             else _masked(item)
             for key, item in value.items()
         }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hermes.cli.main import EXIT_FAILED, fail
 from hermes.cli.parser import Parser, profile_option
 from hermes.config import paths
-from hermes.config.load import Setup, load
+from hermes.config.load import Setup, load_setup
 
 if TYPE_CHECKING:
     from hermes.app.session import Session
@@ -36,8 +36,8 @@ def run(argv: list[str], profile: str) -> int:
     from hermes.cli import log_file as logs
     from hermes.core.redaction.redactor import Redactor
 
-    setup = load(args.profile)
-    logs.install(paths.log_file(setup.home), Redactor(setup.secrets.known()).clean)
+    setup = load_setup(args.profile)
+    logs.install(paths.log_file(setup.home), Redactor(setup.secrets.redactable_values()).clean)
     for warning in setup.warnings:
         fail(warning)
     import asyncio
@@ -64,7 +64,7 @@ class Demo:
         from hermes.cli.process import harden
 
         harden()
-        folder = paths.working_folder(self._setup.config.terminal.cwd)
+        folder = paths.find_working_folder(self._setup.config.terminal.cwd)
         async with Runtime.open(self._setup) as runtime:
             session = await runtime.session(cwd=folder)
             session.interactions.present = True

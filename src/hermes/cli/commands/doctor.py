@@ -64,19 +64,19 @@ def _print(check: Check) -> None:
 
 async def _all(args: Namespace) -> list[Check]:
     from hermes.cli.doctor import home, machine, reach
-    from hermes.config.env import environment
-    from hermes.config.load import load
+    from hermes.config.env import get_environment
+    from hermes.config.load import load_setup
     from hermes.config.paths import find_home
     from hermes.core.errors import ConfigError
 
-    place = find_home(environment(), args.profile)
+    place = find_home(get_environment(), args.profile)
     checks = [machine.version()]
     if args.fix:
         checks.append(_fixed(args))
         checks += await home.saved(place)
     setup = None
     try:
-        setup = load(args.profile)
+        setup = load_setup(args.profile)
         checks.append(home.configuration(setup))
     except ConfigError as error:
         checks.append(home.unreadable(place, error))
@@ -95,13 +95,13 @@ async def _all(args: Namespace) -> list[Check]:
 def _fixed(args: Namespace) -> Check:
     from hermes.cli.doctor.check import Check
     from hermes.cli.doctor.leftovers import mended_home
-    from hermes.config.env import environment, inside_agent
+    from hermes.config.env import get_environment, is_inside_agent
     from hermes.config.paths import find_home
     from hermes.core.errors import ConfigError
     from hermes.core.text import counted
 
-    if inside_agent():
+    if is_inside_agent():
         raise ConfigError("A tool of an agent may not mend its home; do it yourself.")
-    done = mended_home(find_home(environment(), args.profile))
+    done = mended_home(find_home(get_environment(), args.profile))
     text = counted(len(done), "thing") if done else "nothing had to be"
     return Check("mended", "ok", text, tuple(done))

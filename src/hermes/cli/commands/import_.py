@@ -33,13 +33,13 @@ def run(argv: list[str], profile: str) -> int:
 
     from hermes.cli.restore import restore
     from hermes.config import paths
-    from hermes.config.env import argument_text, environment, inside_agent
+    from hermes.config.env import decode_argument, get_environment, is_inside_agent
     from hermes.core.errors import ConfigError
 
-    if inside_agent():
+    if is_inside_agent():
         raise ConfigError("A tool of an agent may not replace its home; do it yourself.")
-    home = paths.find_home(environment(), args.profile)
-    file = Path.cwd() / Path(argument_text(args.file)).expanduser()
+    home = paths.find_home(get_environment(), args.profile)
+    file = Path.cwd() / Path(decode_argument(args.file)).expanduser()
     if not file.is_file():
         raise ConfigError(f"There is no file {file}.")
     done = asyncio.run(restore(home, file, force=args.force))

@@ -13,7 +13,7 @@ from hermes.cli.parser import Parser, positive, profile_option
 from hermes.cli.terminal.formatting import bars, compact, money, percent, table, width
 from hermes.cli.terminal.text import dump, one_line
 from hermes.config import env, paths
-from hermes.config.load import load
+from hermes.config.load import load_setup
 from hermes.core.ledger import By, Row
 
 _EPILOG = """\
@@ -48,7 +48,7 @@ def run(argv: list[str], profile: str) -> int:
 
 
 async def _run(args: Namespace) -> int:
-    setup = load(args.profile)
+    setup = load_setup(args.profile)
     for sentence in setup.warnings:
         fail(sentence)
     since = first_day(time.time(), args.days)
@@ -65,16 +65,16 @@ async def _run(args: Namespace) -> int:
 
 
 async def _totals(home: Any, wanted: Sequence[By], since: float) -> dict[By, list[Row]]:
-    file = paths.database(home)
+    file = paths.database_file(home)
     if not file.exists():
         return {by: [] for by in wanted}
     from hermes.store.sqlite import SqliteStore
 
     store = SqliteStore(file)
     try:
-        for sentence in await store.ready():
+        for sentence in await store.wait_until_open():
             fail(sentence)
-        return {by: await store.ledger.totals(by, since) for by in wanted}
+        return {by: await store.ledger.sum_calls(by, since) for by in wanted}
     finally:
         await store.close()
 
@@ -132,7 +132,7 @@ def _public(row: Row) -> dict[str, Any]:
 
 def _show(found: dict[By, list[Row]], args: Namespace) -> None:
     room = width()
-    colour = env.colours(sys.stdout.isatty())
+    colour = env.supports_colour(sys.stdout.isatty())
     print(_headline(added(found["day"]), args.days))
     sections: tuple[By, ...] = (args.by,) if args.by else _SECTIONS
     if not args.by or args.by == "day":

@@ -34,9 +34,9 @@ def run(argv: list[str], profile: str) -> int:
     from hermes.cli import log_reader as logbook
     from hermes.cli.terminal.text import dump
     from hermes.config import paths
-    from hermes.config.env import environment
+    from hermes.config.env import get_environment
 
-    file = paths.log_file(paths.find_home(environment(), args.profile))
+    file = paths.log_file(paths.find_home(get_environment(), args.profile))
     test = logbook.wanted(args.level, args.session)
     show = dump if args.json else logbook.readable
     found, place = logbook.tail(file, args.lines, test)

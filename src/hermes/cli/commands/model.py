@@ -13,8 +13,8 @@ from hermes.cli.main import fail
 from hermes.cli.parser import Parser, profile_option, variable_name
 from hermes.cli.process import harden
 from hermes.cli.terminal.text import dump, printable
-from hermes.config.env import argument_text, inside_agent
-from hermes.config.load import Setup, load
+from hermes.config.env import decode_argument, is_inside_agent
+from hermes.config.load import Setup, load_setup
 from hermes.core.errors import ConfigError
 from hermes.llm.endpoints.catalog import WIRES
 from hermes.llm.local.models import DEFAULT, MODELS, LocalModel, find
@@ -67,14 +67,14 @@ def run(argv: list[str], profile: str) -> int:
         parser.error("show takes no name")
     if args.action in _NEEDED and not args.name:
         parser.error(f"{args.action} needs {_NEEDED[args.action]}")
-    args.name = argument_text(args.name)
+    args.name = decode_argument(args.name)
     return _ACTIONS[args.action](args)
 
 
 def _opened(args: Namespace, *, change: bool = False) -> Setup:
-    if change and inside_agent():
+    if change and is_inside_agent():
         raise ConfigError("A tool of an agent may not change its model; do it yourself.")
-    setup = load(args.profile)
+    setup = load_setup(args.profile)
     for warning in setup.warnings:
         fail(warning)
     return setup
@@ -90,7 +90,7 @@ def _show(args: Namespace) -> int:
         return 0
     print("\n".join(lines(told)), flush=True)
     attended = os.isatty(0) and os.isatty(1) and os.isatty(2)
-    return _pick(args, setup, told) if attended and not inside_agent() else 0
+    return _pick(args, setup, told) if attended and not is_inside_agent() else 0
 
 
 def _pick(args: Namespace, setup: Setup, told: dict[str, Any]) -> int:
@@ -180,7 +180,7 @@ def _models(args: Namespace) -> int:
 def _list(args: Namespace) -> int:
     from hermes.llm.local.endpoint import file_of
 
-    secrets = load(args.profile).secrets
+    secrets = load_setup(args.profile).secrets
     rows = [
         {
             "name": model.name,
@@ -205,7 +205,7 @@ def _list(args: Namespace) -> int:
 
 def _pull(args: Namespace) -> int:
     model = _known(args.name or DEFAULT)
-    load(args.profile)  # the home exists from here on
+    load_setup(args.profile)  # the home exists from here on
     import asyncio
 
     file = asyncio.run(_download(model))

@@ -52,22 +52,22 @@ def run(argv: list[str], profile: str) -> int:
 
 
 def _root(args: Namespace) -> Path:
-    from hermes.config.env import environment, inside_agent
+    from hermes.config.env import get_environment, is_inside_agent
     from hermes.config.paths import DEFAULT_PROFILE, find_home
     from hermes.core.errors import ConfigError
 
-    if args.action in ("create", "use", "delete") and inside_agent():
+    if args.action in ("create", "use", "delete") and is_inside_agent():
         raise ConfigError("A tool of an agent may not change its profiles; do it yourself.")
-    return find_home(environment(), DEFAULT_PROFILE)
+    return find_home(get_environment(), DEFAULT_PROFILE)
 
 
 def _home(root: Path, name: str, *, there: bool = True) -> Path:
-    from hermes.config.paths import DEFAULT_PROFILE, checked_profile
+    from hermes.config.paths import DEFAULT_PROFILE, check_profile_name
     from hermes.core.errors import ConfigError
 
     if name == DEFAULT_PROFILE:
         return root
-    home = root / "profiles" / checked_profile(name)
+    home = root / "profiles" / check_profile_name(name)
     if there and not home.is_dir():
         from difflib import get_close_matches
 
@@ -87,11 +87,11 @@ def _names(root: Path) -> list[str]:
 
 def _used(root: Path) -> str:
     """Also when it is gone."""
-    from hermes.config.paths import used_profile
+    from hermes.config.paths import read_active_profile
     from hermes.core.errors import ConfigError
 
     try:
-        return used_profile(root)
+        return read_active_profile(root)
     except ConfigError:
         return ""
 
@@ -107,7 +107,7 @@ def _about(root: Path, name: str) -> dict[str, Any]:
         said = ":".join(filter(None, (model.provider, model.default)))
     except ConfigError as error:
         said = f"configuration: {error}"
-    database = paths.database(home)
+    database = paths.database_file(home)
     return {
         "name": name,
         "used": name == _used(root),
@@ -180,9 +180,9 @@ def _use(args: Namespace) -> int:
     home = _home(root, args.name)
     paths.make_home(root)
     if args.name == paths.DEFAULT_PROFILE:
-        (root / paths.USED_PROFILE).unlink(missing_ok=True)
+        (root / paths.ACTIVE_PROFILE_FILE).unlink(missing_ok=True)
     else:
-        replace_file(root / paths.USED_PROFILE, f"{args.name}\n".encode())
+        replace_file(root / paths.ACTIVE_PROFILE_FILE, f"{args.name}\n".encode())
     print(f"{args.name} is used from now on: {home}")
     return 0
 
@@ -212,7 +212,7 @@ def _delete(args: Namespace) -> int:
     home.rename(gone)  # all of it is gone at once, or nothing
     shutil.rmtree(gone, ignore_errors=True)
     if _used(root) in ("", args.name):
-        (root / paths.USED_PROFILE).unlink(missing_ok=True)
+        (root / paths.ACTIVE_PROFILE_FILE).unlink(missing_ok=True)
         print("default is used from now on.")
     print(f"deleted {args.name}")
     return 0
@@ -220,16 +220,16 @@ def _delete(args: Namespace) -> int:
 
 def _refuse_in_use(home: Path) -> None:
     from hermes.config import paths
-    from hermes.config.instances import present
+    from hermes.config.instances import list_instances
     from hermes.core.errors import ConfigError, StoreError
 
-    running = [p.kind for p in present(home)]
-    database = paths.database(home)
+    running = [p.kind for p in list_instances(home)]
+    database = paths.database_file(home)
     if database.exists() and not running:
-        from hermes.store.backup import fold
+        from hermes.store.backup import merge_wal
 
         try:
-            fold(database)
+            merge_wal(database)
         except StoreError as error:
             running = ["hermes"] if error.code == "in_use" else []
     if running:

@@ -72,18 +72,18 @@ async def _serve(args: Namespace) -> int:
     many_files()
     stop = asyncio.Event()
     Signals().attach(stop.set)
-    store = SqliteStore(paths.database(setup.home))
+    store = SqliteStore(paths.database_file(setup.home))
     store.open()  # on its own thread
-    from hermes.config.instances import announced
+    from hermes.config.instances import announce_instance
     from hermes.server.http.early_listener import opened
     from hermes.server.http.principals import checked_keys
 
     try:
         checked_keys(settings, setup.secrets)
-        for notice in await store.ready():
+        for notice in await store.wait_until_open():
             fail(notice)
         async with opened(settings) as lobby:
-            with announced(setup.home, "serve", lobby.address):
+            with announce_instance(setup.home, "serve", lobby.address):
                 print(f"listening on {lobby.address}", file=sys.stderr, flush=True)
                 await asyncio.to_thread(_rest)
                 await _until(stop, setup, settings, store=store, lobby=lobby)
@@ -97,13 +97,13 @@ def _settings(args: Namespace) -> tuple[Setup, ApiServer]:
 
     from hermes.cli import log_file as logs
     from hermes.config import api_server, paths
-    from hermes.config.load import load
+    from hermes.config.load import load_setup
     from hermes.core.redaction.redactor import Redactor
 
-    setup = load(args.profile)
+    setup = load_setup(args.profile)
     variables = {name: setup.secrets.get(name) or "" for name in api_server.VARIABLES}
-    settings, notes = api_server.read(setup.config, variables)
-    known = {*setup.secrets.known(), *filter(None, (settings.key,))}
+    settings, notes = api_server.read_settings(setup.config, variables)
+    known = {*setup.secrets.redactable_values(), *filter(None, (settings.key,))}
     logs.install(paths.log_file(setup.home), Redactor(known).clean)
     if settings.access_log:
         logs.tell("hermes.server.access")

@@ -19,8 +19,8 @@ from hermes.cli.parser import Parser, positive, profile_option
 from hermes.cli.terminal.text import dump, one_line, printable
 from hermes.cli.terminal.transcript import markdown
 from hermes.config import paths
-from hermes.config.env import argument_text
-from hermes.config.load import load
+from hermes.config.env import decode_argument
+from hermes.config.load import load_setup
 from hermes.core.errors import ConfigError
 from hermes.core.redaction.redactor import Redactor
 from hermes.core.store import SessionMeta, Store
@@ -62,7 +62,7 @@ def run(argv: list[str], profile: str) -> int:
     args, unknown = parser.parse_known_intermixed_args(argv)
     if unknown:
         parser.complain(unknown)
-    args.words = [argument_text(word) for word in args.words]
+    args.words = [decode_argument(word) for word in args.words]
     if wrong := _misused(args):
         parser.error(wrong)
     import asyncio
@@ -92,14 +92,14 @@ def _misused(args: Namespace) -> str:
 async def _store(args: Namespace) -> AsyncIterator[tuple[Store, Redactor]]:
     from hermes.store.sqlite import SqliteStore
 
-    setup = load(args.profile)
+    setup = load_setup(args.profile)
     for warning in setup.warnings:
         fail(warning)
-    store: Store = SqliteStore(paths.database(setup.home))
+    store: Store = SqliteStore(paths.database_file(setup.home))
     try:
-        for sentence in await store.ready():
+        for sentence in await store.wait_until_open():
             fail(sentence)
-        yield store, Redactor(setup.secrets.known())
+        yield store, Redactor(setup.secrets.redactable_values())
     finally:
         await store.close()
 
@@ -107,7 +107,7 @@ async def _store(args: Namespace) -> AsyncIterator[tuple[Store, Redactor]]:
 async def _list(args: Namespace) -> int:
     folder = str(Path.cwd()) if args.here else None
     async with _store(args) as (store, _):
-        found = await store.sessions(limit=args.limit, cwd=folder)
+        found = await store.sessions.list_recent(limit=args.limit, cwd=folder)
     if args.json:
         print(dump([_public(meta) for meta in found]))
         return 0
@@ -165,12 +165,12 @@ async def _show(args: Namespace) -> int:
         if args.json:
             messages = [
                 _clean(redactor, {"seq": item.seq, **msgspec.to_builtins(item.message)})
-                async for item in store.export(meta.id)
+                async for item in store.sessions.stream_messages(meta.id)
             ]
             print(dump({**_public(meta), "system": meta.system, "messages": messages}))
             return 0
         print(markdown_head(meta))
-        async for item in store.export(meta.id):
+        async for item in store.sessions.stream_messages(meta.id):
             text = redactor.clean(markdown(item))
             print(printable(text) if sys.stdout.isatty() else text)
     return 0
@@ -184,7 +184,7 @@ def markdown_head(meta: SessionMeta) -> str:
 
 async def _search(args: Namespace) -> int:
     async with _store(args) as (store, redactor):
-        hits = await store.search(" ".join(args.words), limit=args.limit)
+        hits = await store.search.find_messages(" ".join(args.words), limit=args.limit)
     if args.json:
         lines = [
             _clean(
@@ -231,11 +231,11 @@ async def _lines(
 ) -> AsyncIterator[str]:
     if form == "markdown":
         yield redactor.clean(markdown_head(meta))
-        async for item in store.export(meta.id):
+        async for item in store.sessions.stream_messages(meta.id):
             yield redactor.clean(markdown(item))
         return
     yield dump(_clean(redactor, {"type": "session", **msgspec.to_builtins(meta)}))
-    async for item in store.export(meta.id):
+    async for item in store.sessions.stream_messages(meta.id):
         head = {"type": "message", "seq": item.seq, "created": item.created}
         yield dump(_clean(redactor, {**head, **msgspec.to_builtins(item.message)}))
 
@@ -280,7 +280,7 @@ async def _delete(args: Namespace) -> int:
         if (code := _agreed(args, f"Delete {names} for good?")) is not None:
             return code
         for meta in found:
-            await store.delete(meta.id)
+            await store.sessions.delete(meta.id)
             print(f"deleted {meta.id}")
     return 0
 
@@ -303,7 +303,7 @@ def _agreed(args: Namespace, question: str) -> int | None:
 async def _prune(args: Namespace) -> int:
     before = time.time() - args.days * 86400
     async with _store(args) as (store, _):
-        every = await store.sessions(limit=sys.maxsize)
+        every = await store.sessions.list_recent(limit=sys.maxsize)
         old = [meta for meta in every if meta.updated < before and meta.state != "running"]
         if not old:
             print(f"None of {len(every)} sessions is that old.", file=sys.stderr)
@@ -312,8 +312,8 @@ async def _prune(args: Namespace) -> int:
         if (code := _agreed(args, question)) is not None:
             return code
         for meta in old:
-            await store.delete(meta.id)
-        await store.shrink()
+            await store.sessions.delete(meta.id)
+        await store.maintenance.reclaim_space()
     print(
         f"deleted {len(old)} sessions not used for {args.days} days, {len(every) - len(old)} left"
     )
@@ -324,7 +324,7 @@ async def _rename(args: Namespace) -> int:
     title = " ".join(" ".join(args.words[1:]).split())
     async with _store(args) as (store, _):
         meta = await find_session(store, args.words[0])
-        await store.describe(meta.id, title=title)
+        await store.sessions.update_meta(meta.id, title=title)
     print(f"{meta.id}: {one_line(title)}")
     return 0
 
@@ -350,7 +350,9 @@ async def _branch(args: Namespace) -> int:
             state="idle",
             next="",
         )
-        await store.append(child.id, await store.load(meta.id), create=child)
+        await store.sessions.append(
+            child.id, await store.sessions.load_messages(meta.id), create=child
+        )
     print(child.id)
     print(f"to go on: hermes chat --resume {child.id}", file=sys.stderr)
     return 0

@@ -35,10 +35,10 @@ _NONE = "No model was chosen; nothing was written. hermes setup looks again."
 
 def run(argv: list[str], profile: str) -> int:
     args = _arguments(argv, profile)
-    from hermes.config.env import inside_agent
+    from hermes.config.env import is_inside_agent
     from hermes.core.errors import ConfigError
 
-    if inside_agent():
+    if is_inside_agent():
         raise ConfigError("A tool of an agent may not change its model; do it yourself.")
     attended = not args.non_interactive and all(os.isatty(number) for number in (0, 1, 2))
     done = first(args, attended=attended)
@@ -89,17 +89,17 @@ def first(args: Namespace, *, attended: bool) -> Done | None:
     from hermes.cli import log_file as logs
     from hermes.cli.model_candidates import candidates
     from hermes.config import paths
-    from hermes.config.load import load
+    from hermes.config.load import load_setup
     from hermes.core.redaction.redactor import Redactor
     from hermes.llm.endpoints.catalog import resolve
 
-    setup = load(args.profile, keys=[args.key_env] if args.key_env else [])
-    logs.install(paths.log_file(setup.home), Redactor(setup.secrets.known()).clean)
+    setup = load_setup(args.profile, keys=[args.key_env] if args.key_env else [])
+    logs.install(paths.log_file(setup.home), Redactor(setup.secrets.redactable_values()).clean)
     for warning in setup.warnings:
         fail(warning)
     if (setup.home / "state.db").exists():
         print("This home was made by the original Hermes Agent; its sessions stay as they are.")
-    fresh = not paths.database(setup.home).exists()
+    fresh = not paths.database_file(setup.home).exists()
     if args.asked:
         if args.base_url:
             _look_at(setup, args, attended=attended)
@@ -199,8 +199,8 @@ def _pasted(args: Namespace, embedded: bool) -> str | None:
 
     from hermes.cli.model_candidates import Candidate, variable_for
     from hermes.config import dotenv
-    from hermes.config.env import environment
-    from hermes.config.load import load
+    from hermes.config.env import get_environment
+    from hermes.config.load import load_setup
     from hermes.core.errors import ConfigError
     from hermes.llm.endpoints.catalog import KEYS, Choice, find
 
@@ -225,12 +225,12 @@ def _pasted(args: Namespace, embedded: bool) -> str | None:
     provider = KEYS[variable]
     spec = find(provider)
     assert spec is not None
-    setup = load(args.profile, {**environment(), variable: key})
+    setup = load_setup(args.profile, {**get_environment(), variable: key})
     label = f"{provider}:{spec.default_model}"
     candidate = Candidate("key", Choice(spec.default_model, provider), label)
     session = _try(setup, candidate, write=True)
     if session:
-        dotenv.put(setup.home, variable, key)
+        dotenv.set_variable(setup.home, variable, key)
         print(f"The key is in {setup.home / '.env'} as {variable}, readable by you alone.")
     else:
         print("The key was not kept.")

@@ -52,27 +52,28 @@ async def _gathered(args: Namespace) -> dict[str, Any]:
     from msgspec import to_builtins
 
     from hermes.config import paths
-    from hermes.config.env import environment
-    from hermes.config.instances import present
-    from hermes.config.load import load
+    from hermes.config.env import get_environment
+    from hermes.config.instances import list_instances
+    from hermes.config.load import load_setup
     from hermes.version import VERSION
 
-    setup = load(args.profile)
+    setup = load_setup(args.profile)
     for warning in setup.warnings:
         fail(warning)
     found: dict[str, Any] = {
         "version": VERSION,
         "home": str(setup.home),
-        "profile": setup.profile or paths.used_profile(paths.find_home(environment(), "default")),
+        "profile": setup.profile
+        or paths.read_active_profile(paths.find_home(get_environment(), "default")),
         "model": await _model(setup),
-        "servers": to_builtins(present(setup.home)),
+        "servers": to_builtins(list_instances(setup.home)),
         "sessions": [],
         "interrupted": [],
         "processes": _processes(setup.home),
         "errors": _errors(paths.log_file(setup.home)),
         "today": {},
     }
-    if paths.database(setup.home).exists():
+    if paths.database_file(setup.home).exists():
         await _stored(setup, found)
     return found
 
@@ -121,12 +122,12 @@ async def _stored(setup: Setup, found: dict[str, Any]) -> None:
     from hermes.config import paths
     from hermes.store.sqlite import SqliteStore
 
-    store = SqliteStore(paths.database(setup.home))
+    store = SqliteStore(paths.database_file(setup.home))
     try:
-        for sentence in await store.ready():
+        for sentence in await store.wait_until_open():
             fail(sentence)
-        latest = await store.sessions(limit=_SESSIONS)
-        today = added(await store.ledger.totals("day", first_day(time.time(), 1)))
+        latest = await store.sessions.list_recent(limit=_SESSIONS)
+        today = added(await store.ledger.sum_calls("day", first_day(time.time(), 1)))
     finally:
         await store.close()
     for meta in latest:

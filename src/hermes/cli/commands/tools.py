@@ -12,8 +12,8 @@ from hermes.cli.main import fail
 from hermes.cli.parser import Parser, profile_option
 from hermes.cli.terminal.text import dump, one_line
 from hermes.config import paths
-from hermes.config.env import argument_text, environment, inside_agent
-from hermes.config.load import load, read_config
+from hermes.config.env import decode_argument, get_environment, is_inside_agent
+from hermes.config.load import load_setup, read_config
 from hermes.config.schema import Selection, Tools
 from hermes.core.errors import ConfigError
 from hermes.tools import registry
@@ -53,14 +53,14 @@ def run(argv: list[str], profile: str) -> int:
         parser.error(f"{args.action} needs the name of a tool or toolset")
     if not all(part.isidentifier() for part in args.platform.split("-") if args.platform):
         parser.error(f"{args.platform!r} is not the name of a platform")
-    words = [argument_text(word) for word in args.words]
+    words = [decode_argument(word) for word in args.words]
     everything = list(registry.catalog())
     args.words = [w for word in words for w in (everything if word == registry.ALL else [word])]
     return _ACTIONS[args.action](args)
 
 
 def _list(args: Namespace) -> int:
-    setup = load(args.profile)
+    setup = load_setup(args.profile)
     for warning in setup.warnings:
         fail(warning)
     settings = setup.config.tools
@@ -117,17 +117,17 @@ def _disable(args: Namespace) -> int:
 
 
 def _change(args: Namespace, on: bool) -> int:
-    from hermes.config.update import editing
+    from hermes.config.update import edit_config
 
-    if inside_agent():
+    if is_inside_agent():
         raise ConfigError("A tool of an agent may not change its tools; do it yourself.")
-    home = paths.find_home(environment(), args.profile)
+    home = paths.find_home(get_environment(), args.profile)
     for warning in paths.make_home(home):
         fail(warning)
     for word in args.words:
         _members(word)
     for word in args.words:
-        with editing(home) as put:
+        with edit_config(home) as put:
             _turn(home, word, args.platform, on, put)
         settings = read_config(home).tools
         left = {n: _off(n, settings, args.platform) for n in _members(word)}
@@ -157,11 +157,11 @@ def _turn(home: Path, word: str, platform: str, on: bool, put: Put) -> None:
 
 
 def _write(put: Put, key: str, old: Collection[str], gone: Collection[str], new: str) -> None:
-    from hermes.config.yaml_edit import render
+    from hermes.config.yaml_edit import render_value
 
     words = [*(word for word in old if word not in gone), *([new] if new else [])]
     if words != list(old):
-        put(key, render(words))
+        put(key, render_value(words))
 
 
 def _members(word: str) -> list[str]:

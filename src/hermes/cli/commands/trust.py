@@ -58,12 +58,12 @@ def _with_action(argv: list[str]) -> list[str]:
 
 def _home(args: Namespace) -> Path:
     from hermes.config import paths
-    from hermes.config.env import environment, inside_agent
+    from hermes.config.env import get_environment, is_inside_agent
     from hermes.core.errors import ConfigError
 
-    if args.action != "list" and inside_agent():
+    if args.action != "list" and is_inside_agent():
         raise ConfigError("A tool of an agent may not say what is trusted; do it yourself.")
-    home = paths.find_home(environment(), args.profile)
+    home = paths.find_home(get_environment(), args.profile)
     for warning in paths.make_home(home):
         fail(warning)
     return home
@@ -72,10 +72,10 @@ def _home(args: Namespace) -> Path:
 def _list(args: Namespace) -> int:
     from hermes.app.context_files import find
     from hermes.cli.terminal.text import dump, printable
-    from hermes.config.trust_store import TrustBook
+    from hermes.config.trust_store import TrustStore
 
     rows = []
-    for folder, answer in sorted(TrustBook(_home(args)).all().items()):
+    for folder, answer in sorted(TrustStore(_home(args)).read_all().items()):
         now = [f for f in find(Path(folder)).folders if str(f.path) == folder]
         state = "trusted" if answer.trusted else "refused"
         if not now:
@@ -97,14 +97,14 @@ def _list(args: Namespace) -> int:
 def _add(args: Namespace) -> int:
     from hermes.app.context_files import find
     from hermes.cli.project_trust import listed
-    from hermes.config.env import argument_text
-    from hermes.config.trust_store import TrustBook, answer
+    from hermes.config.env import decode_argument
+    from hermes.config.trust_store import TrustStore, make_decision
     from hermes.core.errors import ConfigError
 
     home = _home(args)
     found = []
     for word in args.paths or ["."]:
-        path = Path(argument_text(word)).expanduser()
+        path = Path(decode_argument(word)).expanduser()
         if not path.exists():
             raise ConfigError(f"There is no {path}; nothing was changed.")
         found.append(find(path if path.is_dir() else path.parent))
@@ -114,7 +114,9 @@ def _add(args: Namespace) -> int:
     if not folders:
         print("There is nothing to agree to: no AGENTS.md or the like is there.", file=sys.stderr)
         return 0
-    TrustBook(home).put({str(f.path): answer(f.digest, trusted=True) for f in folders})
+    TrustStore(home).save_decisions(
+        {str(f.path): make_decision(f.digest, trusted=True) for f in folders}
+    )
     print("Read in new conversations, as long as they stay as they are:")
     for line in listed(folders):
         print(line)
@@ -122,13 +124,13 @@ def _add(args: Namespace) -> int:
 
 
 def _remove(args: Namespace) -> int:
-    from hermes.config.env import argument_text
-    from hermes.config.trust_store import TrustBook
+    from hermes.config.env import decode_argument
+    from hermes.config.trust_store import TrustStore
     from hermes.core.errors import ConfigError
 
-    book = TrustBook(_home(args))
-    names = [str(Path(argument_text(word)).expanduser().resolve()) for word in args.paths]
-    if missing := [name for name in names if name not in book.all()]:
+    book = TrustStore(_home(args))
+    names = [str(Path(decode_argument(word)).expanduser().resolve()) for word in args.paths]
+    if missing := [name for name in names if name not in book.read_all()]:
         raise ConfigError(f"{missing[0]} is not in the list; hermes trust list shows it.")
     for name in names:
         book.remove(name)

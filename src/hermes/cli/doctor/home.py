@@ -28,12 +28,12 @@ _HOUR = 3600.0
 
 def unreadable(home: Path, error: ConfigError) -> Check:
     """What is wrong with config.yaml, all of it, each with its line."""
-    from hermes.config.validate import check
-    from hermes.config.yaml_source import parse
+    from hermes.config.validate import validate_config
+    from hermes.config.yaml_source import parse_yaml
 
     details: tuple[str, ...] = ()
     try:
-        problems = check(parse(read_source(home) or b"")).problems
+        problems = validate_config(parse_yaml(read_source(home) or b"")).problems
         details = tuple(f"config.yaml {problem}" for problem in problems[:_SHOWN])
     except ConfigError:
         pass  # not even YAML: the error says where
@@ -42,15 +42,15 @@ def unreadable(home: Path, error: ConfigError) -> Check:
 
 def configuration(setup: Setup) -> Check:
     from hermes.cli.commands.tools import unknown_words
-    from hermes.config.validate import check
-    from hermes.config.yaml_source import parse
+    from hermes.config.validate import validate_config
+    from hermes.config.yaml_source import parse_yaml
     from hermes.tools.registry import unknown
 
     file = paths.config_file(setup.home)
     source = read_source(setup.home)
     if source is None:
         return Check("configuration", "ok", f"{file} does not exist; the defaults apply")
-    notes = [f"config.yaml {note}" for note in check(parse(source)).notes]
+    notes = [f"config.yaml {note}" for note in validate_config(parse_yaml(source)).notes]
     notes += [f"tools: {unknown(word)}" for word in unknown_words(setup.config.tools)]
     return Check("configuration", "note" if notes else "ok", f"{file} is valid", tuple(notes))
 
@@ -94,15 +94,15 @@ def _private(home: Path) -> Iterator[Path]:
 
 
 async def sessions(home: Path) -> Check:
-    file = paths.database(home)
+    file = paths.database_file(home)
     if not file.exists():
         return Check("sessions", "ok", "none yet")
     from hermes.store.sqlite import SqliteStore
 
     store = SqliteStore(file)
     try:
-        told = await store.ready()
-        wrong = await store.check()
+        told = await store.wait_until_open()
+        wrong = await store.maintenance.check_integrity()
     except HermesError as error:
         return Check("sessions", "failed", str(error))
     finally:
@@ -116,14 +116,14 @@ async def sessions(home: Path) -> Check:
 
 async def _damaged(store: SqliteStore) -> bool:
     try:
-        return bool(await store.check())
+        return bool(await store.maintenance.check_integrity())
     except StoreError as error:
         return error.code == "damaged"
 
 
 async def saved(home: Path) -> list[Check]:
     """A damaged database replaced by what can be read of it; nothing where there is none."""
-    file = paths.database(home)
+    file = paths.database_file(home)
     if not file.exists():
         return []
     from hermes.store.sqlite import SqliteStore
@@ -132,14 +132,14 @@ async def saved(home: Path) -> list[Check]:
     try:
         if not await _damaged(store):
             return []
-        got = await store.salvage()
+        got = await store.maintenance.salvage()
     except HermesError as error:
         return [Check("sessions", "failed", str(error))]
     finally:
         await store.close()
     missing = f"; {counted(got.lost, 'message')} of them could not be read" if got.lost else ""
     text = f"{counted(got.sessions, 'session')} with {counted(got.messages, 'message')} saved"
-    kept = f"the damaged file is {got.aside}; a backup may have more (hermes import)"
+    kept = f"the damaged file is {got.damaged_file}; a backup may have more (hermes import)"
     return [Check("sessions", "note", text + missing, (kept,))]
 
 
@@ -155,7 +155,7 @@ def clock(home: Path) -> Check:
     """By the files here: none was written in the future, and none before this program was."""
     now = time.time()
     text = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(now))
-    files = [p for p in (paths.database(home), paths.config_file(home), home) if p.exists()]
+    files = [p for p in (paths.database_file(home), paths.config_file(home), home) if p.exists()]
     newest = max((p.stat().st_mtime for p in files), default=0.0)
     made = Path(__file__).stat().st_mtime
     if newest > now + _HOUR:

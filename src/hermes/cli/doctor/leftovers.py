@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hermes.config import paths
-from hermes.config.instances import alive, left_over
+from hermes.config.instances import is_locked, list_stale_files
 
 _OLD = 600.0
 """Seconds after which a temporary file is nobody's any more."""
@@ -24,12 +24,12 @@ _ENGINE = "hermes-model-"
 
 def leftovers(home: Path) -> list[Path]:
     """Locks nobody holds, sockets nobody listens on, and half-made files."""
-    return sorted({*_locks(home), *_passing(home), *_sockets(home), *left_over(home)})
+    return sorted({*_locks(home), *_passing(home), *_sockets(home), *list_stale_files(home)})
 
 
 def _locks(home: Path) -> Iterator[Path]:
     for file in (home / "run").glob("*.lock"):
-        if _LOCK.fullmatch(file.name) and not alive(file):
+        if _LOCK.fullmatch(file.name) and not is_locked(file):
             yield file
 
 

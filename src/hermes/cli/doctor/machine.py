@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 
 from hermes.cli.doctor.check import Check
-from hermes.config.env import environment, platform_name
+from hermes.config.env import get_environment, get_platform_name
 from hermes.config.load import Setup
 from hermes.core.errors import ToolError
 from hermes.version import VERSION
@@ -30,18 +30,18 @@ _EXTRAS = {
 
 def version() -> Check:
     python = ".".join(map(str, sys.version_info[:3]))
-    machine = f"{platform_name()} {os.uname().release} {os.uname().machine}"
+    machine = f"{get_platform_name()} {os.uname().release} {os.uname().machine}"
     return Check("version", "ok", f"hermes {VERSION}, Python {python}, {machine}")
 
 
 def sqlite() -> Check:
     import apsw
 
-    from hermes.store.connection import ENGINE
+    from hermes.store.connection import MIN_SQLITE_VERSION
 
     found = apsw.sqlite_lib_version()
-    if tuple(map(int, found.split("."))) < ENGINE:
-        least = ".".join(map(str, ENGINE))
+    if tuple(map(int, found.split("."))) < MIN_SQLITE_VERSION:
+        least = ".".join(map(str, MIN_SQLITE_VERSION))
         return Check("sqlite", "failed", f"{found} can corrupt databases; {least} is needed")
     return Check("sqlite", "ok", f"{found} (apsw {apsw.apsw_version()})")
 
@@ -67,7 +67,7 @@ async def sandbox(setup: Setup | None) -> Check:
 def programs() -> Iterator[Check]:
     from hermes.exec.sandbox.tier_probe import BWRAP
 
-    path = environment().get("PATH", os.defpath)
+    path = get_environment().get("PATH", os.defpath)
     for name, (words, loss) in _PROGRAMS.items():
         places = BWRAP if words == "bwrap" else words.split()
         found = next(filter(None, (shutil.which(word, path=path) for word in places)), None)
@@ -80,7 +80,7 @@ async def browser(setup: Setup | None) -> Check:
 
     configured = setup.config.browser.executable if setup is not None else ""
     try:
-        found = find(configured, environment())
+        found = find(configured, get_environment())
     except ToolError as error:
         return Check("chromium", "failed" if configured else "note", f"no browser tools: {error}")
     if os.geteuid() != 0:

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from hermes.cli.doctor.check import Check, State
-from hermes.config.env import proxy_for
+from hermes.config.env import find_proxy
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError, HermesError
 from hermes.llm.endpoints.catalog import Choice, Endpoint, resolve
@@ -76,7 +76,7 @@ async def _providers(endpoints: list[Endpoint], *, online: bool) -> list[Check]:
 async def _connected(endpoint: Endpoint) -> Check:
     """A connection and no more: not a byte is sent."""
     name = f"provider {endpoint.target.provider}"
-    through = None if usual(endpoint.base_url) else proxy_for(endpoint.base_url)
+    through = None if usual(endpoint.base_url) else find_proxy(endpoint.base_url)
     parts = urlsplit(through or endpoint.base_url)
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -138,11 +138,11 @@ def _skewed(date: str) -> tuple[str, ...]:
 async def backend(setup: Setup) -> Check:
     """Tried for real: a container is made and removed, or a host connected to."""
     from hermes.app.backends import Backends
-    from hermes.config.env import child_env
+    from hermes.config.env import build_child_env
     from hermes.exec.process.local import stop_all
 
     name = f"terminal backend {setup.config.terminal.backend}"
-    backends = Backends(setup, child_env(setup.secrets))
+    backends = Backends(setup, build_child_env(setup.secrets))
     found = backends.backend_for("doctor", Path.cwd(), setup.config.sandbox.mode)
     assert found is not None
     try:

@@ -13,8 +13,8 @@ from hermes.cli.main import fail
 from hermes.cli.model.set_model import Wanted, switch
 from hermes.cli.terminal.picker import Row, pick
 from hermes.config import dotenv
-from hermes.config.load import Setup, load
-from hermes.config.update import revise
+from hermes.config.load import Setup, load_setup
+from hermes.config.update import apply_changes
 from hermes.core.errors import ConfigError
 from hermes.llm.auth.key_pool import NO_KEY, Credential
 from hermes.llm.endpoints.catalog import CUSTOM, find, wire_for
@@ -109,7 +109,7 @@ def model_of(found: Probe, *, attended: bool) -> str:
 
 def _store(setup: Setup, variable: str, key: Credential) -> None:
     if variable and setup.secrets.get(variable) is None:
-        dotenv.put(setup.home, variable, key.value)
+        dotenv.set_variable(setup.home, variable, key.value)
 
 
 def _written(setup: Setup, args: Namespace, found: Probe, variable: str, model: str) -> Wanted:
@@ -121,7 +121,7 @@ def _written(setup: Setup, args: Namespace, found: Probe, variable: str, model: 
         switch(setup, wanted)
         return wanted
     place = f"providers.{args.called}"
-    revise(
+    apply_changes(
         setup.home,
         {
             f"{place}.base_url": found.base_url,
@@ -130,5 +130,5 @@ def _written(setup: Setup, args: Namespace, found: Probe, variable: str, model: 
         },
     )
     wanted = Wanted(args.called, model)
-    switch(load(setup.profile), wanted)
+    switch(load_setup(setup.profile), wanted)
     return wanted

@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.config.load import Setup, load
+from hermes.config.load import Setup, load_setup
 from hermes.config.schema import Config
-from hermes.config.update import revise
+from hermes.config.update import apply_changes
 from hermes.core.errors import ConfigError
 from hermes.llm.auth.inventory import named
 from hermes.llm.endpoints.catalog import CUSTOM, Choice, find, resolve
@@ -83,8 +83,8 @@ def switch(setup: Setup, wanted: Wanted) -> Setup:
             changes[f"model.{field}"] = value or None
     if not same or wanted.model != section.default:
         changes["model.context_length"] = None
-    revise(setup.home, changes)
-    return load(setup.profile)
+    apply_changes(setup.home, changes)
+    return load_setup(setup.profile)
 
 
 def missing(setup: Setup) -> str:

@@ -21,7 +21,10 @@ async def export(runtime: Runtime, session: Session, cwd: Path, name: str) -> st
 
     clean = session.agent.redactor.clean
     file = _wanted(cwd, name or f"hermes-{session.id}.md")
-    parts = [clean(markdown(stored)) async for stored in runtime.store.export(session.id)]
+    parts = [
+        clean(markdown(stored))
+        async for stored in runtime.store.sessions.stream_messages(session.id)
+    ]
     if not parts:
         raise ConfigError("There is nothing to export yet.")
     text = f"# {clean(session.transcript.meta.title) or session.id}\n\n" + "\n".join(parts)

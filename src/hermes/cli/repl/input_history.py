@@ -8,7 +8,7 @@ from pathlib import Path
 
 from prompt_toolkit.history import History
 
-from hermes.config.paths import private_folder
+from hermes.config.paths import make_private_folder
 
 _READ = 1 << 20
 _KEPT = 2000
@@ -48,7 +48,7 @@ class Typed(History):
 
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            private_folder(self._file.parent)
+            make_private_folder(self._file.parent)
             if self._file.exists() and self._file.stat().st_size > _LARGEST:
                 self._file.replace(self._file.with_suffix(".1"))
             handle = os.open(self._file, flags, 0o600)

@@ -17,7 +17,7 @@ EXIT_FAILED, EXIT_USAGE = 1, 2
 
 
 def run(args: Namespace) -> int:
-    term = env.environment().get("TERM", "dumb")
+    term = env.get_environment().get("TERM", "dumb")
     if args.plain or term in ("", "dumb", "unknown"):
         from hermes.cli.repl.plain_mode import run as plainly
 
@@ -42,8 +42,8 @@ async def _run(args: Namespace, term: str, early: Early) -> int | None:
 
     from hermes.cli.repl.controller import Repl
 
-    home = find_home(env.environment(), args.profile)
-    repl = Repl(home, colour=env.colours(True), term=term)
+    home = find_home(env.get_environment(), args.profile)
+    repl = Repl(home, colour=env.supports_colour(True), term=term)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, repl.quit, 128 + number)

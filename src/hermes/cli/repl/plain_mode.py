@@ -18,7 +18,7 @@ from hermes.cli.terminal.progress import Status
 from hermes.cli.terminal.render import TextRenderer
 from hermes.cli.terminal.text import one_line, printable
 from hermes.config import paths
-from hermes.config.load import load
+from hermes.config.load import load_setup
 from hermes.core.errors import ConfigError, HermesError
 from hermes.core.events import Approval, Question, TurnEnd
 from hermes.core.message import Message
@@ -35,8 +35,8 @@ _SCREEN_ONLY = frozenset({"background", "bg"})
 
 
 def run(args: Namespace) -> int:
-    setup = load(args.profile, keys=[args.api_key_env] if args.api_key_env else [])
-    logs.install(paths.log_file(setup.home), Redactor(setup.secrets.known()).clean)
+    setup = load_setup(args.profile, keys=[args.api_key_env] if args.api_key_env else [])
+    logs.install(paths.log_file(setup.home), Redactor(setup.secrets.redactable_values()).clean)
     for warning in setup.warnings:
         fail(warning)
     signal.signal(signal.SIGTERM, _leave)
@@ -102,7 +102,7 @@ class Lines:
 
         harden()
         args = self._args
-        folder = paths.working_folder(setup.config.terminal.cwd)
+        folder = paths.find_working_folder(setup.config.terminal.cwd)
         self._runtime = await self._stack.enter_async_context(Runtime.open(setup))
         self._session = await chosen(self._runtime, args, folder)
         self._session.interactions.present = True
@@ -111,7 +111,7 @@ class Lines:
             await self._offer(folder)
 
     async def _offer(self, folder: Path) -> None:
-        latest = await self._runtime.store.latest(cwd=str(folder), source="cli")
+        latest = await self._runtime.store.sessions.find_latest(cwd=str(folder), source="cli")
         if latest is not None and latest.state == "interrupted":
             title = one_line(latest.title, 60)
             self._status.line(
@@ -133,7 +133,7 @@ class Lines:
         from hermes.app.commands import message_text, parse
         from hermes.cli.repl.message_input import compose
 
-        folder = paths.working_folder(self._runtime.setup.config.terminal.cwd)
+        folder = paths.find_working_folder(self._runtime.setup.config.terminal.cwd)
         command = parse(line)
         if command is None:
             message, problems = compose(message_text(line), [], folder)

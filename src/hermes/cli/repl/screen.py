@@ -35,7 +35,7 @@ from hermes.cli.repl.live_region import above, status
 from hermes.cli.repl.markdown.styled_text import cells, fit
 from hermes.cli.repl.paste_detection import Bursts
 from hermes.cli.repl.state import State
-from hermes.config.env import reflows
+from hermes.config.env import terminal_reflows
 
 if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindingsBase
@@ -203,7 +203,7 @@ class Screen:
         than were drawn. Elsewhere that would take lines which are not ours."""
         renderer, columns = self.app.renderer, self._size().columns
         last = renderer.last_rendered_screen
-        if last is None or columns >= self._columns or not reflows():
+        if last is None or columns >= self._columns or not terminal_reflows():
             return
         x, y = renderer._cursor_pos.x, renderer._cursor_pos.y  # noqa: SLF001
         for row in range(y):

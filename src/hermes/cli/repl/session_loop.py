@@ -31,12 +31,12 @@ def prepare(args: Namespace) -> tuple[Setup, Path]:
     """Reads the configuration and imports what a session needs; on a thread."""
     from hermes.cli import log_file as logs
     from hermes.config import paths
-    from hermes.config.load import load
+    from hermes.config.load import load_setup
     from hermes.core.redaction.redactor import Redactor
 
-    setup = load(args.profile, keys=[args.api_key_env] if args.api_key_env else [])
-    logs.install(paths.log_file(setup.home), Redactor(setup.secrets.known()).clean)
-    return setup, paths.working_folder(setup.config.terminal.cwd)
+    setup = load_setup(args.profile, keys=[args.api_key_env] if args.api_key_env else [])
+    logs.install(paths.log_file(setup.home), Redactor(setup.secrets.redactable_values()).clean)
+    return setup, paths.find_working_folder(setup.config.terminal.cwd)
 
 
 async def serve(repl: Repl, args: Namespace) -> str | None:
@@ -94,7 +94,7 @@ async def chosen(runtime: Runtime, args: Namespace, folder: Path) -> Session:
         found = await find_current(store, (await find_session(store, args.resume)).id)
         resume = found.id if found else ""
     elif args.latest:
-        latest = await store.latest(cwd=str(folder), source="cli")
+        latest = await store.sessions.find_latest(cwd=str(folder), source="cli")
         if latest is None:
             raise ConfigError(f"There is no session of {folder} to continue.")
         resume = latest.id
@@ -113,7 +113,7 @@ async def _begin(repl: Repl, runtime: Runtime, session: Session) -> None:
     if session.agent.note:
         repl.view.note(f"! {session.agent.note}")
     await _fetch(repl, runtime, session)
-    for sentence in await runtime.store.ready():
+    for sentence in await runtime.store.wait_until_open():
         repl.view.note(f"! {sentence}")
     if len(session.transcript.history):
         replay(repl, session.transcript.history.messages)
@@ -152,7 +152,7 @@ async def _fetch(repl: Repl, runtime: Runtime, session: Session) -> None:
 
 
 async def _offer(repl: Repl, runtime: Runtime) -> None:
-    latest = await runtime.store.latest(cwd=str(repl.cwd), source="cli")
+    latest = await runtime.store.sessions.find_latest(cwd=str(repl.cwd), source="cli")
     if latest is not None and latest.state == "interrupted":
         from hermes.cli.terminal.text import one_line
 

@@ -152,7 +152,7 @@ async def _picked(repl: Repl, context: CommandContext) -> SessionMeta | None:
     answer: asyncio.Future[SessionMeta | None] = asyncio.get_running_loop().create_future()
 
     async def load(meta: SessionMeta) -> None:
-        messages = [stored.message async for stored in store.export(meta.id)]
+        messages = [stored.message async for stored in store.sessions.stream_messages(meta.id)]
         spoken = [m for m in messages if m.role in ("user", "assistant") and m.text.strip()]
         picking.previews[meta.id] = spoken[-_LAST:]
         repl.screen.refresh()
@@ -161,7 +161,7 @@ async def _picked(repl: Repl, context: CommandContext) -> SessionMeta | None:
         context.runtime.spawn(load(meta), f"preview of {meta.id}")
 
     async def search(text: str) -> None:
-        hits = await store.search(text, limit=_LISTED)
+        hits = await store.search.find_messages(text, limit=_LISTED)
         picking.inside(text, frozenset(hit.session.id for hit in hits))
         repl.screen.refresh()
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hermes.config.env import environment
-from hermes.config.package_index import indexes
+from hermes.config.env import get_environment
+from hermes.config.package_index import list_indexes
 from hermes.config.paths import models_folders
 from hermes.llm.local.endpoint import missing
 from hermes.llm.local.models import LocalModel
@@ -86,11 +86,11 @@ class Bar:
 
 async def pull(model: LocalModel, transport: Transport, say: Say | None = None) -> Path:
     """The file of the model, downloaded if it is not there."""
-    environ = environment()
+    environ = get_environment()
     bar = Bar(model.name, say)
     folder = models_folders(environ.get)[0]
     try:
-        return await Puller(folder, transport, indexes(environ), bar).pull(model)
+        return await Puller(folder, transport, list_indexes(environ), bar).pull(model)
     finally:
         bar.close()
 

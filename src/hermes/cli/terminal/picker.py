@@ -10,7 +10,7 @@ from shutil import get_terminal_size
 from msgspec import Struct
 
 from hermes.cli.terminal.text import printable
-from hermes.config.env import environment
+from hermes.config.env import get_environment
 
 _ROWS = 12
 _UP, _DOWN, _PAGE_UP, _PAGE_DOWN = "\x1b[A", "\x1b[B", "\x1b[5~", "\x1b[6~"
@@ -27,7 +27,7 @@ class Row(Struct, frozen=True):
 
 def pick(title: str, rows: Sequence[Row], current: str = "") -> str | None:
     """The value of the chosen row; None: nothing was chosen. Only with somebody at the terminal."""
-    environ = environment()
+    environ = get_environment()
     if environ.get("TERM", "dumb") == "dumb" or not (os.isatty(0) and os.isatty(2)):
         return _plain(title, rows)
     import termios

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from hermes.config.paths import private_folder
+from hermes.config.paths import make_private_folder
 from hermes.core.errors import ToolError
 from hermes.exec.backends import Site
 from hermes.exec.backends.remote import (
@@ -178,7 +178,7 @@ class Ssh:
         if len(os.fsencode(parent)) > _SOCKET - 14:
             self._folder = tempfile.mkdtemp(prefix="hermes-")
         else:
-            private_folder(parent)
+            make_private_folder(parent)
             _remove_stale(parent)
             self._folder = tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=parent)
         self._socket = f"{self._folder}/s"

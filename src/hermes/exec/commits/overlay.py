@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hermes.config.paths import private_folder
+from hermes.config.paths import make_private_folder
 from hermes.exec.launcher.child_setup import PLACEHOLDER
 from hermes.exec.snapshots.shadow_repo import find_git
 
@@ -219,7 +219,7 @@ def write_identity(copy: Copy, env: Mapping[str, str]) -> None:
 def _folder(home: Path) -> Path:
     """A new private folder; those of agents that were killed are cleared away."""
     parent = home / "cache" / "stand-ins"
-    private_folder(parent)
+    make_private_folder(parent)
     with os.scandir(parent) as entries:
         for entry in entries:
             if time.time() - entry.stat(follow_symlinks=False).st_mtime > _OLD:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
-from hermes.config.paths import private_folder
+from hermes.config.paths import make_private_folder
 from hermes.core.errors import ToolError
 from hermes.exec.launcher.background_supervisor import (
     CLOSE,
@@ -147,7 +147,7 @@ class Processes:
             ) from error
 
     def _record(self, record: Record) -> tuple[Path, Record]:
-        private_folder(self.root)
+        make_private_folder(self.root)
         records.tidy(self.root)
         while True:
             last = records.names(self.root)[-1:]

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from hermes.config.instances import alive
+from hermes.config.instances import is_locked
 from hermes.exec.launcher.background_supervisor import END, LOCK, SEGMENT, Why
 from hermes.exec.process.ansi import plain
 from hermes.exec.process.output_capture import whole_lines
@@ -118,7 +118,7 @@ def look(folder: Path) -> State | None:
         record = msgspec.json.decode((folder / RECORD).read_bytes(), type=Record)
     except (OSError, msgspec.DecodeError):
         return None
-    held = alive(folder / LOCK)  # before the end: a keeper writes that while it has the lock
+    held = is_locked(folder / LOCK)  # before the end: a keeper writes that while it has the lock
     end = None
     with suppress(OSError, msgspec.DecodeError):
         end = msgspec.json.decode((folder / END).read_bytes(), type=End)
@@ -255,7 +255,7 @@ def tidy(root: Path, *, days: float = 7.0, most: int = 100) -> None:
         folder = root / name
         with suppress(OSError):
             old = time.time() - folder.stat().st_mtime > days * 86400
-            if (old or position >= most) and not alive(folder / LOCK):
+            if (old or position >= most) and not is_locked(folder / LOCK):
                 remove(folder)
 
 

@@ -235,10 +235,10 @@ def _recall(cache: Path | None) -> _Finding | None:
 def _remember(cache: Path | None, finding: _Finding) -> None:
     if cache is None:
         return
-    from hermes.config.paths import private_folder
+    from hermes.config.paths import make_private_folder
 
     with contextlib.suppress(OSError):
-        private_folder(cache)
+        make_private_folder(cache)
         temporary = cache / f"{_FILE}.{os.getpid()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         with open(os.open(temporary, flags, 0o600), "wb") as file:  # noqa: PTH123

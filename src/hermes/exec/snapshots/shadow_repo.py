@@ -168,10 +168,10 @@ def folder_of(workspace: Path, home: Path) -> Path:
 
 
 def _private(folder: Path) -> None:
-    from hermes.config.paths import private_folder
+    from hermes.config.paths import make_private_folder
 
     try:
-        private_folder(folder)
+        make_private_folder(folder)
     except OSError as error:
         raise ShadowError(f"{folder} cannot be made: {error.strerror}.") from None
 

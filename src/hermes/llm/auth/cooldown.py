@@ -13,7 +13,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from hermes.config.paths import private_folder
+from hermes.config.paths import make_private_folder
 from hermes.config.private_files import open_lock, replace_file, try_lock
 
 _TRIES = 50
@@ -55,7 +55,7 @@ class Cooling:
         if self._file is None:
             return
         with suppress(OSError):
-            private_folder(self._file.parent)
+            make_private_folder(self._file.parent)
             with _alone(self._file):
                 known = {**self._known, **self._read(), _digest(place): rest}
                 self._known = {digest: one for digest, one in known.items() if one.until > now}

@@ -145,14 +145,14 @@ def held(config: Config, secrets: Secrets, cooling: Cooling, provider: Named) ->
                 provider.name,
                 "key",
                 variable,
-                secrets.source(variable),
+                secrets.find_source(variable),
                 value,
                 used=pooled or not found,
                 cooling=cooling.left((base_url, value)),
                 why=rest.why if rest is not None else "",
             )
         )
-    file = secrets.login(provider.name)
+    file = secrets.find_login(provider.name)
     token = tokens.read(file) if file is not None else None
     if token is not None:
         found.append(

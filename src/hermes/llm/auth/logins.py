@@ -37,7 +37,7 @@ def stored(
 ) -> tuple[Credential, ...]:
     """The login to a provider. Nobody but the provider it was made with sees its token: not a
     gateway that is called in its place, unless the login itself was configured for that."""
-    file = secrets.login(name)
+    file = secrets.find_login(name)
     if file is None or flow_of(spec, row) is None:
         return ()
     own = spec is not None and _origin(base_url) == _origin(spec.base_url)

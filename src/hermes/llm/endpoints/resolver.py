@@ -165,7 +165,9 @@ class Chooser:
         if first:
             return structs.replace(wanted, provider=first)
         for provider in (*LOGINS, *self._config.providers):
-            logged_in = self._secrets.login(provider) is not None and reaches(find(provider), name)
+            logged_in = self._secrets.find_login(provider) is not None and reaches(
+                find(provider), name
+            )
             if logged_in and self._callable(provider, wanted.model):
                 return structs.replace(wanted, provider=provider)
         if wanted.model and "/" in wanted.model:

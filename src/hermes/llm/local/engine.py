@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes.config.env import plain_env
+from hermes.config.env import build_minimal_env
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.llm.local.models import find
 from hermes.llm.local.uri import Place, parse
@@ -212,7 +212,7 @@ def _spawn(place: Place, socket: Path, log: Path) -> subprocess.Popen[bytes]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=handle,
-            env=plain_env(),
+            env=build_minimal_env(),
             cwd="/",
             start_new_session=True,
         )

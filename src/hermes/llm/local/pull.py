@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from hermes.config.paths import private_folder
+from hermes.config.paths import make_private_folder
 from hermes.core.errors import HermesError
 from hermes.llm.local.download import Fetcher, SourceError
 from hermes.llm.local.models import LocalModel, Wheels
@@ -67,7 +67,7 @@ class Puller:
         if complete(target, model):
             return target
         try:
-            private_folder(self._folder)
+            make_private_folder(self._folder)
             async with self._alone(model):
                 if not complete(target, model):
                     await self._get(model, target)

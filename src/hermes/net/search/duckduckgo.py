@@ -1,4 +1,4 @@
-"""DuckDuckGo, read from its pages for browsers without scripts."""
+"""DuckDuckGo, through its pages for browsers without scripts."""
 
 from __future__ import annotations
 
@@ -7,82 +7,90 @@ from html.parser import HTMLParser
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from hermes.net.errors import EgressError
-from hermes.net.fetcher import Door, Page
-from hermes.net.search.base import MAX_BYTES, TIMEOUT, Asked, Backend, Hit, check, hit
+from hermes.net.fetcher import FetchedPage, WebFetcher
+from hermes.net.search.base import (
+    MAX_BYTES,
+    TIMEOUT,
+    SearchBackend,
+    SearchHit,
+    SearchRequest,
+    check_status,
+    make_hit,
+)
 
 _TITLES = frozenset({"result__a", "result-link"})
 _SNIPPETS = frozenset({"result__snippet", "result-snippet"})
 _RESULTS = re.compile(rb"no-results|No (?:more )?results|id=.?links\b|result-link|result__a", re.I)
-"""On every page of results, be there any or not."""
-_USUAL = "https://html.duckduckgo.com"
+"""Matches every page of results, also an empty one."""
+_DEFAULT_URL = "https://html.duckduckgo.com"
 
 
-async def _search(door: Door, asked: Asked) -> list[Hit]:
-    """The full page, then the lite one: they are not turned off at the same time."""
-    lite = "https://lite.duckduckgo.com" if asked.base_url == _USUAL else asked.base_url
-    for url in (f"{asked.base_url}/html/", f"{lite}/lite/"):
-        page = await _ask(door, asked, url)
-        if not _puzzle(page):
-            check(page, asked)
-            found = read(page.body.decode("utf-8", "replace"))
+async def _search_duckduckgo(fetcher: WebFetcher, request: SearchRequest) -> list[SearchHit]:
+    """Tries the full page, then the lite one: they are rarely blocked at the same time."""
+    lite = "https://lite.duckduckgo.com" if request.base_url == _DEFAULT_URL else request.base_url
+    for url in (f"{request.base_url}/html/", f"{lite}/lite/"):
+        page = await _post_query(fetcher, request, url)
+        if not _is_captcha(page):
+            check_status(page, request)
+            found = parse_results(page.body.decode("utf-8", "replace"))
             if not found and not _RESULTS.search(page.body):
                 raise EgressError(
-                    "DuckDuckGo answered with something else than results; try again later or set "
-                    "another web.search.backend."
+                    "DuckDuckGo did not send results; try again later or set another "
+                    "web.search.backend."
                 )
             return found
     raise EgressError(
-        "DuckDuckGo wants to see a person; try again later or set another web.search.backend."
+        "DuckDuckGo asks for a CAPTCHA; try again later or set another web.search.backend."
     )
 
 
-async def _ask(door: Door, asked: Asked, url: str) -> Page:
-    async with door.fetch(
+async def _post_query(fetcher: WebFetcher, request: SearchRequest, url: str) -> FetchedPage:
+    async with fetcher.fetch(
         url,
         method="POST",
         headers={"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html"},
-        body=urlencode({"q": asked.query, "kl": ""}).encode(),
+        body=urlencode({"q": request.query, "kl": ""}).encode(),
         max_bytes=MAX_BYTES,
         timeout=TIMEOUT,
     ) as page:
         return page
 
 
-def _puzzle(page: Page) -> bool:
+def _is_captcha(page: FetchedPage) -> bool:
     return page.status in (202, 403, 418) or b"anomaly-modal" in page.body
 
 
-def read(html: str) -> list[Hit]:
+def parse_results(html: str) -> list[SearchHit]:
     """The results of a page, without advertisements."""
-    reader = _Reader()
+    reader = _ResultParser()
     reader.feed(html)
     reader.close()
-    return [hit(title, url, snippet) for url, title, snippet in reader.found]
+    return [make_hit(title, url, snippet) for url, title, snippet in reader.found]
 
 
-class _Reader(HTMLParser):
+class _ResultParser(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.found: list[tuple[str, str, str]] = []
         self._in = ""
         self._tag = ""
         self._text: list[str] = []
-        self._advertised = False
+        self._in_advert = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        classes = frozenset((given.get("class") or "").split())
+        attributes = dict(attrs)
+        classes = frozenset((attributes.get("class") or "").split())
         if "result" in classes or tag == "tr":
-            self._advertised = bool({"result--ad", "result-sponsored"} & classes)
+            self._in_advert = bool({"result--ad", "result-sponsored"} & classes)
         if tag == "a" and classes & _TITLES:
-            url = _target(given.get("href") or "")
-            self._begin("title" if url and not self._advertised else "", tag)
+            url = _resolve_link(attributes.get("href") or "")
+            self._begin_text("title" if url and not self._in_advert else "", tag)
             if self._in:
                 self.found.append((url, "", ""))
-        elif classes & _SNIPPETS and self.found and not self._advertised:
-            self._begin("snippet", tag)
+        elif classes & _SNIPPETS and self.found and not self._in_advert:
+            self._begin_text("snippet", tag)
 
-    def _begin(self, what: str, tag: str) -> None:
+    def _begin_text(self, what: str, tag: str) -> None:
         self._in, self._tag, self._text = what, tag, []
 
     def handle_data(self, data: str) -> None:
@@ -98,8 +106,8 @@ class _Reader(HTMLParser):
         self._in = ""
 
 
-def _target(link: str) -> str:
-    """Where a link leads behind DuckDuckGo's own redirect; empty for advertisements."""
+def _resolve_link(link: str) -> str:
+    """The target behind DuckDuckGo's own redirect; empty for advertisements."""
     if link.startswith("//"):
         link = "https:" + link
     try:
@@ -114,4 +122,4 @@ def _target(link: str) -> str:
     return link if parts.scheme in ("http", "https") else ""
 
 
-BACKEND = Backend("duckduckgo", _USUAL, "", _search)
+BACKEND = SearchBackend("duckduckgo", _DEFAULT_URL, "", _search_duckduckgo)

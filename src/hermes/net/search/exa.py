@@ -1,44 +1,29 @@
-"""Exa."""
+"""The search service Exa."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
-
-from hermes.net.fetcher import Door
-from hermes.net.search.base import Asked, Backend, Hit, ask, decode, each, hit
+from hermes.net.fetcher import WebFetcher
+from hermes.net.search.base import SearchBackend, SearchHit, SearchRequest, fetch_json, read_hits
 
 
-class _Result(Struct):
-    url: str = ""
-    title: str | None = ""
-    text: str | None = ""
-    summary: str | None = ""
-    highlights: list[str] | None = None
-
-
-class _Answer(Struct):
-    results: list[Any] | None = None
-
-
-async def _search(door: Door, asked: Asked) -> list[Hit]:
-    page = await ask(
-        door,
-        asked,
-        f"{asked.base_url}/search",
-        headers={"x-api-key": asked.key},
-        send={
-            "query": asked.query,
-            "numResults": asked.count,
-            "contents": {"text": {"maxCharacters": 500}},
-        },
+async def _search_exa(fetcher: WebFetcher, request: SearchRequest) -> list[SearchHit]:
+    body = {
+        "query": request.query,
+        "numResults": request.count,
+        "contents": {"text": {"maxCharacters": 500}},
+    }
+    headers = {"x-api-key": request.key}
+    page = await fetch_json(
+        fetcher, request, f"{request.base_url}/search", headers=headers, body=body
     )
-    return [hit(r.title, r.url, _snippet(r)) for r in each(decode(page, _Answer).results, _Result)]
+    return read_hits(page, ("results",), _choose_snippet)
 
 
-def _snippet(result: _Result) -> str:
-    return " … ".join(result.highlights or ()) or result.summary or result.text or ""
+def _choose_snippet(result: dict[str, Any]) -> Any:
+    highlights = " … ".join(result.get("highlights") or ())
+    return highlights or result.get("summary") or result.get("text")
 
 
-BACKEND = Backend("exa", "https://api.exa.ai", "EXA_API_KEY", _search)
+BACKEND = SearchBackend("exa", "https://api.exa.ai", "EXA_API_KEY", _search_exa)

@@ -1,34 +1,19 @@
-"""Tavily."""
+"""The search service Tavily."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from msgspec import Struct
-
-from hermes.net.fetcher import Door
-from hermes.net.search.base import Asked, Backend, Hit, ask, decode, each, hit
+from hermes.net.fetcher import WebFetcher
+from hermes.net.search.base import SearchBackend, SearchHit, SearchRequest, fetch_json, read_hits
 
 
-class _Result(Struct):
-    url: str = ""
-    title: str | None = ""
-    content: str | None = ""
-
-
-class _Answer(Struct):
-    results: list[Any] | None = None
-
-
-async def _search(door: Door, asked: Asked) -> list[Hit]:
-    page = await ask(
-        door,
-        asked,
-        f"{asked.base_url}/search",
-        headers={"Authorization": f"Bearer {asked.key}"},
-        send={"query": asked.query, "max_results": min(asked.count, 20), "search_depth": "basic"},
+async def _search_tavily(fetcher: WebFetcher, request: SearchRequest) -> list[SearchHit]:
+    max_results = min(request.count, 20)
+    body = {"query": request.query, "max_results": max_results, "search_depth": "basic"}
+    headers = {"Authorization": f"Bearer {request.key}"}
+    page = await fetch_json(
+        fetcher, request, f"{request.base_url}/search", headers=headers, body=body
     )
-    return [hit(r.title, r.url, r.content) for r in each(decode(page, _Answer).results, _Result)]
+    return read_hits(page, ("results",), lambda result: result.get("content"))
 
 
-BACKEND = Backend("tavily", "https://api.tavily.com", "TAVILY_API_KEY", _search)
+BACKEND = SearchBackend("tavily", "https://api.tavily.com", "TAVILY_API_KEY", _search_tavily)

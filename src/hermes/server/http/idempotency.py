@@ -81,7 +81,7 @@ async def _work(
                 identity,
                 msgspec.msgpack.encode(answered),
                 owner=call.principal.name,
-                most=MOST,
+                keep_latest=MOST,
             )
         pending.set_result(answered)
     except BaseException as error:

@@ -222,10 +222,10 @@ async def _keep(work: _Work, added: tuple[Message, ...]) -> None:
     objects = server.runtime.store.objects
     identity = work.response["id"]
     most = server.settings.max_stored_responses
-    await objects.put(KIND, identity, msgspec.msgpack.encode(kept), owner=owner, most=most)
+    await objects.put(KIND, identity, msgspec.msgpack.encode(kept), owner=owner, keep_latest=most)
     if work.name:
         name = _named(owner, work.name)
-        await objects.put(NAMES, name, identity.encode(), owner=owner, most=_MOST_NAMES)
+        await objects.put(NAMES, name, identity.encode(), owner=owner, keep_latest=_MOST_NAMES)
 
 
 # -- answering -------------------------------------------------------------------------------
@@ -314,7 +314,7 @@ async def delete(call: Call) -> web.StreamResponse:
     if not await objects.remove(KIND, identity, owner=owner):
         raise missing("response", identity)
     call.server.unfinished.discard(identity)
-    for name in await objects.every(NAMES, owner=owner):
+    for name in await objects.list_all(NAMES, owner=owner):
         if name.body == identity.encode():
             await objects.remove(NAMES, name.id, owner=owner)
     return call.answer({"id": identity, "object": "response", "deleted": True})

@@ -64,7 +64,7 @@ async def listed(call: Call) -> web.StreamResponse:
     limit = _number(call, "limit", 50, _MOST)
     offset = _number(call, "offset", 0, 1_000_000, least=0)
     store = call.server.runtime.store
-    found = await store.owned(call.principal.name, limit=limit + 1, offset=offset)
+    found = await store.sessions.list_by_owner(call.principal.name, limit=limit + 1, offset=offset)
     data = [shown(meta) for meta in found[:limit]]
     return call.answer({"object": "list", "data": data, "has_more": len(found) > limit})
 
@@ -74,7 +74,7 @@ async def search(call: Call) -> web.StreamResponse:
     if not query:
         raise bad("q is required.", "q")
     limit = _number(call, "limit", 20, _MOST)
-    hits = await call.server.runtime.store.search(query[:1000], limit=_LOOKED_AT)
+    hits = await call.server.runtime.store.search.find_messages(query[:1000], limit=_LOOKED_AT)
     data = [
         {"session": shown(hit.session), "seq": hit.seq, "role": hit.role, "snippet": hit.snippet}
         for hit in hits
@@ -89,7 +89,7 @@ async def create(call: Call) -> web.StreamResponse:
         source=SOURCE, key=key_of(call.principal, ""), cwd=call.server.runtime.folder
     )
     meta = structs.replace(session.transcript.meta, title=body.title)
-    await call.server.runtime.store.create(meta)
+    await call.server.runtime.store.sessions.create(meta)
     return call.answer(shown(meta), 201)
 
 
@@ -100,7 +100,7 @@ async def get(call: Call) -> web.StreamResponse:
 async def change(call: Call) -> web.StreamResponse:
     body = call.json(Changes)
     meta = await _found(call)
-    await call.server.runtime.store.describe(meta.id, title=body.title)
+    await call.server.runtime.store.sessions.update_meta(meta.id, title=body.title)
     return call.answer(shown(structs.replace(meta, title=body.title)))
 
 
@@ -109,7 +109,7 @@ async def delete(call: Call) -> web.StreamResponse:
     busy = (session.id for session in call.server.sessions)
     if meta.id in call.server.turns or meta.id in busy:
         raise ApiError(409, "A turn of this session is going on.", code="busy")
-    await call.server.runtime.store.delete(meta.id)
+    await call.server.runtime.store.sessions.delete(meta.id)
     return call.answer({"id": meta.id, "object": "hermes.session", "deleted": True})
 
 
@@ -119,7 +119,7 @@ async def messages(call: Call) -> web.StreamResponse:
     after = _number(call, "after", -1, 1 << 24, least=-1)
     data: list[dict[str, Any]] = []
     say = shown_as(call.server, meta.taint)
-    async for stored in call.server.runtime.store.export(meta.id):
+    async for stored in call.server.runtime.store.sessions.stream_messages(meta.id):
         if stored.seq <= after:
             continue
         if len(data) == limit:
@@ -133,7 +133,7 @@ async def fork(call: Call) -> web.StreamResponse:
     body = call.json(Fork) if call.raw.strip() else Fork()
     meta = await _found(call)
     store = call.server.runtime.store
-    past = await store.load(meta.id)
+    past = await store.sessions.load_messages(meta.id)
     taken = past if body.messages is None else past[: body.messages]
     now = time.time()
     child = structs.replace(
@@ -148,7 +148,7 @@ async def fork(call: Call) -> web.StreamResponse:
         updated=now,
         messages=len(taken),
     )
-    await store.append(child.id, taken, create=child)
+    await store.sessions.append(child.id, taken, create=child)
     return call.answer(shown(child), 201)
 
 
@@ -208,7 +208,7 @@ async def _ask(call: Call) -> Ask:
 
 async def _found(call: Call) -> SessionMeta:
     identity = call.names["id"]
-    meta = await call.server.runtime.store.meta(identity)
+    meta = await call.server.runtime.store.sessions.get_meta(identity)
     if meta is None or not owned(meta, call.principal):
         raise missing("session", identity)
     return meta

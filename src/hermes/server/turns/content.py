@@ -11,8 +11,8 @@ from msgspec import structs
 from hermes.core.image_size import MOST_PIXELS, oversized
 from hermes.core.message import Media, Message, Text
 from hermes.net.errors import EgressError
-from hermes.net.ip_ranges import disguised, reachable
-from hermes.net.url import parse
+from hermes.net.ip_ranges import is_disguised_ipv4, is_reachable
+from hermes.net.url import parse_url
 from hermes.server.http.errors import ApiError, bad
 
 MAX_IMAGE = 20 * 1024 * 1024
@@ -67,11 +67,13 @@ def image(url: str, where: str) -> Media:
     if scheme.lower() not in ("http", "https"):
         raise _unsupported("an image is an http(s) address or a data:image/… one", where)
     try:
-        place = parse(url)
+        place = parse_url(url)
     except EgressError as error:
         raise bad(f"{where}: {error}", where) from None
     literal = place.literal
-    if place.inside or (literal is not None and (disguised(literal) or not reachable(literal))):
+    if place.is_internal or (
+        literal is not None and (is_disguised_ipv4(literal) or not is_reachable(literal))
+    ):
         raise bad(f"{where}: this address is not public.", where)
     return Media("image/*", url=url)
 

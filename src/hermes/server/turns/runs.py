@@ -258,7 +258,7 @@ class Run:
         """On disk, then to whoever reads."""
         first = self._count - len(frames) + 1
         objects = self._server.runtime.store.objects
-        await asyncio.gather(objects.log(self.state.run_id, first, frames), self._save())
+        await asyncio.gather(objects.append_events(self.state.run_id, first, frames), self._save())
         self._tell()
 
     async def _save(self) -> None:
@@ -308,7 +308,7 @@ async def events(server: Server, owner: str, run_id: str, after: int) -> AsyncIt
     while True:
         going = server.runs.get(run_id)
         news = going.news if going else None  # before reading: what comes later sets it
-        page = await objects.read(run_id, after=after, most=PAGE)
+        page = await objects.read_events(run_id, after=after, limit=PAGE)
         after += len(page)
         if page:
             yield b"".join(page)
@@ -325,7 +325,7 @@ async def events(server: Server, owner: str, run_id: str, after: int) -> AsyncIt
 
 async def end_lost(server: Server) -> None:
     """Runs of a server that is no more are ended, with a reason."""
-    for found in await server.runtime.store.objects.every(KIND):
+    for found in await server.runtime.store.objects.list_all(KIND):
         state = msgspec.msgpack.decode(found.body, type=State)
         if state.status not in ENDED and not server.elsewhere(state.server):
             await _end(server, found.owner, state, LOST)
@@ -336,8 +336,8 @@ async def _end(server: Server, owner: str, state: State, why: str) -> None:
     state.status, state.error, state.last_event = "failed", why, "run.failed"
     state.updated_at = time.time()
     count = 0
-    while page := await objects.read(state.run_id, after=count, most=PAGE):
+    while page := await objects.read_events(state.run_id, after=count, limit=PAGE):
         count += len(page)
     last = frame(count + 1, "run.failed", state.run_id, {"error": why})
-    await objects.log(state.run_id, count + 1, [last])
+    await objects.append_events(state.run_id, count + 1, [last])
     await save(server, owner, state)

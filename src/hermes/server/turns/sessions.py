@@ -166,12 +166,12 @@ async def _open(server: Server, principal: Principal, ask: Ask) -> Session:
 async def stored(server: Server, principal: Principal, identity: str) -> tuple[Message, ...]:
     store = server.runtime.store
     try:
-        meta = await store.meta(identity)
+        meta = await store.sessions.get_meta(identity)
         if meta is None:
             return ()
         if not owned(meta, principal):
             raise missing("session", identity)
-        return tuple(await store.load(identity))
+        return tuple(await store.sessions.load_messages(identity))
     except StoreError:
         return ()
 

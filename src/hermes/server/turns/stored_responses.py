@@ -49,8 +49,8 @@ async def _end_lost(call: Call, kept: Kept) -> None:
     """Its server died while it was told; what was done until then is in the session."""
     store = call.server.runtime.store
     try:
-        messages = await store.load(kept.session)
-        meta = await store.meta(kept.session)
+        messages = await store.sessions.load_messages(kept.session)
+        meta = await store.sessions.get_meta(kept.session)
     except StoreError:
         messages, meta = [], None
     last = max((n for n, m in enumerate(messages) if m.role == "user"), default=-1)

@@ -21,9 +21,9 @@ from hermes.core.services import ServiceKey
 from hermes.core.shutdown import register_closer
 from hermes.core.tool import ToolContext
 from hermes.exec import chromium
-from hermes.net.cdp_bridge import bridge
-from hermes.net.egress_proxy import Local, serve, serve_local
-from hermes.net.ssrf import Gate
+from hermes.net.cdp_bridge import open_bridge
+from hermes.net.egress_proxy import LoopbackProxy, serve_loopback_proxy, serve_unix_proxy
+from hermes.net.ssrf import SsrfGuard
 from hermes.tools._services import BROWSER_SETTINGS, require_web
 from hermes.tools.browser._driver import driver
 from hermes.tools.browser._tabs import Tabs
@@ -54,14 +54,14 @@ class _Way(Struct, frozen=True):
     """How the browser reaches the door: the address of a proxy, and the login it asks for."""
 
     proxy: str
-    login: Local | None = None
+    login: LoopbackProxy | None = None
     policy: Policy | None = None
 
 
 class Browser:
     """At most one process at a time. Calls come one after the other (the tools are exclusive)."""
 
-    def __init__(self, settings: Settings, gate: Gate) -> None:
+    def __init__(self, settings: Settings, gate: SsrfGuard) -> None:
         self._settings = settings
         self._gate = gate
         self._held = AsyncExitStack()
@@ -144,7 +144,7 @@ class Browser:
             pipe, playwright = await _both(
                 executable, home, ctx.workspace.child_env, way.policy, stack
             )
-            endpoint = await stack.enter_async_context(bridge(pipe.reader, pipe.writer))
+            endpoint = await stack.enter_async_context(open_bridge(pipe.reader, pipe.writer))
             browser = await playwright.chromium.connect_over_cdp(
                 endpoint, is_local=True, artifacts_dir=home / "artifacts"
             )
@@ -170,9 +170,13 @@ class Browser:
         refused = self.tabs_refused
         policy = await _walls(ctx, home) if os.geteuid() == 0 else None
         if policy is None:
-            local = await stack.enter_async_context(serve_local(self._gate, refused=refused))
+            local = await stack.enter_async_context(
+                serve_loopback_proxy(self._gate, on_refusal=refused)
+            )
             return _Way(local.url, local)
-        path = await stack.enter_async_context(serve(home / "way", None, self._gate, None, refused))
+        path = await stack.enter_async_context(
+            serve_unix_proxy(home / "way", None, self._gate, None, refused)
+        )
         return _Way(_RELAY, policy=structs.replace(policy, network=str(path)))
 
     def tabs_refused(self, reason: str) -> None:
@@ -225,7 +229,8 @@ _BROWSER: ServiceKey[Browser] = ServiceKey("browser")
 def browser_of(ctx: ToolContext) -> Browser:
     """The session's browser; it is started by its first use."""
     settings = ctx.services.get(BROWSER_SETTINGS) or Settings()
-    return ctx.services.get_or_make(_BROWSER, lambda: Browser(settings, require_web(ctx).door.gate))
+    guard = require_web(ctx).fetcher.guard
+    return ctx.services.get_or_make(_BROWSER, lambda: Browser(settings, guard))
 
 
 async def stop_all() -> None:

@@ -47,7 +47,7 @@ async def browser_cdp(p: Params, ctx: ToolContext) -> ToolResult:
     if domain not in _DOMAINS or p.method in _NEVER:
         raise ToolError(f"{p.method} reaches beyond the page and is not sent.")
     if p.method == "Page.navigate":
-        await require_web(ctx).door.check(str(given.get("url", "")))
+        await require_web(ctx).fetcher.check_url(str(given.get("url", "")))
     browser = browser_of(ctx)
     async with browser.use(ctx) as page:
         session = await page.context.new_cdp_session(page)

@@ -32,7 +32,7 @@ class Params(Struct, frozen=True):
 )
 async def browser_navigate(p: Params, ctx: ToolContext) -> ToolResult:
     url = p.url.strip()
-    await require_web(ctx).door.check(
+    await require_web(ctx).fetcher.check_url(
         url
     )  # for a clear sentence; what counts is the proxy's own check
     browser = browser_of(ctx)

@@ -41,7 +41,7 @@ async def session_search(p: Params, ctx: ToolContext) -> ToolResult:
     if bool(p.query.strip()) == bool(p.session):
         raise ToolError("Give either query, or session and message.")
     try:
-        here = await store.meta(ctx.session_id)
+        here = await store.sessions.get_meta(ctx.session_id)
         if p.session:
             return await _read(store, here, p)
         return await _find(store, here, p.query)
@@ -50,7 +50,11 @@ async def session_search(p: Params, ctx: ToolContext) -> ToolResult:
 
 
 async def _find(store: Store, here: SessionMeta | None, query: str) -> ToolResult:
-    hits = [h for h in await store.search(query, limit=_LOOKED_AT) if _ours(here, h.session)][:HITS]
+    hits = [
+        h
+        for h in await store.search.find_messages(query, limit=_LOOKED_AT)
+        if _ours(here, h.session)
+    ][:HITS]
     if not hits:
         return ToolResult("Nothing was found. Try other or fewer words.", data=[])
     lines = [
@@ -61,11 +65,11 @@ async def _find(store: Store, here: SessionMeta | None, query: str) -> ToolResul
 
 
 async def _read(store: Store, here: SessionMeta | None, p: Params) -> ToolResult:
-    meta = await store.meta(p.session)
+    meta = await store.sessions.get_meta(p.session)
     if meta is None or not _ours(here, meta):
         raise ToolError(f"There is no session {p.session}.")
     wanted = range(p.message, p.message + p.count)
-    messages = await store.load(meta.id) if p.message < meta.messages else []
+    messages = await store.sessions.load_messages(meta.id) if p.message < meta.messages else []
     found = [
         f"message {i} ({messages[i].role}):\n{_told(messages[i])}"
         for i in wanted

@@ -83,7 +83,7 @@ def _name(place: str) -> str:
 
 
 async def _fetched(url: str, ctx: ToolContext) -> bytes:
-    door = require_web(ctx).door
+    door = require_web(ctx).fetcher
     async with door.fetch(url, accept=_KINDS, max_bytes=MAX_IMAGE) as page:
         if not 200 <= page.status < 300:
             raise ToolError(f"{urlsplit(page.url).netloc} answered {page.status}.")

@@ -10,7 +10,7 @@ from msgspec import Struct
 from hermes.core.errors import ToolError
 from hermes.core.services import ServiceKey
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.net.page_text import READABLE, Reading, read
+from hermes.net.page_text import READABLE_TYPES, PageText, read_page
 from hermes.tools._services import require_web
 
 PART = 20_000
@@ -29,7 +29,7 @@ class Params(Struct, frozen=True):
 
 class _FetchedPage(Struct, frozen=True):
     url: str
-    reading: Reading
+    reading: PageText
     at: float
 
 
@@ -73,10 +73,10 @@ async def _reading(url: str, ctx: ToolContext, *, again: bool) -> _FetchedPage:
     kept = pages.get(url)
     if again and kept is not None and time.monotonic() - kept.at < _FRESH:
         return kept
-    async with require_web(ctx).door.fetch(url, accept=READABLE) as page:
+    async with require_web(ctx).fetcher.fetch(url, accept=READABLE_TYPES) as page:
         if not 200 <= page.status < 300:
             raise ToolError(f"{urlsplit(page.url).netloc} answered {page.status}.")
-        kept = _FetchedPage(page.url, await read(page), time.monotonic())
+        kept = _FetchedPage(page.url, await read_page(page), time.monotonic())
     pages.pop(url, None)
     pages[url] = kept
     while len(pages) > _KEPT:

@@ -30,7 +30,7 @@ async def web_search(p: Params, ctx: ToolContext) -> ToolResult:
         raise ToolError("The query is empty.")
     if len(query) > _LONGEST:
         raise ToolError(f"The query is longer than {_LONGEST} characters; search for less.")
-    hits = await require_web(ctx).find(query, min(max(p.count, 1), MOST))
+    hits = await require_web(ctx).search(query, min(max(p.count, 1), MOST))
     if not hits:
         return ToolResult(f"No results for {query!r}.", data=[])
     rows = [f"{n}. {h.title}\n   {h.url}\n   {h.snippet}".rstrip() for n, h in enumerate(hits, 1)]

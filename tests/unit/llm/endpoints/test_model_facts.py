@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.config.load import Secrets
 from hermes.config.schema import Config, Model, ModelSettings, Price, Provider
+from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
 from hermes.core.message import Usage
 from hermes.llm.endpoints.catalog import Choice, resolve

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.config.package_index import PUBLIC, indexes
+from hermes.config.package_index import PUBLIC_INDEX, list_indexes
 from hermes.config.schema import Config, Model
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
@@ -116,7 +116,7 @@ def index(tmp_path: Path, conf: str = "", **environ: str) -> tuple[str, ...]:
     if conf:
         (tmp_path / ".config" / "pip").mkdir(parents=True)
         (tmp_path / ".config" / "pip" / "pip.conf").write_text(conf)
-    return indexes(env)
+    return list_indexes(env)
 
 
 CONF = (
@@ -127,7 +127,7 @@ CONF = (
 @pytest.mark.parametrize(
     ("conf", "environ", "first"),
     [
-        ("", {"PIP_CONFIG_FILE": "/dev/null"}, PUBLIC),
+        ("", {"PIP_CONFIG_FILE": "/dev/null"}, PUBLIC_INDEX),
         (CONF, {}, "https://conf.example/simple"),
         (CONF, {"PIP_INDEX_URL": "https://pip.example/simple/"}, "https://pip.example/simple"),
         (CONF, {"UV_DEFAULT_INDEX": "lab=https://uv.example/s"}, "https://uv.example/s"),
@@ -146,13 +146,13 @@ def test_the_index_is_the_one_pip_and_uv_use(
 
 def test_more_indexes_follow_and_files_are_none(tmp_path: Path) -> None:
     assert index(tmp_path, CONF)[:2] == ("https://conf.example/simple", "https://e.example/s")
-    found = indexes(
+    found = list_indexes(
         {"PIP_CONFIG_FILE": "/dev/null", "PIP_EXTRA_INDEX_URL": "file:///x https://y/s"}
     )
-    assert found == (PUBLIC, "https://y/s")
+    assert found == (PUBLIC_INDEX, "https://y/s")
 
 
 def test_no_index_means_none(tmp_path: Path) -> None:
     assert index(tmp_path, PIP_NO_INDEX="1") == ()
     assert index(tmp_path, "[install]\nno-index = true\n") == ()
-    assert indexes({"PIP_CONFIG_FILE": "/dev/null", "PIP_NO_INDEX": "0"}) == (PUBLIC,)
+    assert list_indexes({"PIP_CONFIG_FILE": "/dev/null", "PIP_NO_INDEX": "0"}) == (PUBLIC_INDEX,)

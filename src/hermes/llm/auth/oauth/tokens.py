@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hermes.config.paths import private_folder
+from hermes.config.paths import make_private_folder
 from hermes.config.private_files import replace_file
 
 AHEAD = 60.0
@@ -56,7 +56,7 @@ def read(file: Path) -> Token | None:
 
 def write(file: Path, token: Token) -> None:
     """Durable when it returns; OSError when that failed."""
-    private_folder(file.parent)
+    make_private_folder(file.parent)
     replace_file(file, msgspec.json.encode(token))
 
 

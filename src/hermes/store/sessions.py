@@ -1,0 +1,371 @@
+"""Sessions and their messages: the changes on the writer's thread, the queries on the reader's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from hermes.core.message import Message
+from hermes.core.store import SessionMeta, State, Stored
+from hermes.core.taint import Taint
+from hermes.core.text import clean
+from hermes.store import codec, errors, search_index
+from hermes.store.database import Database
+from hermes.store.ledger import SqliteLedger
+from hermes.store.process_locks import ProcessLock
+from hermes.store.search_index import IndexBacklog, IndexDamaged
+
+if TYPE_CHECKING:
+    from apsw import Connection
+
+PAGE_SIZE = 500
+"""Messages fetched at a time when a session is streamed."""
+_LAST_CHARACTER = "\U0010ffff"
+
+
+class SqliteSessions:
+    """Implements `core.store.SessionStore`."""
+
+    def __init__(
+        self,
+        database: Database,
+        ledger: SqliteLedger,
+        backlog: IndexBacklog,
+        clock: Callable[[], float],
+    ) -> None:
+        self._database = database
+        self._process = database.process
+        self._ledger = ledger
+        self._backlog = backlog
+        self._clock = clock
+
+    # -- changes -------------------------------------------------------------------------------
+
+    async def create(self, meta: SessionMeta) -> None:
+        now = self._clock()
+        await self._database.writer.submit(lambda db: _insert_session(db, meta, now))
+
+    async def append(
+        self,
+        session_id: str,
+        messages: Sequence[Message],
+        *,
+        state: State | None = None,
+        create: SessionMeta | None = None,
+        taint: Taint | None = None,
+    ) -> None:
+        bits = taint.bits if taint is not None else 0
+        batch = self._make_batch(clean(session_id), messages, state, create, bits)
+
+        def append_batch(db: Connection) -> None:
+            _append_batch(db, self._process, batch)
+            self._backlog.count += len(batch.rows)
+
+        await self._write_with_ledger(append_batch)
+
+    async def continue_in_child(
+        self, session_id: str, child: SessionMeta, messages: Sequence[Message], state: State
+    ) -> None:
+        batch = self._make_batch(clean(child.id), messages, state, child)
+
+        def append_to_child(db: Connection) -> None:
+            _continue_in_child(db, self._process, clean(session_id), batch)
+            self._backlog.count += len(batch.rows)
+
+        await self._database.writer.submit(append_to_child)
+
+    async def set_state(self, session_id: str, state: State) -> None:
+        await self._write_with_ledger(
+            lambda db: _set_state(db, self._process, clean(session_id), state)
+        )
+
+    async def update_meta(
+        self, session_id: str, *, title: str | None = None, model: str | None = None
+    ) -> None:
+        texts = [text if text is None else clean(text) for text in (title, model)]
+        cleaned = clean(session_id)
+
+        def update_columns(db: Connection) -> None:
+            db.execute(
+                "UPDATE sessions SET title = coalesce(?, title), model = coalesce(?, model)"
+                " WHERE id = ?",
+                (*texts, cleaned),
+            )
+            if not db.changes():
+                raise errors.session_missing_error(cleaned)
+
+        await self._database.writer.submit(update_columns)
+
+    async def delete(self, session_id: str) -> bool:
+        def delete_conversation(db: Connection) -> bool:
+            return _delete_conversation(db, self._process, clean(session_id))
+
+        try:
+            return await self._database.writer.submit(delete_conversation)
+        except IndexDamaged:
+            await search_index.repair_index(self._database)
+            return await self._database.writer.submit(delete_conversation)
+
+    def _make_batch(
+        self,
+        session_id: str,
+        messages: Sequence[Message],
+        state: State | None,
+        create: SessionMeta | None,
+        taint: int = 0,
+    ) -> _Batch:
+        now = self._clock()
+        rows = [(m.role, m.kind, now, codec.encode_message(m)) for m in messages]
+        return _Batch(session_id, now, rows, state, create, taint)
+
+    async def _write_with_ledger(self, run: Callable[[Connection], None]) -> None:
+        """In one transaction with the ledger entries that are waiting."""
+        both, entries = self._ledger.take_pending(run)
+        try:
+            await self._database.writer.submit(both)
+        except Exception:
+            self._ledger.restore_pending(entries)
+            raise
+
+    # -- queries -------------------------------------------------------------------------------
+
+    async def get_meta(self, session_id: str) -> SessionMeta | None:
+        return await self._find_one("WHERE s.id = ?", clean(session_id))
+
+    async def load_messages(self, session_id: str) -> list[Message]:
+        return await self._database.read(lambda db: _load_messages(db, clean(session_id)))
+
+    async def stream_messages(self, session_id: str) -> AsyncIterator[Stored]:
+        after = -1
+
+        def load_next_page(db: Connection) -> list[Stored]:
+            return _load_page(db, clean(session_id), after)
+
+        while page := await self._database.read(load_next_page):
+            for stored in page:
+                yield stored
+            after = page[-1].seq
+
+    async def list_recent(
+        self, *, limit: int = 50, cwd: str | None = None, source: str | None = None
+    ) -> list[SessionMeta]:
+        where, values = _recent_first(cwd=cwd, source=source)
+        return await self._list_where(f"{where} LIMIT ?", *values, limit)
+
+    async def list_by_owner(
+        self, owner: str, *, limit: int = 50, offset: int = 0
+    ) -> list[SessionMeta]:
+        theirs = "s.source = 'api' AND s.key >= ? AND s.key < ?"
+        where = theirs if owner else f"s.source <> 'api' OR ({theirs})"
+        order = "ORDER BY s.updated DESC, s.n DESC LIMIT ? OFFSET ?"
+        return await self._list_where(
+            f"WHERE s.next = '' AND ({where}) {order}",
+            f"{owner}/",
+            f"{owner}0",  # "0" comes after "/"
+            limit,
+            offset,
+        )
+
+    async def find_latest(
+        self, *, cwd: str | None = None, source: str | None = None, key: str | None = None
+    ) -> SessionMeta | None:
+        where, values = _recent_first(cwd=cwd, source=source, key=key)
+        return await self._find_one(f"{where} LIMIT 1", *values)
+
+    async def find_by_prefix(self, prefix: str, *, limit: int = 20) -> list[SessionMeta]:
+        where = "WHERE s.id >= ? AND s.id < ? ORDER BY s.id LIMIT ?"
+        prefix = clean(prefix)
+        return await self._list_where(where, prefix, prefix + _LAST_CHARACTER, limit)
+
+    async def _list_where(self, where: str, *values: str | int) -> list[SessionMeta]:
+        """Without their system prompts."""
+        sql = f"SELECT {codec.SESSION_COLUMNS} FROM sessions s {where}"
+        is_alive = cache(self._process.is_alive)
+        return await self._database.read(
+            lambda db: [codec.decode_session(row, is_alive) for row in db.execute(sql, values)]
+        )
+
+    async def _find_one(self, where: str, *values: str) -> SessionMeta | None:
+        sql = (
+            f"SELECT {codec.SESSION_COLUMNS}, (SELECT text FROM systems WHERE session = s.n)"
+            f" FROM sessions s {where}"
+        )
+
+        def select_session(db: Connection) -> SessionMeta | None:
+            found: list[tuple[Any, ...]] = db.execute(sql, values).fetchall()
+            if not found:
+                return None
+            *row, system = found[0]
+            return codec.decode_session(row, self._process.is_alive, system or "")
+
+        return await self._database.read(select_session)
+
+
+def _load_messages(db: Connection, session_id: str) -> list[Message]:
+    found = db.execute(
+        "SELECT m.body FROM sessions s JOIN messages m"
+        " ON m.id >= s.n << 24 AND m.id < (s.n + 1) << 24 WHERE s.id = ? ORDER BY m.id",
+        (session_id,),
+    ).get
+    # `get` is the fastest way to many rows; it returns no list for a single row or none.
+    if found is None:
+        return []
+    return codec.decode_messages([found] if isinstance(found, bytes) else found)
+
+
+def _load_page(db: Connection, session_id: str, after: int) -> list[Stored]:
+    return codec.decode_page(
+        db.execute(
+            "SELECT m.seq, m.created, m.body FROM sessions s JOIN messages m"
+            " ON m.id > (s.n << 24) + ? AND m.id < (s.n + 1) << 24 WHERE s.id = ?"
+            " ORDER BY m.id LIMIT ?",
+            (after, session_id, PAGE_SIZE),
+        )
+    )
+
+
+def _recent_first(**wanted: str | None) -> tuple[str, list[str]]:
+    """Sessions with these columns, the most recently used first; of a compressed conversation
+    only the session it continues in."""
+    values = {name: clean(value) for name, value in wanted.items() if value is not None}
+    tests = ["s.next = ''", *(f"s.{name} = ?" for name in values)]
+    where = f"WHERE {' AND '.join(tests)} ORDER BY s.updated DESC, s.n DESC"
+    return where, list(values.values())
+
+
+# -- inside the writer's transaction -----------------------------------------------------------
+
+
+class _Batch(Struct):
+    """The messages of one call; the call may run more than once before it succeeds."""
+
+    session_id: str
+    now: float
+    rows: Sequence[tuple[str, str, float, bytes]]
+    """Role, kind, created, body."""
+    state: State | None = None
+    create: SessionMeta | None = None
+    taint: int = 0
+    """Bits to add."""
+    first_id: int = 0
+    """The id that the first row got in the last attempt."""
+
+
+_INSERT = (
+    "INSERT INTO messages (id, role, kind, created, body) SELECT n << 24 | count, ?, ?, ?, ?"
+    " FROM sessions WHERE id = ? AND (state <> 'running' OR owner = ?)"
+)
+"""One statement finds the session, checks that no other process runs it, and takes the next id."""
+
+
+def _append_batch(db: Connection, process: ProcessLock, batch: _Batch) -> None:
+    if batch.first_id and _is_on_disk(db, batch):
+        return
+    if batch.create is not None:
+        _insert_session(db, batch.create, batch.now)
+    for index, row in enumerate(batch.rows):
+        values = (*row, batch.session_id, process.name)
+        db.execute(_INSERT, values)
+        if not db.changes():
+            _claim_session(db, process, batch.session_id)
+            db.execute(_INSERT, values)
+        if index == 0:
+            batch.first_id = db.last_insert_rowid()
+    if batch.taint:
+        db.execute(
+            "UPDATE sessions SET taint = taint | ? WHERE id = ?", (batch.taint, batch.session_id)
+        )
+    if batch.state is not None:
+        _set_state(db, process, batch.session_id, batch.state)
+
+
+def _is_on_disk(db: Connection, batch: _Batch) -> bool:
+    """Whether an earlier attempt, which ended in an I/O error, reached the disk after all."""
+    found = db.execute(
+        "SELECT created, body FROM messages WHERE id = ?", (batch.first_id,)
+    ).fetchall()
+    return found == [batch.rows[0][2:]]
+
+
+def _claim_session(db: Connection, process: ProcessLock, session_id: str) -> int:
+    """The number of a session that this process may write to. A turn that a dead process left
+    running is marked as interrupted."""
+    found: list[tuple[Any, ...]] = db.execute(
+        "SELECT n, state, owner FROM sessions WHERE id = ?", (session_id,)
+    ).fetchall()
+    if not found:
+        raise errors.session_missing_error(session_id)
+    n, state, holder = found[0]
+    if state == "running" and holder != process.name:
+        if process.is_alive(holder):
+            raise errors.session_in_use_error(session_id)
+        db.execute("UPDATE sessions SET state = 'interrupted', owner = '' WHERE n = ?", (n,))
+    return int(n)
+
+
+def _insert_session(db: Connection, meta: SessionMeta, now: float) -> None:
+    import apsw
+
+    try:
+        db.execute(
+            "INSERT INTO sessions (id, source, key, cwd, title, model, parent, created, updated,"
+            " taint) VALUES (?,?,?,?,?,?,?,?,?,?)",
+            codec.encode_session(meta, now),
+        )
+    except apsw.ConstraintError:
+        raise errors.session_exists_error(meta.id) from None
+    if meta.system:
+        db.execute(
+            "INSERT INTO systems (session, text) VALUES (?, ?)",
+            (db.last_insert_rowid(), clean(meta.system)),
+        )
+
+
+def _continue_in_child(db: Connection, process: ProcessLock, parent: str, batch: _Batch) -> None:
+    n = _claim_session(db, process, parent)
+    if batch.first_id and _is_on_disk(db, batch):
+        return
+    _append_batch(db, process, batch)
+    db.execute(
+        "UPDATE sessions SET title = p.title, taint = sessions.taint | p.taint"
+        " FROM (SELECT title, taint FROM sessions WHERE n = ?) AS p WHERE id = ?",
+        (n, batch.session_id),
+    )
+    db.execute(
+        "UPDATE sessions SET next = ?, state = 'idle', owner = '' WHERE n = ?",
+        (batch.session_id, n),
+    )
+
+
+def _set_state(db: Connection, process: ProcessLock, session_id: str, state: State) -> None:
+    n = _claim_session(db, process, session_id)
+    holder = process.acquire() if state == "running" else ""
+    db.execute("UPDATE sessions SET state = ?, owner = ? WHERE n = ?", (state, holder, n))
+
+
+def _delete_conversation(db: Connection, process: ProcessLock, session_id: str) -> bool:
+    parts = [id for (id,) in db.execute(_CONVERSATION, (session_id, session_id))]
+    for n in [_claim_session(db, process, part) for part in parts]:
+        search_index.remove_session(db, n)
+        db.execute("DELETE FROM sessions WHERE n = ?", (n,))
+    db.executemany(
+        "DELETE FROM objects WHERE kind = 'handoff' AND id = ?", [(part,) for part in parts]
+    )
+    return bool(parts)
+
+
+_CONVERSATION = """
+WITH RECURSIVE
+    later (id, next) AS (
+        SELECT id, next FROM sessions WHERE id = ?
+        UNION SELECT s.id, s.next FROM sessions s JOIN later ON s.id = later.next
+    ),
+    earlier (id) AS (
+        SELECT id FROM sessions WHERE id = ?
+        UNION SELECT s.id FROM sessions s JOIN earlier ON s.next = earlier.id AND s.next <> ''
+    )
+SELECT id FROM later UNION SELECT id FROM earlier"""
+"""A session, those it was compressed into, and those compressed into it."""

@@ -1,0 +1,214 @@
+"""The store on a damaged file: noticed, left alone, salvaged (F67)."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from hermes.core.errors import StoreError
+from hermes.core.message import user
+from hermes.core.store import SessionMeta
+from hermes.store.sqlite import SqliteStore
+from tests.unit.store.children import PRELUDE, check_sentence, fill, read_texts
+from tests.unit.store.stores import Raw
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def zero_header(data: bytearray) -> bytearray:
+    data[:100] = bytes(100)
+    return data
+
+
+DAMAGES: dict[str, Callable[[bytearray], bytes | bytearray]] = {
+    "header zeroed": zero_header,
+    "empty": lambda data: b"",
+    "cut short": lambda data: data[: len(data) // 2],
+    "cut inside a page": lambda data: data[: len(data) - 1000],
+    "text": lambda data: b"this is no database at all\n" * 500,
+    "one page": lambda data: data[:4096],
+    "schema page": lambda data: data[:100] + b"\xff" * 3996 + data[4096:],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_f67_damage_is_seen_at_open_and_the_file_left_alone(
+    path: Path, raw_database: Raw, damage: str
+) -> None:
+    await fill(path, 50, 500)
+    with raw_database():
+        path.write_bytes(DAMAGES[damage](bytearray(path.read_bytes())))
+        before = digest(path)
+    store = SqliteStore(path)
+    for call in (
+        store.wait_until_open(),
+        store.sessions.load_messages("s"),
+        store.sessions.append("s", [user("x")]),
+    ):
+        with pytest.raises(StoreError) as refused:
+            await call
+        check_sentence(refused.value, "damaged")
+        assert str(path)[-60:] in str(refused.value)
+    await store.close()
+    with raw_database():
+        assert digest(path) == before
+    store = SqliteStore(path)
+    aside = (await store.maintenance.salvage()).damaged_file
+    with raw_database():
+        assert digest(aside) == before
+    await store.sessions.append("t", [user("fresh start")], create=SessionMeta("t"))
+    assert len(await store.sessions.load_messages("t")) == 1
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("damage", "least"), [("half", 100), ("ragged", 249), ("a page", 200), ("text", 0)]
+)
+async def test_f67_what_can_be_read_is_saved(
+    path: Path, raw_database: Raw, damage: str, least: int
+) -> None:
+    """In order, and every session goes on; the damaged file is kept as it was."""
+    store = SqliteStore(path)
+    for i in range(25):
+        said = [user(f"{i} {k} " + "x" * 2000) for k in range(10)]
+        await store.sessions.append(f"s{i}", said, create=SessionMeta(f"s{i}"), state="idle")
+    await store.close()
+    with raw_database():
+        data = path.read_bytes()
+        page = (len(data) // 8192) * 4096
+        broken = {
+            "half": data[: len(data) // 2],
+            "ragged": data[:-1000],
+            "a page": data[:page] + b"\xff" * 4096 + data[page + 4096 :],
+            "text": b"this is no database at all\n" * 500,
+        }[damage]
+        path.write_bytes(broken)
+    store = SqliteStore(path)
+    saved = await store.maintenance.salvage()
+    with raw_database():
+        assert saved.damaged_file.read_bytes() == broken
+    assert saved.messages >= least and not await store.maintenance.check_integrity()
+    assert not saved.sessions or saved.messages + saved.lost == 250
+    left = {
+        f"s{i}": [m.text[:6].split()[1] for m in await store.sessions.load_messages(f"s{i}")]
+        for i in range(25)
+    }
+    assert sum(map(len, left.values())) == saved.messages
+    assert all(found == sorted(found) for found in left.values())
+    for name in left if saved.sessions else ():
+        await store.sessions.append(name, [user("go on")], state="idle")
+        assert (await store.sessions.load_messages(name))[-1].text == "go on"
+    await store.close()
+
+
+async def test_f67_setting_aside_waits_for_no_living_neighbour(path: Path) -> None:
+    other, store = SqliteStore(path), SqliteStore(path)
+    await other.sessions.append("s", [user("x")], state="running", create=SessionMeta("s"))
+    with pytest.raises(StoreError) as refused:
+        await store.maintenance.salvage()
+    check_sentence(refused.value, "in_use")
+    assert len(await store.sessions.load_messages("s")) == 1
+    await store.close()
+    await other.close()
+
+
+async def test_f67_a_removed_wal_is_told(path: Path) -> None:
+    code = """
+async def main():
+    await store.sessions.create(SessionMeta("s"))
+    await put("in the wal only")
+    os.kill(os.getpid(), 9)
+asyncio.run(main())
+"""
+    killed = subprocess.run([sys.executable, "-c", PRELUDE + code, str(path)], check=False)
+    assert killed.returncode == -9
+    path.with_name("state.db-wal").unlink()
+    store = SqliteStore(path)
+    (notice,) = await store.wait_until_open()
+    assert "may be missing" in notice
+    await store.sessions.create(SessionMeta("works"))
+    await store.close()
+
+
+async def test_f67_a_kept_wal_loses_nothing(path: Path) -> None:
+    code = """
+async def main():
+    await store.sessions.create(SessionMeta("s"))
+    await put("in the wal only")
+    os.kill(os.getpid(), 9)
+asyncio.run(main())
+"""
+    subprocess.run([sys.executable, "-c", PRELUDE + code, str(path)], check=False)
+    path.with_name("state.db-shm").unlink()
+    assert await read_texts(path) == ["in the wal only"]
+
+
+async def test_f67_a_text_that_is_none_is_damage(path: Path) -> None:
+    await fill(path, 3, 10)
+    db = apsw.Connection(str(path))
+    db.execute("UPDATE sessions SET title = CAST(x'ff61' AS TEXT)")
+    db.close()
+    store = SqliteStore(path)
+    with pytest.raises(StoreError) as refused:
+        await store.sessions.list_recent()
+    check_sentence(refused.value, "damaged")
+    assert len(await store.sessions.load_messages("s")) == 3, "what can be read is"
+    await store.close()
+
+
+async def test_f67_random_damage_never_wedges(
+    path: Path, raw_database: Raw, tmp_path: Path
+) -> None:
+    """40 overwritten stretches and cuts: every call answers or raises a StoreError, and whenever
+    messages come back changed or are missing, a call or a check of the file has said so."""
+    await fill(path, 200, 300)
+    with raw_database():
+        good = path.read_bytes()
+    originals = await read_texts(path)
+    seed = int(os.environ.get("HERMES_TEST_SEED", "0")) or random.randrange(1 << 30)
+    print(f"HERMES_TEST_SEED={seed}")
+    rnd = random.Random(seed)
+    noticed = 0
+    for number in range(40):
+        target = tmp_path / str(number) / "state.db"
+        target.parent.mkdir()
+        data = bytearray(good)
+        if rnd.random() < 0.3:
+            data = data[: rnd.randrange(1, len(data))]
+        else:
+            at = rnd.randrange(len(data) - 64)
+            data[at : at + 64] = rnd.randbytes(64)
+        with raw_database():
+            target.write_bytes(data)
+        store = SqliteStore(target)
+        problems: list[Any] = []
+        loaded = await noting(problems, store.sessions.load_messages("s"))
+        problems += await noting(problems, store.maintenance.check_integrity()) or []
+        assert problems or [m.text for m in loaded] == originals, f"case {number}"
+        noticed += bool(problems)
+        await noting(problems, store.search.find_messages("x"))
+        await noting(problems, store.sessions.list_recent())
+        await noting(problems, asyncio.wait_for(store.sessions.append("s", [user("after")]), 30))
+        await store.close()
+    assert noticed >= 8, "the damage was mostly where nothing is"
+
+
+async def noting(problems: list[Any], call: Awaitable[Any]) -> Any:
+    try:
+        return await call
+    except StoreError as error:
+        assert len(str(error)) <= 300
+        problems.append(error)
+        return None
