@@ -1,12 +1,13 @@
-"""One real call to a model, to see that it answers and what works there."""
+"""Real calls to a model, to see that it answers and what works there."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.agent.json_repair import BadArguments, parse
 from hermes.agent.recovery import Attempt
@@ -14,12 +15,15 @@ from hermes.agent.step import Stopped, sample
 from hermes.agent.turn import Agent, Learned, Limits, Turn
 from hermes.app.metering import Meter
 from hermes.app.side_turn import turn_aside
-from hermes.core.events import Notice, TurnEvent
+from hermes.config.load import Setup
+from hermes.core.errors import HermesError
+from hermes.core.events import Notice, TurnEvent, TurnResult
 from hermes.core.ledger import Account
 from hermes.core.message import Media, Message, Target, Thinking, ToolCall, Usage, user
 from hermes.core.provider import Settings, ToolSpec
-from hermes.llm.endpoints.catalog import Endpoint
+from hermes.llm.endpoints.catalog import Choice, Endpoint
 from hermes.llm.provider_spec import overlay
+from hermes.llm.transport import EMBEDDED, Transport
 
 if TYPE_CHECKING:
     from hermes.app.runtime import Runtime
@@ -47,6 +51,14 @@ _COLOURS = ("red", "crimson", "scarlet")
 _LONG = "\n".join(f"Rule {n}: answer briefly and do only what is asked." for n in range(400))
 """Longer than the shortest prompt any provider caches."""
 
+_HELLO = "Say hello in one short sentence."
+_HELLO_CALLS = 3
+"""Model calls: hello takes one, and a small model may try a tool first."""
+_HELLO_SECONDS = 60.0
+
+Prepare: TypeAlias = Callable[[str, Transport], Awaitable[None]]
+"""Makes the endpoint at an address ready to be called."""
+
 
 class Feature(Struct, frozen=True):
     name: str
@@ -70,6 +82,17 @@ class Trial(Struct, frozen=True):
     usage: Usage = Usage()
     features: tuple[Feature, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+class Greeting(Struct, frozen=True):
+    """How a first conversation went. `error` is empty when the model answered."""
+
+    error: str = ""
+    text: str = ""
+    session: str = ""
+    provider: str = ""
+    model: str = ""
+    seconds: float = 0.0
 
 
 class _Run:
@@ -161,6 +184,45 @@ async def examine(runtime: Runtime, endpoint: Endpoint, *, cache: bool = False) 
         _cache(usage, asked=cache),
     )
     return run.trial(turn, code=code, text=answer.text, features=features)
+
+
+async def greet(setup: Setup, choice: Choice, prepare: Prepare) -> Greeting:
+    """One real turn with exactly this model, through everything a conversation goes through; it is
+    stored as a session when the model answered."""
+    from hermes.app.runtime import Runtime
+
+    config = setup.config
+    agent = structs.replace(config.agent, api_max_retries=1)
+    config = structs.replace(config, fallback_providers=(), agent=agent)
+    try:
+        async with Runtime.open(structs.replace(setup, config=config)) as runtime:
+            return await _greet(runtime, choice, prepare)
+    except HermesError as error:
+        return Greeting(str(error))
+
+
+async def _greet(runtime: Runtime, choice: Choice, prepare: Prepare) -> Greeting:
+    from hermes.app.runtime import Options
+
+    options = Options(choice=choice, max_turns=_HELLO_CALLS)
+    session = await runtime.session(cwd=runtime.folder, options=options)
+    endpoint = session.agent.providers[0]
+    await prepare(endpoint.base_url, runtime.transport)
+    limit = None if endpoint.base_url.startswith(EMBEDDED) else _HELLO_SECONDS
+    began = time.monotonic()
+    try:
+        async with asyncio.timeout(limit):
+            result = await session.turn(user(_HELLO))
+    except TimeoutError:
+        result = TurnResult(failed=True, error=f"No answer in {_HELLO_SECONDS:.0f} s.")
+    seconds = time.monotonic() - began
+    target, answered = endpoint.target, bool(result.text.strip())
+    if answered and (result.completed or result.partial):
+        return Greeting("", result.text, session.id, target.provider, target.model, seconds)
+    await session.close()
+    await runtime.store.delete(session.id)  # a failed test is not a conversation
+    error = result.error or "The answer was empty."
+    return Greeting(f"{target.provider}:{target.model} does not work: {error}")
 
 
 def _tools(offered: bool, answer: Message) -> Feature:
