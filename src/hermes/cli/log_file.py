@@ -121,14 +121,14 @@ def make_filter(level: str, session: str) -> RecordFilter:
     """Passes records of at least this level that concern the session, if one is given."""
     least = LEVELS.index(level)
 
-    def matches(record: dict[str, Any]) -> bool:
+    def matches_record(record: dict[str, Any]) -> bool:
         known = str(record.get("level", ""))
         if known in LEVELS and LEVELS.index(known) < least:
             return False
         found = str(record.get("session", ""))
         return not session or found.startswith(session) or session in str(record.get("message", ""))
 
-    return matches
+    return matches_record
 
 
 def read_tail(

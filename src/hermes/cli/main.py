@@ -95,14 +95,14 @@ def main(argv: list[str] | None = None) -> int:
     """Returns the exit status; as the program itself, without `argv`, it exits instead."""
     sys.excepthook = _report_bug
     _prepare_standard_files()
-    code = _run_guarded(sys.argv[1:] if argv is None else argv)
+    code = _guard_run(sys.argv[1:] if argv is None else argv)
     if argv is None:
         # Everything is closed and flushed; shutting down the interpreter would cost 30 ms.
         os._exit(code)
     return code
 
 
-def _run_guarded(argv: list[str]) -> int:
+def _guard_run(argv: list[str]) -> int:
     try:
         code = _run_arguments(argv)
         sys.stdout.flush()
@@ -130,12 +130,12 @@ def print_stderr(sentence: str) -> None:
 
 def _run_arguments(argv: list[str]) -> int:
     try:
-        return _dispatch(argv)
+        return _dispatch_arguments(argv)
     except SystemExit as stop:  # argparse, after --help or an error
         return stop.code if isinstance(stop.code, int) else 0
 
 
-def _dispatch(argv: list[str]) -> int:
+def _dispatch_arguments(argv: list[str]) -> int:
     profile = ""
     words = list(argv)
     while words and words[0].startswith("-"):
@@ -154,7 +154,7 @@ def _dispatch(argv: list[str]) -> int:
         elif name in _CHAT_OPTIONS:
             return _run_command("chat", [option, *words], profile)
         else:
-            print_stderr(f"unknown option {option}; {_suggest(name, _ALL_OPTIONS)}")
+            print_stderr(f"unknown option {option}; {_suggest_name(name, _ALL_OPTIONS)}")
             return EXIT_USAGE
     if not words:
         return _run_command("chat", [], profile) if _expects_chat() else _print_help()
@@ -178,7 +178,7 @@ def _run_command(name: str, words: list[str], profile: str) -> int:
     if name == "help":
         return _run_command(words[0], ["--help"], profile) if words else _print_help()
     if name not in COMMANDS:
-        print_stderr(f"unknown command {name}; {_suggest(name, COMMANDS)}")
+        print_stderr(f"unknown command {name}; {_suggest_name(name, COMMANDS)}")
         return EXIT_USAGE
     code: int = load_command(name).run(words, profile)
     return code
@@ -191,7 +191,7 @@ def load_command(command: str) -> ModuleType:
     return import_module(f"hermes.cli.commands.{_MODULE_NAMES.get(command, command)}")
 
 
-def _suggest(name: str, known: Iterable[str]) -> str:
+def _suggest_name(name: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     close = get_close_matches(name.lower(), known, 1, 0.5)

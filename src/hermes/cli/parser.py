@@ -99,13 +99,13 @@ class CommandParser(ArgumentParser):
         """Exits with an error about arguments that the command does not take."""
         first = unknown[0]
         options = [name for action in self._actions for name in action.option_strings]
-        close = _closest(first.partition("=")[0], options)
+        close = _closest_match(first.partition("=")[0], options)
         if close and first.startswith("-"):
             self.error(f"unknown option {first}, did you mean {close}?")
         self.error(f"unexpected argument {first!r}")
 
 
-def _closest(word: str, words: Iterable[str]) -> str:
+def _closest_match(word: str, words: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word, list(words), 1, 0.6)), "")
@@ -113,7 +113,7 @@ def _closest(word: str, words: Iterable[str]) -> str:
 
 def _suggest_choice(word: str, choices: list[Any]) -> str:
     names = [str(choice) for choice in choices]
-    close = _closest(word, names)
+    close = _closest_match(word, names)
     return f"did you mean {close}?" if close else f"use one of {', '.join(names)}"
 
 

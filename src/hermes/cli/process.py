@@ -23,7 +23,7 @@ class SignalHandler:
         self.received = 0
         self._stop: Callable[[], object] = _ignore_stop
 
-    def exit_until_attached(self) -> None:
+    def exit_on_signal(self) -> None:
         """Until the event loop runs, nothing is stored and nothing is running: a signal exits."""
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is signal.SIG_DFL:

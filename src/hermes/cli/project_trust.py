@@ -38,7 +38,7 @@ def check_context_files(home: Path, folder: Path, *, attended: bool) -> list[str
         if ask_trust(by.unknown, book):
             trusted = sort(found.folders, book.all()).trusted
     elif by.unknown:
-        sentences.append(_describe_untrusted(by.unknown))
+        sentences.append(_describe_untrusted_files(by.unknown))
     return [*sentences, *quoted(found.root, trusted).cut]
 
 
@@ -83,7 +83,7 @@ def list_files(folders: Sequence[Folder]) -> list[str]:
     return [*lines, f"  and {more} more"] if more > 0 else lines
 
 
-def _describe_untrusted(folders: Sequence[Folder]) -> str:
+def _describe_untrusted_files(folders: Sequence[Folder]) -> str:
     from hermes.cli.terminal.text import one_line
     from hermes.core.untrusted_text import reveal
 

@@ -26,7 +26,7 @@ def read_prompt(query: str | None, images: list[str]) -> tuple[Message, str]:
             raise ConfigError('There is no prompt: give one with -q "...", or pipe it in.')
         text = _read_all(0)
     else:
-        piped, remark = _read_piped()
+        piped, remark = _read_piped_text()
         text = f"{query}\n\n{piped}" if query.strip() and piped.strip() else query or piped
     if not text.strip() and not media:
         raise ConfigError('The prompt is empty: give one with -q "...", or pipe it in.')
@@ -64,7 +64,7 @@ def detect_image_type(data: bytes) -> str:
     return ""
 
 
-def _read_piped() -> tuple[str, str]:
+def _read_piped_text() -> tuple[str, str]:
     """Standard input beside -q, and a remark.
 
     Programs often start us with a pipe that they never write to. A pipe that only our parent

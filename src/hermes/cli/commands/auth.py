@@ -108,7 +108,7 @@ def _add_credential(args: Namespace) -> int:
     if args.check and (problem := check_key(setup, provider, key, args.model)):
         print_stderr(f"{problem} The key was not stored.")
         return EXIT_FAILED
-    return _report(args, provider, add_key(setup, provider, key, replace=args.replace))
+    return _report_change(args, provider, add_key(setup, provider, key, replace=args.replace))
 
 
 def _run_login(args: Namespace) -> int:
@@ -126,7 +126,7 @@ def _log_in(args: Namespace, setup: Setup, provider: Named) -> int:
     except ProviderError as error:
         print_stderr(f"could not log in to {provider.name}: {error}")
         return EXIT_FAILED
-    return _report(args, provider, f"Logged in to {provider.name}.")
+    return _report_change(args, provider, f"Logged in to {provider.name}.")
 
 
 def _run_logout(args: Namespace) -> int:
@@ -135,7 +135,7 @@ def _run_logout(args: Namespace) -> int:
     setup = _load_for_change(args)
     provider = named(setup.config, args.words[0])
     log_out(setup, provider)
-    return _report(
+    return _report_change(
         args, provider, f"Logged out of {provider.name}; its tokens were deleted from this machine."
     )
 
@@ -147,7 +147,7 @@ def _remove_key(args: Namespace) -> int:
     provider = named(setup.config, args.words[0])
     which = args.words[1] if len(args.words) > 1 else ""
     gone = remove_keys(setup, provider, which, everything=args.all)
-    return _report(args, provider, f"Removed from .env: {', '.join(gone)}.")
+    return _report_change(args, provider, f"Removed from .env: {', '.join(gone)}.")
 
 
 def _run_adopt(args: Namespace) -> int:
@@ -171,16 +171,16 @@ def _adopt_login(args: Namespace, setup: Setup, name: str, provider: Named) -> i
     found = read_login(program, provider.flow)
     if not isinstance(found, Token):
         key = check_key_text(found, name)
-        return _report(args, provider, add_key(setup, provider, key, replace=False))
+        return _report_change(args, provider, add_key(setup, provider, key, replace=False))
     store_token(setup, provider, found)
     text = (
         f"{provider.name} now uses the login of {name}. Both share it: when one of them renews it, "
         "the other may have to log in again."
     )
-    return _report(args, provider, text)
+    return _report_change(args, provider, text)
 
 
-def _report(args: Namespace, provider: Named, text: str) -> int:
+def _report_change(args: Namespace, provider: Named, text: str) -> int:
     print(to_json({"provider": provider.name, "done": text}) if args.json else text)
     if args.action in ("add", "login", "adopt") and (hint := _describe_next_step(args, provider)):
         print_stderr(hint)

@@ -40,7 +40,7 @@ def run(argv: list[str], profile: str) -> int:
     from hermes.cli.process import SignalHandler
 
     signals = SignalHandler()
-    signals.exit_until_attached()
+    signals.exit_on_signal()
     if _is_interactive(args):
         from hermes.cli.repl.main import run_interactive
 
@@ -100,7 +100,7 @@ def _find_first_model(args: Namespace) -> None:
         or undecided(setup.config, setup.secrets, Choice())
     ):
         return
-    from hermes.cli.model.onboarding import SetupRequest, set_up_model
+    from hermes.cli.model.setup import SetupRequest, set_up_model
 
     print("No model is configured yet. Looking for one (run `hermes setup` to repeat this).")
     args.latest = set_up_model(SetupRequest(args.profile), attended=True) is not None

@@ -144,11 +144,11 @@ async def _restore_checkpoint(args: Namespace) -> int:
     if args.json:
         print(to_json(_to_object(done)))
     else:
-        _print_restored(done)
+        _print_restored_files(done)
     return 0
 
 
-def _print_restored(done: Restored) -> None:
+def _print_restored_files(done: Restored) -> None:
     for word, names in (
         ("changed", done.changed),
         ("restored", done.added),

@@ -97,7 +97,7 @@ def _show_model(args: Namespace) -> int:
 def _pick_model(args: Namespace, setup: Setup, data: dict[str, Any]) -> int:
     import asyncio
 
-    from hermes.cli.model.listing import list_models
+    from hermes.cli.model.choices import list_models
     from hermes.cli.terminal.picker import PickerRow, pick_row
 
     other = PickerRow("another address", "your own endpoint")
@@ -158,10 +158,10 @@ def _test_model(args: Namespace) -> int:
 def _list_models(args: Namespace) -> int:
     """The models of a provider; without one, the embedded models."""
     if not args.name:
-        return _list_embedded(args)
+        return _list_embedded_models(args)
     import asyncio
 
-    from hermes.cli.model.listing import list_models
+    from hermes.cli.model.choices import list_models
     from hermes.llm.auth.inventory import named
 
     setup = load_setup(args.profile)
@@ -177,7 +177,7 @@ def _list_models(args: Namespace) -> int:
     return 0
 
 
-def _list_embedded(args: Namespace) -> int:
+def _list_embedded_models(args: Namespace) -> int:
     from hermes.llm.local.endpoint import file_of
 
     secrets = load(args.profile).secrets
@@ -204,7 +204,7 @@ def _list_embedded(args: Namespace) -> int:
 
 
 def _pull_model(args: Namespace) -> int:
-    model = _find_embedded(args.name or DEFAULT)
+    model = _find_embedded_model(args.name or DEFAULT)
     load(args.profile)  # creates the home
     import asyncio
 
@@ -262,7 +262,7 @@ def _check_gguf(name: str) -> Path:
     return file
 
 
-def _find_embedded(name: str) -> LocalModel:
+def _find_embedded_model(name: str) -> LocalModel:
     model = find(name)
     if model is None:
         names = ", ".join(m.name for m in MODELS)

@@ -151,7 +151,7 @@ async def _show_session(args: Namespace) -> int:
         meta = await find_session(store, args.words[0])
         if args.json:
             messages = [
-                _redact(redactor, {"seq": item.seq, **msgspec.to_builtins(item.message)})
+                _redact_secrets(redactor, {"seq": item.seq, **msgspec.to_builtins(item.message)})
                 async for item in store.export(meta.id)
             ]
             print(to_json({**_session_object(meta), "system": meta.system, "messages": messages}))
@@ -174,7 +174,7 @@ async def _search_messages(args: Namespace) -> int:
         hits = await store.search(" ".join(args.words), limit=args.limit)
     if args.json:
         lines = [
-            _redact(
+            _redact_secrets(
                 redactor,
                 {
                     "session_id": hit.session.id,
@@ -221,13 +221,13 @@ async def _export_lines(
         async for item in store.export(meta.id):
             yield redactor.clean(message_markdown(item))
         return
-    yield to_json(_redact(redactor, {"type": "session", **msgspec.to_builtins(meta)}))
+    yield to_json(_redact_secrets(redactor, {"type": "session", **msgspec.to_builtins(meta)}))
     async for item in store.export(meta.id):
         head = {"type": "message", "seq": item.seq, "created": item.created}
-        yield to_json(_redact(redactor, {**head, **msgspec.to_builtins(item.message)}))
+        yield to_json(_redact_secrets(redactor, {**head, **msgspec.to_builtins(item.message)}))
 
 
-def _redact(redactor: Redactor, value: Any) -> Any:
+def _redact_secrets(redactor: Redactor, value: Any) -> Any:
     """The value without secrets that a tool may have brought to light."""
     match value:
         case str():
@@ -235,9 +235,9 @@ def _redact(redactor: Redactor, value: Any) -> Any:
         case {"t": "media"}:
             return value
         case dict():
-            return {key: _redact(redactor, item) for key, item in value.items()}
+            return {key: _redact_secrets(redactor, item) for key, item in value.items()}
         case list() | tuple():
-            return [_redact(redactor, item) for item in value]
+            return [_redact_secrets(redactor, item) for item in value]
         case _:
             return value
 
@@ -264,7 +264,7 @@ async def _delete_sessions(args: Namespace) -> int:
     async with _open_store(args) as (store, _):
         found = [await find_session(store, prefix) for prefix in args.words]
         names = ", ".join(f"{meta.id} ({meta.messages} messages)" for meta in found)
-        if (code := _confirm(args, f"Permanently delete {names}?")) is not None:
+        if (code := _confirm_deletion(args, f"Permanently delete {names}?")) is not None:
             return code
         for meta in found:
             await store.delete(meta.id)
@@ -272,7 +272,7 @@ async def _delete_sessions(args: Namespace) -> int:
     return 0
 
 
-def _confirm(args: Namespace, question: str) -> int | None:
+def _confirm_deletion(args: Namespace, question: str) -> int | None:
     """None for yes, otherwise the exit status."""
     from hermes.cli.terminal.output import ask_yes_no
 
@@ -296,7 +296,7 @@ async def _prune_sessions(args: Namespace) -> int:
             print(f"None of the {len(every)} sessions is that old.", file=sys.stderr)
             return 0
         question = f"Permanently delete {len(old)} of {len(every)} sessions?"
-        if (code := _confirm(args, question)) is not None:
+        if (code := _confirm_deletion(args, question)) is not None:
             return code
         for meta in old:
             await store.delete(meta.id)

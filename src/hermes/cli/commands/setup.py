@@ -28,7 +28,7 @@ examples:
 
 def run(argv: list[str], profile: str) -> int:
     args = _parse_arguments(argv, profile)
-    from hermes.cli.model.onboarding import SetupRequest, set_up_model
+    from hermes.cli.model.setup import SetupRequest, set_up_model
     from hermes.cli.startup import refuse_agent
 
     refuse_agent("change its model")

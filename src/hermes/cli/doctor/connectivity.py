@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from hermes.cli.doctor.check import Check, CheckState
-from hermes.cli.terminal.download import find_missing_model, is_embedded
+from hermes.cli.terminal.download import find_missing_model, is_embedded_endpoint
 from hermes.config.env import proxy_for
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError, HermesError
@@ -36,13 +36,13 @@ def _describe_model(endpoints: list[Endpoint]) -> Check:
     details = [f"falls back to {e.target.provider}:{e.target.model}" for e in fallbacks]
     keys = ", ".join(key.source for key in first.keys) or "no key"
     target = f"{first.target.provider}:{first.target.model}"
-    if is_embedded(first.base_url):
-        return _describe_embedded(target, first.base_url, details)
+    if is_embedded_endpoint(first.base_url):
+        return _describe_embedded_model(target, first.base_url, details)
     text = f"{target} at {_hide_password(first.base_url)} ({first.target.wire}, {keys}); not called"
     return Check("model", "ok", text, tuple(details))
 
 
-def _describe_embedded(target: str, base_url: str, details: list[str]) -> Check:
+def _describe_embedded_model(target: str, base_url: str, details: list[str]) -> Check:
     from hermes.llm.local.uri import parse
 
     if model := find_missing_model(base_url):
@@ -59,8 +59,8 @@ def _hide_password(base_url: str) -> str:
 
 async def _check_providers(endpoints: list[Endpoint], *, online: bool) -> list[Check]:
     """The first provider must be reachable; a fallback that is not is only noted."""
-    remote = [e for e in endpoints if not is_embedded(e.base_url)]
-    check_provider = _list_models if online else _connect
+    remote = [e for e in endpoints if not is_embedded_endpoint(e.base_url)]
+    check_provider = _list_models if online else _connect_to_provider
     found = await asyncio.gather(*(check_provider(endpoint) for endpoint in remote))
     return [
         Check(check.name, "note", check.text, check.details)
@@ -70,7 +70,7 @@ async def _check_providers(endpoints: list[Endpoint], *, online: bool) -> list[C
     ]
 
 
-async def _connect(endpoint: Endpoint) -> Check:
+async def _connect_to_provider(endpoint: Endpoint) -> Check:
     """Only connects: not a byte is sent."""
     name = f"provider {endpoint.target.provider}"
     proxy = None if usual(endpoint.base_url) else proxy_for(endpoint.base_url)

@@ -63,7 +63,7 @@ def check_permissions(home: Path, repaired: tuple[str, ...]) -> Check:
         found = [
             *(
                 f"{path} is open to other users ({_file_mode(path):04o})"
-                for path in list_exposed(home)
+                for path in list_exposed_files(home)
             ),
             *(f"{path} belongs to somebody else" for path in _list_foreign(home)),
         ]
@@ -81,7 +81,7 @@ def _file_mode(path: Path) -> int:
     return stat.S_IMODE(path.lstat().st_mode)
 
 
-def list_exposed(home: Path) -> list[Path]:
+def list_exposed_files(home: Path) -> list[Path]:
     """Files that other users could read, were it not for the folder around them."""
     return [path for path in _list_private(home) if _file_mode(path) & 0o077]
 
@@ -119,7 +119,7 @@ async def check_sessions(home: Path) -> Check:
     return Check("sessions", "note" if notices else "ok", text, notices)
 
 
-async def _is_damaged(store: SqliteStore) -> bool:
+async def _has_damage(store: SqliteStore) -> bool:
     try:
         return bool(await store.check())
     except StoreError as error:
@@ -135,7 +135,7 @@ async def salvage_sessions(home: Path) -> list[Check]:
 
     store = SqliteStore(file)
     try:
-        if not await _is_damaged(store):
+        if not await _has_damage(store):
             return []
         salvaged = await store.salvage()
     except HermesError as error:
@@ -262,7 +262,7 @@ def repair_home(home: Path) -> list[str]:
             done.append(f"could not remove {path}: {error.strerror}")
         else:
             done.append(f"removed {path}")
-    for path in list_exposed(home):
+    for path in list_exposed_files(home):
         mode = stat.S_IMODE(path.lstat().st_mode)
         try:
             path.chmod(mode & 0o700)

@@ -71,14 +71,14 @@ def _ask_credential(setup: Setup, name: str) -> tuple[str, Credential]:
 
 
 def probe_endpoint(url: str, key: Credential, api_mode: str) -> Probe:
-    async def probe() -> Probe:
+    async def probe_url() -> Probe:
         transport = Transport()
         try:
             return await Prober(transport, key).at(url, api_mode)
         finally:
             await transport.close()
 
-    return asyncio.run(probe())
+    return asyncio.run(probe_url())
 
 
 def _confirm_version(found: Probe, *, attended: bool) -> Probe:

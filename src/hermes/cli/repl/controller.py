@@ -75,25 +75,25 @@ class Repl:
         text, question = self.editor.text, self.state.question
         if question is not None and question.wants_text:
             self.editor.clear()
-            self._answer(text)
+            self._pass_answer(text)
         elif question is not None and self.editor.is_quiet():
-            self._answer(None)
+            self._pass_answer(None)
         elif text.strip():
-            self._submit(text, queued=False)
+            self._submit_message(text, queued=False)
         elif self.conversation is not None:
-            self.conversation.send_next()
+            self.conversation.send_next_message()
 
     def queue_message(self) -> None:
         text = self.editor.text
         if text.strip() and self.state.question is None:
-            self._submit(text, queued=self.state.running)
+            self._submit_message(text, queued=self.state.running)
 
     def interrupt_turn(self) -> bool:
         if self.command_timeout is not None:
             if not self.command_timeout.expired():
                 self.command_timeout.reschedule(0)
             return True
-        return self.conversation is not None and self.conversation.interrupt()
+        return self.conversation is not None and self.conversation.interrupt_turn()
 
     def press_control_c(self) -> None:
         now = time.monotonic()
@@ -102,7 +102,7 @@ class Repl:
         if twice:
             self.quit(0)
         elif self.state.question is not None and not self.state.running:
-            self._answer(None)
+            self._pass_answer(None)
         elif self.interrupt_turn():
             self._show_hint("stopping · Ctrl-C again quits")
         else:
@@ -124,7 +124,7 @@ class Repl:
         self.quit(0)
 
     def take_back_message(self) -> bool:
-        text = self.conversation.take_back() if self.conversation is not None else None
+        text = self.conversation.take_back_message() if self.conversation is not None else None
         if text is None:
             return False
         self.editor.fill(text)
@@ -138,19 +138,19 @@ class Repl:
     def answer_question(self, key: str | None) -> None:
         if self.state.question is not None and self.state.question.wants_text:
             self.editor.clear()
-        self._answer(key)
+        self._pass_answer(key)
 
     def close_picker(self, *, accept: bool) -> None:
         picker, self.state.picker = self.state.picker, None
         self.screen.app.layout.focus(self.editor.buffer)
         if picker is not None:
-            picker.done(picker.selected if accept else None)
+            picker.done(picker.selected_session if accept else None)
 
     def accept_offer(self) -> bool:
         if not self.offered_session:
             return False
-        self._put(f"/resume {self.offered_session}", queued=False)
-        self._put("Go on from where you were interrupted.", queued=False)
+        self._put_message(f"/resume {self.offered_session}", queued=False)
+        self._put_message("Go on from where you were interrupted.", queued=False)
         self._drop_offer()
         return True
 
@@ -159,23 +159,23 @@ class Repl:
 
     # -- inside ----------------------------------------------------------------------------
 
-    def _submit(self, text: str, *, queued: bool) -> None:
+    def _submit_message(self, text: str, *, queued: bool) -> None:
         self.editor.remember(text)
         self.editor.clear()
         self._drop_offer()
         if text.strip().lower() in _QUIT_WORDS:
             self.leave_prompt()
             return
-        self._put(text, queued=queued)
+        self._put_message(text, queued=queued)
 
-    def _put(self, text: str, *, queued: bool) -> None:
+    def _put_message(self, text: str, *, queued: bool) -> None:
         self.state.entered.append(text)
         self._inbox.put_nowait((text, queued))
 
     def _drop_offer(self) -> None:
         self.state.offered_title = self.offered_session = ""
 
-    def _answer(self, text: str | None) -> None:
+    def _pass_answer(self, text: str | None) -> None:
         if self.conversation is None:
             return
         self.conversation.questions.answer(text)

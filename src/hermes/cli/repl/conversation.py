@@ -57,9 +57,9 @@ class Conversation:
         self._background_results: list[tuple[Errand, TurnResult]] = []
         """Prompts that ended in the background while an answer was being written here."""
         runtime.errands.done = self._on_background_end
-        self._attach(session)
+        self._attach_session(session)
 
-    def _attach(self, session: Session) -> None:
+    def _attach_session(self, session: Session) -> None:
         """Shows this session from now on."""
         self.session = self.questions.session = session
         session.approver = True
@@ -100,13 +100,13 @@ class Conversation:
         if channel is not None:
             channel.close()
         self.questions.reset()
-        self._attach(session)
+        self._attach_session(session)
         if old is not session:
             await old.close()
 
     # -- sending ---------------------------------------------------------------------------
 
-    def send(self, shown: str, message: Message) -> None:
+    def send_message(self, shown: str, message: Message) -> None:
         """Sends the message now or, while a turn runs, as /busy says."""
         if not self._state.running:
             self._start_turn(shown, message)
@@ -119,9 +119,9 @@ class Conversation:
             self._show_queue()
             self.session.interrupt()
         else:
-            self.enqueue(shown, message)
+            self.enqueue_message(shown, message)
 
-    def enqueue(self, shown: str, message: Message) -> None:
+    def enqueue_message(self, shown: str, message: Message) -> None:
         """Sends the message when the running turn has ended, or now."""
         if not self._state.running:
             self._start_turn(shown, message)
@@ -129,7 +129,7 @@ class Conversation:
         self._queue.append((shown, message))
         self._show_queue()
 
-    def send_next(self) -> None:
+    def send_next_message(self) -> None:
         """Sends the first queued message, if there is one and no turn runs."""
         if self._state.running or not self._queue:
             return
@@ -137,7 +137,7 @@ class Conversation:
         self._show_queue()
         self._start_turn(shown, message)
 
-    def take_back(self) -> str | None:
+    def take_back_message(self) -> str | None:
         """The last queued message, which is not sent any more."""
         if not self._queue:
             return None
@@ -145,7 +145,7 @@ class Conversation:
         self._show_queue()
         return shown
 
-    def interrupt(self) -> bool:
+    def interrupt_turn(self) -> bool:
         """Whether there was a turn to interrupt."""
         if not self._state.running:
             return False
@@ -211,7 +211,7 @@ class Conversation:
         if state.running:
             state.since = time.monotonic()
         elif not result.interrupted or self.session.people.busy == "interrupt":
-            self.send_next()
+            self.send_next_message()
 
     def _on_background_end(self, errand: Errand, result: TurnResult) -> None:
         self._background_results.append((errand, result))

@@ -107,9 +107,9 @@ class PlainConversation:
         session.approver = True
         await introduce_model(session, runtime.transport, self._progress)
         if not len(session.history):
-            await self._offer_interrupted(folder)
+            await self._offer_interrupted_session(folder)
 
-    async def _offer_interrupted(self, folder: Path) -> None:
+    async def _offer_interrupted_session(self, folder: Path) -> None:
         latest = await self._runtime.store.latest(cwd=str(folder), source="cli")
         if latest is not None and latest.state == "interrupted":
             self._progress.print_line(

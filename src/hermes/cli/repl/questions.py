@@ -153,11 +153,11 @@ class QuestionQueue:
                 self._edit_command(approval)
                 return
             by_key = {_KEYS[choice][0]: choice for choice in approval.choices}
-            self._decide(approval, by_key.get(key or "", "deny"))
+            self._decide_approval(approval, by_key.get(key or "", "deny"))
 
         return PendingQuestion(describe_approval(approval), keys, answer, prompt="Allow it?")
 
-    def _decide(self, approval: Approval, answer: Answer) -> None:
+    def _decide_approval(self, approval: Approval, answer: Answer) -> None:
         taken = self.session.answer(approval.id, answer)
         text = _ANSWERS[answer] if taken else "too late: the request is no longer pending"
         self._scrollback.show_reply(text)
@@ -168,7 +168,7 @@ class QuestionQueue:
 
         def submit(text: str | None) -> None:
             if not text or not text.strip() or text == approval.command:
-                self._decide(approval, "deny")
+                self._decide_approval(approval, "deny")
                 return
             self._edited_command = text
             self._steer(text, user(_EDITED + text))

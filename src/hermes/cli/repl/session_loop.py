@@ -127,7 +127,7 @@ class SessionLoop:
         if len(session.history):
             scrollback.show_history(session.history.messages)
         else:
-            await self._offer_interrupted()
+            await self._offer_interrupted_session()
         repl.editor.completer.files = WorkspaceFiles(self._cwd, runtime.setup.home)
         repl.conversation = self._conversation
         repl.state.ready = True
@@ -143,7 +143,7 @@ class SessionLoop:
         shown = f"~/{folder.relative_to(home)}" if inside else str(folder)
         self._scrollback.show_note(f"Hermes {VERSION} · {shown} · /help")
 
-    async def _offer_interrupted(self) -> None:
+    async def _offer_interrupted_session(self) -> None:
         latest = await self._runtime.store.latest(cwd=str(self._cwd), source="cli")
         if latest is not None and latest.state == "interrupted":
             from hermes.cli.terminal.text import one_line
@@ -184,7 +184,7 @@ class SessionLoop:
             compose_message, expanded, images, self._cwd, typed=typed
         )
         conversation = self._conversation
-        send = conversation.enqueue if queued else conversation.send
+        send = conversation.enqueue_message if queued else conversation.send_message
         send(text, message)
         for problem in problems:
             self._scrollback.show_problem(problem)

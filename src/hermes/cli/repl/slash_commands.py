@@ -73,7 +73,7 @@ class SlashCommands:
             reply = structs.replace(reply, text=f"{reply.text}\n\nin this terminal only:\n{rows}")
         if reply.confirm:
             self._show_preview(reply.text)
-            if not await self._confirm(reply.confirm):
+            if not await self._ask_confirmation(reply.confirm):
                 self._scrollback.show_note("Nothing was changed.")
                 return
             # Not stoppable: files and messages go back together.
@@ -123,7 +123,7 @@ class SlashCommands:
         self._show_text(reply.text)
         conversation.refresh_status()
         if reply.submit is not None:
-            conversation.enqueue(reply.submit.text, reply.submit)
+            conversation.enqueue_message(reply.submit.text, reply.submit)
 
     def _show_text(self, text: str) -> None:
         if text:
@@ -136,7 +136,7 @@ class SlashCommands:
         if found:
             self._scrollback.show_lines(colour_diff(f"diff --git {diff}".split("\n")))
 
-    async def _confirm(self, text: str) -> bool:
+    async def _ask_confirmation(self, text: str) -> bool:
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._conversation.questions.ask(confirmation_question(text, answer.set_result))
         return await answer

@@ -82,14 +82,14 @@ class DownloadBar:
             print(text, file=sys.stderr, flush=True)
 
 
-def is_embedded(base_url: str) -> bool:
+def is_embedded_endpoint(base_url: str) -> bool:
     """Whether the endpoint is a model that runs on this machine, in a process of this program."""
     return base_url.startswith(EMBEDDED)
 
 
 def find_missing_model(base_url: str) -> LocalModel | None:
     """The embedded model behind an endpoint whose file is not downloaded yet."""
-    if not is_embedded(base_url):
+    if not is_embedded_endpoint(base_url):
         return None
     from hermes.llm.local.endpoint import missing
 

@@ -50,7 +50,7 @@ class TextRenderer:
             case TextDelta(text=text):
                 self._progress.clear()
                 self._step.append(text)
-                await self._write(text)
+                await self._write_text(text)
             case StepStart():
                 await self._end_line()
                 self._earlier = "".join(self._step) or self._earlier
@@ -67,12 +67,12 @@ class TextRenderer:
         self._progress.clear()
         shown = "".join(self._step)
         if result.text.startswith(shown) and (shown or result.text != self._earlier):
-            await self._write(result.text[len(shown) :])
+            await self._write_text(result.text[len(shown) :])
         await self._end_line()
         if result.error:
             await self._progress.out.write(f"hermes: {strip_controls(result.error)}\n")
 
-    async def _write(self, text: str) -> None:
+    async def _write_text(self, text: str) -> None:
         if text:
             await self._out.write(strip_controls(text) if self._out.tty else text)
             self._open_line = not text.endswith("\n")
@@ -80,7 +80,7 @@ class TextRenderer:
 
     async def _end_line(self) -> None:
         if self._open_line:
-            await self._write("\n")
+            await self._write_text("\n")
 
 
 class JsonRenderer:

@@ -236,9 +236,9 @@ class Screen:
         if self._ticker is not None or self.closing or not (state.running or state.command):
             return
         wait = _SPIN_SECONDS if state.is_spinning else _COUNT_SECONDS
-        self._ticker = asyncio.get_running_loop().call_later(wait, self._tick)
+        self._ticker = asyncio.get_running_loop().call_later(wait, self._redraw_on_tick)
 
-    def _tick(self) -> None:
+    def _redraw_on_tick(self) -> None:
         self._ticker = None
         if self.state.running or self.state.command:
             self.refresh()

@@ -37,7 +37,7 @@ class SessionPicker:
         self._request_preview()
 
     @property
-    def selected(self) -> SessionMeta | None:
+    def selected_session(self) -> SessionMeta | None:
         return self._found[self._index] if self._found else None
 
     def search(self, text: str) -> None:
@@ -53,7 +53,7 @@ class SessionPicker:
             self._filter_sessions(sessions)
 
     def _filter_sessions(self, matches: frozenset[str]) -> None:
-        words, before = self._text.casefold().split(), self.selected
+        words, before = self._text.casefold().split(), self.selected_session
         self._found = [
             meta
             for meta in self._all
@@ -69,7 +69,7 @@ class SessionPicker:
             self._request_preview()
 
     def _request_preview(self) -> None:
-        meta = self.selected
+        meta = self.selected_session
         if meta is not None and meta.id not in self.previews:
             self._load_preview(meta)
 
@@ -81,7 +81,7 @@ class SessionPicker:
             lines.append(_session_row(meta, columns, selected=number == self._index))
         if not self._found:
             lines.append([(DIM, "  no match")])
-        selected = self.selected
+        selected = self.selected_session
         if selected is not None:
             lines.append([(DIM, "─" * min(40, columns - 1))])
             for message in self.previews.get(selected.id, [])[-_PREVIEW_LINES:]:

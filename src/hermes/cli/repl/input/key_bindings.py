@@ -56,7 +56,7 @@ def bind_keys(state: ScreenState, editor: PromptEditor, actions: KeyActions) -> 
     _bind_picking(keys, state, actions, picking)
 
     @keys.add(Keys.Any, filter=asking & ~picking & ~is_searching)
-    def _(event: KeyPressEvent) -> None:
+    def answer_by_key(event: KeyPressEvent) -> None:
         key = event.data.lower()
         if state.question is not None and key in state.question.keys:
             actions.answer_question(key)
@@ -66,7 +66,7 @@ def bind_keys(state: ScreenState, editor: PromptEditor, actions: KeyActions) -> 
 
 def _bind_sending(keys: KeyBindings, actions: KeyActions, active: Filter) -> None:
     @keys.add("enter", filter=active)
-    def _(event: KeyPressEvent) -> None:
+    def press_enter(event: KeyPressEvent) -> None:
         actions.clear_hint()
         buffer = event.current_buffer
         before = buffer.document.text_before_cursor
@@ -80,11 +80,11 @@ def _bind_sending(keys: KeyBindings, actions: KeyActions, active: Filter) -> Non
 
     @keys.add("escape", "enter", filter=active)
     @keys.add("c-j", filter=active)
-    def _(event: KeyPressEvent) -> None:
+    def insert_line_break(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
     @keys.add("tab", filter=active)
-    def _(event: KeyPressEvent) -> None:
+    def press_tab(event: KeyPressEvent) -> None:
         actions.clear_hint()
         buffer = event.current_buffer
         if not buffer.text and actions.accept_offer():
@@ -127,7 +127,7 @@ def _bind_stopping(
     not_inserting = Condition(lambda: not vi_insert_mode())
 
     @keys.add("escape", filter=~picking & ~is_searching & not_inserting)
-    def _(event: KeyPressEvent) -> None:
+    def press_escape(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if buffer.complete_state is not None:
             buffer.cancel_completion()
@@ -138,14 +138,14 @@ def _bind_stopping(
 
     @keys.add("c-c", filter=~is_searching)
     @keys.add("<sigint>", filter=~is_searching)
-    def _(event: KeyPressEvent) -> None:
+    def press_interrupt_key(event: KeyPressEvent) -> None:
         if state.picker is not None:
             actions.close_picker(accept=False)
         else:
             actions.press_control_c()
 
     @keys.add("c-d", filter=~picking & ~is_searching)
-    def _(event: KeyPressEvent) -> None:
+    def delete_or_leave(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if buffer.text:
             buffer.delete()
@@ -153,7 +153,7 @@ def _bind_stopping(
             actions.leave_prompt()
 
     @keys.add("c-z")
-    def _(event: KeyPressEvent) -> None:
+    def suspend_program(event: KeyPressEvent) -> None:
         event.app.suspend_to_background()
 
 
@@ -161,28 +161,28 @@ def _bind_editing(
     keys: KeyBindings, editor: PromptEditor, actions: KeyActions, active: Filter
 ) -> None:
     @keys.add("up", filter=active)
-    def _(event: KeyPressEvent) -> None:
+    def recall_message(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if not (not buffer.text and buffer.complete_state is None and actions.take_back_message()):
             buffer.auto_up()
 
     @keys.add("c-t")
-    def _(event: KeyPressEvent) -> None:
+    def show_last_reasoning(event: KeyPressEvent) -> None:
         actions.show_reasoning()
 
     @keys.add("c-x", "c-e", filter=active)
-    def _(event: KeyPressEvent) -> None:
+    def open_editor(event: KeyPressEvent) -> None:
         event.current_buffer.open_in_editor()
 
     @keys.add(Keys.BracketedPaste, filter=active)
-    def _(event: KeyPressEvent) -> None:
+    def insert_paste(event: KeyPressEvent) -> None:
         actions.clear_hint()
         event.current_buffer.insert_text(editor.paste(event.data))
 
     @keys.add(
         "backspace", filter=active & Condition(lambda: _chip_before_cursor(editor) is not None)
     )
-    def _(event: KeyPressEvent) -> None:
+    def delete_chip(event: KeyPressEvent) -> None:
         if chip := _chip_before_cursor(editor):
             event.current_buffer.delete_before_cursor(len(chip))
 
@@ -191,7 +191,7 @@ def _chip_before_cursor(editor: PromptEditor) -> str | None:
     before = get_app().current_buffer.document.text_before_cursor
     if not before.endswith("]"):
         return None
-    return next((chip for chip in editor.chips.names if before.endswith(chip)), None)
+    return next((chip for chip in editor.chips.chip_names if before.endswith(chip)), None)
 
 
 def _bind_picking(
@@ -210,9 +210,9 @@ def _bind_picking(
         keys.add(name, filter=picking)(move_by(count))
 
     @keys.add("enter", filter=picking)
-    def _(event: KeyPressEvent) -> None:
+    def accept_selection(event: KeyPressEvent) -> None:
         actions.close_picker(accept=True)
 
     @keys.add("escape", filter=picking)
-    def _(event: KeyPressEvent) -> None:
+    def cancel_selection(event: KeyPressEvent) -> None:
         actions.close_picker(accept=False)

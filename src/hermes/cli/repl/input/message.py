@@ -29,7 +29,7 @@ class PasteChips:
         self._images: dict[str, Path] = {}
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def chip_names(self) -> tuple[str, ...]:
         return (*self._texts, *self._images)
 
     def paste(self, data: str, cwd: Path) -> str:
@@ -161,7 +161,7 @@ def _file_block(name: str, path: Path, room: int) -> str:
         raise ConfigError("it is not text.")
     size = path.stat().st_size
     cut = f" (the first {limit:,} of {size:,} bytes)" if len(data) > limit else ""
-    return f"[{name}{cut}]\n{quote_untrusted(data[:limit].decode('utf-8', 'replace'))}"
+    return f"[{name}{cut}]\n{quote_untrusted_text(data[:limit].decode('utf-8', 'replace'))}"
 
 
 def _folder_block(name: str, path: Path) -> str:
@@ -171,10 +171,10 @@ def _folder_block(name: str, path: Path) -> str:
     rows = [entry.name + "/" * entry.is_dir() for entry in entries[:_MAX_ENTRIES]]
     more = f"\n[and {len(entries) - _MAX_ENTRIES} more]" if len(entries) > _MAX_ENTRIES else ""
     count = counted(len(entries), "entry", "entries")
-    return f"[{name.rstrip('/')}/, {count}]\n{quote_untrusted(chr(10).join(rows))}{more}"
+    return f"[{name.rstrip('/')}/, {count}]\n{quote_untrusted_text(chr(10).join(rows))}{more}"
 
 
-def quote_untrusted(text: str) -> str:
+def quote_untrusted_text(text: str) -> str:
     """A file as a quotation: nothing in it is hidden or passes for words of the user."""
     from hermes.cli.terminal.transcript import fence_text
     from hermes.core.untrusted_text import inert

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from hermes.cli.terminal.download import is_embedded
+from hermes.cli.terminal.download import is_embedded_endpoint
 from hermes.cli.terminal.picker import PickerRow
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
@@ -70,7 +70,7 @@ async def _provider_models(setup: Setup, provider: str, transport: Transport) ->
     """The models that the endpoint lists or, where it lists none, those known of the provider."""
     endpoint = _find_endpoint(setup, provider)
     live: tuple[str, ...] = ()
-    if endpoint is not None and not is_embedded(endpoint.base_url):
+    if endpoint is not None and not is_embedded_endpoint(endpoint.base_url):
         live = await Client(endpoint, transport).models()
     listed = live or names(provider)
     return tuple(m for m in listed if not any(word in m.lower() for word in _NOT_FOR_CHAT))

@@ -186,7 +186,7 @@ def _try_pasted_key(profile: str, *, has_embedded: bool) -> str | None:
 def _try_candidate(setup: Setup, candidate: Candidate, *, save: bool) -> str:
     """The session in which the model said hello; empty when it did not, which has been reported."""
 
-    async def prepare(base_url: str, transport: Transport) -> None:
+    async def prepare_endpoint(base_url: str, transport: Transport) -> None:
         if model := find_missing_model(base_url):
             print(f"Downloading {model.name} ...", flush=True)
             await download_model(model, transport)
@@ -194,7 +194,7 @@ def _try_candidate(setup: Setup, candidate: Candidate, *, save: bool) -> str:
         else:
             print(f"Testing {candidate.label} ...", flush=True)
 
-    greeting = asyncio.run(greet(setup, candidate.choice, prepare))
+    greeting = asyncio.run(greet(setup, candidate.choice, prepare_endpoint))
     if greeting.error:
         print_stderr(greeting.error)
         return ""
