@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import io
 import os
@@ -20,8 +21,13 @@ import msgspec
 from msgspec import Struct
 
 from hermes.config import paths
-from hermes.core.errors import ConfigError, HermesError
+from hermes.config.secrets import secret_name
+from hermes.config.yaml_source import parse
+from hermes.core.errors import ConfigError, HermesError, StoreError
+from hermes.core.text import counted
+from hermes.store.backup import fold
 from hermes.store.migrations import VERSION as SCHEMA
+from hermes.store.sqlite import SqliteStore
 from hermes.version import VERSION
 
 FORMAT = 1
@@ -147,8 +153,6 @@ class _ArchiveWriter:
         self.left_out.append(f"{path.relative_to(self._home)} holds secrets and was left out")
 
     async def _add_database(self, home: Path, prefix: str) -> None:
-        from hermes.store.sqlite import SqliteStore
-
         run = home / "run"
         paths.private_folder(run)
         with tempfile.TemporaryDirectory(prefix="backup-", dir=run) as folder:
@@ -191,9 +195,6 @@ class _ArchiveWriter:
 
     def _redact_config(self, source: bytes, name: str) -> bytes:
         """The configuration without secrets, which do not belong there but may be."""
-        from hermes.config.yaml_source import parse
-        from hermes.core.text import counted
-
         try:
             values = set(_find_secrets(parse(source).data))
         except ConfigError:
@@ -206,8 +207,6 @@ class _ArchiveWriter:
 
 
 def _find_secrets(value: Any, name: str = "") -> Iterator[str]:
-    from hermes.config.secrets import secret_name
-
     match value:
         case dict():
             for key, item in value.items():
@@ -345,8 +344,6 @@ def _write_member(data: IO[bytes], member: tarfile.TarInfo, staging: Path) -> tu
 
 async def _check_databases(staging: Path) -> None:
     """Opens them as the program itself would."""
-    from hermes.store.sqlite import SqliteStore
-
     for file in _list_databases(staging):
         store = SqliteStore(file)
         try:
@@ -419,11 +416,6 @@ def _move_unit(source: Path, target: Path, moves: list[tuple[Path, Path]]) -> No
 
 async def _release_database(database: Path) -> None:
     """Makes sure that nobody uses the database and that all of it is in its one file."""
-    import asyncio
-
-    from hermes.core.errors import StoreError
-    from hermes.store.backup import fold
-
     try:
         await asyncio.to_thread(fold, database)
     except StoreError as error:

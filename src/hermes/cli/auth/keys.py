@@ -7,12 +7,15 @@ from typing import Any
 
 from msgspec import structs
 
+from hermes.app.model_probe import ping
+from hermes.app.runtime import Runtime
 from hermes.config import dotenv
 from hermes.config.load import Setup
 from hermes.config.update import revise
 from hermes.core.errors import ConfigError, HermesError
 from hermes.llm.auth.cooldown import Cooling
 from hermes.llm.auth.inventory import Held, Named, free_name, held, variables
+from hermes.llm.client import Client
 from hermes.llm.endpoints.catalog import Choice, find, resolve
 
 
@@ -91,10 +94,6 @@ def check_key(setup: Setup, provider: Named, key: str, model: str) -> str:
 
 
 async def _call_provider(setup: Setup, provider: Named, choice: Choice) -> str:
-    from hermes.app.model_probe import ping
-    from hermes.app.runtime import Runtime
-    from hermes.llm.client import Client
-
     async with Runtime.open(setup) as runtime:
         if not choice.model and not _has_model(setup, provider):
             any_model = resolve(setup.config, setup.secrets, structs.replace(choice, model="?"))

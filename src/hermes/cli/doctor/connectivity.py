@@ -9,13 +9,18 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from hermes.app.backends import Places
 from hermes.cli.doctor.check import Check, CheckState
 from hermes.cli.terminal.download import find_missing_model, is_embedded_endpoint
-from hermes.config.env import proxy_for
+from hermes.config.env import child_env, proxy_for
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError, HermesError
+from hermes.exec.process.local import stop_all
+from hermes.llm.client import Client
 from hermes.llm.endpoints.catalog import Choice, Endpoint, resolve
 from hermes.llm.endpoints.local_servers import chosen, usual
+from hermes.llm.local.uri import parse
+from hermes.llm.transport import Transport
 
 _CONNECT_SECONDS = 3.0
 _MAX_SKEW_SECONDS = 300.0
@@ -43,8 +48,6 @@ def _describe_model(endpoints: list[Endpoint]) -> Check:
 
 
 def _describe_embedded_model(target: str, base_url: str, details: list[str]) -> Check:
-    from hermes.llm.local.uri import parse
-
     if model := find_missing_model(base_url):
         size = f"{model.size / 1e6:,.0f} MB"
         text = f"{target} is downloaded on first use ({size}); for another model run: hermes setup"
@@ -98,9 +101,6 @@ def _describe_error(error: Exception) -> str:
 
 async def _list_models(endpoint: Endpoint) -> Check:
     """Asks for the list of models, which needs the key and costs nothing."""
-    from hermes.llm.client import Client
-    from hermes.llm.transport import Transport
-
     name = f"provider {endpoint.target.provider}"
     transport = Transport()
     try:
@@ -136,10 +136,6 @@ def _describe_skew(date: str) -> tuple[str, ...]:
 
 async def check_backend(setup: Setup) -> Check:
     """A real test: creates and removes a container, or connects to a host."""
-    from hermes.app.backends import Places
-    from hermes.config.env import child_env
-    from hermes.exec.process.local import stop_all
-
     name = f"terminal backend {setup.config.terminal.backend}"
     places = Places(setup, child_env(setup.secrets))
     backend = places.place("doctor", Path.cwd(), setup.config.sandbox.mode)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import stat
 import tempfile
 import time
@@ -16,8 +17,13 @@ from hermes.cli.doctor.check import Check
 from hermes.config import paths
 from hermes.config.instances import alive, left_over
 from hermes.config.load import Setup, read_source
+from hermes.config.validate import check
+from hermes.config.yaml_source import parse
 from hermes.core.errors import ConfigError, HermesError, StoreError
 from hermes.core.text import counted
+from hermes.exec.process.background_records import tidy
+from hermes.store.sqlite import SqliteStore
+from hermes.tools.registry import unknown, unknown_words
 
 if TYPE_CHECKING:
     from hermes.store.sqlite import SqliteStore
@@ -31,9 +37,6 @@ _HOUR = 3600.0
 
 def describe_broken_config(home: Path, error: ConfigError) -> Check:
     """Every problem of config.yaml, each with its line."""
-    from hermes.config.validate import check
-    from hermes.config.yaml_source import parse
-
     details: tuple[str, ...] = ()
     try:
         problems = check(parse(read_source(home) or b"")).problems
@@ -44,10 +47,6 @@ def describe_broken_config(home: Path, error: ConfigError) -> Check:
 
 
 def check_configuration(setup: Setup) -> Check:
-    from hermes.config.validate import check
-    from hermes.config.yaml_source import parse
-    from hermes.tools.registry import unknown, unknown_words
-
     file = paths.config_file(setup.home)
     source = read_source(setup.home)
     if source is None:
@@ -102,8 +101,6 @@ async def check_sessions(home: Path) -> Check:
     file = paths.database(home)
     if not file.exists():
         return Check("sessions", "ok", "none yet")
-    from hermes.store.sqlite import SqliteStore
-
     store = SqliteStore(file)
     try:
         notices = await store.ready()
@@ -131,8 +128,6 @@ async def salvage_sessions(home: Path) -> list[Check]:
     file = paths.database(home)
     if not file.exists():
         return []
-    from hermes.store.sqlite import SqliteStore
-
     store = SqliteStore(file)
     try:
         if not await _has_damage(store):
@@ -241,8 +236,6 @@ def _is_alive(process: int) -> bool:
 
 
 def _is_listening(socket_file: Path) -> bool:
-    import socket
-
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(0.2)
         try:
@@ -270,8 +263,6 @@ def repair_home(home: Path) -> list[str]:
             done.append(f"could not make {path} private: {error.strerror}")
         else:
             done.append(f"{path}: {mode:04o} changed to {mode & 0o700:04o}")
-    from hermes.exec.process.background_records import tidy
-
     tidy(home / "processes")
     return done
 

@@ -8,10 +8,17 @@ import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 
+import apsw
+
 from hermes.cli.doctor.check import Check
 from hermes.config.env import environment, platform_name
 from hermes.config.load import Setup
+from hermes.config.paths import cache_folder
 from hermes.core.errors import ToolError
+from hermes.exec.chromium import find
+from hermes.exec.sandbox import describe, probe
+from hermes.exec.sandbox.tier_probe import BWRAP
+from hermes.store.connection import ENGINE
 from hermes.version import VERSION
 
 _PROGRAMS = {
@@ -35,10 +42,6 @@ def check_version() -> Check:
 
 
 def check_sqlite() -> Check:
-    import apsw
-
-    from hermes.store.connection import ENGINE
-
     found = apsw.sqlite_lib_version()
     if tuple(map(int, found.split("."))) < ENGINE:
         least = ".".join(map(str, ENGINE))
@@ -49,9 +52,6 @@ def check_sqlite() -> Check:
 
 
 async def check_sandbox(setup: Setup | None) -> Check:
-    from hermes.config.paths import cache_folder
-    from hermes.exec.sandbox import describe, probe
-
     cache = cache_folder(setup.home) if setup is not None else None
     tier = await probe(cache, fresh=True)
     head, *details = describe(tier)
@@ -67,8 +67,6 @@ async def check_sandbox(setup: Setup | None) -> Check:
 
 
 def check_programs() -> Iterator[Check]:
-    from hermes.exec.sandbox.tier_probe import BWRAP
-
     path = environment().get("PATH", os.defpath)
     for name, (words, loss) in _PROGRAMS.items():
         candidates = BWRAP if words == "bwrap" else words.split()
@@ -77,9 +75,6 @@ def check_programs() -> Iterator[Check]:
 
 
 async def check_browser(setup: Setup | None) -> Check:
-    from hermes.exec.chromium import find
-    from hermes.exec.sandbox import probe
-
     configured = setup.config.browser.executable if setup is not None else ""
     try:
         found = find(configured, environment())

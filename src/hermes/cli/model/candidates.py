@@ -8,7 +8,12 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from hermes.config.load import Setup
+from hermes.llm.auth.key_pool import NO_KEY, Credential
 from hermes.llm.endpoints.catalog import CUSTOM, KEYS, Choice, find
+from hermes.llm.endpoints.local_servers import look_around
+from hermes.llm.endpoints.probe import Prober
+from hermes.llm.local import endpoint
+from hermes.llm.transport import Transport
 
 CandidateKind: TypeAlias = Literal["requested", "configured", "key", "login", "server", "embedded"]
 _KEY_PREFIXES = (
@@ -60,10 +65,6 @@ async def _environment_endpoint(setup: Setup) -> list[Candidate]:
     model, url = setup.config.model, setup.secrets.get("OPENAI_BASE_URL")
     if not url or model.default or model.provider or model.base_url:
         return []
-    from hermes.llm.auth.key_pool import NO_KEY, Credential
-    from hermes.llm.endpoints.probe import Prober
-    from hermes.llm.transport import Transport
-
     value = setup.secrets.get("OPENAI_API_KEY")
     key = Credential("OPENAI_API_KEY", value) if value else NO_KEY
     transport = Transport()
@@ -103,8 +104,6 @@ def _models_by_login(setup: Setup) -> Iterator[Candidate]:
 
 
 async def _local_servers() -> list[Candidate]:
-    from hermes.llm.endpoints.local_servers import look_around
-
     found = []
     for server in await look_around():
         more = f" (and {len(server.models) - 1} more)" if len(server.models) > 1 else ""
@@ -114,8 +113,6 @@ async def _local_servers() -> list[Candidate]:
 
 
 def _embedded_model(setup: Setup) -> Iterator[Candidate]:
-    from hermes.llm.local import endpoint
-
     if not endpoint.installed():
         return
     model = endpoint.default(setup.secrets)

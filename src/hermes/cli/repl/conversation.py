@@ -7,18 +7,15 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from hermes.app.background_prompts import Errand
+from hermes.app.runtime import Runtime
+from hermes.app.session import Session
+from hermes.cli.repl.display.event_view import EventView
 from hermes.cli.repl.questions import QuestionQueue
+from hermes.core.channel import Channel
 from hermes.core.events import Approval, Question, Recorded, TurnEnd, TurnEvent, TurnResult
 from hermes.core.message import Message, user
-
-if TYPE_CHECKING:
-    from hermes.app.background_prompts import Errand
-    from hermes.app.runtime import Runtime
-    from hermes.app.session import Session
-    from hermes.cli.repl.display.event_view import EventView
-    from hermes.core.channel import Channel
 
 log = logging.getLogger(__name__)
 

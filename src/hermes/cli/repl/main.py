@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import termios
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,10 @@ from hermes.config.paths import find_home
 
 if TYPE_CHECKING:
     from hermes.cli.repl.controller import Repl
+    from hermes.config.load import Setup
 
 _INPUT_FLAGS, _LOCAL_FLAGS = 0, 3
+_THREAD_SWITCH_SECONDS = 0.0005
 
 
 def run_interactive(args: Namespace) -> int:
@@ -99,14 +102,29 @@ async def _run_screen(args: Namespace, term: str, early: EarlyPrompt) -> int | N
 
 
 async def _serve_prompt(repl: Repl, args: Namespace) -> str | None:
-    from hermes.cli.repl.session_loop import serve_prompt
+    """What `serve_prompt` returns, or the error that ended it."""
+    import asyncio
+
     from hermes.core.errors import ConfigError, HermesError
 
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(_THREAD_SWITCH_SECONDS)  # keys must show while the thread imports
     try:
-        return await serve_prompt(repl, args)
+        setup = await asyncio.to_thread(_load_session_loop, args)
+        sys.setswitchinterval(interval)
+        from hermes.cli.repl.session_loop import serve_prompt
+
+        return await serve_prompt(repl, args, setup)
     except HermesError as error:
         repl.quit(EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED)
         return f"hermes: {error}"
+
+
+def _load_session_loop(args: Namespace) -> Setup:
+    """Imports what a session needs and reads the configuration; runs on a thread."""
+    from hermes.cli.repl.session_loop import load_configuration
+
+    return load_configuration(args)
 
 
 def _print_farewell(text: str) -> None:

@@ -7,26 +7,28 @@ import signal
 from argparse import Namespace
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from msgspec import structs
+
+from hermes.app.commands import CommandContext, Reply, message_text, parse, run
+from hermes.app.runtime import Runtime
+from hermes.app.session import Session
 from hermes.cli.log_file import start_logging
 from hermes.cli.main import print_stderr
+from hermes.cli.process import harden_process
+from hermes.cli.repl.input.message import compose_message
+from hermes.cli.session_start import introduce_model, open_session
 from hermes.cli.terminal.approval_prompt import ApprovalPrompt
 from hermes.cli.terminal.output import Output
 from hermes.cli.terminal.progress import ProgressLine
 from hermes.cli.terminal.render import TextRenderer
 from hermes.cli.terminal.text import one_line, strip_controls
+from hermes.cli.terminal.transcript import export_session
 from hermes.config import paths
-from hermes.config.load import load
+from hermes.config.load import Setup, load
 from hermes.core.errors import ConfigError, HermesError
 from hermes.core.events import Approval, Question, TurnEnd
 from hermes.core.message import Message
-
-if TYPE_CHECKING:
-    from hermes.app.commands import Reply
-    from hermes.app.runtime import Runtime
-    from hermes.app.session import Session
-    from hermes.config.load import Setup
 
 _QUIT_WORDS = frozenset({"exit", "quit", "/exit", "/quit"})
 _SCREEN_COMMANDS = frozenset({"background", "bg"})
@@ -96,10 +98,6 @@ class PlainConversation:
         return self._session.agent.providers[0].target.model
 
     async def open(self, setup: Setup) -> None:
-        from hermes.app.runtime import Runtime
-        from hermes.cli.process import harden_process
-        from hermes.cli.session_start import introduce_model, open_session
-
         harden_process()
         folder = paths.working_folder(setup.config.terminal.cwd)
         runtime = self._runtime = await self._stack.enter_async_context(Runtime.open(setup))
@@ -128,9 +126,6 @@ class PlainConversation:
         await self._stack.aclose()
 
     async def handle_line(self, line: str) -> None:
-        from hermes.app.commands import message_text, parse
-        from hermes.cli.repl.input.message import compose_message
-
         folder = paths.working_folder(self._runtime.setup.config.terminal.cwd)
         command = parse(line)
         if command is None:
@@ -140,8 +135,6 @@ class PlainConversation:
             await self._run_turn(message)
             return
         if command[0] == "export":
-            from hermes.cli.terminal.transcript import export_session
-
             store = self._runtime.store
             print(await export_session(store, self._session, folder, command[1]))
             return
@@ -159,10 +152,6 @@ class PlainConversation:
             await self._run_turn(reply.submit)
 
     async def _run_command(self, name: str, args: str) -> Reply:
-        from msgspec import structs
-
-        from hermes.app.commands import CommandContext, Reply, run
-
         context = CommandContext(self._runtime, self._session, "terminal")
         reply = await run(context, name, args)
         if not reply.confirm:

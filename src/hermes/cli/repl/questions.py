@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from hermes.app.session import Session
+from hermes.cli.repl.display.scrollback import Scrollback
 from hermes.cli.repl.markdown.highlight import Highlighter
 from hermes.cli.repl.markdown.styled_text import (
     BOLD,
@@ -16,16 +17,12 @@ from hermes.cli.repl.markdown.styled_text import (
     paint_line,
     wrap_line,
 )
+from hermes.cli.repl.state import ScreenState
 from hermes.cli.terminal.approval_prompt import describe_rule
 from hermes.cli.terminal.text import strip_controls
 from hermes.core.events import Answer, Approval, Question
 from hermes.core.message import Message, user
 from hermes.core.untrusted_text import reveal
-
-if TYPE_CHECKING:
-    from hermes.app.session import Session
-    from hermes.cli.repl.display.scrollback import Scrollback
-    from hermes.cli.repl.state import ScreenState
 
 _SHOWN_LINES = 60
 _KEYS: dict[Answer, tuple[str, str]] = {

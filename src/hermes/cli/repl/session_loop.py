@@ -5,59 +5,69 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from prompt_toolkit.application.run_in_terminal import in_terminal
+from prompt_toolkit.enums import EditingMode
+
+from hermes.app.commands import message_text, parse
+from hermes.app.runtime import Runtime
+from hermes.app.session import Session
+from hermes.cli.log_file import start_logging
+from hermes.cli.process import harden_process
+from hermes.cli.project_trust import check_context_files
+from hermes.cli.repl.conversation import Conversation
 from hermes.cli.repl.display.event_view import EventView
 from hermes.cli.repl.display.scrollback import Scrollback
+from hermes.cli.repl.input.completer import WorkspaceFiles
 from hermes.cli.repl.input.message import compose_message
 from hermes.cli.repl.slash_commands import SlashCommands
+from hermes.cli.session_start import open_session
+from hermes.cli.terminal.download import ensure_available, find_missing_model
+from hermes.cli.terminal.text import one_line
+from hermes.config.load import Setup, load
+from hermes.config.paths import working_folder
+from hermes.core.errors import HermesError
+from hermes.version import VERSION
 
 if TYPE_CHECKING:
-    from hermes.app.runtime import Runtime
-    from hermes.app.session import Session
     from hermes.cli.repl.controller import Repl
-    from hermes.config.load import Setup
 
 log = logging.getLogger(__name__)
 
-_IMPORT_SWITCH_SECONDS = 0.0005
 _CLOSE_SECONDS = 5.0
 
 
-async def serve_prompt(repl: Repl, args: Namespace) -> str | None:
+def load_configuration(args: Namespace) -> Setup:
+    setup = load(args.profile, keys=[args.api_key_env] if args.api_key_env else [])
+    start_logging(setup.home, setup.secrets.known())
+    return setup
+
+
+async def serve_prompt(repl: Repl, args: Namespace, setup: Setup) -> str | None:
     """Serves the prompt until the user quits; the text to print when the screen is gone, or None
     when the configuration asks for plain mode."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(_IMPORT_SWITCH_SECONDS)  # keys must show while the thread imports
-    try:
-        setup, cwd = await asyncio.to_thread(_load_setup, args)
-    finally:
-        sys.setswitchinterval(interval)
-    repl.editor.cwd = cwd
     if setup.config.display.plain:
         repl.quit(0)
         return None
-    from hermes.app.runtime import Runtime
-    from hermes.cli.process import harden_process
-    from hermes.cli.session_start import open_session
-
     screen = repl.screen
+    cwd = repl.editor.cwd = working_folder(setup.config.terminal.cwd)
     harden_process()
     scrollback = Scrollback(screen.write, lambda: screen.columns, colour=screen.colour)
-    repl.view = EventView(repl.state, scrollback)
+    view = repl.view = EventView(repl.state, scrollback)
     if setup.config.display.editing_mode == "vi":
-        from prompt_toolkit.enums import EditingMode
-
         screen.app.editing_mode = EditingMode.VI
         repl.state.vi = True
-    for warning in (*setup.warnings, *_check_other_folder(setup, cwd)):
+    warnings = list(setup.warnings)
+    if cwd != Path.cwd():  # the user was asked about this folder only
+        warnings += check_context_files(setup.home, cwd, attended=False)
+    for warning in warnings:
         scrollback.show_note(f"! {warning}")
     async with Runtime.open(setup) as runtime:
         session = await open_session(runtime, args, cwd)
-        loop = SessionLoop(repl, runtime, session, repl.view)
+        loop = SessionLoop(repl, runtime, session, view)
         await loop.begin(session)
         work = runtime.spawn(loop.handle_messages(), "the prompt")
         await repl.left.wait()
@@ -65,38 +75,10 @@ async def serve_prompt(repl: Repl, args: Namespace) -> str | None:
         return await loop.end()
 
 
-def _load_setup(args: Namespace) -> tuple[Setup, Path]:
-    """Reads the configuration and imports what a session needs; runs on a thread."""
-    from hermes.cli.log_file import start_logging
-    from hermes.config import paths
-    from hermes.config.load import load
-
-    setup = load(args.profile, keys=[args.api_key_env] if args.api_key_env else [])
-    start_logging(setup.home, setup.secrets.known())
-    return setup, paths.working_folder(setup.config.terminal.cwd)
-
-
-def _check_other_folder(setup: Setup, folder: Path) -> list[str]:
-    """About the context files of terminal.cwd, where that is another folder than this one."""
-    from hermes.cli.project_trust import check_context_files
-
-    if folder == Path.cwd():
-        return []
-    return check_context_files(setup.home, folder, attended=False)
-
-
 class SessionLoop:
     """One conversation, from its greeting to the lines printed after it."""
 
-    def __init__(
-        self,
-        repl: Repl,
-        runtime: Runtime,
-        session: Session,
-        view: EventView,
-    ) -> None:
-        from hermes.cli.repl.conversation import Conversation
-
+    def __init__(self, repl: Repl, runtime: Runtime, session: Session, view: EventView) -> None:
         session.people.busy = "steer"
         self._repl = repl
         self._runtime = runtime
@@ -112,9 +94,6 @@ class SessionLoop:
         self._commands = SlashCommands(repl, self._conversation, view.scrollback)
 
     async def begin(self, session: Session) -> None:
-        from hermes.cli.repl.input.completer import WorkspaceFiles
-        from hermes.cli.terminal.download import ensure_available
-
         repl, runtime, scrollback = self._repl, self._runtime, self._scrollback
         if not len(session.history):
             self._show_greeting()
@@ -136,8 +115,6 @@ class SessionLoop:
         repl.screen.refresh()
 
     def _show_greeting(self) -> None:
-        from hermes.version import VERSION
-
         folder, home = self._cwd, Path.home()
         inside = folder.is_relative_to(home) and folder != home
         shown = f"~/{folder.relative_to(home)}" if inside else str(folder)
@@ -146,15 +123,11 @@ class SessionLoop:
     async def _offer_interrupted_session(self) -> None:
         latest = await self._runtime.store.latest(cwd=str(self._cwd), source="cli")
         if latest is not None and latest.state == "interrupted":
-            from hermes.cli.terminal.text import one_line
-
             self._repl.offered_session = latest.id
             self._repl.state.offered_title = one_line(latest.title, 60) or "(no title)"
 
     async def handle_messages(self) -> None:
         """Handles what is entered, in order; a failure is shown, and the next message taken."""
-        from hermes.core.errors import HermesError
-
         while True:
             text, queued = await self._repl.next_message()
             try:
@@ -170,8 +143,6 @@ class SessionLoop:
             self._repl.screen.refresh()
 
     async def _handle_message(self, text: str, *, queued: bool) -> None:
-        from hermes.app.commands import message_text, parse
-
         command = parse(text)
         if command is not None:
             await self._commands.run(*command)
@@ -191,12 +162,8 @@ class SessionLoop:
 
     async def _ensure_model(self) -> None:
         """Downloads an embedded model that /model chose, with the prompt out of the way."""
-        from hermes.cli.terminal.download import ensure_available, find_missing_model
-
         base_url = self._conversation.session.agent.providers[0].base_url
         if find_missing_model(base_url) is not None:
-            from prompt_toolkit.application.run_in_terminal import in_terminal
-
             async with in_terminal():
                 await ensure_available(base_url, self._runtime.transport)
 

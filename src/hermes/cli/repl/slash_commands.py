@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from hermes.app.branching import reopen
+from hermes.app.commands import CommandContext, Reply
+from hermes.app.commands import run as run_command
+from hermes.app.commands._lookup import here
+from hermes.cli.repl.conversation import Conversation
+from hermes.cli.repl.display.scrollback import Scrollback
 from hermes.cli.repl.display.session_picker import SessionPicker
 from hermes.cli.repl.display.tool_results import colour_diff
 from hermes.cli.repl.input.completer import LOCAL_COMMANDS
 from hermes.cli.repl.input.key_bindings import KEY_HELP
 from hermes.cli.repl.questions import confirmation_question
 from hermes.cli.terminal.text import strip_controls
+from hermes.cli.terminal.transcript import export_session
+from hermes.core.store import SessionMeta
 
 if TYPE_CHECKING:
-    from hermes.app.commands import CommandContext, Reply
     from hermes.cli.repl.controller import Repl
-    from hermes.cli.repl.conversation import Conversation
-    from hermes.cli.repl.display.scrollback import Scrollback
-    from hermes.core.store import SessionMeta
 
 SURFACE = "terminal"
 _LISTED_SESSIONS = 200
@@ -40,9 +44,6 @@ class SlashCommands:
         """The next message starts a session of its own."""
 
     async def run(self, name: str, args: str) -> None:
-        from hermes.app.commands import CommandContext
-        from hermes.app.commands import run as run_command
-
         conversation = self._conversation
         runtime, session = conversation.runtime, conversation.session
         self._scrollback.show_message(f"/{name} {args}".rstrip())
@@ -54,8 +55,6 @@ class SlashCommands:
             self._show_text(KEY_HELP)
             return
         if name == "export":
-            from hermes.cli.terminal.transcript import export_session
-
             cwd = self._repl.editor.cwd
             self._show_text(await export_session(runtime.store, session, cwd, args))
             return
@@ -84,8 +83,6 @@ class SlashCommands:
         """After /stop the next message starts a session of its own."""
         if not self._suspended:
             return
-        from hermes.app.branching import reopen
-
         self._suspended = False
         conversation = self._conversation
         fresh = await reopen(conversation.runtime, conversation.session)
@@ -143,8 +140,6 @@ class SlashCommands:
 
     async def _pick_session(self, context: CommandContext) -> SessionMeta | None:
         """Lets the user choose among the other sessions of this place, latest first."""
-        from hermes.app.commands._lookup import here
-
         repl, runtime = self._repl, context.runtime
         metas = await here(context, _LISTED_SESSIONS)
         others = [meta for meta in metas if meta.id != context.session.id]
