@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from hermes.cli.main import print_stderr
 from hermes.config import paths
 from hermes.config.env import environment, inside_agent
-from hermes.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from hermes.config.load import Setup
@@ -40,4 +39,6 @@ def load_setup(profile: str, keys: Collection[str] = ()) -> Setup:
 def refuse_agent(action: str) -> None:
     """ConfigError when a tool of an agent runs this command: that is for people only."""
     if inside_agent():
+        from hermes.core.errors import ConfigError  # brings msgspec
+
         raise ConfigError(f"An agent's tool may not {action}; run this command yourself.")
