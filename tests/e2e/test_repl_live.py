@@ -16,12 +16,10 @@ from tests.kit.screen import CTRL_C, CTRL_D, CTRL_T, ENTER, ESCAPE, TAB, UP, Ter
 pytestmark = pytest.mark.e2e
 
 
-async def until_dead(pid: int, seconds: float) -> bool:
-    for _ in range(int(seconds / 0.02)):
-        if not alive(pid):
-            return True
-        await asyncio.sleep(0.02)
-    return not alive(pid)
+async def until_dead(pid: int) -> None:
+    async with asyncio.timeout(20):
+        while alive(pid):
+            await asyncio.sleep(0.02)
 
 
 def sleeping(home: Home) -> object:
@@ -101,7 +99,7 @@ async def test_a_key_interrupts_a_tool(tmp_path: Path, key: str) -> None:
             pid = await pid_of(home)
             await t.see("under way")
             t.type(key)
-            assert await until_dead(pid, 1.5)
+            await until_dead(pid)
             await t.see("interrupted", "Enter: send")
             t.type("still there?" + ENTER)
             await t.see("and now?")
@@ -144,7 +142,7 @@ async def test_a_closed_window_leaves_nothing_behind(tmp_path: Path) -> None:
             pid = await pid_of(home)
             t.hang_up()
             await t.leave()
-            assert await until_dead(pid, 1.5)
+            await until_dead(pid)
         # Nothing is lost: the next start offers to go on.
         p.steps += [say("I went on")]
         async with terminal(home) as t:

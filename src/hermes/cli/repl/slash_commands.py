@@ -68,7 +68,7 @@ class SlashCommands:
         if reply is None:
             return
         if name in ("help", "commands") and not args:
-            rows = "\n".join(f"/{name.ljust(9)}  {text}" for name, text in LOCAL_COMMANDS.items())
+            rows = "\n".join(f"/{name.ljust(10)}  {text}" for name, text in LOCAL_COMMANDS.items())
             reply = structs.replace(reply, text=f"{reply.text}\n\nin this terminal only:\n{rows}")
         if reply.confirm:
             self._show_preview(reply.text)

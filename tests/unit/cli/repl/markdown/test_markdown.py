@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-import time
+import sys
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -50,6 +51,22 @@ def rendered(*chunks: str, width: int = 40) -> list[str]:
     markdown = Markdown(lambda: width, colour=True)
     lines = [line for chunk in chunks for line in markdown.feed(chunk)]
     return lines + markdown.close()
+
+
+def count_calls(work: Callable[[], object]) -> int:
+    """How many functions were called: a measure of work that is the same on every machine."""
+    count = 0
+
+    def profile(frame: object, event: str, arg: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(profile)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
 
 
 def plain(lines: list[str]) -> list[str]:
@@ -135,27 +152,28 @@ def test_nothing_is_lost_nothing_is_too_wide_nothing_is_a_control(text: str, wid
 def test_a_line_costs_the_same_whatever_came_before() -> None:
     markdown = Markdown(lambda: 80, colour=True)
 
-    def thousand() -> float:
-        start = time.process_time()
+    def feed_lines() -> None:
         for number in range(1000):
             markdown.feed(f"line {number} with **bold** words and `code`\n")
-        return time.process_time() - start
 
-    thousand()
-    first = min(thousand() for _ in range(2))
+    feed_lines()
+    first = count_calls(feed_lines)
     for _ in range(6):
-        thousand()
-    assert min(thousand() for _ in range(2)) < 3 * first + 0.02
+        feed_lines()
+    assert count_calls(feed_lines) == first
 
 
 def test_a_line_without_end_is_shown_by_its_end() -> None:
-    markdown = Markdown(lambda: 80, colour=False)
-    markdown.feed("x" * 100_000)
-    start = time.process_time()
-    for _ in range(200):
+    def count_redraw(length: int) -> int:
+        markdown = Markdown(lambda: 80, colour=False)
+        markdown.feed("x" * length)
+        markdown.unfinished_lines()
         markdown.feed("y")
-        shown = markdown.unfinished_lines()
-    assert sum(map(len, shown)) <= 1600 and time.process_time() - start < 2
+        calls = count_calls(markdown.unfinished_lines)
+        assert sum(map(len, markdown.unfinished_lines())) <= 1600
+        return calls
+
+    assert count_redraw(100_000) == count_redraw(10_000)
 
 
 @pytest.mark.parametrize(
@@ -179,12 +197,10 @@ def test_inline(text: str, shown: str) -> None:
     assert "".join(piece for _, piece in parse_inline(text)) == shown
 
 
-def test_inline_takes_its_time_only_once() -> None:
-    start = time.process_time()
-    parse_inline("**a " * 4000)
-    parse_inline("[x](" * 4000)
-    parse_inline("`" * 15000)
-    assert time.process_time() - start < 3
+@pytest.mark.parametrize("text", ["**a " * 4000, "[x](" * 4000, "`" * 15000])
+def test_marks_without_end_do_not_hold_it_up(text: str) -> None:
+    """That it comes back before the suite's time is over is the test."""
+    assert "".join(piece for _, piece in parse_inline(text)) == text
 
 
 def test_wrapping_wide_characters() -> None:
