@@ -44,14 +44,14 @@ def check_context_files(home: Path, folder: Path, *, attended: bool) -> list[str
 
 def has_context_files(folder: Path) -> bool:
     """Looks only at the file system and imports nothing: most folders have no such files."""
-    place = str(folder)
+    path = str(folder)
     while True:
-        if any(os.path.lexists(f"{place}/{name}") for name in CONTEXT_FILES):
+        if any(os.path.lexists(f"{path}/{name}") for name in CONTEXT_FILES):
             return True
-        above = os.path.dirname(place)  # noqa: PTH120 - a start must not wait for pathlib
-        if above == place:
+        above = os.path.dirname(path)  # noqa: PTH120 - a start must not wait for pathlib
+        if above == path:
             return False
-        place = above
+        path = above
 
 
 def ask_trust(folders: Sequence[Folder], book: TrustBook) -> bool:

@@ -132,12 +132,12 @@ def remove_keys(setup: Setup, provider: Named, which: str, *, everything: bool) 
     if len(chosen) > 1 and not everything:
         listed = ", ".join(f"{key.name} ({key.hint})" for key in chosen)
         raise ConfigError(f"{provider.name} has several keys: name one of {listed}, or give --all.")
-    gone = [key.name for key in chosen]
-    if changes := _removal_changes(setup, provider, gone):
+    removed = [key.name for key in chosen]
+    if changes := _removal_changes(setup, provider, removed):
         revise(setup.home, changes)
-    for name in gone:
+    for name in removed:
         dotenv.drop(setup.home, name)
-    return gone
+    return removed
 
 
 def _describe_no_match(provider: Named, which: str, keys: list[Held]) -> str:
@@ -149,17 +149,17 @@ def _describe_no_match(provider: Named, which: str, keys: list[Held]) -> str:
     return f"There is no key for {provider.name} in .env."
 
 
-def _removal_changes(setup: Setup, provider: Named, gone: list[str]) -> dict[str, Any]:
+def _removal_changes(setup: Setup, provider: Named, removed: list[str]) -> dict[str, Any]:
     """The configuration without any mention of these keys."""
     section = f"providers.{provider.name}"
     row = provider.row
     changes: dict[str, Any] = {}
-    if any(name in gone for name in row.api_key_envs):
-        left = [name for name in row.api_key_envs if name not in gone]
+    if any(name in removed for name in row.api_key_envs):
+        left = [name for name in row.api_key_envs if name not in removed]
         default = provider.spec is not None and left == [*provider.spec.keys[:1]]
         changes[f"{section}.api_key_envs"] = None if default or not left else left
-    if row.api_key_env in gone:
+    if row.api_key_env in removed:
         changes[f"{section}.api_key_env"] = None
-    if setup.config.model.api_key_env in gone:
+    if setup.config.model.api_key_env in removed:
         changes["model.api_key_env"] = None
     return changes

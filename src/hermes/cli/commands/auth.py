@@ -146,8 +146,8 @@ def _remove_key(args: Namespace) -> int:
     setup = _load_for_change(args)
     provider = named(setup.config, args.words[0])
     which = args.words[1] if len(args.words) > 1 else ""
-    gone = remove_keys(setup, provider, which, everything=args.all)
-    return _report_change(args, provider, f"Removed from .env: {', '.join(gone)}.")
+    removed = remove_keys(setup, provider, which, everything=args.all)
+    return _report_change(args, provider, f"Removed from .env: {', '.join(removed)}.")
 
 
 def _run_adopt(args: Namespace) -> int:

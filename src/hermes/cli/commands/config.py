@@ -45,9 +45,9 @@ def run(argv: list[str], profile: str) -> int:
         args.words.append(unknown.pop())  # a value that begins with a dash
     if unknown:
         parser.reject_unknown(unknown)
-    wanted = {"get": 1, "set": 2}.get(args.action, 0)
-    if len(args.words) != wanted:
-        shape = ("takes no key", "needs a KEY", "needs a KEY and a VALUE")[wanted]
+    count = {"get": 1, "set": 2}.get(args.action, 0)
+    if len(args.words) != count:
+        shape = ("takes no key", "needs a KEY", "needs a KEY and a VALUE")[count]
         parser.error(f"{args.action} {shape}")
     args.words = [argument_text(word) for word in args.words]
     return _ACTIONS[args.action](args)

@@ -24,7 +24,7 @@ def run(argv: list[str], profile: str) -> int:
     parser = CommandParser("hermes import", "Restore a backup.", _EPILOG)
     parser.add_argument("file", metavar="FILE", help="the backup")
     parser.add_argument(
-        "--force", action="store_true", help="replace what is there; it is kept aside"
+        "--force", action="store_true", help="replace existing content, which is set aside"
     )
     add_profile_option(parser, profile)
     args = parser.parse_command(argv)

@@ -59,8 +59,8 @@ def run(argv: list[str], profile: str) -> int:
 async def _report_usage(args: Namespace) -> int:
     setup = load_setup(args.profile)
     since = first_day(time.time(), args.days)
-    wanted: tuple[By, ...] = tuple(dict.fromkeys(("day", args.by))) if args.by else _ALL
-    found = await _read_totals(setup.home, wanted, since)
+    groups: tuple[By, ...] = tuple(dict.fromkeys(("day", args.by))) if args.by else _ALL
+    found = await _read_totals(setup.home, groups, since)
     if args.json:
         print(to_json(_report_object(found, args, since)))
         return 0
@@ -71,17 +71,17 @@ async def _report_usage(args: Namespace) -> int:
     return 0
 
 
-async def _read_totals(home: Path, wanted: Sequence[By], since: float) -> dict[By, list[Row]]:
+async def _read_totals(home: Path, groups: Sequence[By], since: float) -> dict[By, list[Row]]:
     file = paths.database(home)
     if not file.exists():
-        return {by: [] for by in wanted}
+        return {by: [] for by in groups}
     from hermes.store.sqlite import SqliteStore
 
     store = SqliteStore(file)
     try:
         for sentence in await store.ready():
             print_stderr(sentence)
-        return {by: await store.ledger.totals(by, since) for by in wanted}
+        return {by: await store.ledger.totals(by, since) for by in groups}
     finally:
         await store.close()
 

@@ -52,8 +52,8 @@ def _describe_embedded_model(target: str, base_url: str, details: list[str]) -> 
         size = f"{model.size / 1e6:,.0f} MB"
         text = f"{target} is downloaded on first use ({size}); for another model run: hermes setup"
         return Check("model", "note", text, tuple(details))
-    place, _ = parse(base_url)
-    return Check("model", "ok", f"{target}, {place.file}; not started", tuple(details))
+    engine, _ = parse(base_url)
+    return Check("model", "ok", f"{target}, {engine.file}; not started", tuple(details))
 
 
 def _hide_password(base_url: str) -> str:

@@ -108,11 +108,11 @@ class PromptCompleter(Completer):
                     display_meta=text,
                 )
 
-    def _complete_path(self, wanted: str, typed: str) -> Iterable[Completion]:
+    def _complete_path(self, path: str, typed: str) -> Iterable[Completion]:
         assert self.files is not None
-        word = wanted.casefold()
-        explicit = wanted.startswith(("/", "~/", "./", "../"))
-        names = self.files.list_beside(wanted) if explicit else self.files.list_all()
+        word = path.casefold()
+        explicit = path.startswith(("/", "~/", "./", "../"))
+        names = self.files.list_beside(path) if explicit else self.files.list_all()
         first = [name for name in names if name.casefold().startswith(word)]
         later = [
             n for n in names if word and word in n.casefold() and not n.casefold().startswith(word)

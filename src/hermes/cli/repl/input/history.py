@@ -17,7 +17,7 @@ _MAX_ENTRY_CHARS = 100_000
 
 
 class InputHistory(History):
-    """Newest first, from the last megabyte of the file. Text behind a space is not kept."""
+    """Newest first, from the last megabyte. Entries that begin with a space are not kept."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()

@@ -130,14 +130,14 @@ def find_references(text: str, cwd: Path) -> list[tuple[str, Path]]:
     found: dict[str, Path] = {}
     for match in _REFERENCE.finditer(text):
         name = match[1] or match[2]
-        for wanted in (name, name.rstrip(_END_PUNCTUATION)):
+        for candidate in (name, name.rstrip(_END_PUNCTUATION)):
             try:
-                path = cwd / Path(wanted).expanduser()
-                exists = bool(wanted) and (path.is_file() or path.is_dir())
+                path = cwd / Path(candidate).expanduser()
+                exists = bool(candidate) and (path.is_file() or path.is_dir())
             except (OSError, RuntimeError, ValueError):
                 continue
             if exists:
-                found[wanted] = path
+                found[candidate] = path
                 break
     return list(found.items())
 
