@@ -56,7 +56,7 @@ def has_context_files(folder: Path) -> bool:
 
 def ask_trust(folders: Sequence[Folder], book: TrustBook) -> bool:
     """Asks about the files of these folders and remembers the answer for their present content."""
-    from hermes.cli.terminal.output import ask_yes_no
+    from hermes.cli.terminal.picker import ask_yes_no
     from hermes.config.trust_store import answer
 
     print("This folder contains instructions for AI agents:", file=sys.stderr)

@@ -13,6 +13,7 @@ import msgspec
 from hermes.cli.main import EXIT_USAGE, print_stderr
 from hermes.cli.parser import CommandParser, add_profile_option, parse_positive
 from hermes.cli.startup import locate_home, refuse_agent
+from hermes.cli.terminal.picker import ask_yes_no
 from hermes.cli.terminal.text import one_line, strip_controls, to_json
 from hermes.config.env import argument_text
 from hermes.core.errors import ConfigError
@@ -125,7 +126,6 @@ async def _show_checkpoint(args: Namespace) -> int:
 
 
 async def _restore_checkpoint(args: Namespace) -> int:
-    from hermes.cli.terminal.output import ask_yes_no
     from hermes.exec.snapshots import checkpoints
 
     found = await _find_checkpoint(args)

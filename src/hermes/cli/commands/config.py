@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import msgspec
 
 from hermes.cli.main import EXIT_USAGE, print_stderr
 from hermes.cli.parser import CommandParser, add_profile_option
 from hermes.cli.startup import create_home, locate_home, refuse_agent
+from hermes.cli.terminal.text import to_json
 from hermes.config import paths
 from hermes.config.env import argument_text
+from hermes.config.load import load, read_source
+from hermes.config.schema import Config, key_variables
+from hermes.config.secrets import Secrets, secret_name
 from hermes.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from hermes.config.schema import Config
-    from hermes.config.secrets import Secrets
+from hermes.core.text import counted
 
 _EPILOG = """\
 commands:
@@ -54,14 +57,8 @@ def run(argv: list[str], profile: str) -> int:
 
 
 def _show_config(args: Namespace) -> int:
-    import msgspec
-
-    from hermes.config.load import load
-
     data = _mask_secrets(msgspec.to_builtins(load(args.profile).config))
     if args.json:
-        from hermes.cli.terminal.text import to_json
-
         print(to_json(data))
     else:
         import yaml
@@ -71,11 +68,7 @@ def _show_config(args: Namespace) -> int:
 
 
 def _get_value(args: Namespace) -> int:
-    import msgspec
-
-    from hermes.cli.terminal.text import to_json
     from hermes.config import key_path
-    from hermes.config.load import load
 
     data = _mask_secrets(msgspec.to_builtins(load(args.profile).config))
     key = args.words[0]
@@ -105,11 +98,8 @@ def _set_value(args: Namespace) -> int:
 
 
 def _check_config(args: Namespace) -> int:
-    from hermes.config.load import load, read_source
-    from hermes.config.schema import key_variables
     from hermes.config.validate import check
     from hermes.config.yaml_source import parse
-    from hermes.core.text import counted
 
     home = locate_home(args.profile)
     source = read_source(home)
@@ -185,8 +175,6 @@ _ACTIONS = {
 
 def _mask_secrets(value: Any) -> Any:
     """Hides secrets, which do not belong in the file but may be there."""
-    from hermes.config.secrets import secret_name
-
     if isinstance(value, dict):
         return {
             key: "[redacted]"

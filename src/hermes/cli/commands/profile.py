@@ -8,8 +8,15 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from hermes.cli.main import EXIT_USAGE
+from hermes.cli.main import EXIT_USAGE, print_stderr
 from hermes.cli.parser import CommandParser, add_profile_option
+from hermes.cli.startup import locate_home, refuse_agent
+from hermes.cli.terminal.picker import ask_yes_no
+from hermes.cli.terminal.text import to_json
+from hermes.config import paths
+from hermes.config.paths import DEFAULT_PROFILE, checked_profile, used_profile
+from hermes.config.private_files import replace_file
+from hermes.core.errors import ConfigError, StoreError
 
 _EPILOG = """\
 commands:
@@ -53,18 +60,12 @@ def run(argv: list[str], profile: str) -> int:
 
 def _find_root(args: Namespace) -> Path:
     """The home that contains the profiles."""
-    from hermes.cli.startup import locate_home, refuse_agent
-    from hermes.config.paths import DEFAULT_PROFILE
-
     if args.action in ("create", "use", "delete"):
         refuse_agent("change its profiles")
     return locate_home(DEFAULT_PROFILE)
 
 
 def _profile_home(root: Path, name: str, *, must_exist: bool = True) -> Path:
-    from hermes.config.paths import DEFAULT_PROFILE, checked_profile
-    from hermes.core.errors import ConfigError
-
     if name == DEFAULT_PROFILE:
         return root
     home = root / "profiles" / checked_profile(name)
@@ -78,8 +79,6 @@ def _profile_home(root: Path, name: str, *, must_exist: bool = True) -> Path:
 
 
 def _list_names(root: Path) -> list[str]:
-    from hermes.config.paths import DEFAULT_PROFILE
-
     folder = root / "profiles"
     found = folder.iterdir() if folder.is_dir() else ()
     return [DEFAULT_PROFILE, *sorted(f.name for f in found if f.is_dir() and f.name[0] != ".")]
@@ -87,9 +86,6 @@ def _list_names(root: Path) -> list[str]:
 
 def _used_profile(root: Path) -> str:
     """The profile in use; empty when it does not exist any more."""
-    from hermes.config.paths import used_profile
-    from hermes.core.errors import ConfigError
-
     try:
         return used_profile(root)
     except ConfigError:
@@ -97,9 +93,7 @@ def _used_profile(root: Path) -> str:
 
 
 def _describe_profile(root: Path, name: str) -> dict[str, Any]:
-    from hermes.config import paths
     from hermes.config.load import read_config
-    from hermes.core.errors import ConfigError
 
     home = _profile_home(root, name)
     try:
@@ -122,8 +116,6 @@ def _list_profiles(args: Namespace) -> int:
     root = _find_root(args)
     rows = [_describe_profile(root, name) for name in _list_names(root)]
     if args.json:
-        from hermes.cli.terminal.text import to_json
-
         print(to_json(rows))
         return 0
     width = max(len(row["name"]) for row in rows)
@@ -136,8 +128,6 @@ def _show_profile(args: Namespace) -> int:
     root = _find_root(args)
     about = _describe_profile(root, args.name or args.profile or _used_profile(root))
     if args.json:
-        from hermes.cli.terminal.text import to_json
-
         print(to_json(about))
         return 0
     print(f"{about['name']}{' (in use)' if about['used'] else ''}: {about['home']}")
@@ -148,10 +138,6 @@ def _show_profile(args: Namespace) -> int:
 
 
 def _create_profile(args: Namespace) -> int:
-    from hermes.config import paths
-    from hermes.config.private_files import replace_file
-    from hermes.core.errors import ConfigError
-
     root = _find_root(args)
     home = _profile_home(root, args.name, must_exist=False)
     if home == root or os.path.lexists(home):
@@ -173,9 +159,6 @@ def _create_profile(args: Namespace) -> int:
 
 
 def _use_profile(args: Namespace) -> int:
-    from hermes.config import paths
-    from hermes.config.private_files import replace_file
-
     root = _find_root(args)
     home = _profile_home(root, args.name)
     paths.make_home(root)
@@ -189,11 +172,6 @@ def _use_profile(args: Namespace) -> int:
 
 def _delete_profile(args: Namespace) -> int:
     import shutil
-
-    from hermes.cli.main import print_stderr
-    from hermes.cli.terminal.output import ask_yes_no
-    from hermes.config import paths
-    from hermes.core.errors import ConfigError
 
     root = _find_root(args)
     home = _profile_home(root, args.name)
@@ -219,9 +197,7 @@ def _delete_profile(args: Namespace) -> int:
 
 
 def _refuse_in_use(home: Path) -> None:
-    from hermes.config import paths
     from hermes.config.instances import present
-    from hermes.core.errors import ConfigError, StoreError
 
     running = [p.kind for p in present(home)]
     database = paths.database(home)

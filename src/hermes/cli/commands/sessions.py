@@ -17,6 +17,7 @@ from hermes.cli.main import EXIT_USAGE, print_stderr
 from hermes.cli.parser import CommandParser, add_profile_option, parse_positive
 from hermes.cli.session_start import find_session
 from hermes.cli.startup import load_setup
+from hermes.cli.terminal.picker import ask_yes_no
 from hermes.cli.terminal.tables import align_columns, format_age, shorten_path
 from hermes.cli.terminal.text import one_line, strip_controls, to_json
 from hermes.cli.terminal.transcript import message_markdown
@@ -274,8 +275,6 @@ async def _delete_sessions(args: Namespace) -> int:
 
 def _confirm_deletion(args: Namespace, question: str) -> int | None:
     """None for yes, otherwise the exit status."""
-    from hermes.cli.terminal.output import ask_yes_no
-
     if args.yes:
         return None
     if not sys.stdin.isatty():

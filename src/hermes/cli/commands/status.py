@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.cli.main import print_stderr
 from hermes.cli.parser import CommandParser, add_profile_option
+from hermes.cli.startup import load_setup, locate_home
+from hermes.cli.terminal.tables import format_age, format_count, format_money, shorten_path
+from hermes.cli.terminal.text import one_line, to_json
+from hermes.config import paths
+from hermes.core.text import counted
+from hermes.version import VERSION
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,8 +43,6 @@ def run(argv: list[str], profile: str) -> int:
     args = parser.parse_command(argv)
     import asyncio
 
-    from hermes.cli.terminal.text import to_json
-
     found = asyncio.run(_collect_status(args))
     if args.json:
         print(to_json(found))
@@ -51,10 +55,7 @@ def run(argv: list[str], profile: str) -> int:
 async def _collect_status(args: Namespace) -> dict[str, Any]:
     from msgspec import to_builtins
 
-    from hermes.cli.startup import load_setup, locate_home
-    from hermes.config import paths
     from hermes.config.instances import present
-    from hermes.version import VERSION
 
     setup = load_setup(args.profile)
     found: dict[str, Any] = {
@@ -117,7 +118,6 @@ def _read_errors(file: Path) -> list[dict[str, Any]]:
 
 async def _read_database(setup: Setup, found: dict[str, Any]) -> None:
     from hermes.cli.usage import first_day, sum_usage
-    from hermes.config import paths
     from hermes.store.sqlite import SqliteStore
 
     store = SqliteStore(paths.database(setup.home))
@@ -154,9 +154,6 @@ def _session_object(meta: SessionMeta) -> dict[str, Any]:
 
 
 def _format_status(found: dict[str, Any]) -> list[str]:
-    from hermes.cli.terminal.tables import format_age, shorten_path
-    from hermes.cli.terminal.text import one_line
-
     now = time.time()
     lines = [
         f"hermes {found['version']}, profile {found['profile']} in {found['home']}",
@@ -188,9 +185,6 @@ def _format_status(found: dict[str, Any]) -> list[str]:
 def _format_today(today: dict[str, Any]) -> list[str]:
     if not today:
         return []
-    from hermes.cli.terminal.tables import format_count, format_money
-    from hermes.core.text import counted
-
     text = f"today: {counted(today['calls'], 'call')}, {format_count(today['tokens'])} tokens"
     text += f", {format_money(today['cost_usd'])}"
     if today["daily_usd"] is not None:

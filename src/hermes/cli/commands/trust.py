@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING
 
 from hermes.cli.main import print_stderr
 from hermes.cli.parser import CommandParser, add_profile_option
+from hermes.cli.startup import create_home, refuse_agent
+from hermes.cli.terminal.text import strip_controls, to_json
+from hermes.config.env import argument_text
+from hermes.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from hermes.config.trust_store import TrustBook
@@ -63,7 +67,6 @@ def _with_action(argv: list[str]) -> list[str]:
 
 
 def _open_trust_book(args: Namespace) -> TrustBook:
-    from hermes.cli.startup import create_home, refuse_agent
     from hermes.config.trust_store import TrustBook
 
     if args.action != "list":
@@ -73,7 +76,6 @@ def _open_trust_book(args: Namespace) -> TrustBook:
 
 def _list_folders(args: Namespace) -> int:
     from hermes.app.context_files import find
-    from hermes.cli.terminal.text import strip_controls, to_json
 
     rows = []
     for folder, answer in sorted(_open_trust_book(args).all().items()):
@@ -100,9 +102,7 @@ def _list_folders(args: Namespace) -> int:
 def _trust_folders(args: Namespace) -> int:
     from hermes.app.context_files import find
     from hermes.cli.project_trust import list_files
-    from hermes.config.env import argument_text
     from hermes.config.trust_store import answer
-    from hermes.core.errors import ConfigError
 
     book = _open_trust_book(args)
     found = []
@@ -125,9 +125,6 @@ def _trust_folders(args: Namespace) -> int:
 
 
 def _forget_folders(args: Namespace) -> int:
-    from hermes.config.env import argument_text
-    from hermes.core.errors import ConfigError
-
     book = _open_trust_book(args)
     names = [str(Path(argument_text(word)).expanduser().resolve()) for word in args.paths]
     if missing := [name for name in names if name not in book.all()]:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import select
 import stat
-import sys
 
 _ATOMIC = 4096
 """Bytes that a pipe reported as writable takes without blocking."""
@@ -74,9 +73,3 @@ class Output:
 def _wake_writer(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
-
-
-def ask_yes_no(question: str) -> bool:
-    """Asks on the terminal; Enter and end of input mean no."""
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")

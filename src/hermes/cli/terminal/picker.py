@@ -1,4 +1,4 @@
-"""A list to choose from on the terminal: type to search, arrows to move; a plain list elsewhere."""
+"""Choices on the terminal: yes or no, or a row of a list that is searched while typing."""
 
 from __future__ import annotations
 
@@ -25,6 +25,12 @@ class PickerRow(Struct, frozen=True):
 
     value: str
     detail: str = ""
+
+
+def ask_yes_no(question: str) -> bool:
+    """Asks on the terminal; Enter and end of input mean no."""
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def pick_row(title: str, rows: Sequence[PickerRow], current: str = "") -> str | None:

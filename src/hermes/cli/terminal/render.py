@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from hermes.cli.terminal.output import Output
@@ -84,38 +85,23 @@ class TextRenderer:
 
 
 class JsonRenderer:
-    """One JSON object at the end; progress on stderr."""
+    """One JSON object at the end; with `stream`, also a JSON line per event before it."""
 
-    def __init__(self, out: Output, progress: ProgressLine) -> None:
+    def __init__(self, out: Output, progress: ProgressLine, *, stream: bool = False) -> None:
         self._out = out
         self._progress = progress
+        self._stream = stream
 
     async def show_event(self, event: TurnEvent) -> None:
         self._progress.show_event(event)
-
-    async def show_result(self, session_id: str, result: TurnResult, target: Target | None) -> None:
-        self._progress.clear()
-        await self._out.write(to_json(result_object(session_id, result, target)) + "\n")
-        if result.error:
-            self._progress.out.offer(f"hermes: {strip_controls(result.error)}\n")
-
-
-class StreamRenderer:
-    """One JSON line per event as it happens, the result last."""
-
-    def __init__(self, out: Output, progress: ProgressLine) -> None:
-        self._out = out
-        self._progress = progress
-
-    async def show_event(self, event: TurnEvent) -> None:
-        self._progress.show_event(event)
-        line = event_object(event)
-        if line is not None:
+        if self._stream and (line := event_object(event)) is not None:
             await self._out.write(to_json(line) + "\n")
 
     async def show_result(self, session_id: str, result: TurnResult, target: Target | None) -> None:
         self._progress.clear()
-        line = {"type": "result", **result_object(session_id, result, target)}
+        line = result_object(session_id, result, target)
+        if self._stream:
+            line = {"type": "result", **line}
         await self._out.write(to_json(line) + "\n")
         if result.error:
             self._progress.out.offer(f"hermes: {strip_controls(result.error)}\n")
@@ -124,7 +110,7 @@ class StreamRenderer:
 RENDERERS: dict[str, Callable[[Output, ProgressLine], Renderer]] = {
     "text": TextRenderer,
     "json": JsonRenderer,
-    "stream-json": StreamRenderer,
+    "stream-json": partial(JsonRenderer, stream=True),
 }
 
 
