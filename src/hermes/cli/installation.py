@@ -23,7 +23,7 @@ class Installation(Struct, frozen=True):
 def detect_installation(
     prefix: Path | None = None, distribution: Distribution | None = None
 ) -> Installation:
-    """Told by the files that installers leave behind."""
+    """Judged by the files that installers leave behind."""
     prefix = Path(sys.prefix) if prefix is None else prefix
     distribution = distribution or _find_distribution()
     source = _find_checkout(distribution)

@@ -102,6 +102,14 @@ def test_what_waits_takes_a_line_each() -> None:
     assert len(rows) == 3 and all(cell_width(row) < 40 for row in rows)
 
 
+def test_the_key_of_an_offer_is_never_cut() -> None:
+    state = ScreenState(ready=True, offered_title="fix the build of the whole project")
+    for columns, rows in ((120, 1), (80, 2), (40, 2)):
+        lines = live_lines(state, columns, 24, colour=False)
+        assert len(lines) == rows and lines[-1].endswith("press Tab to continue it")
+        assert all(cell_width(line) < columns for line in lines)
+
+
 def test_every_answer_is_seen_on_a_narrow_screen() -> None:
     keys = {"y": "yes", "s": "for this session", "a": "always", "n": "no", "e": "edit"}
     asked = PendingQuestion([], keys, lambda _: None, prompt="Allow it?")
