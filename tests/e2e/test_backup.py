@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from hermes.cli.backup import FORMAT, HEADER, MANIFEST
-from hermes.cli.restore import restore
+from hermes.cli.home_archive import FORMAT, HEADER, MANIFEST, restore_archive
 from hermes.core.errors import ConfigError
 from tests.kit import Home, Provider, Ran, run_hermes, say, start_hermes
 from tests.kit.replies import Gate
@@ -70,7 +69,12 @@ async def test_everything_comes_back_and_secrets_stay(tmp_path: Path) -> None:
         assert not found & {".env", "logins/x.json", "link", "cache/big"}
         assert not any(name.startswith(("run/", "logs/")) for name in found)
         assert SECRET.encode() not in gzip.decompress(file.read_bytes())
-        for said in (".env holds secrets", "logins holds secrets", "link is a link", "1 secret,"):
+        for said in (
+            ".env holds secrets",
+            "logins holds secrets",
+            "link is a link",
+            "1 secret replaced",
+        ):
             assert said in ran.stderr
         assert (await hermes(home, "backup", str(file))).rc == 2, "never over another file"
 
@@ -173,21 +177,21 @@ def _twice(tar: tarfile.TarFile, parts: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (member("../evil"), "no place"),
-        (member("/etc/evil"), "no place"),
-        (member("a/../../evil"), "no place"),
-        (member("a//b"), "no place"),
-        (member("./a"), "no place"),
-        (member("run/x.lock"), "no place"),
-        (member("link", b"", type=tarfile.SYMTYPE, linkname="/etc"), "no place"),
-        (member("hard", b"", type=tarfile.LNKTYPE, linkname="SOUL.md"), "no place"),
-        (member("pipe", b"", type=tarfile.FIFOTYPE), "no place"),
-        (member("folder", b"", type=tarfile.DIRTYPE), "no place"),
+        (member("../evil"), "does not belong"),
+        (member("/etc/evil"), "does not belong"),
+        (member("a/../../evil"), "does not belong"),
+        (member("a//b"), "does not belong"),
+        (member("./a"), "does not belong"),
+        (member("run/x.lock"), "does not belong"),
+        (member("link", b"", type=tarfile.SYMTYPE, linkname="/etc"), "does not belong"),
+        (member("hard", b"", type=tarfile.LNKTYPE, linkname="SOUL.md"), "does not belong"),
+        (member("pipe", b"", type=tarfile.FIFOTYPE), "does not belong"),
+        (member("folder", b"", type=tarfile.DIRTYPE), "does not belong"),
         (member("hermes.db", b"not a database"), "cannot be used"),
         (_newer, "newer version"),
         (_cut, "its end is missing"),
-        (_altered, "not those it was made with"),
-        (_twice, "no place"),
+        (_altered, "not those that were backed up"),
+        (_twice, "does not belong"),
         (lambda tar, parts: add(tar, "x", b""), "does not begin like one"),
         (lambda tar, parts: add(tar, HEADER, b"[]"), "does not begin like one"),
     ],
@@ -200,7 +204,7 @@ async def test_tricks_change_nothing(
     (home / "config.yaml").write_text("agent: {max_turns: 3}\n")
     file = crafted(tmp_path / "b.tar.gz", change)
     with raw_database(), pytest.raises(ConfigError, match=said):
-        await restore(home, file, force=True)
+        await restore_archive(home, file, force=True)
     assert [p.name for p in home.iterdir()] == ["config.yaml"]
     assert not (tmp_path / "evil").exists()
 
@@ -212,9 +216,9 @@ async def test_a_file_cut_anywhere_changes_nothing(tmp_path: Path, size: int) ->
     file = tmp_path / "cut.tar.gz"
     file.write_bytes(whole[:size])
     with pytest.raises(ConfigError, match="nothing was changed"):
-        await restore(home, file, force=True)
+        await restore_archive(home, file, force=True)
     assert list(home.iterdir()) == []
-    await restore(home, tmp_path / "b.tar.gz", force=False)
+    await restore_archive(home, tmp_path / "b.tar.gz", force=False)
     assert (home / "SOUL.md").read_bytes() == b"words" * 1000
 
 

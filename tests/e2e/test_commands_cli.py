@@ -166,7 +166,8 @@ async def test_the_answers_at_the_prompt(
         code, shown = await on_a_terminal(home, ["chat", "-q", "x"], [(b"[N]o", typed)])
         assert code == 0
         rule = "{decision: allow, prefix: [pulumi, preview]}"
-        assert "pulumi preview; echo ran > proof" in shown and rule in shown
+        assert "pulumi preview; echo ran > proof" in shown
+        assert '"always" will allow every `pulumi preview …`' in shown
         assert (home.work / "proof").exists() is runs
         config = yaml.safe_load((home.path / "config.yaml").read_text())
         assert config.get("approvals") == ({"rules": [yaml.safe_load(rule)]} if saved else None)

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from hermes.cli.main import COMMANDS, GROUPS, main
-from hermes.cli.parser import outline
-from hermes.cli.shell_completion import SCRIPTS, table
+from hermes.cli.parser import get_command_parser
+from hermes.cli.shell_completion import SCRIPTS, list_commands
 from tests.kit.home import program
 
 pytestmark = pytest.mark.e2e
@@ -80,7 +80,7 @@ def walker(tmp_path_factory: pytest.TempPathFactory) -> object:
 
 def actions(name: str) -> list[str]:
     """The words its first argument may be."""
-    for argument in outline(name).arguments():
+    for argument in get_command_parser(name).list_arguments():
         if not argument.option_strings and argument.choices:
             return [str(choice) for choice in argument.choices]
     return []
@@ -120,7 +120,9 @@ def test_a_slip_names_what_was_meant(walker: Walker, name: str) -> None:
     slip = name[:-1] + ("x" if name[-1] != "x" else "y")
     assert f"did you mean {name}?" in str(walker.ask(slip)["out"])
     assert walker.ask(slip)["rc"] == 2
-    options = [o for a in outline(name).arguments() for o in a.option_strings if len(o) > 5]
+    options = [
+        o for a in get_command_parser(name).list_arguments() for o in a.option_strings if len(o) > 5
+    ]
     if options:
         longest = max(options, key=len)
         done = walker.ask(name, longest[:-1] + "q", *(actions(name)[:1]))
@@ -190,7 +192,7 @@ def test_bash_completes(bash_script: Path) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_accepts_its_script(shell: str, tmp_path: Path) -> None:
-    text = SCRIPTS[shell](table())
+    text = SCRIPTS[shell](list_commands())
     for name in COMMANDS:
         assert re.search(rf"\b{name}\b", text)
     if not (found := shutil.which(shell)):

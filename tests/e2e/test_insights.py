@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from hermes.cli.terminal.formatting import bars, compact, money, table
+from hermes.cli.terminal.tables import draw_bars, format_count, format_money, format_table
 from hermes.core.ledger import Account, Entry
 from hermes.store.sqlite import SqliteStore
 from tests.kit import Home, Provider, Tokens, call, run_hermes, say
@@ -140,14 +140,18 @@ async def test_on_a_terminal_it_fits_and_has_colour(tmp_path: Path) -> None:
     [(0, "0"), (999, "999"), (1000, "1.0k"), (12_345, "12.3k"), (999_999, "1.0M"), (2.5e9, "2.5G")],
 )
 def test_short_numbers(number: float, text: str) -> None:
-    assert compact(number) == text
+    assert format_count(number) == text
 
 
 def test_bars_and_tables_fit() -> None:
-    rows = [("a", 0.0, money(0)), ("bb", 0.0001, money(0.0001)), ("c", 4.0, money(4.0))]
-    drawn = bars(rows, 40)
+    rows = [
+        ("a", 0.0, format_money(0)),
+        ("bb", 0.0001, format_money(0.0001)),
+        ("c", 4.0, format_money(4.0)),
+    ]
+    drawn = draw_bars(rows, 40)
     assert all(len(line) <= 40 for line in drawn)
     assert drawn[0].count("#") == 0 and drawn[1].count("#") == 1 and drawn[2].count("#") > 10
-    assert bars([("a", 0.0, "0")], 40) and bars([], 40) == []
-    wide = table(("NAME", "N"), [("x" * 100, "1"), ("y", "22")], 30)
+    assert draw_bars([("a", 0.0, "0")], 40) and draw_bars([], 40) == []
+    wide = format_table(("NAME", "N"), [("x" * 100, "1"), ("y", "22")], 30)
     assert all(len(line) <= 30 for line in wide) and "..." in wide[1]

@@ -35,10 +35,10 @@ async def test_a_file_becomes_the_model_and_the_rest_of_the_settings_stays(tmp_p
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["local", "note.txt"], "is no GGUF file"),
-        (["local", "absent.gguf"], "cannot be read"),
+        (["local", "note.txt"], "is not a GGUF file"),
+        (["local", "absent.gguf"], "Could not read"),
         (["local"], "needs a .gguf file"),
-        (["pull", "gpt-5"], "There is no model 'gpt-5' to pull"),
+        (["pull", "gpt-5"], "There is no embedded model 'gpt-5'"),
     ],
 )
 async def test_what_cannot_be_is_a_sentence_and_changes_nothing(

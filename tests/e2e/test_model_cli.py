@@ -136,7 +136,7 @@ async def test_a_custom_endpoint_gets_the_v1_that_was_left_out(tmp_path: Path) -
     async with Provider(then=say("Hi."), models=["only-one"]) as provider:
         home = bare(tmp_path)
         ran = await hermes(home, "model", "custom", provider.origin)
-        assert ran.rc == 0 and f"{provider.origin}/v1 is what answers" in ran.stderr
+        assert ran.rc == 0 and f"/v1 was missing; using {provider.origin}/v1" in ran.stderr
         section = {"provider": "custom", "default": "only-one", "base_url": provider.base_url}
         assert written(home)["model"] == section
         assert (await hermes(home, "chat", "-q", "hi")).stdout == "Hi.\n"
@@ -255,7 +255,7 @@ async def test_leaving_the_list_changes_nothing(tmp_path: Path) -> None:
         home = Home.of(tmp_path, provider)
         before = (home.path / "config.yaml").read_bytes()
         screen = Terminal(home, "model")
-        await screen.until("to leave")
+        await screen.until("to cancel")
         screen.type("\x1b[B")
         screen.type("\x1b")
         assert await screen.end() == 0

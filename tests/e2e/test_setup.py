@@ -104,7 +104,7 @@ async def test_exactly_what_was_asked_for_is_tried_and_kept(tmp_path: Path) -> N
         }
         assert provider.requests[0].headers["authorization"] == f"Bearer {home.env['KIT_KEY']}"
         again = await run_hermes(["setup", "--non-interactive"], home)
-        assert again.rc == 0 and "as config.yaml says" in again.stdout
+        assert again.rc == 0 and "(from config.yaml)" in again.stdout
         assert (home.path / "config.yaml").read_text() == text
         spoken = await run_hermes(["chat", "-q", "hi"], home)
         assert (spoken.rc, spoken.stdout) == (0, "talk\n")
@@ -150,7 +150,7 @@ async def test_an_endpoint_that_wants_a_key_says_so(tmp_path: Path) -> None:
     async with TestServer(app) as server:
         address = str(server.make_url("/v1"))
         ran = await run_hermes(["setup", "--base-url", address], fresh(tmp_path))
-    assert ran.rc == 2 and "wants a key" in ran.stderr and "--key-env" in ran.stderr
+    assert ran.rc == 2 and "needs a key" in ran.stderr and "--key-env" in ran.stderr
 
 
 async def test_the_first_key_that_works_is_taken(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ async def test_the_first_key_that_works_is_taken(tmp_path: Path) -> None:
         (("--embedded", "--base-url", "http://x"), {}, "--embedded goes with --model only"),
         (("--provider", "anthropc"), {}, "did you mean anthropic?"),
         (("--base-url", "x:80"), {}, "must begin with http://"),
-        (("--base-url", "http://127.0.0.1:9"), {}, "does not say which models it has"),
+        (("--base-url", "http://127.0.0.1:9"), {}, "does not list its models"),
         (("--key-env", "sk-real-key"), {}, "not the key itself"),
         ((), {"HERMES_CHILD": "1"}, "may not change its model"),
     ],
@@ -204,7 +204,7 @@ async def test_a_fresh_home_ends_in_a_conversation_with_the_embedded_model(embed
     ran = await run_hermes(["setup", "--non-interactive"], embedded)
     assert ran.rc == 0, ran.stderr
     assert "MB" in ran.stderr, "the download shows how far it is"
-    assert "heard: Say hello" in ran.stdout and "It works." in ran.stdout
+    assert "heard: Say hello" in ran.stdout and "Ready." in ran.stdout
     assert next((embedded.path / "models").glob("*.gguf")).read_bytes() == MODEL
     assert not (embedded.path / "config.yaml").exists(), "the last resort stays one"
     spoken = await run_hermes(["chat", "-q", "and you?", "--continue"], embedded)
@@ -216,9 +216,9 @@ async def test_a_fresh_home_ends_in_a_conversation_with_the_embedded_model(embed
 async def test_the_first_start_on_a_terminal(embedded: Home) -> None:
     """Nothing is set up: a model is found, tried, and the conversation begins."""
     terminal = Terminal(embedded, term="dumb")
-    await terminal.until("Paste the API key")
+    await terminal.until("Paste an API key")
     terminal.type("\n")
-    await terminal.until("It works.")
+    await terminal.until("Ready.")
     await terminal.until("you> ")
     terminal.type("good day\n")
     await terminal.until("heard: good day")
@@ -238,9 +238,9 @@ async def test_a_key_pasted_by_hand_is_kept_if_it_works(tmp_path: Path, works: b
         rows = {"openrouter": {"base_url": provider.base_url}}
         home = patched(Home(tmp_path, providers=rows))
         terminal = Terminal(home, "setup", term="dumb")
-        await terminal.until("Paste the API key")
+        await terminal.until("Paste an API key")
         terminal.type(key + "\n")
-        await terminal.until("readable by you alone" if works else "The key was not kept")
+        await terminal.until("readable only by you" if works else "The key was not stored")
         if works:
             await terminal.until("you> ")
             terminal.type("exit\n")
@@ -258,7 +258,7 @@ async def test_a_key_pasted_by_hand_is_kept_if_it_works(tmp_path: Path, works: b
 async def test_leaving_instead_of_a_key_writes_nothing(tmp_path: Path, key: str, code: int) -> None:
     home = patched(fresh(tmp_path))
     terminal = Terminal(home, "setup", term="dumb")
-    await terminal.until("Paste the API key")
+    await terminal.until("Paste an API key")
     terminal.type(key)
     await terminal.until("No model was chosen")
     assert await terminal.end() == code

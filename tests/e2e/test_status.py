@@ -17,9 +17,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from hermes.cli import log_reader as logbook
-from hermes.cli.doctor import reach
-from hermes.cli.installation import PACKAGE, how, newer
+from hermes.cli.doctor import connectivity
+from hermes.cli.installation import PACKAGE, detect_installation, is_newer
+from hermes.cli.log_file import make_filter, read_tail
 from hermes.cli.main import main
 from hermes.config.instances import announce_instance, list_instances, list_stale_files
 from hermes.config.load import load_setup
@@ -124,7 +124,7 @@ def log(home: Home, *records: dict[str, Any]) -> None:
 
 async def test_logs_are_filtered_and_readable(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    assert (await hermes(home, "logs")).stderr == "Nothing is logged yet.\n"
+    assert (await hermes(home, "logs")).stderr == "The log is empty.\n"
     log(
         home,
         {"level": "warning", "logger": "a", "message": "old"},
@@ -185,7 +185,7 @@ def test_a_record_names_the_session_whose_turn_it_was(tmp_path: Path) -> None:
     SESSION.reset(token)
     handler.emit(record)
     handler.close()
-    first, second = logbook.latest(file, 5, logbook.wanted("debug", ""))
+    first, second = read_tail(file, 5, make_filter("debug", ""))[0]
     assert first["session"] == "20260101-000000-abcd" and "session" not in second
 
 
@@ -206,7 +206,7 @@ def test_a_process_that_writes_for_weeks_begins_its_log_anew(
     others.close()
     assert sorted(p.name for p in file.parent.iterdir()) == ["hermes.log", "hermes.log.1"]
     assert all(p.stat().st_size < 2500 for p in file.parent.iterdir())
-    told = [r["message"] for r in logbook.latest(file, 9, logbook.wanted("debug", ""))]
+    told = [r["message"] for r in read_tail(file, 9, make_filter("debug", ""))[0]]
     assert told == [f"number {n}" for n in range(191, 200)]
 
 
@@ -244,7 +244,7 @@ async def test_doctor_finds_and_mends(tmp_path: Path) -> None:
         assert rows["leftovers"]["state"] == rows["home"]["state"] == "ok"
         assert stat.S_IMODE((home.path / "notes").stat().st_mode) == 0o600
         assert not lock.exists() and not half.exists() and not folder.exists() and fresh.exists()
-        assert ran.rc == 0 and "takes the key" in rows["provider custom"]["text"]
+        assert ran.rc == 0 and "accepts the key" in rows["provider custom"]["text"]
         assert home.env["KIT_KEY"] not in ran.stdout
         child = await hermes(home, "doctor", "--fix", env={"HERMES_CHILD": "1"})
         assert child.rc == 2
@@ -255,11 +255,11 @@ async def test_doctor_finds_and_mends(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answer", "date", "state", "said"),
     [
-        (200, "", "ok", "takes the key"),
-        (401, "", "failed", "refuses the key (401, KIT_KEY)"),
+        (200, "", "ok", "accepts the key"),
+        (401, "", "failed", "rejects the key (401, KIT_KEY)"),
         (404, "", "ok", "it answers (404"),
         (503, "", "failed", "it answers 503"),
-        (200, "Wed, 21 Oct 2015 07:28:00 GMT", "note", "takes the key"),
+        (200, "Wed, 21 Oct 2015 07:28:00 GMT", "note", "accepts the key"),
     ],
 )
 async def test_what_a_provider_says_of_the_key(
@@ -277,7 +277,7 @@ async def test_what_a_provider_says_of_the_key(
         home = Home(tmp_path)
         address = str(server.make_url("/v1"))
         home.configure(model={"default": "m", "base_url": address, "api_key_env": "KIT_KEY"})
-        _, check = await reach.models(load_setup("", home.env), online=True)
+        _, check = await connectivity.check_models(load_setup("", home.env), online=True)
     assert (check.state, said in check.text) == (state, True), check
     assert bool(check.details) is bool(date)
 
@@ -388,14 +388,14 @@ def test_the_right_way_to_update(
 ) -> None:
     if mark:
         (tmp_path / mark).write_text("")
-    found = how(tmp_path, Installed(**files))  # type: ignore[arg-type]
-    assert found.way == way
-    assert command.replace("P ", f"{tmp_path}/bin/python ", 1) in found.command
+    found = detect_installation(tmp_path, Installed(**files))  # type: ignore[arg-type]
+    assert found.installer == way
+    assert command.replace("P ", f"{tmp_path}/bin/python ", 1) in found.update_command
 
 
 def test_versions_are_compared_as_numbers() -> None:
-    assert newer("0.10.0", "0.9.1") and newer("1.0", "0.99") and newer("1.0.1", "1.0")
-    assert not newer("1.0", "1.0.0") and not newer("0.9", "0.10")
+    assert is_newer("0.10.0", "0.9.1") and is_newer("1.0", "0.99") and is_newer("1.0.1", "1.0")
+    assert not is_newer("1.0", "1.0.0") and not is_newer("0.9", "0.10")
 
 
 async def test_the_newest_version_is_asked_for_on_request_only(tmp_path: Path) -> None:
@@ -423,5 +423,5 @@ async def test_the_newest_version_is_asked_for_on_request_only(tmp_path: Path) -
     assert asked == [f"/simple/{PACKAGE}/"]
     await runner.cleanup()
     ran = await hermes(home, "update", "--check", env={"PIP_INDEX_URL": index})
-    assert ran.rc == 1 and "not known" in ran.stderr and "To update" in ran.stdout
+    assert ran.rc == 1 and "Could not look up" in ran.stderr and "To update" in ran.stdout
     assert [p.name for p in home.path.iterdir()] == ["config.yaml"], "the home is not touched"

@@ -10,7 +10,7 @@ import pytest
 
 from hermes.agent.system_prompt import system_prompt
 from hermes.app.context_files import MOST, find, persona, quoted, sort
-from hermes.cli.project_trust import settle
+from hermes.cli.project_trust import check_context_files
 from hermes.config.trust_store import TrustStore, make_decision
 from tests.kit import Home, Provider, run_hermes, say
 from tests.kit.rig import rig
@@ -170,10 +170,10 @@ def test_an_answer_counts_for_exactly_what_was_there(tmp_path: Path, change: Any
     trust(tmp_path / "home", repo)
     book = TrustStore(tmp_path / "home")
     assert sort(find(repo).folders, book.read_all()).trusted
-    assert settle(tmp_path / "home", repo, attended=False) == []
+    assert check_context_files(tmp_path / "home", repo, attended=False) == []
     change(repo)
     assert not sort(find(repo).folders, book.read_all()).trusted
-    told = settle(tmp_path / "home", repo, attended=False)
+    told = check_context_files(tmp_path / "home", repo, attended=False)
     assert len(told) == 1 and f"hermes trust {repo}" in told[0]
 
 
@@ -191,12 +191,12 @@ def test_somebody_at_the_terminal_is_asked_once(
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{said}\n"))
-    assert settle(home, repo, attended=True) == []
+    assert check_context_files(home, repo, attended=True) == []
     asked = capsys.readouterr().err
     assert str(repo / "AGENTS.md") in asked and "1,234 bytes" in asked
     assert bool(sort(find(repo).folders, TrustStore(home).read_all()).trusted) is read
     monkeypatch.setattr("sys.stdin", None)  # asking again would fail
-    assert settle(home, repo, attended=True) == []
+    assert check_context_files(home, repo, attended=True) == []
     assert oct((home / "trust.json").stat().st_mode)[-3:] == "600"
 
 
@@ -204,7 +204,7 @@ def test_a_damaged_list_trusts_nobody(tmp_path: Path) -> None:
     repo = project(tmp_path, **{"AGENTS.md": "two"})
     trust(tmp_path / "home", repo)
     (tmp_path / "home" / "trust.json").write_text("{")
-    assert settle(tmp_path / "home", repo, attended=False)
+    assert check_context_files(tmp_path / "home", repo, attended=False)
 
 
 def test_a_persona_too_long_is_cut(tmp_path: Path) -> None:

@@ -142,17 +142,17 @@ async def test_everybody_names_the_model_that_would_answer(
     bare: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The doctor, the status and `hermes model` go the way a conversation goes."""
-    from hermes.cli.commands.status import _model
-    from hermes.cli.doctor import reach
-    from hermes.cli.model.show import survey
+    from hermes.cli.commands.status import _find_model
+    from hermes.cli.doctor import connectivity
+    from hermes.cli.model.show import describe_model
 
     async with Provider([], models=["qwen3:8b"]) as provider, _server(monkeypatch, provider):
         setup = load_setup("", bare.env)
-        assert await _model(setup) == "lmstudio:qwen3:8b"
-        model, reached = await reach.models(setup, online=False)
+        assert await _find_model(setup) == "lmstudio:qwen3:8b"
+        model, reached = await connectivity.check_models(setup, online=False)
         assert model.text.startswith("lmstudio:qwen3:8b at ") and reached.state == "ok"
-        assert (await survey(setup))["model"] == "qwen3:8b"
+        assert (await describe_model(setup))["model"] == "qwen3:8b"
         asked = len(provider.requests)
         bare.configure(model={"default": "m", "base_url": "http://127.0.0.1:9/v1"})
-        assert (await survey(load_setup("", bare.env)))["model"] == "m"
+        assert (await describe_model(load_setup("", bare.env)))["model"] == "m"
         assert len(provider.requests) == asked

@@ -132,7 +132,7 @@ async def terminal(
     *,
     size: tuple[int, int] = (80, 24),
     env: dict[str, str] | None = None,
-    ready: str = "Enter sends",
+    ready: str = "Enter: send",
 ) -> AsyncIterator[Terminal]:
     """The program on a terminal of its own, as its controlling one, when it takes messages."""
     master, slave = pty.openpty()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pty
+import signal
 
 from tests.kit.home import Home, program
 
@@ -22,11 +23,15 @@ class Terminal:
 
     async def until(self, text: str) -> None:
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(30):
-            while text not in self.seen:
-                data = await loop.run_in_executor(None, self._read)
-                assert data, f"it ended: {self.seen!r}"
-                self.seen += data
+        try:
+            async with asyncio.timeout(30):
+                while text not in self.seen:
+                    data = await loop.run_in_executor(None, self._read)
+                    assert data, f"it ended: {self.seen!r}"
+                    self.seen += data
+        except TimeoutError:
+            os.kill(self.pid, signal.SIGKILL)  # ends the read that still waits
+            raise AssertionError(f"never seen: {text!r} in {self.seen!r}") from None
 
     def _read(self) -> str:
         try:

@@ -1,28 +1,33 @@
-"""One real call to a model, to see that it answers and what works there."""
+"""Real calls to a model, to see that it answers and what works there."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from typing_extensions import override
 
 from hermes.agent.json_repair import BadArguments, parse
 from hermes.agent.recovery import Attempt
 from hermes.agent.step import Stopped, sample_message
 from hermes.agent.turn import Agent, Learned, ModelClient, Turn, TurnLimits
+from hermes.app.agents import Options
 from hermes.app.auxiliary import SideHost
 from hermes.app.meter import Meter
 from hermes.app.runtime import Runtime
-from hermes.core.events import Notice, TurnEvent
+from hermes.config.load import Setup
+from hermes.core.errors import HermesError
+from hermes.core.events import Notice, TurnEvent, TurnResult
 from hermes.core.history import History
 from hermes.core.ledger import Account
 from hermes.core.message import Media, Message, Target, Thinking, ToolCall, Usage, user
 from hermes.core.provider import Settings, ToolSpec
-from hermes.llm.endpoints.catalog import Endpoint
+from hermes.llm.endpoints.catalog import Choice, Endpoint
 from hermes.llm.provider_spec import overlay
+from hermes.llm.transport import EMBEDDED, Transport
 
 State: TypeAlias = Literal["yes", "no", "unknown"]
 FEATURES = ("streaming", "tools", "images", "reasoning", "cache")
@@ -46,6 +51,13 @@ _SYSTEM = "You answer the tests of a connection, briefly."
 _COLOURS = ("red", "crimson", "scarlet")
 _LONG = "\n".join(f"Rule {n}: answer briefly and do only what is asked." for n in range(400))
 """Longer than the shortest prompt any provider caches."""
+_HELLO = "Say hello in one short sentence."
+_HELLO_CALLS = 3
+"""Model calls: hello takes one, and a small model may try a tool first."""
+_HELLO_SECONDS = 60.0
+
+Prepare: TypeAlias = Callable[[str, Transport], Awaitable[None]]
+"""Makes the endpoint at an address ready to be called."""
 
 
 class Feature(Struct, frozen=True):
@@ -70,6 +82,17 @@ class Trial(Struct, frozen=True):
     usage: Usage = Usage()
     features: tuple[Feature, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+class Greeting(Struct, frozen=True):
+    """How a first conversation went. `error` is empty when the model answered."""
+
+    error: str = ""
+    text: str = ""
+    session: str = ""
+    provider: str = ""
+    model: str = ""
+    seconds: float = 0.0
 
 
 class _ProbeHost(SideHost):
@@ -228,3 +251,38 @@ def red_square() -> bytes:
     head = struct.pack(">IIBBBBB", 32, 32, 8, 2, 0, 0, 0)
     parts = (chunk(b"IHDR", head), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+async def greet(setup: Setup, choice: Choice, prepare: Prepare) -> Greeting:
+    """One real turn with exactly this model, through everything a conversation goes through; it is
+    stored as a session when the model answered."""
+    config = setup.config
+    agent = structs.replace(config.agent, api_max_retries=1)
+    config = structs.replace(config, fallback_providers=(), agent=agent)
+    try:
+        async with Runtime.open(structs.replace(setup, config=config)) as runtime:
+            return await _greet(runtime, choice, prepare)
+    except HermesError as error:
+        return Greeting(str(error))
+
+
+async def _greet(runtime: Runtime, choice: Choice, prepare: Prepare) -> Greeting:
+    options = Options(choice=choice, max_turns=_HELLO_CALLS)
+    session = await runtime.session(cwd=runtime.folder, options=options)
+    endpoint = session.agent.providers[0]
+    await prepare(endpoint.base_url, runtime.transport)
+    limit = None if endpoint.base_url.startswith(EMBEDDED) else _HELLO_SECONDS
+    began = time.monotonic()
+    try:
+        async with asyncio.timeout(limit):
+            result = await session.submit(user(_HELLO))
+    except TimeoutError:
+        result = TurnResult(status="failed", error=f"No answer in {_HELLO_SECONDS:.0f} s.")
+    seconds = time.monotonic() - began
+    target, answered = endpoint.target, bool(result.text.strip())
+    if answered and result.status in ("completed", "partial"):
+        return Greeting("", result.text, session.id, target.provider, target.model, seconds)
+    await session.close()
+    await runtime.store.sessions.delete(session.id)  # a failed test is not a conversation
+    error = result.error or "The answer was empty."
+    return Greeting(f"{target.provider}:{target.model} does not work: {error}")

@@ -1,4 +1,4 @@
-"""How this program came to be installed, and which versions there are."""
+"""How this program was installed, and which versions are available."""
 
 from __future__ import annotations
 
@@ -12,79 +12,83 @@ import msgspec
 from msgspec import Struct
 
 PACKAGE = "hermes-runtime"
-_FINAL = re.compile(r"v?(\d+(?:\.\d+)*)(?:\.post\d+)?\Z")
+_FINAL_VERSION = re.compile(r"v?(\d+(?:\.\d+)*)(?:\.post\d+)?\Z")
 
 
-class How(Struct, frozen=True):
-    way: str
-    command: str
+class Installation(Struct, frozen=True):
+    installer: str
+    update_command: str
 
 
-def how(prefix: Path | None = None, distribution: Distribution | None = None) -> How:
-    """By what installers leave behind."""
-    place = Path(sys.prefix) if prefix is None else prefix
-    found = distribution or _distribution()
-    source = _checkout(found)
+def detect_installation(
+    prefix: Path | None = None, distribution: Distribution | None = None
+) -> Installation:
+    """Judged by the files that installers leave behind."""
+    prefix = Path(sys.prefix) if prefix is None else prefix
+    distribution = distribution or _find_distribution()
+    source = _find_checkout(distribution)
     if source is not None:
         where = quote(str(source))
-        own = place == source / ".venv" and (source / "Makefile").exists()
+        own = prefix == source / ".venv" and (source / "Makefile").exists()
         again = f"make -C {where} run ARGS=version"
-        again = again if own else f"{_python(place)} -m pip install -e {where}"
-        return How("git", f"git -C {where} pull --ff-only && {again}")
-    if (place / "uv-receipt.toml").exists():
-        return How("uv tool", f"uv tool upgrade {PACKAGE}")
-    if (place / "pipx_metadata.json").exists():
-        return How("pipx", f"pipx upgrade {PACKAGE}")
-    if _by_the_system(place, found):
-        return How("the system", "update it with the system's package manager")
-    installer = _text(found, "INSTALLER")
+        again = again if own else f"{_python_path(prefix)} -m pip install -e {where}"
+        return Installation("git", f"git -C {where} pull --ff-only && {again}")
+    if (prefix / "uv-receipt.toml").exists():
+        return Installation("uv tool", f"uv tool upgrade {PACKAGE}")
+    if (prefix / "pipx_metadata.json").exists():
+        return Installation("pipx", f"pipx upgrade {PACKAGE}")
+    if _is_system_package(prefix, distribution):
+        return Installation("the system", "update it with the system's package manager")
+    installer = _metadata_text(distribution, "INSTALLER")
     if installer == "uv":
-        return How("uv", f"uv pip install --python {_python(place)} --upgrade {PACKAGE}")
-    return How("pip", f"{_python(place)} -m pip install --upgrade {PACKAGE}")
+        return Installation(
+            "uv", f"uv pip install --python {_python_path(prefix)} --upgrade {PACKAGE}"
+        )
+    return Installation("pip", f"{_python_path(prefix)} -m pip install --upgrade {PACKAGE}")
 
 
-def _distribution() -> Distribution | None:
+def _find_distribution() -> Distribution | None:
     try:
         return Distribution.from_name(PACKAGE)
     except PackageNotFoundError:
         return None
 
 
-def _text(found: Distribution | None, name: str) -> str:
-    return (found.read_text(name) or "").strip() if found is not None else ""
+def _metadata_text(distribution: Distribution | None, name: str) -> str:
+    return (distribution.read_text(name) or "").strip() if distribution is not None else ""
 
 
-def _checkout(found: Distribution | None) -> Path | None:
-    """The folder of an editable installation, or of one that is run as it lies there."""
+def _find_checkout(distribution: Distribution | None) -> Path | None:
+    """The folder of an editable installation, or of a checkout that runs without one."""
     try:
-        about = msgspec.json.decode(_text(found, "direct_url.json") or "{}")
+        about = msgspec.json.decode(_metadata_text(distribution, "direct_url.json") or "{}")
     except ValueError:
         about = {}
     if isinstance(about, dict) and (about.get("dir_info") or {}).get("editable"):
         from urllib.parse import unquote, urlsplit
 
         return Path(unquote(urlsplit(str(about.get("url"))).path))
-    if found is not None:
+    if distribution is not None:
         return None
     here = Path(__file__).resolve()
     return next((folder for folder in here.parents if (folder / ".git").exists()), None)
 
 
-def _by_the_system(place: Path, found: Distribution | None) -> bool:
-    """Of a package manager: in the system's own interpreter, and not put there by pip."""
-    own = place in (Path("/usr"), Path(sys.base_prefix)) and sys.prefix == sys.base_prefix
-    return own and _text(found, "INSTALLER") not in ("pip", "uv")
+def _is_system_package(prefix: Path, distribution: Distribution | None) -> bool:
+    """Whether a package manager installed it: in the system's interpreter, and not with pip."""
+    own = prefix in (Path("/usr"), Path(sys.base_prefix)) and sys.prefix == sys.base_prefix
+    return own and _metadata_text(distribution, "INSTALLER") not in ("pip", "uv")
 
 
-def _python(place: Path) -> str:
-    return quote(str(place / "bin" / "python"))
+def _python_path(prefix: Path) -> str:
+    return quote(str(prefix / "bin" / "python"))
 
 
 # -- versions ------------------------------------------------------------------------------
 
 
-async def newest() -> str:
-    """The newest final version that the configured package indexes have."""
+async def find_newest_version() -> str:
+    """The newest final version in the configured package indexes."""
     from hermes.config.env import get_environment
     from hermes.config.package_index import list_indexes
     from hermes.llm.local.download import Fetcher, SourceError
@@ -92,7 +96,7 @@ async def newest() -> str:
     from hermes.llm.transport import Transport
 
     transport = Transport()
-    problem = "the use of an index is turned off here"
+    problem = "package indexes are turned off on this machine"
     try:
         for index in list_indexes(get_environment()):
             try:
@@ -100,29 +104,29 @@ async def newest() -> str:
             except SourceError as error:
                 problem = str(error)
                 continue
-            versions = [v for link in links if (v := _version_of(link.name))]
+            versions = [v for link in links if (v := _parse_version(link.name))]
             if versions:
-                return max(versions, key=_order)
-            problem = "the index has no version of it"
+                return max(versions, key=_version_key)
+            problem = "the index has no version of hermes"
     finally:
         await transport.close()
     raise SourceError(problem)
 
 
-def _version_of(file: str) -> str:
-    """The version in the name of a wheel or an archive; empty: none, or none that is final."""
+def _parse_version(file: str) -> str:
+    """The version in the name of a wheel or an archive; empty unless it is a final one."""
     stem = re.sub(r"[-_.]+", "-", PACKAGE)
     match = re.match(rf"{stem.replace('-', '[-_.]+')}-(.+?)(?:-py.*\.whl|\.tar\.gz|\.zip)\Z", file)
-    return match[1] if match and _FINAL.match(match[1]) else ""
+    return match[1] if match and _FINAL_VERSION.match(match[1]) else ""
 
 
-def _order(version: str) -> tuple[int, ...]:
-    match = _FINAL.match(version)
+def _version_key(version: str) -> tuple[int, ...]:
+    match = _FINAL_VERSION.match(version)
     numbers = [int(part) for part in match[1].split(".")] if match else []
     while numbers and numbers[-1] == 0:
         numbers.pop()
     return tuple(numbers)
 
 
-def newer(one: str, other: str) -> bool:
-    return _order(one) > _order(other)
+def is_newer(version: str, other: str) -> bool:
+    return _version_key(version) > _version_key(other)

@@ -1,4 +1,4 @@
-"""The log file: what matters as redacted JSON lines, private, made at the first record."""
+"""The log file: redacted JSON lines, private, created with the first record; written and read."""
 
 from __future__ import annotations
 
@@ -6,30 +6,58 @@ import logging
 import os
 import time
 import traceback
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
+from msgspec import Struct
+
+from hermes.config import paths
 from hermes.core.log_context import SESSION
+from hermes.core.redaction.redactor import Redactor
 
 MAX_BYTES = 4 << 20
-_TELLING = ("hermes.agent.compression", "hermes.llm.auth.key_pool", "hermes.llm.auth.oauth")
-"""Whose ordinary doings are worth a line: what is compressed, which keys and logins change."""
+LEVELS = ("debug", "info", "warning", "error", "critical")
+_INFO_LOGGERS = ("hermes.agent.compression", "hermes.llm.auth.key_pool", "hermes.llm.auth.oauth")
+"""Whose ordinary events are logged too: compressions, and changes of keys and logins."""
+_POLL_SECONDS = 0.2
+
+RecordFilter = Callable[[dict[str, Any]], bool]
+
+
+# -- writing -------------------------------------------------------------------------------
+
+
+def start_logging(home: Path, secrets: Iterable[str]) -> None:
+    """Logs to the file of this home from now on, with these secrets redacted."""
+    root = logging.getLogger()
+    root.addHandler(LogFile(paths.log_file(home), Redactor(secrets).clean))
+    root.setLevel(logging.WARNING)
+    for name in _INFO_LOGGERS:
+        log_info_events(name)
+
+
+def log_info_events(logger_name: str) -> None:
+    """Also logs the ordinary events of this logger."""
+    logging.getLogger(logger_name).setLevel(logging.INFO)
 
 
 class LogFile(logging.Handler):
-    """Never raises and never blocks a turn: what cannot be written is dropped."""
+    """Never raises and never delays a turn: what cannot be written is dropped."""
 
-    def __init__(self, where: Path, redact: Callable[[str], str]) -> None:
+    def __init__(self, path: Path, redact: Callable[[str], str]) -> None:
         super().__init__(logging.INFO)
-        self.where = where
+        self.path = path
         self._redact = redact
         self._handle = -1
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            line = self._line(record)
-            if self._handle < 0 or self._full():
-                self._handle = self._open()
+            line = self._encode_record(record)
+            if self._handle < 0 or self._close_full_file():
+                self._handle = self._open_file()
             os.write(self._handle, line)
         except (OSError, ValueError, TypeError):
             return
@@ -40,9 +68,9 @@ class LogFile(logging.Handler):
             self._handle = -1
         super().close()
 
-    def _line(self, record: logging.LogRecord) -> bytes:
+    def _encode_record(self, record: logging.LogRecord) -> bytes:
         """JSON escapes line breaks, so that no text can forge a record."""
-        from hermes.cli.terminal.text import dump
+        from hermes.cli.terminal.text import to_json  # brings orjson
 
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         entry: dict[str, object] = {
@@ -58,35 +86,120 @@ class LogFile(logging.Handler):
             entry[name] = self._redact(value) if isinstance(value, str) else value
         if record.exc_info and record.exc_info[1] is not None:
             entry["trace"] = self._redact("".join(traceback.format_exception(record.exc_info[1])))
-        return (dump(entry) + "\n").encode()
+        return (to_json(entry) + "\n").encode()
 
-    def _full(self) -> bool:
-        """Then it is let go of: a server writes for weeks, and another process of this home may
-        have begun the file anew."""
+    def _close_full_file(self) -> bool:
+        """Whether the file was full: a server writes for weeks, and another process of this home
+        may have started a new file."""
         if os.fstat(self._handle).st_size <= MAX_BYTES:
             return False
         os.close(self._handle)
         self._handle = -1
         return True
 
-    def _open(self) -> int:
-        from hermes.config.paths import make_private_folder
-
-        make_private_folder(self.where.parent)
-        if self.where.exists() and self.where.stat().st_size > MAX_BYTES:
-            self.where.replace(self.where.with_suffix(".log.1"))
+    def _open_file(self) -> int:
+        paths.make_private_folder(self.path.parent)
+        if self.path.exists() and self.path.stat().st_size > MAX_BYTES:
+            self.path.replace(self.path.with_suffix(".log.1"))
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.open(self.where, flags, 0o600)
+        return os.open(self.path, flags, 0o600)
 
 
-def install(where: Path, redact: Callable[[str], str]) -> None:
-    root = logging.getLogger()
-    root.addHandler(LogFile(where, redact))
-    root.setLevel(logging.WARNING)
-    for name in _TELLING:
-        tell(name)
+# -- reading -------------------------------------------------------------------------------
 
 
-def tell(name: str) -> None:
-    """Also the ordinary doings of this part."""
-    logging.getLogger(name).setLevel(logging.INFO)
+class LogPosition(Struct, frozen=True):
+    """How far a file was read."""
+
+    inode: int = 0
+    size: int = 0
+    partial: bytes = b""
+    """The beginning of a line that is not complete yet."""
+
+
+def make_filter(level: str, session: str) -> RecordFilter:
+    """Passes records of at least this level that concern the session, if one is given."""
+    least = LEVELS.index(level)
+
+    def matches_record(record: dict[str, Any]) -> bool:
+        known = str(record.get("level", ""))
+        if known in LEVELS and LEVELS.index(known) < least:
+            return False
+        found = str(record.get("session", ""))
+        return not session or found.startswith(session) or session in str(record.get("message", ""))
+
+    return matches_record
+
+
+def read_tail(
+    path: Path, count: int, matches: RecordFilter
+) -> tuple[list[dict[str, Any]], LogPosition]:
+    """The last records of this file and the one before it, in order, and the position from which
+    `follow_log` neither misses nor repeats one."""
+    found: deque[dict[str, Any]] = deque(maxlen=count)
+    position = LogPosition()
+    for file in (path.with_suffix(".log.1"), path):
+        try:
+            with file.open("rb") as stream:
+                inode, data = os.fstat(stream.fileno()).st_ino, stream.read()
+        except OSError:
+            continue
+        *lines, partial = data.split(b"\n")
+        found.extend(_parse_records(lines, matches))
+        if file is path:
+            position = LogPosition(inode, len(data), partial)
+    return list(found), position
+
+
+def follow_log(
+    path: Path,
+    position: LogPosition,
+    matches: RecordFilter,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[dict[str, Any]]:
+    """Records written from there on, without end; the file may be replaced at any time."""
+    inode, size, partial = position.inode, position.size, position.partial
+    while True:
+        now, length = _file_identity(path)
+        if now != inode or length < size:
+            inode, size, partial = now, 0, b""
+        if length > size:
+            with path.open("rb") as stream:
+                stream.seek(size)
+                data = stream.read(length - size)
+            size += len(data)
+            *lines, partial = (partial + data).split(b"\n")
+            yield from _parse_records(lines, matches)
+        sleep(_POLL_SECONDS)
+
+
+def _parse_records(lines: list[bytes], matches: RecordFilter) -> Iterator[dict[str, Any]]:
+    """Skips lines that are not records, such as one that a crash cut short."""
+    for line in lines:
+        try:
+            record = msgspec.json.decode(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(record, dict) and matches(record):
+            yield record
+
+
+def _file_identity(path: Path) -> tuple[int, int]:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - polled
+    except OSError:
+        return 0, 0
+    return status.st_ino, status.st_size
+
+
+def format_record(record: dict[str, Any]) -> str:
+    """One line for people, with the trace indented below."""
+    from hermes.cli.terminal.text import strip_controls
+
+    when = str(record.get("time", ""))[:19].replace("T", " ")
+    level = str(record.get("level", "")).upper()
+    session = f" [{record['session']}]" if record.get("session") else ""
+    head = f"{when} {level:<8}{session} {record.get('logger', '')}: {record.get('message', '')}"
+    text = strip_controls(" ".join(head.split("\n")))
+    trace = strip_controls(str(record.get("trace", "")).rstrip())
+    return text + "".join(f"\n    {line}" for line in trace.splitlines())

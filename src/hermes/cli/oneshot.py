@@ -1,4 +1,4 @@
-"""One turn from the command line: set up, run, show, and say by the exit status how it ended."""
+"""One turn from the command line: runs it, shows it, and tells by the exit status how it ended."""
 
 from __future__ import annotations
 
@@ -9,202 +9,196 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from pathlib import Path
 
-from hermes.app.agents import Options
-from hermes.app.commands import known
+from msgspec import structs
+
+from hermes.app.commands import ONE_SHOT, CommandContext, Reply, known, run
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
-from hermes.app.session_chain import find_current
-from hermes.cli.lookup import find_session
 from hermes.cli.main import EXIT_FAILED, EXIT_SIGPIPE, EXIT_USAGE
-from hermes.cli.process import Signals, exit_code, harden
-from hermes.cli.terminal.approval_prompt import Asker
+from hermes.cli.process import SignalHandler, harden_process, signal_exit_code
+from hermes.cli.session_start import find_resumed_session, introduce_model, make_options
+from hermes.cli.terminal.approval_prompt import ApprovalPrompt
 from hermes.cli.terminal.output import Output, ReaderGone
-from hermes.cli.terminal.progress import Status
+from hermes.cli.terminal.progress import ProgressLine
 from hermes.cli.terminal.render import RENDERERS
 from hermes.config import env
 from hermes.config.load import Setup
-from hermes.core.errors import ConfigError, StoreError
-from hermes.core.events import Approval, Question, Recorded, StepStart, TurnEnd, TurnResult
+from hermes.core.errors import StoreError
+from hermes.core.events import (
+    Answer,
+    Approval,
+    Question,
+    Recorded,
+    StepStart,
+    TurnEnd,
+    TurnResult,
+)
 from hermes.core.message import Message
-from hermes.core.store import SessionMeta, Store
-from hermes.llm.endpoints.catalog import Choice
-from hermes.llm.transport import EMBEDDED
 
 EXIT_PARTIAL = 3
 INTERRUPTED = TurnResult("interrupted", error="Interrupted.", error_code="interrupted")
-
-
-def make_options(args: Namespace) -> Options:
-    choice = Choice(
-        model=args.model,
-        provider=args.provider,
-        base_url=args.base_url,
-        api_key_env=args.api_key_env or "",
-        api_mode=args.api_mode,
-    )
-    toolsets = None
-    if args.toolsets is not None:
-        names = [name.strip() for name in args.toolsets.split(",") if name.strip()]
-        toolsets = () if names == ["none"] else tuple(names)
-    return Options(choice=choice, toolsets=toolsets, max_turns=args.max_turns, yolo=args.yolo)
-
-
-async def introduce(session: Session, runtime: Runtime, status: Status) -> None:
-    """Say who answers where the user did not choose it, and get what it needs."""
-    if session.agent.note:
-        status.line(f"! {session.agent.note}")
-    base_url = session.agent.providers[0].base_url
-    if base_url.startswith(EMBEDDED):
-        from hermes.cli.terminal.download import prepare
-
-        await prepare(base_url, runtime.transport)
+_SUBMIT_POLL = 0.005
 
 
 class OneShot:
-    """The one turn of this process."""
+    """The single turn of this process."""
 
-    def __init__(self, setup: Setup, args: Namespace, signals: Signals) -> None:
+    def __init__(self, setup: Setup, args: Namespace, signals: SignalHandler) -> None:
         self._setup = setup
         self._args = args
         self._signals = signals
         self._out = Output(1)
         errors = Output(2)
         colour = env.supports_colour(errors.tty)
-        self._status = Status(errors, colour=colour, animate=colour)
-        self._renderer = RENDERERS[args.output](self._out, self._status)
-        self._asker = Asker(self._status)
+        self._progress = ProgressLine(errors, colour=colour, animate=colour)
+        self._renderer = RENDERERS[args.output](self._out, self._progress)
+        self._prompt = ApprovalPrompt(self._progress)
         self._session: Session | None = None
-        self._ended = False
-        self._code: int | None = None
-        """Set when writing the output failed."""
+        self._turn_ended = False
+        self._write_error: int | None = None
+        """The exit status once writing the output has failed."""
 
     async def run(
-        self,
-        message: Message,
-        folder: Path,
-        options: Options,
-        command: tuple[str, str] | None = None,
+        self, message: Message, folder: Path, command: tuple[str, str] | None = None
     ) -> int:
+        """Answers the message, or runs the slash command; returns the exit status."""
         task = asyncio.current_task()
         assert task is not None
         self._signals.attach(task.cancel)
-        harden()
+        harden_process()
         try:
             async with Runtime.open(self._setup) as runtime:
                 needs_model = command is None or known(command[0]).needs_model
-                session = await self._open(runtime, folder, options, needs_model=needs_model)
-                result, told = None, None
+                session = await self._open_session(runtime, folder, needs_model=needs_model)
+                result = None
                 if command:
-                    session, told, result = await self._command(runtime, session, command)
+                    reply = await self._run_command(runtime, session, command)
+                    session = reply.session or session
+                    if reply.submit is None:
+                        result = TurnResult("completed", text=reply.text)
+                    else:
+                        message = reply.submit
+                        if reply.text:
+                            self._progress.print_line(f"! {reply.text}")
                 if result is None:
-                    await introduce(session, runtime, self._status)
-                    result = await self._turn(runtime, session, told or message)
-                await self._show(session, result)
+                    await introduce_model(session, runtime.transport, self._progress)
+                    result = await self._run_turn(runtime, session, message)
+                await self._show_result(session, result)
                 if farewell := runtime.background.farewell():
-                    self._status.line(f"! {farewell}")
+                    self._progress.print_line(f"! {farewell}")
         except asyncio.CancelledError:
             if not self._signals.received or self._session is not None:
                 raise
-            await self._renderer.end("", INTERRUPTED, None)
+            await self._renderer.show_result("", INTERRUPTED, None)
             result = INTERRUPTED
-        return self._status_of(result)
+        return self._exit_code(result)
 
-    async def _open(
-        self, runtime: Runtime, folder: Path, options: Options, *, needs_model: bool
-    ) -> Session:
-        resume = await self._chosen(runtime.store, folder)
+    async def _open_session(self, runtime: Runtime, folder: Path, *, needs_model: bool) -> Session:
+        resumed = await find_resumed_session(runtime.store, self._args, folder)
         session = await runtime.session(
-            resume=resume.id if resume else "",
+            resume=resumed.id if resumed else "",
             cwd=folder,
-            options=options,
+            options=make_options(self._args),
             needs_model=needs_model,
         )
-        if resume is not None and resume.state == "interrupted":
-            self._status.line("! the previous turn was interrupted; going on from what was stored")
+        if resumed is not None and resumed.state == "interrupted":
+            self._progress.print_line(
+                "! the previous turn was interrupted; continuing from what was stored"
+            )
         return session
 
-    async def _command(
+    async def _run_command(
         self, runtime: Runtime, session: Session, command: tuple[str, str]
-    ) -> tuple[Session, Message | None, TurnResult | None]:
-        """Where it goes on; with a message to answer, or as the result of it all."""
-        from hermes.cli import slash
+    ) -> Reply:
+        """Runs a slash command; one that changes something is previewed and confirmed first."""
+        name, args = command
+        context = CommandContext(runtime, session, ONE_SHOT)
+        reply = await run(context, name, args)
+        if not reply.confirm:
+            return reply
+        if not self._prompt.attended:
+            again = f"/{name} {args}".rstrip() + " yes"
+            self._progress.print_line(f"! nothing was changed; to do it: {again}")
+            return reply
+        for line in reply.text.splitlines():
+            self._progress.print_line(line)
+        confirmation = _Confirmation()
+        self._prompt.ask(Question("confirm", f"{reply.confirm} [y/N]"), confirmation)
+        if (await confirmation.text or "").lower() not in ("y", "yes"):
+            return Reply("Nothing was changed.")
+        return await run(structs.replace(context, confirmed=True), name, args)
 
-        reply = await slash.command(runtime, session, command, self._asker, self._status)
-        if reply.submit is None:
-            return reply.session or session, None, TurnResult("completed", text=reply.text)
-        if reply.text:
-            self._status.line(f"! {reply.text}")
-        return reply.session or session, reply.submit, None
-
-    async def _chosen(self, store: Store, folder: Path) -> SessionMeta | None:
-        if self._args.resume is not None:
-            named = await find_session(store, self._args.resume)
-            return await find_current(store, named.id)
-        if not self._args.latest:
-            return None
-        found = await store.sessions.find_latest(cwd=str(folder), source="cli")
-        if found is None:
-            raise ConfigError(f"There is no session of {folder} to continue; leave out --continue.")
-        return found
-
-    async def _turn(self, runtime: Runtime, session: Session, message: Message) -> TurnResult:
+    async def _run_turn(self, runtime: Runtime, session: Session, message: Message) -> TurnResult:
         self._session = session
-        self._signals.redirect(self._stop)
-        session.interactions.present = self._asker.possible
+        self._signals.redirect(self._stop_turn)
+        session.interactions.present = self._prompt.attended
         events = session.events()
         session.submit(message)
-        with suppress(StoreError):  # the turn itself ends with it
+        with suppress(StoreError):  # the turn fails with the same error
             for sentence in await runtime.store.wait_until_open():
-                self._status.line(f"! {sentence}")
+                self._progress.print_line(f"! {sentence}")
         async for event in events:
             if not gc.isenabled() and not isinstance(event, (StepStart, Recorded)):
-                gc.freeze()  # what was imported stays for good
+                gc.freeze()  # imported modules stay until the end
                 gc.enable()
             if isinstance(event, TurnEnd):
-                self._ended = True
+                self._turn_ended = True
                 return event.result
             if isinstance(event, (Approval, Question)):
-                self._asker.ask(event, session.interactions)
-            if self._code is None:
-                await self._guarded(session, self._renderer.event(event))
+                self._prompt.ask(event, session.interactions)
+            if self._write_error is None:
+                await self._guard_write(session, self._renderer.show_event(event))
         raise AssertionError("a turn ends with TurnEnd")
 
-    async def _show(self, session: Session, result: TurnResult) -> None:
-        self._asker.close()
-        if self._code is None:
+    async def _show_result(self, session: Session, result: TurnResult) -> None:
+        self._prompt.close()
+        if self._write_error is None:
             providers = session.agent.providers
             target = providers[0].target if providers else None
-            await self._guarded(session, self._renderer.end(session.id, result, target))
+            await self._guard_write(session, self._renderer.show_result(session.id, result, target))
 
-    async def _guarded(self, session: Session, writing: Awaitable[None]) -> None:
-        """Nobody reads the answer any more: stop making it."""
+    async def _guard_write(self, session: Session, writing: Awaitable[None]) -> None:
+        """Interrupts the turn when nobody reads its answer any more."""
         try:
             await writing
         except ReaderGone:
-            self._code = EXIT_SIGPIPE
+            self._write_error = EXIT_SIGPIPE
             session.interrupt()
         except OSError as error:
-            self._code = EXIT_FAILED
-            self._status.line(f"hermes: cannot write the output: {error.strerror}")
+            self._write_error = EXIT_FAILED
+            self._progress.print_line(f"hermes: cannot write the output: {error.strerror}")
             session.interrupt()
 
-    def _stop(self) -> None:
+    def _stop_turn(self) -> None:
         assert self._session is not None
-        self._asker.close()
+        self._prompt.close()
         if self._args.output == "text":
             self._out.abandon()
         if self._session.busy:
             self._session.interrupt()
-        elif not self._ended:  # submitted, but not begun
-            asyncio.get_running_loop().call_later(0.005, self._stop)
+        elif not self._turn_ended:  # submitted, but not started
+            asyncio.get_running_loop().call_later(_SUBMIT_POLL, self._stop_turn)
 
-    def _status_of(self, result: TurnResult) -> int:
-        if self._code is not None:
-            return self._code
+    def _exit_code(self, result: TurnResult) -> int:
+        if self._write_error is not None:
+            return self._write_error
         if result.status == "completed":
             return 0
         if result.status == "interrupted":
-            return exit_code(self._signals.received or 2)
+            return signal_exit_code(self._signals.received or 2)
         if result.error_code == "config":
             return EXIT_USAGE
         return EXIT_PARTIAL if result.status == "partial" else EXIT_FAILED
+
+
+class _Confirmation:
+    """Takes the answer to a yes-or-no question in place of a session."""
+
+    def __init__(self) -> None:
+        self.text: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+
+    def reply(self, question_id: str, text: str | None) -> None:
+        self.text.set_result(text)
+
+    def answer(self, approval_id: str, answer: Answer) -> None:
+        raise AssertionError("only a question was asked")

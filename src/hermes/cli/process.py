@@ -1,4 +1,4 @@
-"""The process itself: its signals, its last moments, and the secrets in its memory."""
+"""The process itself: its signals, its limits, and the secrets in its memory."""
 
 from __future__ import annotations
 
@@ -8,58 +8,61 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def exit_code(number: int) -> int:
+def signal_exit_code(number: int) -> int:
     """130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP."""
     return 128 + number
 
 
-class Signals:
-    """The first signal asks the turn to stop, the second one ends the process at once."""
+class SignalHandler:
+    """The first signal asks the turn to stop, the second ends the process at once."""
 
     def __init__(self) -> None:
         self.received = 0
-        self._stop: Callable[[], object] = _nothing
+        self._stop: Callable[[], object] = _ignore_stop
 
-    def early(self) -> None:
-        """Until the event loop runs nothing is stored and nothing is running: just leave."""
+    def exit_on_signal(self) -> None:
+        """Until the event loop runs, nothing is stored and nothing is running: a signal exits."""
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is signal.SIG_DFL:
-                signal.signal(number, _leave)
+                signal.signal(number, _exit_now)
 
     def attach(self, stop: Callable[[], object]) -> None:
-        """From now on, on the running loop; a signal that came before counts."""
+        """Calls `stop` on a signal, from the running event loop."""
         import asyncio
 
         self._stop = stop
         loop = asyncio.get_running_loop()
-        for number in STOPPING:
+        for number in STOP_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
-                loop.add_signal_handler(number, self._arrived, number)
+                loop.add_signal_handler(number, self._handle_signal, number)
 
     def redirect(self, stop: Callable[[], object]) -> None:
+        """Calls this from now on instead."""
         self._stop = stop
 
-    def _arrived(self, number: int) -> None:
+    def _handle_signal(self, number: int) -> None:
         if self.received:
-            os._exit(exit_code(number))  # whoever keeps our children ends them when we are gone
+            os._exit(
+                signal_exit_code(number)
+            )  # the supervisor ends our child processes when we are gone
         self.received = number
         self._stop()
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
-    os._exit(exit_code(number))
+def _exit_now(number: int, frame: FrameType | None) -> None:
+    os._exit(signal_exit_code(number))
 
 
-def _nothing() -> None:
+def _ignore_stop() -> None:
     return
 
 
-def harden() -> None:
-    """No core dump, and no reading of our memory and environment by other processes: the keys
-    are in there. What the system does not offer is left out."""
+def harden_process() -> None:
+    """Turns off core dumps, and reading of this process's memory and environment by others, as far
+    as the system allows: API keys are in there."""
     import ctypes
     import resource
 
@@ -71,8 +74,8 @@ def harden() -> None:
         return
 
 
-def many_files() -> None:
-    """As many open files as the system allows: a stream takes two."""
+def raise_file_limit() -> None:
+    """Allows as many open files as the system does: a stream takes two."""
     import resource
 
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -80,9 +83,9 @@ def many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def settle_in() -> None:
-    """For a process that stays and serves many: what exists by now is left out of garbage
-    collections, which then come seldom enough that thousands of live objects make nobody wait."""
+def tune_garbage_collection() -> None:
+    """For a server: leaves what exists by now out of garbage collections, and makes them rare
+    enough that thousands of live objects delay no request."""
     import gc
 
     gc.freeze()

@@ -1,15 +1,13 @@
-"""Before a conversation begins: whether files of the project may have a say in it."""
+"""Whether the instruction files of a project (AGENTS.md and the like) may steer the agent."""
 
 from __future__ import annotations
 
 import os
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes.cli.main import fail
 from hermes.config.env import is_inside_agent
 from hermes.config.paths import CONTEXT_FILES
 
@@ -17,13 +15,16 @@ if TYPE_CHECKING:
     from hermes.app.context_files import Folder
     from hermes.config.trust_store import TrustStore
 
-_LISTED = 8
+_LISTED_FILES = 8
 
 
-def settle(home: Path, folder: Path, *, attended: bool) -> list[str]:
-    """What the user is to be told, a sentence each. Somebody at the terminal is asked, once for
-    each content; where nobody is, nothing new is trusted."""
-    if not _any_near(folder):
+def check_context_files(home: Path, folder: Path, *, attended: bool) -> list[str]:
+    """Sentences for the user about the instruction files that apply to a folder.
+
+    Somebody at the terminal is asked once for each content; where nobody is, nothing new is
+    trusted.
+    """
+    if not has_context_files(folder):
         return []
     from hermes.app.context_files import find, quoted, sort
     from hermes.config.trust_store import TrustStore
@@ -31,108 +32,74 @@ def settle(home: Path, folder: Path, *, attended: bool) -> list[str]:
     book = TrustStore(home)
     found = find(folder)
     by = sort(found.folders, book.read_all())
-    told = list(found.odd)
+    sentences = list(found.odd)
     trusted = by.trusted
     if by.unknown and attended and not is_inside_agent():
-        if agreed(by.unknown, book):
+        if ask_trust(by.unknown, book):
             trusted = sort(found.folders, book.read_all()).trusted
     elif by.unknown:
-        told.append(_unread(by.unknown))
-    return [*told, *quoted(found.root, trusted).cut]
+        sentences.append(_describe_untrusted_files(by.unknown))
+    return [*sentences, *quoted(found.root, trusted).cut]
 
 
-def welcome(args: Namespace) -> None:
-    """Before the prompt appears: what it takes to ask, and no more."""
-    if args.resume is not None or args.latest:
-        return
-    from hermes.config.env import get_environment
-    from hermes.config.paths import config_file, database_file, find_home, make_home
-
-    home = find_home(get_environment(), args.profile)
-    folder = Path.cwd()
-    if _any_near(folder):
-        make_home(home)
-        for sentence in settle(home, folder, attended=True):
-            fail(sentence)
-    if not database_file(home).exists() and not config_file(home).exists():
-        _first_start(args)
-
-
-def _first_start(args: Namespace) -> None:
-    """Nobody was here before: with nothing that says which model to call, one is found."""
-    if args.model or args.provider or args.base_url:
-        return
-    from hermes.config.load import load_setup
-    from hermes.llm.endpoints.catalog import Choice, undecided
-
-    setup = load_setup(args.profile)
-    if is_inside_agent() or not (
-        setup.secrets.get("OPENAI_BASE_URL")  # it says itself which models it has
-        or undecided(setup.config, setup.secrets, Choice())
-    ):
-        return
-    from hermes.cli.commands.setup import first
-
-    print("Nothing is set up yet; looking for a model. (hermes setup does this again.)")
-    asked = Namespace(profile=args.profile, key_env="", asked=False)
-    args.latest = first(asked, attended=True) is not None
-
-
-def _any_near(folder: Path) -> bool:
-    """A few looks at the file system, and no import: most folders have none of them."""
-    place = str(folder)
+def has_context_files(folder: Path) -> bool:
+    """Looks only at the file system and imports nothing: most folders have no such files."""
+    path = str(folder)
     while True:
-        if any(os.path.lexists(f"{place}/{name}") for name in CONTEXT_FILES):
+        if any(os.path.lexists(f"{path}/{name}") for name in CONTEXT_FILES):
             return True
-        above = os.path.dirname(place)  # noqa: PTH120 - a start must not wait for pathlib
-        if above == place:
+        above = os.path.dirname(path)  # noqa: PTH120 - a start must not wait for pathlib
+        if above == path:
             return False
-        place = above
+        path = above
 
 
-def agreed(folders: Sequence[Folder], book: TrustStore) -> bool:
-    """Ask about these, and remember the answer to exactly what they hold now."""
-    from hermes.cli.terminal.output import ask
+def ask_trust(folders: Sequence[Folder], book: TrustStore) -> bool:
+    """Asks about the files of these folders and remembers the answer for their present content."""
+    from hermes.cli.terminal.picker import ask_yes_no
     from hermes.config.trust_store import make_decision
 
-    print("This folder has notes for agents, which nobody has agreed to yet:", file=sys.stderr)
-    for line in listed(folders):
+    print("This folder contains instructions for AI agents:", file=sys.stderr)
+    for line in list_files(folders):
         print(line, file=sys.stderr)
-    yes = ask("Read them in this and later conversations?")
+    yes = ask_yes_no("Let Hermes follow them, now and in later conversations?")
     book.save_decisions({str(f.path): make_decision(f.digest, trusted=yes) for f in folders})
     if not yes:
-        print(f"They are not read. To change that: hermes trust {_where(folders)}", file=sys.stderr)
+        command = _trust_command(folders)
+        print(f"They are ignored. To change that, run: {command}", file=sys.stderr)
     return yes
 
 
-def listed(folders: Sequence[Folder]) -> list[str]:
-    """A line per file: where it is, how large."""
+def list_files(folders: Sequence[Folder]) -> list[str]:
+    """A line per file: its path and size."""
     from hermes.cli.terminal.text import one_line
     from hermes.core.untrusted_text import reveal
 
     files = [file for folder in folders for file in folder.files]
-    lines = [f"  {one_line(reveal(str(f.path)), 200)}  {f.size:,} bytes" for f in files[:_LISTED]]
-    if more := len(files) - _LISTED:
-        lines += [f"  and {more} more"] if more > 0 else []
-    return lines
+    lines = [
+        f"  {one_line(reveal(str(f.path)), 200)}  {f.size:,} bytes" for f in files[:_LISTED_FILES]
+    ]
+    more = len(files) - _LISTED_FILES
+    return [*lines, f"  and {more} more"] if more > 0 else lines
 
 
-def _unread(folders: Sequence[Folder]) -> str:
+def _describe_untrusted_files(folders: Sequence[Folder]) -> str:
     from hermes.cli.terminal.text import one_line
     from hermes.core.untrusted_text import reveal
 
     files = [file for folder in folders for file in folder.files]
-    names = ", ".join(dict.fromkeys(file.path.name for file in files))
+    names = list(dict.fromkeys(file.path.name for file in files))
     where = one_line(reveal(str(folders[-1].path)), 200)
+    verb = "was" if len(names) == 1 else "were"
     return (
-        f"{names} of {where} not read: nobody has agreed to what is in there. "
-        f"If you do: hermes trust {_where(folders)}"
+        f"{', '.join(names)} in {where} {verb} not loaded: the folder is not trusted. "
+        f"Run: {_trust_command(folders)}"
     )
 
 
-def _where(folders: Sequence[Folder]) -> str:
+def _trust_command(folders: Sequence[Folder]) -> str:
     from shlex import quote
 
     from hermes.core.untrusted_text import reveal
 
-    return quote(reveal(str(folders[-1].path)))
+    return f"hermes trust {quote(reveal(str(folders[-1].path)))}"

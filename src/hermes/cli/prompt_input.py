@@ -1,4 +1,4 @@
-"""What the user asks, and where: -q, standard input and images as one message, the folder."""
+"""The prompt of a single turn: -q, standard input and images as one message."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from hermes.core.message import Media, Message, user
 
 MAX_IMAGE = 20 << 20
 MAX_INPUT = 16 << 20
-_FROM_PARENT = 1.0
-_INHERITED = 0.05
+_PARENT_SECONDS = 1.0
+_ANCESTOR_SECONDS = 0.05
 
 
 def read_prompt(query: str | None, images: list[str]) -> tuple[Message, str]:
-    """The message, and a remark for the user ("" when there is none)."""
+    """The message, and a remark for the user or ""."""
     media = [read_image(Path(name)) for name in images]
     remark = ""
     if query is None or query == "-":
         if sys.stdin is not None and os.isatty(0) and query is None:
-            raise ConfigError('Nothing to answer: give a prompt with -q "...", or pipe it in.')
+            raise ConfigError('There is no prompt: give one with -q "...", or pipe it in.')
         text = _read_all(0)
     else:
-        piped, remark = _piped()
+        piped, remark = _read_piped_text()
         text = f"{query}\n\n{piped}" if query.strip() and piped.strip() else query or piped
     if not text.strip() and not media:
         raise ConfigError('The prompt is empty: give one with -q "...", or pipe it in.')
@@ -34,24 +34,25 @@ def read_prompt(query: str | None, images: list[str]) -> tuple[Message, str]:
 
 
 def read_image(file: Path) -> Media:
+    """ConfigError when it cannot be read or is not an image."""
     try:
         size = file.stat().st_size
         if size > MAX_IMAGE:
-            raise ConfigError(f"{file} is {size >> 20} MB; images may have {MAX_IMAGE >> 20} MB.")
+            raise ConfigError(f"{file} has {size >> 20} MB; the limit is {MAX_IMAGE >> 20} MB.")
         with file.open("rb") as stream:
             data = stream.read(MAX_IMAGE + 1)
     except OSError as error:
         raise ConfigError(f"Image {file} cannot be read: {error.strerror}.") from None
     if len(data) > MAX_IMAGE:
-        raise ConfigError(f"{file} is too large; images may have {MAX_IMAGE >> 20} MB.")
-    mime = image_type(data)
+        raise ConfigError(f"{file} is too large; the limit is {MAX_IMAGE >> 20} MB.")
+    mime = detect_image_type(data)
     if not mime:
-        raise ConfigError(f"{file} is not an image: PNG, JPEG, GIF and WebP are understood.")
+        raise ConfigError(f"{file} is not an image: PNG, JPEG, GIF and WebP are supported.")
     return Media(mime, data, name=file.name)
 
 
-def image_type(data: bytes) -> str:
-    """By its first bytes, whatever the file is called; "" for anything else."""
+def detect_image_type(data: bytes) -> str:
+    """The type by the first bytes, whatever the file is called; "" for anything else."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if data.startswith(b"\xff\xd8\xff"):
@@ -63,30 +64,33 @@ def image_type(data: bytes) -> str:
     return ""
 
 
-def _piped() -> tuple[str, str]:
-    """Standard input beside -q. Programs often start us with a pipe they never write to, so a
-    pipe that is only held open by our starter is not waited for; one fed by a command is."""
+def _read_piped_text() -> tuple[str, str]:
+    """Standard input beside -q, and a remark.
+
+    Programs often start us with a pipe that they never write to. A pipe that only our parent
+    holds open is therefore not waited for; one that another command feeds is.
+    """
     mode = os.fstat(0).st_mode
     if os.isatty(0) or not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         return "", ""
     if stat.S_ISREG(mode) or select.select((0,), (), (), 0)[0]:
         return _read_all(0), ""
-    patience = _patience(stat.S_ISFIFO(mode))
-    if not select.select((0,), (), (), patience)[0]:
-        return "", "nothing arrived on standard input; going on without it (-q - waits for it)"
+    seconds = _wait_seconds(stat.S_ISFIFO(mode))
+    if not select.select((0,), (), (), seconds)[0]:
+        return "", "nothing arrived on standard input; continuing without it (-q - waits for it)"
     return _read_all(0), ""
 
 
-def _patience(pipe: bool) -> float | None:
-    """Seconds to wait for the first byte; None: until it comes or the other side closes."""
+def _wait_seconds(pipe: bool) -> float | None:
+    """How long to wait for the first byte; None: until it arrives or the other side closes."""
     if not pipe:
-        return _FROM_PARENT
+        return _PARENT_SECONDS
     here = os.fstat(0)
     parent, first = os.getppid(), True
     while parent > 1:
         try:
-            if _writes_to(parent, (here.st_dev, here.st_ino)):
-                return _FROM_PARENT if first else _INHERITED
+            if _process_writes_to(parent, (here.st_dev, here.st_ino)):
+                return _PARENT_SECONDS if first else _ANCESTOR_SECONDS
             status = Path(f"/proc/{parent}/stat").read_text()
         except OSError:
             break
@@ -94,7 +98,7 @@ def _patience(pipe: bool) -> float | None:
     return None
 
 
-def _writes_to(process: int, pipe: tuple[int, int]) -> bool:
+def _process_writes_to(process: int, pipe: tuple[int, int]) -> bool:
     for entry in Path(f"/proc/{process}/fd").iterdir():
         try:
             target = entry.stat()

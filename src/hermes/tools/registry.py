@@ -154,6 +154,14 @@ def unknown(word: str) -> str:
     return f"There is no toolset or tool {word!r}. {hint}"
 
 
+def unknown_words(settings: Settings) -> list[str]:
+    """Names in the configuration that are neither a toolset nor a tool."""
+    known = {name for toolset, tools in catalog().items() for name in (toolset, *tools)}
+    selections: list[Selection] = [settings, *settings.platforms.values()]
+    words = {word for s in selections for word in (*s.enabled, *s.disabled)}
+    return sorted(words - known)
+
+
 def _rows() -> list[tuple[str, str, str]]:
     """Tool, toolset, module."""
     return [(name, s, module) for s, tools in catalog().items() for name, module in tools.items()]

@@ -1,1 +1,1 @@
-"""What `hermes auth` does, a file for each thing."""
+"""Keys and logins of providers: what `hermes auth` adds, shows and removes."""

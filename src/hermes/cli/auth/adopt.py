@@ -1,4 +1,4 @@
-"""`hermes auth adopt`: logins of other programs, taken over when the user asks for it."""
+"""`hermes auth adopt`: logins of other programs, taken over at the user's request."""
 
 from __future__ import annotations
 
@@ -16,56 +16,60 @@ from hermes.llm.auth.oauth.tokens import Token, claim
 from hermes.llm.provider_spec import OAuth
 
 
-class Program(Struct, frozen=True):
-    """Where another program keeps its login, and which provider that is for."""
+class AdoptableProgram(Struct, frozen=True):
+    """Where another program stores its login, and for which provider."""
 
     name: str
     provider: str
     variable: str
-    """Names its folder; empty: below the home folder, as usual."""
+    """May name its folder, which otherwise is below the home folder."""
     folder: str
     file: str
     read: Callable[[Any, OAuth], Token | str]
-    """A token; or a key, for providers that take one."""
+    """Extracts a token or, for providers that take one, a key."""
 
 
-def _codex(data: Any, flow: OAuth) -> Token | str:
+def _read_codex(data: Any, flow: OAuth) -> Token | str:
     found = data.get("tokens")
     found = found if isinstance(found, Mapping) else {}
-    access = _text(found, "access_token")
-    account = _text(found, "account_id") or claim(_text(found, "id_token"), flow.account_claim)
-    # When it ends is not said there: it is renewed before the first call.
-    return Token(access, _text(found, "refresh_token"), 1.0, 0.0, account, flow.token_url, "codex")
+    access = _text_field(found, "access_token")
+    account = _text_field(found, "account_id") or claim(
+        _text_field(found, "id_token"), flow.account_claim
+    )
+    # The file does not say when it expires: it is renewed before the first call.
+    return Token(
+        access, _text_field(found, "refresh_token"), 1.0, 0.0, account, flow.token_url, "codex"
+    )
 
 
-def _claude(data: Any, flow: OAuth) -> Token | str:
+def _read_claude(data: Any, flow: OAuth) -> Token | str:
     found = data.get("claudeAiOauth")
     found = found if isinstance(found, Mapping) else {}
     ends = found.get("expiresAt")
     expires = ends / 1000 if isinstance(ends, (int, float)) else 1.0
-    access, refresh = _text(found, "accessToken"), _text(found, "refreshToken")
+    access, refresh = _text_field(found, "accessToken"), _text_field(found, "refreshToken")
     return Token(access, refresh, expires, time.time(), "", flow.token_url, "claude")
 
 
-def _gh(data: Any, flow: OAuth) -> Token | str:
+def _read_gh(data: Any, flow: OAuth) -> Token | str:
     host = data.get("github.com")
-    return _text(host, "oauth_token") if isinstance(host, Mapping) else ""
+    return _text_field(host, "oauth_token") if isinstance(host, Mapping) else ""
 
 
 PROGRAMS = {
     program.name: program
     for program in (
-        Program("codex", "openai-codex", "CODEX_HOME", ".codex", "auth.json", _codex),
-        Program(
-            "claude", "anthropic", "CLAUDE_CONFIG_DIR", ".claude", ".credentials.json", _claude
+        AdoptableProgram("codex", "openai-codex", "CODEX_HOME", ".codex", "auth.json", _read_codex),
+        AdoptableProgram(
+            "claude", "anthropic", "CLAUDE_CONFIG_DIR", ".claude", ".credentials.json", _read_claude
         ),
-        Program("gh", "copilot", "GH_CONFIG_DIR", ".config/gh", "hosts.yml", _gh),
+        AdoptableProgram("gh", "copilot", "GH_CONFIG_DIR", ".config/gh", "hosts.yml", _read_gh),
     )
 }
 
 
-def taken_over(program: Program, flow: OAuth) -> Token | str:
-    """What that program has; ConfigError when there is nothing to take."""
+def read_login(program: AdoptableProgram, flow: OAuth) -> Token | str:
+    """The login of the program; ConfigError when there is none to take over."""
     environ = get_environment()
     folder = environ.get(program.variable) or Path(environ.get("HOME", "~"), program.folder)
     file = Path(folder).expanduser() / program.file
@@ -73,19 +77,19 @@ def taken_over(program: Program, flow: OAuth) -> Token | str:
         raw = file.read_bytes()
     except OSError as error:
         raise ConfigError(
-            f"{program.name} has no login in {file} ({error.strerror}); it may keep it in the "
-            "system's key store, which is left alone."
+            f"{program.name} has no login in {file} ({error.strerror}). It may be in the system's "
+            "key store, which Hermes does not read."
         ) from None
-    found = program.read(_parsed(raw, file), flow)
+    found = program.read(_parse_file(raw, file), flow)
     if not (found.access if isinstance(found, Token) else found):
         raise ConfigError(
-            f"{file} holds no login that could be taken over; log in instead: hermes auth login "
-            f"{program.provider}."
+            f"{file} holds no login that can be taken over. Run: hermes auth login "
+            f"{program.provider}"
         )
     return found
 
 
-def _parsed(raw: bytes, file: Path) -> Mapping[str, Any]:
+def _parse_file(raw: bytes, file: Path) -> Mapping[str, Any]:
     try:
         if file.suffix == ".json":
             data = msgspec.json.decode(raw)
@@ -96,7 +100,7 @@ def _parsed(raw: bytes, file: Path) -> Mapping[str, Any]:
     except (ValueError, _yaml_error()):
         data = None
     if not isinstance(data, Mapping):
-        raise ConfigError(f"{file} is not what was expected there; nothing was changed.")
+        raise ConfigError(f"{file} has an unexpected format; nothing was changed.")
     return data
 
 
@@ -106,6 +110,6 @@ def _yaml_error() -> type[Exception]:
     return yaml.YAMLError
 
 
-def _text(data: Any, name: str) -> str:
+def _text_field(data: Any, name: str) -> str:
     value = data.get(name) if isinstance(data, Mapping) else None
     return value if isinstance(value, str) else ""

@@ -1,4 +1,4 @@
-"""`hermes auth login`: the browser or a code, shown on the terminal, until there is a token."""
+"""`hermes auth login` and `logout`: a browser or a code on the terminal, until there is a token."""
 
 from __future__ import annotations
 
@@ -22,63 +22,69 @@ from hermes.llm.transport import Transport
 
 
 async def log_in(setup: Setup, provider: Named, *, browser: bool) -> Token:
-    """Stored when it returns. ProviderError says why there is none."""
+    """Logs in and stores the token. ProviderError says why that failed."""
     flow = provider.flow
     if flow is None:
         raise ConfigError(
-            f"One does not log in to {provider.name}: it takes a key. hermes auth add "
-            f"{provider.name} stores one."
+            f"{provider.name} has no login, it needs a key. Run: hermes auth add {provider.name}"
         )
     attended = os.isatty(0) and os.isatty(2)
-    screen = _Screen(setup, browser=browser and attended)
+    screen = _LoginScreen(setup, browser=browser and attended)
     transport = Transport()
     try:
-        steps = Steps(screen.code, screen.page, _line if attended else None)
+        steps = Steps(screen.show_code, screen.show_page, _read_line if attended else None)
         token = await enter(flow, transport, steps)
     finally:
         await transport.close()
-    keep(setup, provider, token)
+    store_token(setup, provider, token)
     return token
 
 
-def keep(setup: Setup, provider: Named, token: Token) -> None:
+def store_token(setup: Setup, provider: Named, token: Token) -> None:
     folder = paths.logins_folder(setup.home)
     paths.make_private_folder(folder)
     with hold_lock(folder / f".{provider.name}.lock", f"the login to {provider.name}"):
         try:
             tokens.write(folder / f"{provider.name}.json", token)
         except OSError as error:
-            raise ConfigError(f"The login could not be stored: {error.strerror}.") from None
+            raise ConfigError(f"Could not store the login: {error.strerror}.") from None
 
 
-class _Screen:
-    """What is said on stderr."""
+def log_out(setup: Setup, provider: Named) -> None:
+    """Deletes the token; waits for a renewal in progress. ConfigError: nobody is logged in."""
+    folder = paths.logins_folder(setup.home)
+    file = folder / f"{provider.name}.json"
+    if not file.exists():
+        raise ConfigError(f"You are not logged in to {provider.name}.")
+    with hold_lock(folder / f".{provider.name}.lock", f"the login to {provider.name}"):
+        file.unlink(missing_ok=True)
+
+
+class _LoginScreen:
+    """Shows the steps of a login on stderr."""
 
     def __init__(self, setup: Setup, *, browser: bool) -> None:
         self._setup = setup
         self._browser = browser
 
-    def code(self, shown: Shown) -> None:
-        self._say(
-            f"Open {shown.page} and type in this code (good for {shown.minutes} min):\n\n"
-            f"    {shown.code}\n\nNever type in a code that somebody else gave you.\n"
+    def show_code(self, shown: Shown) -> None:
+        _print_step(
+            f"Open {shown.page} and enter this code (valid for {shown.minutes} min):\n\n"
+            f"    {shown.code}\n\nNever enter a code that somebody else gave you.\n"
         )
-        self._open(shown.complete or shown.page)
+        self._open_browser(shown.complete or shown.page)
 
-    def page(self, address: str) -> None:
-        self._say(f"Log in with your browser at this address:\n\n{address}\n")
+    def show_page(self, address: str) -> None:
+        _print_step(f"Log in with your browser at this address:\n\n{address}\n")
         if os.isatty(0):
-            self._say(
-                "If the browser runs on another machine, it ends at an address that does not "
+            _print_step(
+                "If your browser runs on another machine, it ends up at an address that does not "
                 "load:\npaste that address here and press Enter."
             )
-        self._open(address)
+        self._open_browser(address)
 
-    def _say(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
-
-    def _open(self, address: str) -> None:
-        """In a browser on this screen, if there is one."""
+    def _open_browser(self, address: str) -> None:
+        """Opens the address in a browser on this screen, if there is one."""
         environ = get_environment()
         screen = (
             sys.platform == "darwin" or environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")
@@ -96,8 +102,8 @@ class _Screen:
         )
 
 
-async def _line() -> str:
-    """A line the user types or pastes; empty at the end of input."""
+async def _read_line() -> str:
+    """A line that the user types or pastes; empty at the end of input."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(0, ready.set)
@@ -106,3 +112,7 @@ async def _line() -> str:
     finally:
         loop.remove_reader(0)
     return os.read(0, 1 << 16).decode("utf-8", "replace")
+
+
+def _print_step(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

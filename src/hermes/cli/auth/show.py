@@ -1,11 +1,12 @@
-"""`hermes auth list` and `status`: what there is to call providers with, no secret in sight."""
+"""`hermes auth list` and `status`: the keys and logins there are, without showing any secret."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-from hermes.cli.terminal.text import dump
+from hermes.cli.terminal.tables import align_columns
+from hermes.cli.terminal.text import to_json
 from hermes.config import paths
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
@@ -15,49 +16,47 @@ from hermes.llm.endpoints.catalog import Choice, resolve
 from hermes.llm.endpoints.local_servers import chosen
 
 
-def cooling_of(setup: Setup) -> Cooling:
+def load_cooldowns(setup: Setup) -> Cooling:
     return Cooling(paths.cache_folder(setup.home) / "cooling.json")
 
 
 def show_list(setup: Setup, provider: Named | None, *, json: bool) -> int:
-    cooling = cooling_of(setup)
-    if provider is None:
-        found = everything(setup.config, setup.secrets, cooling)
-    else:
-        found = held(setup.config, setup.secrets, cooling, provider)
+    found = _list_credentials(setup, provider)
     if json:
-        print(dump([_row(one) for one in found]))
+        print(to_json([_credential_object(credential) for credential in found]))
     elif not found:
-        print("No keys and no logins. hermes auth add PROVIDER stores a key.")
-    for line in () if json else _table(found):
-        print(line)
+        print("No keys and no logins. To store a key, run: hermes auth add PROVIDER")
+    else:
+        _print_table(found)
     return 0
 
 
 def show_status(setup: Setup, provider: Named | None, *, json: bool) -> int:
-    """Exit 1 when the provider that was asked about cannot be called."""
-    found = (
-        everything(setup.config, setup.secrets, cooling_of(setup))
-        if provider is None
-        else held(setup.config, setup.secrets, cooling_of(setup), provider)
-    )
-    answering, why = _answering(setup, provider)
+    """Returns 1 when the given provider cannot be called."""
+    found = _list_credentials(setup, provider)
+    answering, missing = _find_answering(setup, provider)
     if json:
         flow = provider.flow if provider is not None else None
-        told: dict[str, Any] = {"answers": answering, "missing": why}
-        told["credentials"] = [_row(one) for one in found]
+        data: dict[str, Any] = {"answers": answering, "missing": missing}
+        data["credentials"] = [_credential_object(credential) for credential in found]
         if provider is not None:
-            told |= {"provider": provider.name, "login": flow.flow if flow else None}
-        print(dump(told))
-        return 1 if provider is not None and why else 0
-    print(f"now: {answering}" if answering else why)
-    for line in _table(found):
-        print(line)
-    return 1 if provider is not None and why else 0
+            data |= {"provider": provider.name, "login": flow.flow if flow else None}
+        print(to_json(data))
+    else:
+        print(f"now: {answering}" if answering else missing)
+        _print_table(found)
+    return 1 if provider is not None and missing else 0
 
 
-def _answering(setup: Setup, provider: Named | None) -> tuple[str, str]:
-    """(who would be called, "") or ("", what is missing)."""
+def _list_credentials(setup: Setup, provider: Named | None) -> list[Held]:
+    cooldowns = load_cooldowns(setup)
+    if provider is None:
+        return everything(setup.config, setup.secrets, cooldowns)
+    return held(setup.config, setup.secrets, cooldowns, provider)
+
+
+def _find_answering(setup: Setup, provider: Named | None) -> tuple[str, str]:
+    """(the model that would be called, "") or ("", what is missing)."""
     choice = Choice() if provider is None else Choice(provider=provider.name)
     choice = asyncio.run(chosen(setup.config, setup.secrets, choice))
     try:
@@ -68,24 +67,21 @@ def _answering(setup: Setup, provider: Named | None) -> tuple[str, str]:
     return f"{endpoint.target.provider}:{endpoint.target.model} with {keys}", ""
 
 
-def _row(one: Held) -> dict[str, Any]:
+def _credential_object(credential: Held) -> dict[str, Any]:
     return {
-        "provider": one.provider,
-        "kind": one.kind,
-        "variable": one.name or None,
-        "source": one.source,
-        "hint": one.hint,
-        "used": one.used,
-        "state": one.state,
-        "cooling_seconds": round(one.cooling) or None,
-        "expires": round(one.expires) or None,
+        "provider": credential.provider,
+        "kind": credential.kind,
+        "variable": credential.name or None,
+        "source": credential.source,
+        "hint": credential.hint,
+        "used": credential.used,
+        "state": credential.state,
+        "cooling_seconds": round(credential.cooling) or None,
+        "expires": round(credential.expires) or None,
     }
 
 
-def _table(found: list[Held]) -> list[str]:
-    cells = [(one.provider, one.name or "login", one.hint, one.source, one.state) for one in found]
-    widths = [max(len(row[at]) for row in cells) for at in range(5)] if cells else []
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in cells
-    ]
+def _print_table(found: list[Held]) -> None:
+    rows = [(c.provider, c.name or "login", c.hint, c.source, c.state) for c in found]
+    for line in align_columns(rows):
+        print(line)

@@ -6,28 +6,29 @@ from argparse import Namespace
 from collections.abc import Callable
 
 from hermes.cli.auth.adopt import PROGRAMS
-from hermes.cli.main import EXIT_FAILED, fail
-from hermes.cli.parser import Parser, profile_option, variable_name
-from hermes.cli.process import harden
-from hermes.cli.terminal.text import dump
-from hermes.config.env import decode_argument, is_inside_agent
+from hermes.cli.main import EXIT_FAILED, print_stderr
+from hermes.cli.parser import CommandParser, add_profile_option, parse_variable_name
+from hermes.cli.process import harden_process
+from hermes.cli.startup import load_checked_setup, refuse_agent
+from hermes.cli.terminal.text import to_json
+from hermes.config.env import decode_argument
 from hermes.config.load import Setup, load_setup
 from hermes.core.errors import ConfigError, ProviderError
 from hermes.llm.auth.inventory import Named, named
 
 _EPILOG = """\
 commands:
-  add PROVIDER       store a key in .env (asked for without echo, or piped in); a second one
-                     makes a pool. Where one logs in instead (openai-codex): the same as login
-  list [PROVIDER]    keys and logins: where they are, the last four characters, how they fare
-  status [PROVIDER]  who would be called now, and with what; exit 1 when PROVIDER cannot be
-  remove PROVIDER [VARIABLE]   take a key out of .env (--all: every key of it)
-  login PROVIDER     log in with the browser or a code (anthropic, copilot, openai-codex)
-  logout PROVIDER    forget a login
+  add PROVIDER       store a key in .env (typed without echo, or piped in); a second key
+                     makes a pool. For providers with a login only (openai-codex): log in
+  list [PROVIDER]    list keys and logins: where they are, their last four characters, their state
+  status [PROVIDER]  show which model would answer and with which key; exit 1 if PROVIDER cannot
+  remove PROVIDER [VARIABLE]   remove a key from .env (--all: every key of the provider)
+  login PROVIDER     log in with a browser or a code (anthropic, copilot, openai-codex)
+  logout PROVIDER    delete a login
   adopt PROGRAM      take over the login of another program: codex, claude, gh
 
-hermes auth PROVIDER means hermes auth add PROVIDER. Keys of the environment count before those
-of .env, and keys before logins.
+hermes auth PROVIDER means hermes auth add PROVIDER. Keys in the environment come before keys in
+.env, and keys before logins.
 
 examples:
   hermes auth add openrouter --check
@@ -35,87 +36,87 @@ examples:
   hermes auth openai-codex
   hermes auth list --json
 """
-_WORDS = {"list": (0, 1), "status": (0, 1), "remove": (1, 2)}
-"""Action -> how many words it takes; the others take one."""
+_WORD_COUNTS = {"list": (0, 1), "status": (0, 1), "remove": (1, 2)}
+"""Action -> how many words may follow it; the others take one."""
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = Parser("hermes auth", "Keys and logins of providers.", _EPILOG)
+    parser = CommandParser("hermes auth", "Manage keys and logins of providers.", _EPILOG)
     add = parser.add_argument
     add("words", nargs="*", metavar="COMMAND PROVIDER", help="see below")
     add(
         "--key-env",
         metavar="NAME",
-        type=variable_name,
-        help="add: take the key from this variable of the environment",
+        type=parse_variable_name,
+        help="add: read the key from this environment variable",
     )
-    add("--check", action="store_true", help="add: make one cheap call with the key first")
-    add("--model", metavar="M", default="", help="add --check: the model to call")
-    add("--replace", action="store_true", help="add: in place of the key that is there")
-    add("--from", dest="program", choices=sorted(PROGRAMS), help="add: the login of that program")
-    add("--all", action="store_true", help="remove: every key of the provider")
-    add("--no-browser", action="store_true", help="login: open no browser")
-    add("--json", action="store_true", help="as JSON")
-    profile_option(parser, profile)
-    args, unknown = parser.parse_known_intermixed_args(argv)
-    if unknown:
-        parser.complain(unknown)
+    add("--check", action="store_true", help="add: test the key with one cheap call first")
+    add("--model", metavar="M", default="", help="add --check: the model to test with")
+    add("--replace", action="store_true", help="add: replace the present key")
+    add(
+        "--from",
+        dest="program",
+        choices=sorted(PROGRAMS),
+        help="add: take over the login of this program",
+    )
+    add("--all", action="store_true", help="remove: remove every key of the provider")
+    add("--no-browser", action="store_true", help="login: do not open a browser")
+    add("--json", action="store_true", help="print JSON")
+    add_profile_option(parser, profile)
+    args = parser.parse_command(argv)
     words = [decode_argument(word) for word in args.words]
-    if any(map(_is_key, words)):
-        parser.error("a key is no argument, others could see it: it is asked for, or piped in")
+    if any(map(_looks_like_key, words)):
+        parser.error(
+            "do not pass a key as an argument, others could see it; you will be asked for it"
+        )
     if words and words[0] not in _ACTIONS:
         words.insert(0, "add")
     args.action, *args.words = words or ["list"]
-    least, most = _WORDS.get(args.action, (1, 1))
+    least, most = _WORD_COUNTS.get(args.action, (1, 1))
     if not least <= len(args.words) <= most:
         what = "a program" if args.action == "adopt" else "a provider"
-        parser.error(f"{args.action} needs {what}" if not args.words else "too many words")
-    harden()
+        parser.error(f"{args.action} needs {what}" if not args.words else "too many arguments")
+    harden_process()
     return _ACTIONS[args.action](args)
 
 
-def _is_key(word: str) -> bool:
-    """Whether somebody wrote a secret where a name belongs; then it is not repeated."""
+def _looks_like_key(word: str) -> bool:
+    """Whether a secret was given where a name belongs; it is then not repeated."""
     from hermes.core.redaction.redactor import Redactor
 
     return len(word) > 40 or word.startswith("sk-") or Redactor().clean(word) != word
 
 
-def _opened(args: Namespace, *, change: bool) -> Setup:
-    if change and is_inside_agent():
-        raise ConfigError("A tool of an agent may not change keys and logins; do it yourself.")
-    setup = load_setup(args.profile)
-    for warning in setup.warnings:
-        fail(warning)
-    return setup
+def _load_for_change(args: Namespace) -> Setup:
+    refuse_agent("change keys and logins")
+    return load_checked_setup(args.profile)
 
 
-def _add(args: Namespace) -> int:
-    setup = _opened(args, change=True)
+def _add_credential(args: Namespace) -> int:
+    setup = _load_for_change(args)
     provider = named(setup.config, args.words[0])
     if args.program:
-        return _adopted(args, setup, args.program, provider)
+        return _adopt_login(args, setup, args.program, provider)
     if not provider.usual:
-        return _logged_in(args, setup, provider)
-    from hermes.cli.auth.add import add_key, check_key
+        return _log_in(args, setup, provider)
+    from hermes.cli.auth.keys import add_key, check_key
     from hermes.cli.auth.secret_input import read_key
 
-    login = f", or leave with Ctrl-C and run hermes auth login {provider.name}"
-    asked = f"Key of {provider.name}{login if provider.flow is not None else ''}"
-    key = read_key(asked, args.key_env or "")
-    if args.check and (wrong := check_key(setup, provider, key, args.model)):
-        fail(f"{wrong} The key was not stored.")
+    login = f" (or press Ctrl-C and run hermes auth login {provider.name})"
+    prompt = f"Key for {provider.name}{login if provider.flow is not None else ''}"
+    key = read_key(prompt, args.key_env or "")
+    if args.check and (problem := check_key(setup, provider, key, args.model)):
+        print_stderr(f"{problem} The key was not stored.")
         return EXIT_FAILED
-    told = add_key(setup, provider, key, replace=args.replace)
-    return _done(args, provider, told)
+    return _report_change(args, provider, add_key(setup, provider, key, replace=args.replace))
 
 
-def _login(args: Namespace) -> int:
-    setup = _opened(args, change=True)
-    return _logged_in(args, setup, named(setup.config, args.words[0]))
+def _run_login(args: Namespace) -> int:
+    setup = _load_for_change(args)
+    return _log_in(args, setup, named(setup.config, args.words[0]))
 
 
-def _logged_in(args: Namespace, setup: Setup, provider: Named) -> int:
+def _log_in(args: Namespace, setup: Setup, provider: Named) -> int:
     import asyncio
 
     from hermes.cli.auth.login import log_in
@@ -123,95 +124,102 @@ def _logged_in(args: Namespace, setup: Setup, provider: Named) -> int:
     try:
         asyncio.run(log_in(setup, provider, browser=not args.no_browser))
     except ProviderError as error:
-        fail(f"not logged in to {provider.name}: {error}")
+        print_stderr(f"could not log in to {provider.name}: {error}")
         return EXIT_FAILED
-    return _done(args, provider, f"Logged in to {provider.name}.")
+    return _report_change(args, provider, f"Logged in to {provider.name}.")
 
 
-def _logout(args: Namespace) -> int:
-    from hermes.cli.auth.remove import log_out
+def _run_logout(args: Namespace) -> int:
+    from hermes.cli.auth.login import log_out
 
-    setup = _opened(args, change=True)
+    setup = _load_for_change(args)
     provider = named(setup.config, args.words[0])
     log_out(setup, provider)
-    return _done(args, provider, f"Logged out of {provider.name}; the tokens are deleted here.")
+    return _report_change(
+        args, provider, f"Logged out of {provider.name}; its tokens were deleted from this machine."
+    )
 
 
-def _remove(args: Namespace) -> int:
-    from hermes.cli.auth.remove import remove_keys
+def _remove_key(args: Namespace) -> int:
+    from hermes.cli.auth.keys import remove_keys
 
-    setup = _opened(args, change=True)
+    setup = _load_for_change(args)
     provider = named(setup.config, args.words[0])
     which = args.words[1] if len(args.words) > 1 else ""
-    gone = remove_keys(setup, provider, which, everything=args.all)
-    return _done(args, provider, f"Removed from .env: {', '.join(gone)}.")
+    removed = remove_keys(setup, provider, which, everything=args.all)
+    return _report_change(args, provider, f"Removed from .env: {', '.join(removed)}.")
 
 
-def _adopt(args: Namespace) -> int:
-    setup = _opened(args, change=True)
+def _run_adopt(args: Namespace) -> int:
+    setup = _load_for_change(args)
     name = args.words[0]
     if name not in PROGRAMS:
-        raise ConfigError(f"{name!r} is none of {', '.join(sorted(PROGRAMS))}.")
-    return _adopted(args, setup, name, named(setup.config, PROGRAMS[name].provider))
+        raise ConfigError(f"{name!r} is not one of {', '.join(sorted(PROGRAMS))}.")
+    return _adopt_login(args, setup, name, named(setup.config, PROGRAMS[name].provider))
 
 
-def _adopted(args: Namespace, setup: Setup, name: str, provider: Named) -> int:
-    from hermes.cli.auth.add import add_key
-    from hermes.cli.auth.adopt import taken_over
-    from hermes.cli.auth.login import keep
-    from hermes.cli.auth.secret_input import checked
+def _adopt_login(args: Namespace, setup: Setup, name: str, provider: Named) -> int:
+    from hermes.cli.auth.adopt import read_login
+    from hermes.cli.auth.keys import add_key
+    from hermes.cli.auth.login import store_token
+    from hermes.cli.auth.secret_input import check_key_text
     from hermes.llm.auth.oauth.tokens import Token
 
     program = PROGRAMS[name]
     if program.provider != provider.name or provider.flow is None:
-        raise ConfigError(f"The login of {name} is one to {program.provider}.")
-    found = taken_over(program, provider.flow)
+        raise ConfigError(f"The login of {name} is for {program.provider}.")
+    found = read_login(program, provider.flow)
     if not isinstance(found, Token):
-        return _done(args, provider, add_key(setup, provider, checked(found, name), replace=False))
-    keep(setup, provider, found)
-    told = (
-        f"The login of {name} is used for {provider.name} now. It is one login for both: when one "
-        "of them renews it, the other may have to log in again."
+        key = check_key_text(found, name)
+        return _report_change(args, provider, add_key(setup, provider, key, replace=False))
+    store_token(setup, provider, found)
+    text = (
+        f"{provider.name} now uses the login of {name}. Both share it: when one of them renews it, "
+        "the other may have to log in again."
     )
-    return _done(args, provider, told)
+    return _report_change(args, provider, text)
 
 
-def _done(args: Namespace, provider: Named, told: str) -> int:
-    print(dump({"provider": provider.name, "done": told}) if args.json else told)
-    if args.action in ("add", "login", "adopt") and (hint := _next(args, provider)):
-        fail(hint)
+def _report_change(args: Namespace, provider: Named, text: str) -> int:
+    print(to_json({"provider": provider.name, "done": text}) if args.json else text)
+    if args.action in ("add", "login", "adopt") and (hint := _describe_next_step(args, provider)):
+        print_stderr(hint)
     return 0
 
 
-def _next(args: Namespace, provider: Named) -> str:
-    """What is left to do before it answers."""
+def _describe_next_step(args: Namespace, provider: Named) -> str:
+    """What is left to do before the provider answers."""
     from hermes.llm.endpoints.catalog import Choice, resolve
 
     setup = load_setup(args.profile)
     name = provider.name
     try:
         resolve(setup.config, setup.secrets, Choice(provider=name))
-        now = resolve(setup.config, setup.secrets, Choice())[0].target.provider
+        current = resolve(setup.config, setup.secrets, Choice())[0].target.provider
     except ConfigError:
-        return f"to use it: hermes model set {name}:MODEL (hermes model list {name} shows them)"
-    return "" if now == name else f"{now} answers now; to use this one: hermes model set {name}"
+        return (
+            f"to use it, run: hermes model set {name}:MODEL (list them: hermes model list {name})"
+        )
+    if current == name:
+        return ""
+    return f"{current} answers now; to use this one, run: hermes model set {name}"
 
 
-def _show(args: Namespace) -> int:
+def _show_credentials(args: Namespace) -> int:
     from hermes.cli.auth.show import show_list, show_status
 
-    setup = _opened(args, change=False)
+    setup = load_checked_setup(args.profile)
     provider = named(setup.config, args.words[0]) if args.words else None
     show = show_list if args.action == "list" else show_status
     return show(setup, provider, json=args.json)
 
 
 _ACTIONS: dict[str, Callable[[Namespace], int]] = {
-    "add": _add,
-    "list": _show,
-    "status": _show,
-    "remove": _remove,
-    "login": _login,
-    "logout": _logout,
-    "adopt": _adopt,
+    "add": _add_credential,
+    "list": _show_credentials,
+    "status": _show_credentials,
+    "remove": _remove_key,
+    "login": _run_login,
+    "logout": _run_logout,
+    "adopt": _run_adopt,
 }

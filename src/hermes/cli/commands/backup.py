@@ -1,16 +1,16 @@
-"""`hermes backup`: everything of a home in one file."""
+"""`hermes backup`: saves a home to one file."""
 
 from __future__ import annotations
 
 import sys
 import time
 
-from hermes.cli.parser import Parser, profile_option
+from hermes.cli.parser import CommandParser, add_profile_option
 
 _EPILOG = """\
-Sessions, configuration, persona, memory, skills, checkpoints and the profiles below this home, as
-a .tar.gz that only you can read. Conversations may go on meanwhile. Keys and logins stay here
-unless you say --with-secrets; caches, logs and downloaded models are left out.
+Saves sessions, configuration, persona, memory, skills, checkpoints and the profiles of this home
+as a .tar.gz that only you can read. Conversations can continue meanwhile. Keys and logins are
+left out unless you add --with-secrets; so are caches, logs and downloaded models.
 
 examples:
   hermes backup
@@ -20,31 +20,31 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = Parser("hermes backup", "Put everything into one file.", _EPILOG)
-    parser.add_argument("file", nargs="?", metavar="FILE", help="default: a new one in this folder")
-    parser.add_argument("--with-secrets", action="store_true", help="keys and logins too")
-    profile_option(parser, profile)
-    args, unknown = parser.parse_known_intermixed_args(argv)
-    if unknown:
-        parser.complain(unknown)
+    parser = CommandParser("hermes backup", "Save everything to a file.", _EPILOG)
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE", help="default: a new file in this folder"
+    )
+    parser.add_argument("--with-secrets", action="store_true", help="include keys and logins")
+    add_profile_option(parser, profile)
+    args = parser.parse_command(argv)
     import asyncio
     from pathlib import Path
 
-    from hermes.cli.backup import make
-    from hermes.config import paths
-    from hermes.config.env import decode_argument, get_environment, is_inside_agent
+    from hermes.cli.home_archive import write_archive
+    from hermes.cli.startup import locate_home, refuse_agent
+    from hermes.config.env import decode_argument
     from hermes.core.errors import ConfigError
 
-    if is_inside_agent():
-        raise ConfigError("A tool of an agent may not copy its home; do it yourself.")
-    home = paths.find_home(get_environment(), args.profile)
+    refuse_agent("copy its home")
+    home = locate_home(args.profile)
     if not home.is_dir():
         raise ConfigError(f"There is nothing to back up: {home} does not exist.")
     name = decode_argument(args.file or time.strftime("hermes-backup-%Y%m%d-%H%M%S.tar.gz"))
-    made = asyncio.run(make(home, Path.cwd() / Path(name).expanduser(), secrets=args.with_secrets))
-    for sentence in made.left_out:
+    file = Path.cwd() / Path(name).expanduser()
+    written = asyncio.run(write_archive(home, file, secrets=args.with_secrets))
+    for sentence in written.left_out:
         print(sentence, file=sys.stderr)
-    print(f"{made.file}: {made.count} files, {made.size / 1e6:.1f} MB")
+    print(f"{written.file}: {written.count} files, {written.size / 1e6:.1f} MB")
     if args.with_secrets:
-        print("It holds your keys: keep it where nobody else reads.", file=sys.stderr)
+        print("It contains your keys: keep it where nobody else can read it.", file=sys.stderr)
     return 0

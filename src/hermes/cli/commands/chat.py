@@ -1,4 +1,4 @@
-"""`hermes chat`: one prompt, one answer, in three output forms."""
+"""`hermes chat`: a conversation in this terminal, or one answer in one of three formats."""
 
 from __future__ import annotations
 
@@ -6,103 +6,137 @@ import gc
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from hermes.cli.main import EXIT_FAILED, EXIT_USAGE, fail
-from hermes.cli.parser import Parser, positive, profile_option, variable_name
+from hermes.cli.main import EXIT_FAILED, EXIT_USAGE, print_stderr
+from hermes.cli.parser import CommandParser, add_profile_option, parse_positive, parse_variable_name
 
 if TYPE_CHECKING:
-    from hermes.cli.process import Signals
+    from hermes.cli.process import SignalHandler
     from hermes.core.message import Message
 
 _API_MODES = ("chat", "responses", "anthropic", "bedrock", "gemini")
 _EPILOG = """\
-Text piped in is added to the prompt; without -q it is the prompt, -q - waits for it.
-text puts the answer on stdout and everything else on stderr; json prints one object,
-stream-json one event per line with the result last.
+Piped text is added to the prompt; without -q it is the prompt; -q - waits for it.
+With --output text the answer goes to stdout and everything else to stderr; json prints
+one object; stream-json prints one event per line, the result last.
 
 exit status: 0 completed, 1 failed, 2 usage or configuration, 3 partial (truncated,
-out of steps, stopped by a guard), 129, 130, 143 interrupted by SIGHUP, SIGINT, SIGTERM,
-141 the reader of the output went away
+out of steps, stopped by the loop guard), 129, 130, 143 interrupted by SIGHUP, SIGINT,
+SIGTERM, 141 the reader of the output has gone
 
 examples:
   hermes chat -q "why is the build red?"
   git diff | hermes chat -q "review this"
-  hermes chat -q "go on" --continue
+  hermes chat -q "now fix it" --continue
   hermes chat -q "what is this?" --image photo.png
   hermes chat -q hi --base-url http://127.0.0.1:8000/v1 --model my-model
   hermes chat -q hi --output json | jq .usage
-  hermes chat -q /undo --continue          slash commands: -q /help lists them
+  hermes chat -q /undo --continue          run a slash command (list: -q /help)
 """
 
 
 def run(argv: list[str], profile: str) -> int:
-    args = _arguments(argv, profile)
-    gc.disable()  # until the first answer: looking for garbage among fresh imports costs 20 ms
-    from hermes.cli.process import Signals
+    args = _parse_arguments(argv, profile)
+    gc.disable()  # until the first answer: collecting among fresh imports costs 20 ms
+    from hermes.cli.process import SignalHandler
 
-    signals = Signals()
-    signals.early()
-    if _interactive(args):
-        from hermes.cli.project_trust import welcome
-        from hermes.cli.repl.main import run as converse
+    signals = SignalHandler()
+    signals.exit_on_signal()
+    if _is_interactive(args):
+        from hermes.cli.repl.main import run_interactive
 
-        welcome(args)
-        return converse(args)
+        _prepare_conversation(args)
+        return run_interactive(args)
     from hermes.core.errors import ConfigError, HermesError
 
     try:
-        return _answer(args, signals)
+        return _answer_once(args, signals)
     except HermesError as error:
         usage = isinstance(error, ConfigError)
         if args.output != "text":
             _print_error(str(error), "config" if usage else "internal", args.output)
-        fail(str(error))
+        print_stderr(str(error))
         return EXIT_USAGE if usage else EXIT_FAILED
 
 
-def _interactive(args: Namespace) -> bool:
-    """Nothing was asked, and somebody is there to ask it."""
+def _is_interactive(args: Namespace) -> bool:
+    """Whether nothing was asked and somebody sits at the terminal."""
     import os
 
-    asked = args.query is not None or args.image or args.output != "text"
-    return not asked and os.isatty(0) and os.isatty(1)
+    has_prompt = args.query is not None or args.image or args.output != "text"
+    return not has_prompt and os.isatty(0) and os.isatty(1)
 
 
-def _answer(args: Namespace, signals: Signals) -> int:
-    """What can be wrong with the question is found before anything large is imported."""
-    import os
+def _prepare_conversation(args: Namespace) -> None:
+    """Before the prompt appears: asks about the project's instruction files and, on the very first
+    start, finds a model."""
+    if args.resume is not None or args.latest:
+        return
+    from pathlib import Path
 
-    from hermes.cli import log_file as logs
-    from hermes.cli.project_trust import settle
-    from hermes.cli.prompt_input import read_prompt
-    from hermes.config import env, paths
+    from hermes.cli.project_trust import check_context_files, has_context_files
+    from hermes.cli.startup import locate_home
+    from hermes.config import paths
+
+    home, folder = locate_home(args.profile), Path.cwd()
+    if has_context_files(folder):
+        paths.make_home(home)
+        for sentence in check_context_files(home, folder, attended=True):
+            print_stderr(sentence)
+    if not paths.database_file(home).exists() and not paths.config_file(home).exists():
+        _find_first_model(args)
+
+
+def _find_first_model(args: Namespace) -> None:
+    """Sets up a model when nothing says which one to call."""
+    if args.model or args.provider or args.base_url:
+        return
+    from hermes.config.env import is_inside_agent
     from hermes.config.load import load_setup
-    from hermes.core.redaction.redactor import Redactor
+    from hermes.llm.endpoints.catalog import Choice, undecided
 
-    setup = load_setup(args.profile, keys=[args.api_key_env] if args.api_key_env else [])
-    logs.install(paths.log_file(setup.home), Redactor(setup.secrets.redactable_values()).clean)
-    for warning in setup.warnings:
-        fail(warning)
+    setup = load_setup(args.profile)
+    if is_inside_agent() or not (
+        setup.secrets.get("OPENAI_BASE_URL")  # set, but not with which model
+        or undecided(setup.config, setup.secrets, Choice())
+    ):
+        return
+    from hermes.cli.model.setup import SetupRequest, set_up_model
+
+    print("No model is configured yet. Looking for one (run `hermes setup` to repeat this).")
+    args.latest = set_up_model(SetupRequest(args.profile), attended=True) is not None
+
+
+def _answer_once(args: Namespace, signals: SignalHandler) -> int:
+    """Checks the prompt before anything large is imported."""
+    import os
+
+    from hermes.cli.log_file import start_logging
+    from hermes.cli.project_trust import check_context_files
+    from hermes.cli.prompt_input import read_prompt
+    from hermes.cli.startup import load_checked_setup
+    from hermes.config import env, paths
+
+    setup = load_checked_setup(args.profile, keys=[args.api_key_env] if args.api_key_env else [])
+    start_logging(setup.home, setup.secrets.redactable_values())
     folder = paths.find_working_folder(setup.config.terminal.cwd)
     query = None if args.query is None else env.decode_argument(args.query)
     message, remark = read_prompt(query, args.image)
     if remark:
-        fail(remark)
-    command, message = _command_or_message(query, message)
+        print_stderr(remark)
+    command, message = _parse_command(query, message)
     if args.resume is None and not args.latest:
-        for sentence in settle(setup.home, folder, attended=os.isatty(0) and os.isatty(2)):
-            fail(sentence)
+        attended = os.isatty(0) and os.isatty(2)
+        for sentence in check_context_files(setup.home, folder, attended=attended):
+            print_stderr(sentence)
     import asyncio
 
-    from hermes.cli.oneshot import OneShot, make_options
+    from hermes.cli.oneshot import OneShot
 
-    one = OneShot(setup, args, signals)
-    return asyncio.run(one.run(message, folder, make_options(args), command))
+    return asyncio.run(OneShot(setup, args, signals).run(message, folder, command))
 
 
-def _command_or_message(
-    query: str | None, message: Message
-) -> tuple[tuple[str, str] | None, Message]:
-    """A prompt that begins with a slash and names a command is one; unknown names are refused."""
+def _parse_command(query: str | None, message: Message) -> tuple[tuple[str, str] | None, Message]:
+    """The slash command that the prompt is, if any, and the message; unknown names are refused."""
     if query is None or not query.startswith("/"):
         return None, message
     from hermes.app.commands import MEANT, known, message_text, parse
@@ -116,20 +150,20 @@ def _command_or_message(
     return None, user(message_text(message.text), *media)
 
 
-def _print_error(sentence: str, code: str, form: str) -> None:
-    """For programs that read the output: the same object a failed turn would give."""
+def _print_error(sentence: str, code: str, output: str) -> None:
+    """The JSON object that a failed turn would print, for programs that read the output."""
     from hermes.cli.terminal.render import result_object
-    from hermes.cli.terminal.text import dump
+    from hermes.cli.terminal.text import to_json
     from hermes.core.events import TurnResult
 
     result = TurnResult("failed", error=sentence, error_code=code)
     line = result_object("", result, None)
-    print(dump({"type": "result", **line} if form == "stream-json" else line))
+    print(to_json({"type": "result", **line} if output == "stream-json" else line))
 
 
-def _arguments(argv: list[str], profile: str) -> Namespace:
-    about = "Answer one prompt and exit; without -q, a conversation in this terminal."
-    parser = Parser("hermes chat", about, _EPILOG)
+def _parse_arguments(argv: list[str], profile: str) -> Namespace:
+    about = "Start a conversation in this terminal or, with -q, answer one prompt and exit."
+    parser = CommandParser("hermes chat", about, _EPILOG)
     add = parser.add_argument
     add("-q", "--query", metavar="TEXT", help="the prompt; - reads it from standard input")
     add("-m", "--model", metavar="M", default="", help="model, or provider:model")
@@ -138,34 +172,34 @@ def _arguments(argv: list[str], profile: str) -> Namespace:
     add(
         "--api-key-env",
         metavar="VAR",
-        type=variable_name,
-        help="name of the variable with the key",
+        type=parse_variable_name,
+        help="name of the environment variable with the key",
     )
-    add("--api-mode", choices=_API_MODES, default="", help="protocol; derived when absent")
-    add("--toolsets", metavar="A,B|none", help="tools to offer; none: no tools at all")
-    add("--max-turns", metavar="N", type=positive, help="model calls in this turn")
+    add("--api-mode", choices=_API_MODES, default="", help="protocol (default: detected)")
+    add("--toolsets", metavar="A,B|none", help="toolsets to offer, or none")
+    add("--max-turns", metavar="N", type=parse_positive, help="limit of model calls in this turn")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--resume", metavar="ID", help="go on with this session (a prefix will do)")
+    which.add_argument("--resume", metavar="ID", help="resume this session (a prefix is enough)")
     which.add_argument(
         "-c",
         "--continue",
         dest="latest",
         action="store_true",
-        help="go on with the latest session of this folder",
+        help="resume the latest session of this folder",
     )
     add("--image", metavar="FILE", action="append", default=[], help="attach an image; repeatable")
-    add("--yolo", action="store_true", help="run tools without asking")
-    add("--plain", action="store_true", help="a conversation line by line, nothing redrawn")
+    add("--yolo", action="store_true", help="turn off approvals and the sandbox")
+    add("--plain", action="store_true", help="line by line, without a screen")
     add(
         "--output",
         choices=("text", "json", "stream-json"),
         default="text",
-        help="form of the output (default: text)",
+        help="output format (default: text)",
     )
-    profile_option(parser, profile)
+    add_profile_option(parser, profile)
     args, unknown = parser.parse_known_args(argv)
     if unknown and args.query is None and not unknown[0].startswith("-"):
         parser.error('give the prompt with -q "..."')
     if unknown:
-        parser.complain(unknown)
+        parser.reject_unknown(unknown)
     return args

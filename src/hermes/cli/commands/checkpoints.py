@@ -1,4 +1,4 @@
-"""`hermes checkpoints`: list, show, restore, prune."""
+"""`hermes checkpoints`: lists, shows, restores and prunes states of a folder."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hermes.cli.main import EXIT_USAGE, fail
-from hermes.cli.parser import Parser, positive, profile_option
-from hermes.cli.terminal.text import dump, one_line, printable
-from hermes.config import paths
-from hermes.config.env import decode_argument, get_environment, is_inside_agent
+from hermes.cli.main import EXIT_USAGE, print_stderr
+from hermes.cli.parser import CommandParser, add_profile_option, parse_positive
+from hermes.cli.startup import locate_home, refuse_agent
+from hermes.cli.terminal.picker import ask_yes_no
+from hermes.cli.terminal.text import one_line, strip_controls, to_json
+from hermes.config.env import decode_argument
 from hermes.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 commands:
-  list                 the checkpoints of this folder, latest first
-  show ID [PATH...]    what has changed since then, as a diff
-  restore ID [PATH...] the folder (or these files and folders) as it was then; asks first
-  prune                forget old ones and give their disk space back
+  list                 list the checkpoints of this folder, latest first
+  show ID [PATH...]    show what has changed since then, as a diff
+  restore ID [PATH...] restore the folder, or these files and folders; asks first
+  prune                delete old checkpoints and free their disk space
 
-A checkpoint is made before a turn first changes files in a folder. It holds every file that is
+A checkpoint is made before a turn first changes files in a folder. It contains every file that is
 not ignored (.gitignore) and not larger than 5 MB. Restoring first makes a checkpoint of the
 present state, so that it can be undone; ignored files stay as they are. An ID may be shortened.
 
@@ -40,55 +41,57 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = Parser("hermes checkpoints", "Go back to earlier states of a folder.", _EPILOG)
+    parser = CommandParser("hermes checkpoints", "Restore earlier states of a folder.", _EPILOG)
     parser.add_argument("action", choices=sorted(_ACTIONS), help="see below")
     parser.add_argument("words", nargs="*", metavar="ID PATH")
-    parser.add_argument("-C", "--workspace", metavar="DIR", default="", help="another folder")
-    parser.add_argument("--all", action="store_true", help="of all folders (list, prune)")
-    parser.add_argument("--keep", type=positive, help="prune: so many (default: 50)")
-    parser.add_argument("--days", type=positive, help="prune: so old (default: 30)")
+    parser.add_argument("-C", "--workspace", metavar="DIR", default="", help="use another folder")
+    parser.add_argument("--all", action="store_true", help="all folders (list, prune)")
+    parser.add_argument("--keep", type=parse_positive, help="prune: keep this many (default: 50)")
+    parser.add_argument(
+        "--days", type=parse_positive, help="prune: keep those younger (default: 30)"
+    )
     parser.add_argument("--yes", action="store_true", help="restore without asking")
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    profile_option(parser, profile)
-    args, unknown = parser.parse_known_intermixed_args(argv)
-    if unknown:
-        parser.complain(unknown)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_profile_option(parser, profile)
+    args = parser.parse_command(argv)
     if args.action in ("show", "restore") and not args.words:
         parser.error(f"{args.action} needs the ID of a checkpoint")
     if args.action in ("list", "prune") and args.words:
         parser.error(f"{args.action} takes no ID")
-    if args.action in ("restore", "prune") and is_inside_agent():
-        raise ConfigError("A tool of an agent may not touch its checkpoints; do it yourself.")
-    args.home = paths.find_home(get_environment(), args.profile)
+    if args.action in ("restore", "prune"):
+        refuse_agent("change its checkpoints")
+    args.home = locate_home(args.profile)
     args.base = Path.cwd() / args.workspace
-    args.workspace = args.base if args.workspace else _nearest(args.base, args.home)
+    args.workspace = args.base if args.workspace else _find_workspace(args.base, args.home)
     import asyncio
 
     return asyncio.run(_ACTIONS[args.action](args))
 
 
-def _nearest(here: Path, home: Path) -> Path:
-    """This folder, or the one above it that has checkpoints: sessions start at the top."""
+def _find_workspace(here: Path, home: Path) -> Path:
+    """This folder or the nearest one above it that has checkpoints."""
     from hermes.exec.snapshots.shadow_repo import folder_of
 
     above = (here, *here.parents)
     return next((f for f in above if folder_of(f.resolve(), home.resolve()).is_dir()), here)
 
 
-async def _folders(args: Namespace) -> list[Path]:
+async def _list_workspaces(args: Namespace) -> list[Path]:
     from hermes.exec.snapshots import checkpoints
 
     return await checkpoints.workspaces(args.home) if args.all else [args.workspace]
 
 
-async def _list(args: Namespace) -> int:
+async def _list_checkpoints(args: Namespace) -> int:
     from hermes.exec.snapshots import checkpoints
 
     found = [
-        c for folder in await _folders(args) for c in await checkpoints.list_(folder, args.home)
+        c
+        for folder in await _list_workspaces(args)
+        for c in await checkpoints.list_(folder, args.home)
     ]
     if args.json:
-        print(dump([_public(c) for c in found]))
+        print(to_json([_to_object(c) for c in found]))
         return 0
     if not found:
         why = checkpoints.unsuitable(args.workspace, args.home)
@@ -97,100 +100,106 @@ async def _list(args: Namespace) -> int:
         skipped = f", {c.skipped} skipped" if c.skipped else ""
         where = f"  {c.workspace}" if args.all else ""
         size = f"{c.files} files{skipped}"
-        print(f"{c.id}  {_when(c)}  {size}{where}  {one_line(c.label, 80)}".rstrip())
+        print(f"{c.id}  {_format_time(c)}  {size}{where}  {one_line(c.label, 80)}".rstrip())
     return 0
 
 
-async def _show(args: Namespace) -> int:
+async def _show_checkpoint(args: Namespace) -> int:
     from hermes.exec.snapshots import checkpoints
 
-    found = await _find(args)
-    rest = [str(args.base.resolve() / word) for word in args.words[1:]]
-    text = await checkpoints.diff(args.workspace, args.home, found.id, rest)
+    found = await _find_checkpoint(args)
+    paths = [str(args.base.resolve() / word) for word in args.words[1:]]
+    text = await checkpoints.diff(args.workspace, args.home, found.id, paths)
     if args.json:
-        print(dump({**_public(found), "diff": text}))
+        print(to_json({**_to_object(found), "diff": text}))
         return 0
-    print(f"checkpoint {found.id}, {_when(found)}, {found.files} files: {one_line(found.label)}")
+    label = one_line(found.label)
+    print(f"checkpoint {found.id}, {_format_time(found)}, {found.files} files: {label}")
     for note in found.notes:
-        print(f"not in it: {one_line(note)}")
+        print(f"not included: {one_line(note)}")
     if found.skipped > len(found.notes):
-        print(f"not in it: {found.skipped - len(found.notes)} more")
+        print(f"not included: {found.skipped - len(found.notes)} more")
     print()
     text = text or "Nothing has changed since.\n"
-    print(printable(text) if sys.stdout.isatty() else text, end="")
+    print(strip_controls(text) if sys.stdout.isatty() else text, end="")
     return 0
 
 
-async def _restore(args: Namespace) -> int:
-    from hermes.cli.terminal.output import ask
+async def _restore_checkpoint(args: Namespace) -> int:
     from hermes.exec.snapshots import checkpoints
 
-    found = await _find(args)
+    found = await _find_checkpoint(args)
     if not args.yes:
         if not sys.stdin.isatty():
-            fail("checkpoints restore needs --yes when nobody is there to ask")
+            print_stderr("without a terminal, `checkpoints restore` needs --yes")
             return EXIT_USAGE
         folder = found.workspace
-        if not ask(f"Put {folder} back to {_when(found)} ({one_line(found.label, 60)})?"):
+        if not ask_yes_no(
+            f"Restore {folder} to {_format_time(found)} ({one_line(found.label, 60)})?"
+        ):
             print("Nothing was changed.", file=sys.stderr)
             return 0
-    rest = [str(args.base.resolve() / word) for word in args.words[1:]]
-    done = await checkpoints.restore(args.workspace, args.home, found.id, rest)
+    paths = [str(args.base.resolve() / word) for word in args.words[1:]]
+    done = await checkpoints.restore(args.workspace, args.home, found.id, paths)
     if args.json:
-        print(dump(_public(done)))
+        print(to_json(_to_object(done)))
     else:
-        _tell(done)
+        _print_restored_files(done)
     return 0
 
 
-def _tell(done: Restored) -> None:
+def _print_restored_files(done: Restored) -> None:
     for word, names in (
         ("changed", done.changed),
-        ("brought back", done.added),
+        ("restored", done.added),
         ("removed", done.removed),
-        ("left as it is", done.kept),
+        ("left unchanged", done.kept),
     ):
         for name in names:
             print(f"{word}: {one_line(name, 400)}")
     if not (done.changed or done.added or done.removed):
         print("Nothing had changed.")
-    print(f"hermes checkpoints restore {done.before} undoes this.", file=sys.stderr)
+    print(f"To undo this, run: hermes checkpoints restore {done.before}", file=sys.stderr)
 
 
-async def _prune(args: Namespace) -> int:
+async def _prune_checkpoints(args: Namespace) -> int:
     from hermes.exec.snapshots.checkpoints import DAYS, KEEP, prune
 
-    gone = 0
-    for folder in await _folders(args):
-        gone += await prune(folder, args.home, args.keep or KEEP, args.days or DAYS)
-    print(dump({"forgotten": gone}) if args.json else f"forgotten: {gone}")
+    deleted = 0
+    for folder in await _list_workspaces(args):
+        deleted += await prune(folder, args.home, args.keep or KEEP, args.days or DAYS)
+    print(to_json({"forgotten": deleted}) if args.json else f"deleted: {deleted}")
     return 0
 
 
-async def _find(args: Namespace) -> Checkpoint:
+async def _find_checkpoint(args: Namespace) -> Checkpoint:
     from hermes.exec.snapshots import checkpoints
 
     prefix = decode_argument(args.words[0])
     listed = await checkpoints.list_(args.workspace, args.home)
     found = [c for c in listed if prefix and c.id.startswith(prefix)]
     match [c for c in found if c.id == prefix] or found:
-        case [one]:
-            return one
+        case [checkpoint]:
+            return checkpoint
         case []:
             raise ConfigError(
-                f"There is no checkpoint {prefix!r} of this folder; hermes checkpoints list "
-                "shows them."
+                f"This folder has no checkpoint {prefix!r}. Run: hermes checkpoints list"
             )
         case _:
-            raise ConfigError(f"{prefix!r} fits several checkpoints; give more of the id.")
+            raise ConfigError(f"{prefix!r} matches several checkpoints; give more of the id.")
 
 
-def _when(checkpoint: Checkpoint) -> str:
+def _format_time(checkpoint: Checkpoint) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(checkpoint.created))
 
 
-def _public(value: Checkpoint | Restored) -> Any:
+def _to_object(value: Checkpoint | Restored) -> Any:
     return msgspec.to_builtins(value)
 
 
-_ACTIONS = {"list": _list, "show": _show, "restore": _restore, "prune": _prune}
+_ACTIONS = {
+    "list": _list_checkpoints,
+    "show": _show_checkpoint,
+    "restore": _restore_checkpoint,
+    "prune": _prune_checkpoints,
+}

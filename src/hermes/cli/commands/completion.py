@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hermes.cli.parser import Parser
+from hermes.cli.parser import CommandParser
 
 _EPILOG = """\
-The script is the same on every machine and starts nothing while you type.
+The script is the same on every machine and runs nothing while you type.
 
 examples:
   hermes completion bash > ~/.local/share/bash-completion/completions/hermes
@@ -16,12 +16,10 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = Parser("hermes completion", "Print a completion script for a shell.", _EPILOG)
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell")
-    args, unknown = parser.parse_known_args(argv)
-    if unknown:
-        parser.complain(unknown)
-    from hermes.cli.shell_completion import SCRIPTS, table
+    parser = CommandParser("hermes completion", "Print a completion script for a shell.", _EPILOG)
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
+    args = parser.parse_command(argv)
+    from hermes.cli.shell_completion import SCRIPTS, list_commands
 
-    print(SCRIPTS[args.shell](table()), end="")
+    print(SCRIPTS[args.shell](list_commands()), end="")
     return 0

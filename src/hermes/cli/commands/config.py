@@ -1,27 +1,31 @@
-"""`hermes config`: show, get, set, check, path."""
+"""`hermes config`: shows, changes and checks the configuration."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hermes.cli.main import EXIT_USAGE, fail
-from hermes.cli.parser import Parser, profile_option
+import msgspec
+
+from hermes.cli.main import EXIT_USAGE, print_stderr
+from hermes.cli.parser import CommandParser, add_profile_option
+from hermes.cli.startup import create_home, locate_home, refuse_agent
+from hermes.cli.terminal.text import to_json
 from hermes.config import paths
-from hermes.config.env import decode_argument, get_environment, is_inside_agent
+from hermes.config.env import decode_argument
+from hermes.config.load import load_setup, read_source
+from hermes.config.schema import Config, list_key_variables
+from hermes.config.secrets import Secrets, is_secret_name
 from hermes.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from hermes.config.schema import Config
-    from hermes.config.secrets import Secrets
+from hermes.core.text import counted
 
 _EPILOG = """\
 commands:
-  show             the configuration in effect, defaults included (--json)
-  get KEY          one value
-  set KEY VALUE    change one value; comments and everything else in the file stay
-  check            what is wrong or outdated in config.yaml, line by line
-  path             where config.yaml is
+  show             show the configuration in effect, including defaults (--json)
+  get KEY          print one value
+  set KEY VALUE    change one value; comments and the rest of the file stay
+  check            report what is wrong or outdated in config.yaml, with line numbers
+  path             print the path of config.yaml
 
 examples:
   hermes config set model.default anthropic/claude-sonnet-4.5
@@ -32,32 +36,30 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = Parser("hermes config", "Show and change the configuration.", _EPILOG)
+    parser = CommandParser("hermes config", "Show and change the configuration.", _EPILOG)
     parser.add_argument("action", choices=sorted(_ACTIONS), help="see below")
-    parser.add_argument("words", nargs="*", metavar="KEY VALUE", help="KEY is like agent.max_turns")
-    parser.add_argument("--json", action="store_true", help="as JSON (show, get)")
-    profile_option(parser, profile)
+    parser.add_argument(
+        "words", nargs="*", metavar="KEY VALUE", help="a KEY looks like agent.max_turns"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON (show, get)")
+    add_profile_option(parser, profile)
     args, unknown = parser.parse_known_intermixed_args(argv)
     if args.action == "set" and len(args.words) == len(unknown) == 1:
         args.words.append(unknown.pop())  # a value that begins with a dash
     if unknown:
-        parser.complain(unknown)
-    wanted = {"get": 1, "set": 2}.get(args.action, 0)
-    if len(args.words) != wanted:
-        shape = ("takes no key", "needs a KEY", "needs a KEY and a VALUE")[wanted]
+        parser.reject_unknown(unknown)
+    count = {"get": 1, "set": 2}.get(args.action, 0)
+    if len(args.words) != count:
+        shape = ("takes no key", "needs a KEY", "needs a KEY and a VALUE")[count]
         parser.error(f"{args.action} {shape}")
     args.words = [decode_argument(word) for word in args.words]
     return _ACTIONS[args.action](args)
 
 
-def _show(args: Namespace) -> int:
-    from hermes.config.load import load_setup
-
-    data = _masked(_effective(load_setup(args.profile).config))
+def _show_config(args: Namespace) -> int:
+    data = _mask_secrets(msgspec.to_builtins(load_setup(args.profile).config))
     if args.json:
-        from hermes.cli.terminal.text import dump
-
-        print(dump(data))
+        print(to_json(data))
     else:
         import yaml
 
@@ -65,12 +67,10 @@ def _show(args: Namespace) -> int:
     return 0
 
 
-def _get(args: Namespace) -> int:
-    from hermes.cli.terminal.text import dump
+def _get_value(args: Namespace) -> int:
     from hermes.config import key_path
-    from hermes.config.load import load_setup
 
-    data = _masked(_effective(load_setup(args.profile).config))
+    data = _mask_secrets(msgspec.to_builtins(load_setup(args.profile).config))
     key = args.words[0]
     path = key_path.parse_key(key, data)
     try:
@@ -80,34 +80,28 @@ def _get(args: Namespace) -> int:
     if isinstance(value, str) and not args.json:
         print(value)
     else:
-        print(dump(value))
+        print(to_json(value))
     return 0
 
 
-def _set(args: Namespace) -> int:
+def _set_value(args: Namespace) -> int:
     from hermes.config.update import set_value
     from hermes.config.yaml_edit import render_value
 
-    if is_inside_agent():
-        raise ConfigError("A tool of an agent may not change the configuration; do it yourself.")
-    home = paths.find_home(get_environment(), args.profile)
-    for warning in paths.make_home(home):
-        fail(warning)
+    refuse_agent("change the configuration")
+    home = create_home(args.profile)
     change = set_value(home, *args.words)
-    print(f"{change.key} = {render_value(_masked({change.key: change.new})[change.key])}")
+    print(f"{change.key} = {render_value(_mask_secrets({change.key: change.new})[change.key])}")
     if change.cleared:
-        print(f"Taken out, because it belonged to {change.old}: {', '.join(change.cleared)}")
+        print(f"Removed, because it belonged to {change.old}: {', '.join(change.cleared)}")
     return 0
 
 
-def _check(args: Namespace) -> int:
-    from hermes.config.load import load_setup, read_source
-    from hermes.config.schema import list_key_variables
+def _check_config(args: Namespace) -> int:
     from hermes.config.validate import validate_config
     from hermes.config.yaml_source import parse_yaml
-    from hermes.core.text import counted
 
-    home = paths.find_home(get_environment(), args.profile)
+    home = locate_home(args.profile)
     source = read_source(home)
     if source is None:
         print(f"{paths.config_file(home)} does not exist; the defaults apply.")
@@ -118,32 +112,32 @@ def _check(args: Namespace) -> int:
     for note in checked.notes:
         print(f"old: config.yaml {note}")
     if checked.config is None:
-        fail(f"{paths.config_file(home)} has {counted(len(checked.problems), 'error')}")
+        print_stderr(f"{paths.config_file(home)} has {counted(len(checked.problems), 'error')}")
         return EXIT_USAGE
-    if wrong := _bad_rules(checked.config):
-        print(f"error: config.yaml approvals.rules: {wrong}")
-        fail(f"{paths.config_file(home)} has 1 error")
+    if bad_rules := _check_rules(checked.config):
+        print(f"error: config.yaml approvals.rules: {bad_rules}")
+        print_stderr(f"{paths.config_file(home)} has 1 error")
         return EXIT_USAGE
     secrets = load_setup(args.profile).secrets
     for name in sorted(list_key_variables(checked.config)):
         if secrets.get(name) is None:
             print(f"note: {name} is named as a key, but set neither in the environment nor in .env")
-    for name in _without_effect(checked.config):
-        print(f"note: {name} is understood, but has no effect in this version")
+    for name in _list_ineffective(checked.config):
+        print(f"note: {name} is accepted, but has no effect in this version")
     _note_endpoint(checked.config, secrets)
     print(f"{paths.config_file(home)} is valid.")
     return 0
 
 
-def _without_effect(config: Config) -> list[str]:
-    """What is set for features that are not there yet: nobody should rely on it."""
+def _list_ineffective(config: Config) -> list[str]:
+    """Settings of features that do not exist yet: nobody should rely on them."""
     default = type(config)()
     names = ("platforms", "mcp_servers")
     return [name for name in names if getattr(config, name) != getattr(default, name)]
 
 
-def _bad_rules(config: Config) -> str:
-    """What the commands' gate would say to the rules."""
+def _check_rules(config: Config) -> str:
+    """What is wrong with the approval rules; empty when nothing is."""
     if not config.approvals.rules:
         return ""
     from hermes.exec.command_policy import Rules
@@ -156,7 +150,7 @@ def _bad_rules(config: Config) -> str:
 
 
 def _note_endpoint(config: Config, secrets: Secrets) -> None:
-    """Valid, and yet no model could be called with it."""
+    """Says why no model could be called with a valid configuration."""
     from hermes.llm.endpoints.catalog import Choice, resolve
 
     try:
@@ -165,29 +159,27 @@ def _note_endpoint(config: Config, secrets: Secrets) -> None:
         print(f"note: {error}")
 
 
-def _path(args: Namespace) -> int:
-    print(paths.config_file(paths.find_home(get_environment(), args.profile)))
+def _print_path(args: Namespace) -> int:
+    print(paths.config_file(locate_home(args.profile)))
     return 0
 
 
-_ACTIONS = {"show": _show, "get": _get, "set": _set, "check": _check, "path": _path}
+_ACTIONS = {
+    "show": _show_config,
+    "get": _get_value,
+    "set": _set_value,
+    "check": _check_config,
+    "path": _print_path,
+}
 
 
-def _effective(config: Any) -> Any:
-    import msgspec
-
-    return msgspec.to_builtins(config)
-
-
-def _masked(value: Any) -> Any:
-    """Secrets that stand in the file against advice are not repeated."""
-    from hermes.config.secrets import is_secret_name
-
+def _mask_secrets(value: Any) -> Any:
+    """Hides secrets, which do not belong in the file but may be there."""
     if isinstance(value, dict):
         return {
             key: "[redacted]"
             if isinstance(item, str) and item and is_secret_name(key) and not key.endswith("_env")
-            else _masked(item)
+            else _mask_secrets(item)
             for key, item in value.items()
         }
-    return [_masked(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return [_mask_secrets(item) for item in value] if isinstance(value, (list, tuple)) else value

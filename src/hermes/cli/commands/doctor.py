@@ -1,4 +1,4 @@
-"""`hermes doctor`: what works here, what does not, and what that costs."""
+"""`hermes doctor`: checks this installation and repairs it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from hermes.cli.main import EXIT_FAILED
-from hermes.cli.parser import Parser, profile_option
+from hermes.cli.parser import CommandParser, add_profile_option
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hermes.cli.doctor.check import Check
 
 _EPILOG = """\
-Looks at the configuration, the home and its permissions, the sessions, disk and clock, the model
-and whether its provider can be reached, the sandbox, programs and optional packages. Nothing is
-sent: the provider is only connected to (so is a host named in terminal.ssh). --online asks it
-for its models, which costs nothing and tells whether the key is taken.
+Checks the configuration, the home and its permissions, the sessions, disk and clock, the model and
+whether its provider can be reached, the sandbox, programs and optional packages. Nothing is sent:
+it only connects to the provider (and to a host named in terminal.ssh). --online also asks for the
+list of models, which costs nothing and shows whether the key is accepted.
 
---fix closes files that are open to other users and removes what killed processes left behind; it
-says what it did, and touches nothing else.
-exit status: 0 nothing failed (notes are fine), 1 something did
+--fix makes files private that other users could read, removes what killed processes left behind,
+and salvages a damaged database; it reports each change and touches nothing else.
+exit status: 0 nothing failed (notes do not count as failures), 1 something failed
 
 examples:
   hermes doctor
@@ -30,78 +32,74 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = Parser("hermes doctor", "Check this installation, and mend it.", _EPILOG)
-    parser.add_argument("--online", action="store_true", help="ask the provider, too")
-    parser.add_argument("--fix", action="store_true", help="mend what can be mended")
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    profile_option(parser, profile)
-    args, unknown = parser.parse_known_args(argv)
-    if unknown:
-        parser.complain(unknown)
+    parser = CommandParser("hermes doctor", "Check this installation and repair it.", _EPILOG)
+    parser.add_argument("--online", action="store_true", help="also test the key at the provider")
+    parser.add_argument("--fix", action="store_true", help="repair what can be repaired")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_profile_option(parser, profile)
+    args = parser.parse_command(argv)
     import asyncio
 
-    checks = asyncio.run(_all(args))
+    checks = asyncio.run(_run_checks(args))
     if args.json:
         import msgspec
 
-        from hermes.cli.terminal.text import dump
+        from hermes.cli.terminal.text import to_json
 
-        print(dump([msgspec.to_builtins(check) for check in checks]))
+        print(to_json([msgspec.to_builtins(check) for check in checks]))
     else:
         for check in checks:
-            _print(check)
+            _print_check(check)
     return EXIT_FAILED if any(check.state == "failed" for check in checks) else 0
 
 
-def _print(check: Check) -> None:
-    from hermes.cli.terminal.text import printable
+def _print_check(check: Check) -> None:
+    from hermes.cli.terminal.text import strip_controls
 
     mark = {"ok": "ok    ", "note": "note  ", "failed": "FAILED"}[check.state]
-    print(printable(f"{mark}  {check.name}: {check.text}"))
+    print(strip_controls(f"{mark}  {check.name}: {check.text}"))
     for line in check.details:
-        print(printable(f"          {line}"))
+        print(strip_controls(f"          {line}"))
 
 
-async def _all(args: Namespace) -> list[Check]:
-    from hermes.cli.doctor import home, machine, reach
-    from hermes.config.env import get_environment
+async def _run_checks(args: Namespace) -> list[Check]:
+    from hermes.cli.doctor import connectivity, home, machine
+    from hermes.cli.startup import locate_home
     from hermes.config.load import load_setup
-    from hermes.config.paths import find_home
     from hermes.core.errors import ConfigError
 
-    place = find_home(get_environment(), args.profile)
-    checks = [machine.version()]
+    folder = locate_home(args.profile)
+    checks = [machine.check_version()]
     if args.fix:
-        checks.append(_fixed(args))
-        checks += await home.saved(place)
+        checks.append(_repair_home(folder))
+        checks += await home.salvage_sessions(folder)
     setup = None
     try:
         setup = load_setup(args.profile)
-        checks.append(home.configuration(setup))
+        checks.append(home.check_configuration(setup))
     except ConfigError as error:
-        checks.append(home.unreadable(place, error))
-    if place.is_dir():  # looked at whatever its configuration is like
-        checks += [home.permissions(place, setup.warnings if setup else ())]
-        checks += [await home.sessions(place), home.disk(place), home.clock(place)]
-        checks += [home.remains(place)]
+        checks.append(home.describe_broken_config(folder, error))
+    if folder.is_dir():  # checked even with a broken configuration
+        checks += [home.check_permissions(folder, setup.warnings if setup else ())]
+        checks += [await home.check_sessions(folder)]
+        checks += [home.check_disk(folder), home.check_clock(folder)]
+        checks += [home.check_leftovers(folder)]
     if setup is not None:
-        checks += await reach.models(setup, online=args.online)
+        checks += await connectivity.check_models(setup, online=args.online)
         if setup.config.terminal.backend != "local":
-            checks.append(await reach.backend(setup))
-    checks += [machine.sqlite(), await machine.sandbox(setup)]
-    return [*checks, *machine.programs(), await machine.browser(setup), *machine.extras()]
+            checks.append(await connectivity.check_backend(setup))
+    checks += [machine.check_sqlite(), await machine.check_sandbox(setup)]
+    checks += [*machine.check_programs(), await machine.check_browser(setup)]
+    return [*checks, *machine.check_extras()]
 
 
-def _fixed(args: Namespace) -> Check:
+def _repair_home(folder: Path) -> Check:
     from hermes.cli.doctor.check import Check
-    from hermes.cli.doctor.leftovers import mended_home
-    from hermes.config.env import get_environment, is_inside_agent
-    from hermes.config.paths import find_home
-    from hermes.core.errors import ConfigError
+    from hermes.cli.doctor.home import repair_home
+    from hermes.cli.startup import refuse_agent
     from hermes.core.text import counted
 
-    if is_inside_agent():
-        raise ConfigError("A tool of an agent may not mend its home; do it yourself.")
-    done = mended_home(find_home(get_environment(), args.profile))
-    text = counted(len(done), "thing") if done else "nothing had to be"
+    refuse_agent("repair its home")
+    done = repair_home(folder)
+    text = counted(len(done), "change") if done else "nothing to repair"
     return Check("mended", "ok", text, tuple(done))

@@ -1,16 +1,16 @@
-"""`hermes import`: a backup put back."""
+"""`hermes import`: restores a backup."""
 
 from __future__ import annotations
 
 import sys
 import time
 
-from hermes.cli.parser import Parser, profile_option
+from hermes.cli.parser import CommandParser, add_profile_option
 
 _EPILOG = """\
-FILE is what hermes backup made. It is checked as a whole first; a file that is damaged, was
-tampered with, or is of a newer version changes nothing. Into a home that has something already
-only with --force: then what was there is kept in HERMES_HOME/aside. Keys that are not in the
+FILE was written by hermes backup. It is checked completely first: a file that is damaged, was
+tampered with, or comes from a newer version changes nothing. A home that is not empty is only
+replaced with --force; its content is then kept in HERMES_HOME/aside. Keys that are not in the
 backup stay as they are.
 
 examples:
@@ -21,32 +21,31 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = Parser("hermes import", "Put a backup back.", _EPILOG)
-    parser.add_argument("file", metavar="FILE", help="a backup")
-    parser.add_argument("--force", action="store_true", help="put what is there aside")
-    profile_option(parser, profile)
-    args, unknown = parser.parse_known_intermixed_args(argv)
-    if unknown:
-        parser.complain(unknown)
+    parser = CommandParser("hermes import", "Restore a backup.", _EPILOG)
+    parser.add_argument("file", metavar="FILE", help="the backup")
+    parser.add_argument(
+        "--force", action="store_true", help="replace existing content, which is set aside"
+    )
+    add_profile_option(parser, profile)
+    args = parser.parse_command(argv)
     import asyncio
     from pathlib import Path
 
-    from hermes.cli.restore import restore
-    from hermes.config import paths
-    from hermes.config.env import decode_argument, get_environment, is_inside_agent
+    from hermes.cli.home_archive import restore_archive
+    from hermes.cli.startup import locate_home, refuse_agent
+    from hermes.config.env import decode_argument
     from hermes.core.errors import ConfigError
 
-    if is_inside_agent():
-        raise ConfigError("A tool of an agent may not replace its home; do it yourself.")
-    home = paths.find_home(get_environment(), args.profile)
+    refuse_agent("replace its home")
+    home = locate_home(args.profile)
     file = Path.cwd() / Path(decode_argument(args.file)).expanduser()
     if not file.is_file():
         raise ConfigError(f"There is no file {file}.")
-    done = asyncio.run(restore(home, file, force=args.force))
+    done = asyncio.run(restore_archive(home, file, force=args.force))
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(done.header.created))
-    print(f"{done.count} files of {when} (hermes {done.header.version}) are in {home}.")
+    print(f"Restored {done.count} files of {when} (hermes {done.header.version}) to {home}.")
     if done.aside:
-        print(f"What was there before is in {done.aside}.")
+        print(f"The previous content is in {done.aside}.")
     if not done.header.secrets:
-        print("The backup has no keys; those that are here stay.", file=sys.stderr)
+        print("The backup contains no keys; yours were not changed.", file=sys.stderr)
     return 0

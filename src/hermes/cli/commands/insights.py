@@ -6,19 +6,29 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, get_args
 
-from hermes.cli.main import fail
-from hermes.cli.parser import Parser, positive, profile_option
-from hermes.cli.terminal.formatting import bars, compact, money, percent, table, width
-from hermes.cli.terminal.text import dump, one_line
+from hermes.cli.main import print_stderr
+from hermes.cli.parser import CommandParser, add_profile_option, parse_positive
+from hermes.cli.startup import load_checked_setup
+from hermes.cli.terminal.tables import (
+    draw_bars,
+    format_count,
+    format_money,
+    format_percent,
+    format_table,
+    terminal_width,
+)
+from hermes.cli.terminal.text import one_line, to_json
+from hermes.cli.usage import MAX_DAYS, first_day, sum_usage
 from hermes.config import env, paths
-from hermes.config.load import load_setup
 from hermes.core.ledger import By, Row
 
 _EPILOG = """\
-Tokens count the whole prompt; cached is the part of it that came from a cache. The cost is
-the provider's own word, else its list price; calls of unknown price are counted apart.
+Input tokens count the whole prompt; CACHED is the part of it that came from a cache. The cost is
+what the provider reported, otherwise its list price; calls of unknown price are counted
+separately.
 
 examples:
   hermes insights
@@ -27,89 +37,71 @@ examples:
 """
 _SECTIONS: tuple[By, ...] = ("model", "purpose", "tool")
 _ALL: tuple[By, ...] = ("day", "model", "provider", "purpose", "tool")
-_LONGEST = 36_500
-_ROWS = 15
-"""Of a table among others."""
+_SECTION_ROWS = 15
+"""Rows of a table that is one of several."""
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = Parser("hermes insights", "Show what model calls used and cost.", _EPILOG)
-    parser.add_argument("--days", type=positive, default=30, metavar="N", help="default: 30")
+    parser = CommandParser("hermes insights", "Show what model calls used and cost.", _EPILOG)
+    parser.add_argument(
+        "--days", type=parse_positive, default=30, metavar="N", help="days to include (default: 30)"
+    )
     choices = [name for name in get_args(By) if name in {*_ALL, "session", "user", "job"}]
-    parser.add_argument("--by", choices=choices, help="one table, by this")
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    profile_option(parser, profile)
-    args, unknown = parser.parse_known_args(argv)
-    if unknown:
-        parser.complain(unknown)
+    parser.add_argument("--by", choices=choices, help="show one table, grouped by this")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_profile_option(parser, profile)
+    args = parser.parse_command(argv)
     import asyncio
 
-    return asyncio.run(_run(args))
+    return asyncio.run(_report_usage(args))
 
 
-async def _run(args: Namespace) -> int:
-    setup = load_setup(args.profile)
-    for sentence in setup.warnings:
-        fail(sentence)
+async def _report_usage(args: Namespace) -> int:
+    setup = load_checked_setup(args.profile)
     since = first_day(time.time(), args.days)
-    wanted: tuple[By, ...] = tuple(dict.fromkeys(("day", args.by))) if args.by else _ALL
-    found = await _totals(setup.home, wanted, since)
+    groups: tuple[By, ...] = tuple(dict.fromkeys(("day", args.by))) if args.by else _ALL
+    found = await _read_totals(setup.home, groups, since)
     if args.json:
-        print(dump(_object(found, args, since)))
+        print(to_json(_report_object(found, args, since)))
         return 0
     if not any(found.values()):
         print(f"No model calls in the last {args.days} days.", file=sys.stderr)
         return 0
-    _show(found, args)
+    _print_report(found, args)
     return 0
 
 
-async def _totals(home: Any, wanted: Sequence[By], since: float) -> dict[By, list[Row]]:
+async def _read_totals(home: Path, groups: Sequence[By], since: float) -> dict[By, list[Row]]:
     file = paths.database_file(home)
     if not file.exists():
-        return {by: [] for by in wanted}
+        return {by: [] for by in groups}
     from hermes.store.sqlite import SqliteStore
 
     store = SqliteStore(file)
     try:
         for sentence in await store.wait_until_open():
-            fail(sentence)
-        return {by: await store.ledger.sum_calls(by, since) for by in wanted}
+            print_stderr(sentence)
+        return {by: await store.ledger.sum_calls(by, since) for by in groups}
     finally:
         await store.close()
-
-
-def first_day(now: float, days: int) -> float:
-    """The midnight at which the first of so many days began, today counted."""
-    at = time.localtime(now)
-    back = min(days, _LONGEST) - 1
-    return time.mktime((at.tm_year, at.tm_mon, at.tm_mday - back, 0, 0, 0, 0, 0, -1))
-
-
-def added(rows: Sequence[Row]) -> Row:
-    """One row of all."""
-    sums = {
-        name: sum(getattr(row, name) for row in rows)
-        for name in Row.__struct_fields__
-        if name != "key"
-    }
-    return Row("all", **sums)
 
 
 # -- for programs --------------------------------------------------------------------------
 
 
-def _object(found: dict[By, list[Row]], args: Namespace, since: float) -> dict[str, Any]:
+def _report_object(found: dict[By, list[Row]], args: Namespace, since: float) -> dict[str, Any]:
     head = {
         "days": args.days,
         "since": time.strftime("%Y-%m-%d", time.localtime(since)),
-        "totals": _public(added(found["day"])),
+        "totals": _usage_object(sum_usage(found["day"])),
     }
     shown = (args.by,) if args.by else _ALL
-    return head | {f"by_{by}": [{by: row.key, **_public(row)} for row in found[by]] for by in shown}
+    return head | {
+        f"by_{by}": [{by: row.key, **_usage_object(row)} for row in found[by]] for by in shown
+    }
 
 
-def _public(row: Row) -> dict[str, Any]:
+def _usage_object(row: Row) -> dict[str, Any]:
     data: dict[str, Any] = {
         "calls": row.calls,
         "failed_calls": row.failed,
@@ -130,34 +122,35 @@ def _public(row: Row) -> dict[str, Any]:
 # -- for people ----------------------------------------------------------------------------
 
 
-def _show(found: dict[By, list[Row]], args: Namespace) -> None:
-    room = width()
+def _print_report(found: dict[By, list[Row]], args: Namespace) -> None:
+    room = terminal_width()
     colour = env.supports_colour(sys.stdout.isatty())
-    print(_headline(added(found["day"]), args.days))
+    print(_format_headline(sum_usage(found["day"]), args.days))
     sections: tuple[By, ...] = (args.by,) if args.by else _SECTIONS
     if not args.by or args.by == "day":
         print()
-        for line in _chart(found["day"], args.days, room, colour=colour):
+        for line in _draw_days(found["day"], args.days, room, colour=colour):
             print(line)
     for by in sections:
         if found[by]:
             print()
-            head, *lines = _table(by, found[by], room)
-            shown = len(lines) if args.by else _ROWS
+            head, *lines = _format_section(by, found[by], room)
+            shown = len(lines) if args.by else _SECTION_ROWS
             for line in (head, *lines[:shown]):
                 print(line)
             if len(lines) > shown:
                 print(f"... {len(lines) - shown} more: hermes insights --by {by}")
 
 
-def _headline(row: Row, days: int) -> str:
+def _format_headline(row: Row, days: int) -> str:
     from hermes.core.text import counted
 
+    cached = format_percent(row.cache_read, row.input)
     parts = [
         f"{'Today' if days == 1 else f'Last {days} days'}: {counted(row.calls, 'call')}",
-        f"{compact(row.input)} tokens in ({percent(row.cache_read, row.input)} from cache)",
-        f"{compact(row.output)} out",
-        money(row.cost),
+        f"{format_count(row.input)} tokens in ({cached} from cache)",
+        f"{format_count(row.output)} out",
+        format_money(row.cost),
     ]
     if row.unpriced:
         parts.append(f"{counted(row.unpriced, 'call')} of unknown price")
@@ -166,23 +159,25 @@ def _headline(row: Row, days: int) -> str:
     return ", ".join(parts)
 
 
-def _chart(rows: list[Row], days: int, room: int, *, colour: bool) -> list[str]:
-    """A bar per day since the first with calls: dollars, tokens where nothing has a price."""
+def _draw_days(rows: list[Row], days: int, room: int, *, colour: bool) -> list[str]:
+    """A bar per day since the first with calls: dollars, or tokens where nothing has a price."""
     by_day = {row.key: row for row in rows}
     now = time.time()
     shown: list[Row] = []
-    for back in range(1, min(days, _LONGEST) + 1):
+    for back in range(1, min(days, MAX_DAYS) + 1):
         name = time.strftime("%Y-%m-%d", time.localtime(first_day(now, back)))
         shown.insert(0, by_day.get(name, Row(name)))
         if name <= min(by_day):
             break
     if any(row.cost for row in shown):
-        return bars([(r.key, r.cost, money(r.cost)) for r in shown], room, colour=colour)
-    told = [(r.key, r.input + r.output, compact(r.input + r.output)) for r in shown]
-    return bars(told, room, colour=colour)
+        return draw_bars(
+            [(r.key, r.cost, format_money(r.cost)) for r in shown], room, colour=colour
+        )
+    tokens = [(r.key, r.input + r.output, format_count(r.input + r.output)) for r in shown]
+    return draw_bars(tokens, room, colour=colour)
 
 
-def _table(by: By, rows: list[Row], room: int) -> list[str]:
+def _format_section(by: By, rows: list[Row], room: int) -> list[str]:
     tools = by == "tool"
     head = (by.upper(), "USES" if tools else "CALLS", "IN", "CACHED", "OUT", "COST", "S/CALL")
     order = rows
@@ -192,12 +187,12 @@ def _table(by: By, rows: list[Row], room: int) -> list[str]:
         (
             one_line(row.key or "-", 48),
             f"{row.uses if tools else row.calls:,.0f}",
-            compact(row.input),
-            percent(row.cache_read, row.input),
-            compact(row.output),
-            "?" if row.unpriced and not row.cost else money(row.cost),
+            format_count(row.input),
+            format_percent(row.cache_read, row.input),
+            format_count(row.output),
+            "?" if row.unpriced and not row.cost else format_money(row.cost),
             f"{row.seconds / row.calls:.1f}" if row.calls else "-",
         )
         for row in order
     ]
-    return table(head, lines, room)
+    return format_table(head, lines, room)

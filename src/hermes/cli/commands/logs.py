@@ -1,14 +1,14 @@
-"""`hermes logs`: what was logged, and what is being logged."""
+"""`hermes logs`: shows the log, and follows it."""
 
 from __future__ import annotations
 
 import sys
 
-from hermes.cli.parser import Parser, positive, profile_option
+from hermes.cli.parser import CommandParser, add_profile_option, parse_positive
 
 _EPILOG = """\
 Warnings and errors of all conversations of this home, with secrets redacted. The file is
-HERMES_HOME/logs/hermes.log: a JSON object per line, begun anew at 4 MB. Times are UTC.
+HERMES_HOME/logs/hermes.log: one JSON object per line, rotated at 4 MB. Times are UTC.
 
 examples:
   hermes logs
@@ -20,42 +20,53 @@ _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = Parser("hermes logs", "Show what was logged.", _EPILOG)
+    parser = CommandParser("hermes logs", "Show the log.", _EPILOG)
     add = parser.add_argument
-    add("-f", "--follow", action="store_true", help="go on showing, until Ctrl-C")
-    add("-n", "--lines", type=positive, default=50, metavar="N", help="the last N (default: 50)")
-    add("--level", choices=_LEVELS, default="debug", metavar="L", help="at least this serious")
-    add("--session", metavar="ID", default="", help="of this session; the beginning will do")
-    add("--json", action="store_true", help="as they are: JSON lines")
-    profile_option(parser, profile)
-    args, unknown = parser.parse_known_args(argv)
-    if unknown:
-        parser.complain(unknown)
-    from hermes.cli import log_reader as logbook
-    from hermes.cli.terminal.text import dump
+    add("-f", "--follow", action="store_true", help="keep showing new records, until Ctrl-C")
+    add(
+        "-n",
+        "--lines",
+        type=parse_positive,
+        default=50,
+        metavar="N",
+        help="show the last N (default: 50)",
+    )
+    add(
+        "--level",
+        choices=_LEVELS,
+        default="debug",
+        metavar="L",
+        help="show only this level and above",
+    )
+    add("--session", metavar="ID", default="", help="show only this session; a prefix is enough")
+    add("--json", action="store_true", help="print JSON lines")
+    add_profile_option(parser, profile)
+    args = parser.parse_command(argv)
+    from hermes.cli.log_file import follow_log, format_record, make_filter, read_tail
+    from hermes.cli.startup import locate_home
+    from hermes.cli.terminal.text import to_json
     from hermes.config import paths
-    from hermes.config.env import get_environment
 
-    file = paths.log_file(paths.find_home(get_environment(), args.profile))
-    test = logbook.wanted(args.level, args.session)
-    show = dump if args.json else logbook.readable
-    found, place = logbook.tail(file, args.lines, test)
+    file = paths.log_file(locate_home(args.profile))
+    matches = make_filter(args.level, args.session)
+    format_line = to_json if args.json else format_record
+    found, position = read_tail(file, args.lines, matches)
     for record in found:
-        print(show(record))
+        print(format_line(record))
     if not found and not args.follow:
-        print(f"Nothing is logged{' like that' if file.exists() else ' yet'}.", file=sys.stderr)
+        print("No matching records." if file.exists() else "The log is empty.", file=sys.stderr)
     if args.follow:
         sys.stdout.flush()
-        for record in logbook.follow(file, place, test, _pause):
-            print(show(record), flush=True)
+        for record in follow_log(file, position, matches, _pause_while_read):
+            print(format_line(record), flush=True)
     return 0
 
 
-def _pause(seconds: float) -> None:
-    """Ends early when nobody reads any more: the next line to write may be hours away."""
+def _pause_while_read(seconds: float) -> None:
+    """Raises BrokenPipeError when nobody reads any more: the next record may be hours away."""
     import select
 
     reader = select.poll()
-    reader.register(1, 0)  # that it is gone is told unasked
+    reader.register(1, 0)  # a closed reader is reported without asking
     if reader.poll(seconds * 1000):
         raise BrokenPipeError

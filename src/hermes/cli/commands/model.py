@@ -1,4 +1,4 @@
-"""`hermes model`: which model answers, shown, chosen and tested; embedded models downloaded."""
+"""`hermes model`: shows, chooses and tests the model that answers; downloads embedded models."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hermes.cli.main import fail
-from hermes.cli.parser import Parser, profile_option, variable_name
-from hermes.cli.process import harden
-from hermes.cli.terminal.text import dump, printable
+from hermes.cli.main import print_stderr
+from hermes.cli.parser import CommandParser, add_profile_option, parse_variable_name
+from hermes.cli.process import harden_process
+from hermes.cli.startup import load_checked_setup, refuse_agent
+from hermes.cli.terminal.text import strip_controls, to_json
 from hermes.config.env import decode_argument, is_inside_agent
 from hermes.config.load import Setup, load_setup
 from hermes.core.errors import ConfigError
@@ -21,17 +22,17 @@ from hermes.llm.local.models import DEFAULT, MODELS, LocalModel, find
 
 _EPILOG = f"""\
 commands:
-  (none)             what answers now: provider, address, key, context, prices, fallbacks; on a
-                     terminal also a list to choose from, with search
-  set PROVIDER:MODEL use it from now on (also: use); what belonged to the provider before goes
-  test [PROVIDER:MODEL]   make one real call and say what works; exit 1 when nothing does
-  custom URL         an endpoint of your own: tried out, /v1 added where it was left out
-  list [PROVIDER]    models of a provider; without one: the embedded models
+  (none)             show the model in use: provider, address, key, context, prices, fallbacks;
+                     on a terminal, followed by a list to choose from, with search
+  set PROVIDER:MODEL use this model (also: use); settings of the previous provider are removed
+  test [PROVIDER:MODEL]   make one real call and report what works; exit 1 when it fails
+  custom URL         use your own endpoint: tests it, adds /v1 where it is missing
+  list [PROVIDER]    list the models of a provider; without one, the embedded models
   pull [NAME]        download an embedded model (default: {DEFAULT})
-  local FILE|NAME    use a .gguf file, or a downloaded model, from now on
+  local FILE|NAME    use a .gguf file or a downloaded model
 
-Embedded models run on this machine, in a process of their own, without a server and without a
-key. They need the extra: pip install 'hermes-runtime[local]'.
+Embedded models run on this machine in a separate process, without a server and without a key.
+They need an extra: pip install 'hermes-runtime[local]'.
 
 examples:
   hermes model
@@ -44,140 +45,139 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = Parser("hermes model", "The model that answers: shown, chosen, tested.", _EPILOG)
+    parser = CommandParser("hermes model", "Show, choose or test the model that answers.", _EPILOG)
     add = parser.add_argument
     add("action", choices=sorted(_ACTIONS), nargs="?", default="show", help="see below")
-    add("name", nargs="?", default="", help="a model, a provider, an address, or a file")
-    add("--model", metavar="M", default="", help="custom: the model there")
+    add("name", nargs="?", default="", help="a model, provider, address or file")
+    add("--model", metavar="M", default="", help="custom: the model to use")
     add(
         "--key-env",
         metavar="NAME",
-        type=variable_name,
-        help="custom: name of the variable with the key",
+        type=parse_variable_name,
+        help="custom: environment variable with the key",
     )
-    add("--api-mode", choices=WIRES, default="", help="custom: its protocol; found out if absent")
-    add("--name", dest="called", metavar="N", default="", help="custom: keep it under this name")
-    add("--cache", action="store_true", help="test: two calls with a long prompt, for the cache")
-    add("--json", action="store_true", help="as JSON")
-    profile_option(parser, profile)
-    args, unknown = parser.parse_known_intermixed_args(argv)
-    if unknown:
-        parser.complain(unknown)
+    add("--api-mode", choices=WIRES, default="", help="custom: protocol (default: detected)")
+    add("--name", dest="called", metavar="N", default="", help="custom: save it under this name")
+    add(
+        "--cache",
+        action="store_true",
+        help="test: make two calls with a long prompt, to see caching",
+    )
+    add("--json", action="store_true", help="print JSON")
+    add_profile_option(parser, profile)
+    args = parser.parse_command(argv)
     if args.action == "show" and args.name:
         parser.error("show takes no name")
-    if args.action in _NEEDED and not args.name:
-        parser.error(f"{args.action} needs {_NEEDED[args.action]}")
+    if args.action in _REQUIRED_NAMES and not args.name:
+        parser.error(f"{args.action} needs {_REQUIRED_NAMES[args.action]}")
     args.name = decode_argument(args.name)
     return _ACTIONS[args.action](args)
 
 
-def _opened(args: Namespace, *, change: bool = False) -> Setup:
-    if change and is_inside_agent():
-        raise ConfigError("A tool of an agent may not change its model; do it yourself.")
-    setup = load_setup(args.profile)
-    for warning in setup.warnings:
-        fail(warning)
-    return setup
+def _load_for_change(args: Namespace) -> Setup:
+    refuse_agent("change its model")
+    return load_checked_setup(args.profile)
 
 
-def _show(args: Namespace) -> int:
-    from hermes.cli.model.show import gathered, lines
-
-    setup = _opened(args)
-    told = gathered(setup)
-    if args.json:
-        print(dump(told))
-        return 0
-    print("\n".join(lines(told)), flush=True)
-    attended = os.isatty(0) and os.isatty(1) and os.isatty(2)
-    return _pick(args, setup, told) if attended and not is_inside_agent() else 0
-
-
-def _pick(args: Namespace, setup: Setup, told: dict[str, Any]) -> int:
+def _show_model(args: Namespace) -> int:
     import asyncio
 
-    from hermes.cli.model.choices import offered
-    from hermes.cli.terminal.picker import Row, pick
+    from hermes.cli.model.show import describe_model, format_model
 
-    other = Row("another address", "an endpoint of your own")
-    current = f"{told.get('provider')}:{told.get('model')}"
-    rows = asyncio.run(offered(setup))
+    setup = load_checked_setup(args.profile)
+    data = asyncio.run(describe_model(setup))
+    if args.json:
+        print(to_json(data))
+        return 0
+    print("\n".join(format_model(data)), flush=True)
+    attended = os.isatty(0) and os.isatty(1) and os.isatty(2)
+    return _pick_model(args, setup, data) if attended and not is_inside_agent() else 0
+
+
+def _pick_model(args: Namespace, setup: Setup, data: dict[str, Any]) -> int:
+    import asyncio
+
+    from hermes.cli.model.choices import list_models
+    from hermes.cli.terminal.picker import PickerRow, pick_row
+
+    other = PickerRow("another address", "your own endpoint")
+    current = f"{data.get('provider')}:{data.get('model')}"
+    rows = asyncio.run(list_models(setup))
     print(file=sys.stderr)
-    chosen = pick("Choose a model.", [*rows, other], current)
+    chosen = pick_row("Choose a model.", [*rows, other], current)
     if chosen is None or chosen == current:
         return 0
     if chosen != other.value:
         args.name = chosen
-        return _set(args)
-    print("address: ", end="", file=sys.stderr, flush=True)
+        return _set_model(args)
+    print("Address: ", end="", file=sys.stderr, flush=True)
     args.name = sys.stdin.readline().strip()
-    return _custom(args) if args.name else 0
+    return _add_custom(args) if args.name else 0
 
 
-def _set(args: Namespace) -> int:
-    from hermes.cli.model.set_model import missing, switch, understood
+def _set_model(args: Namespace) -> int:
+    from hermes.cli.model.selection import describe_missing, parse_selection, save_selection
 
-    setup = _opened(args, change=True)
-    wanted = understood(setup, args.name)
-    after = switch(setup, wanted)
-    wrong = missing(after)
-    return _told(args, wanted.provider, wanted.model, wrong)
+    setup = _load_for_change(args)
+    selection = parse_selection(setup, args.name)
+    missing = describe_missing(save_selection(setup, selection))
+    return _report_model(args, selection.provider, selection.model, missing)
 
 
-def _told(args: Namespace, provider: str, model: str, wrong: str = "") -> int:
+def _report_model(args: Namespace, provider: str, model: str, missing: str = "") -> int:
     if args.json:
-        print(dump({"provider": provider, "model": model, "missing": wrong or None}))
+        print(to_json({"provider": provider, "model": model, "missing": missing or None}))
     else:
-        print(f"The model is {model} of {provider}.")
-        if wrong:
-            fail(f"it cannot be called yet: {wrong}")
+        print(f"The model is now {model} ({provider}).")
+        if missing:
+            print_stderr(f"it cannot be called yet: {missing}")
     return 0
 
 
-def _custom(args: Namespace) -> int:
-    from hermes.cli.model.custom import set_up
+def _add_custom(args: Namespace) -> int:
+    from hermes.cli.model.custom import add_endpoint
 
-    wanted = set_up(_opened(args, change=True), args)
-    return _told(args, wanted.provider, wanted.model)
+    selection = add_endpoint(_load_for_change(args), args)
+    return _report_model(args, selection.provider, selection.model)
 
 
-def _test(args: Namespace) -> int:
-    from hermes.cli.model.set_model import understood
-    from hermes.cli.model.test_model import test
+def _test_model(args: Namespace) -> int:
+    from hermes.cli.model.selection import parse_selection
+    from hermes.cli.model.test_report import report_test
     from hermes.llm.endpoints.catalog import Choice
 
-    setup = _opened(args)
+    setup = load_checked_setup(args.profile)
     choice = Choice()
     if args.name:
-        wanted = understood(setup, args.name)
-        choice = Choice(wanted.model, wanted.provider)
-    harden()
-    return test(setup, choice, cache=args.cache, json=args.json)
+        selection = parse_selection(setup, args.name)
+        choice = Choice(selection.model, selection.provider)
+    harden_process()
+    return report_test(setup, choice, cache=args.cache, json=args.json)
 
 
-def _models(args: Namespace) -> int:
-    """Of a provider; without one, the embedded ones."""
+def _list_models(args: Namespace) -> int:
+    """The models of a provider; without one, the embedded models."""
     if not args.name:
-        return _list(args)
+        return _list_embedded_models(args)
     import asyncio
 
-    from hermes.cli.model.choices import offered
+    from hermes.cli.model.choices import list_models
     from hermes.llm.auth.inventory import named
 
-    setup = _opened(args)
+    setup = load_checked_setup(args.profile)
     name = args.name if args.name in setup.config.providers else named(setup.config, args.name).name
-    rows = asyncio.run(offered(setup, name))
+    rows = asyncio.run(list_models(setup, name))
     if args.json:
-        print(dump([{"model": row.value, "about": row.detail} for row in rows]))
+        print(to_json([{"model": row.value, "about": row.detail} for row in rows]))
         return 0
     for row in rows:
-        print(printable(f"{row.value:<48} {row.detail}").rstrip())
+        print(strip_controls(f"{row.value:<48} {row.detail}").rstrip())
     if not rows:
-        fail(f"{name} lists no models")
+        print_stderr(f"{name} lists no models")
     return 0
 
 
-def _list(args: Namespace) -> int:
+def _list_embedded_models(args: Namespace) -> int:
     from hermes.llm.local.endpoint import file_of
 
     secrets = load_setup(args.profile).secrets
@@ -194,7 +194,7 @@ def _list(args: Namespace) -> int:
         for model in MODELS
     ]
     if args.json:
-        print(dump(rows))
+        print(to_json(rows))
         return 0
     for model, row in zip(MODELS, rows, strict=True):
         here = row["file"] or f"hermes model pull {model.name}"
@@ -203,49 +203,51 @@ def _list(args: Namespace) -> int:
     return 0
 
 
-def _pull(args: Namespace) -> int:
-    model = _known(args.name or DEFAULT)
-    load_setup(args.profile)  # the home exists from here on
+def _pull_model(args: Namespace) -> int:
+    model = _find_embedded_model(args.name or DEFAULT)
+    load_setup(args.profile)  # creates the home
     import asyncio
 
-    file = asyncio.run(_download(model))
+    file = asyncio.run(_download_model(model))
     print(file)
     from hermes.llm.local.endpoint import NO_ENGINE, installed
 
     if not installed():
-        fail(NO_ENGINE)
+        print_stderr(NO_ENGINE)
     elif model.name != DEFAULT:
-        fail(f"to use it: hermes model local {model.name}, or --model local:{model.name}")
+        print_stderr(
+            f"to use it, run: hermes model local {model.name} (or add --model local:{model.name})"
+        )
     return 0
 
 
-async def _download(model: LocalModel) -> Path:
-    from hermes.cli.terminal.download import pull
+async def _download_model(model: LocalModel) -> Path:
+    from hermes.cli.terminal.download import download_model
     from hermes.llm.transport import Transport
 
     transport = Transport()
     try:
-        return await pull(model, transport)
+        return await download_model(model, transport)
     finally:
         await transport.close()
 
 
-def _local(args: Namespace) -> int:
-    from hermes.cli.model.set_model import Wanted, switch
+def _use_local(args: Namespace) -> int:
+    from hermes.cli.model.selection import ModelSelection, save_selection
 
-    setup = _opened(args, change=True)
+    setup = _load_for_change(args)
     known = find(args.name)
-    name = known.name if known else str(_gguf(args.name))
-    switch(setup, Wanted("local", name))
-    print(f"The model is {name}, on this machine.")
+    name = known.name if known else str(_check_gguf(args.name))
+    save_selection(setup, ModelSelection("local", name))
+    print(f"The model is now {name}, on this machine.")
     from hermes.llm.local.endpoint import NO_ENGINE, installed
 
     if not installed():
-        fail(NO_ENGINE)
+        print_stderr(NO_ENGINE)
     return 0
 
 
-def _gguf(name: str) -> Path:
+def _check_gguf(name: str) -> Path:
     file = Path(name).expanduser().absolute()
     try:
         with file.open("rb") as data:
@@ -253,37 +255,37 @@ def _gguf(name: str) -> Path:
     except OSError as error:
         names = ", ".join(model.name for model in MODELS)
         raise ConfigError(
-            f"{file} cannot be read: {error.strerror}. Give a .gguf file, or one of {names}."
+            f"Could not read {file}: {error.strerror}. Give a .gguf file, or one of {names}."
         ) from None
     if magic != b"GGUF":
-        raise ConfigError(f"{file} is no GGUF file; nothing was changed.")
+        raise ConfigError(f"{file} is not a GGUF file; nothing was changed.")
     return file
 
 
-def _known(name: str) -> LocalModel:
+def _find_embedded_model(name: str) -> LocalModel:
     model = find(name)
     if model is None:
         names = ", ".join(m.name for m in MODELS)
         raise ConfigError(
-            f"There is no model {name!r} to pull; there are {names}. "
-            "For a file you have: hermes model local FILE.gguf"
+            f"There is no embedded model {name!r}; choose one of {names}. "
+            "To use your own file, run: hermes model local FILE.gguf"
         )
     return model
 
 
-_NEEDED = {
+_REQUIRED_NAMES = {
     "local": "a .gguf file or the name of a model",
     "set": "PROVIDER:MODEL",
     "use": "PROVIDER:MODEL",
     "custom": "the address of an endpoint",
 }
 _ACTIONS: dict[str, Callable[[Namespace], int]] = {
-    "show": _show,
-    "set": _set,
-    "use": _set,
-    "test": _test,
-    "custom": _custom,
-    "list": _models,
-    "local": _local,
-    "pull": _pull,
+    "show": _show_model,
+    "set": _set_model,
+    "use": _set_model,
+    "test": _test_model,
+    "custom": _add_custom,
+    "list": _list_models,
+    "local": _use_local,
+    "pull": _pull_model,
 }

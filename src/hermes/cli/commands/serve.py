@@ -1,12 +1,12 @@
-"""`hermes serve`: the API server alone."""
+"""`hermes serve`: runs the API server alone."""
 
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 
-from hermes.cli.main import EXIT_USAGE, fail
-from hermes.cli.parser import Parser, profile_option
+from hermes.cli.main import EXIT_USAGE, print_stderr
+from hermes.cli.parser import CommandParser, add_profile_option
 from hermes.core.errors import ConfigError
 
 TYPE_CHECKING = False
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from hermes.server.http.early_listener import Lobby
 
 _EPILOG = """\
-Speaks the protocols of OpenAI (chat completions, responses) and Anthropic (messages) at
-http://HOST:PORT/v1. Settings: platforms.api_server in config.yaml, API_SERVER_KEY,
-API_SERVER_HOST, API_SERVER_PORT. Without a key it listens on this machine only.
-SIGTERM or Ctrl-C: what runs may end, then the server does; exit status 0.
+Serves the protocols of OpenAI (chat completions, responses) and Anthropic (messages) at
+http://HOST:PORT/v1. Settings: platforms.api_server in config.yaml, or API_SERVER_KEY,
+API_SERVER_HOST, API_SERVER_PORT. Without a key it listens on this machine only. On SIGTERM or
+Ctrl-C it finishes running requests and exits with status 0.
 
 examples:
   hermes serve
@@ -32,46 +32,43 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = Parser("hermes serve", "Serve the agent over HTTP.", _EPILOG)
+    parser = CommandParser("hermes serve", "Serve the agent over HTTP.", _EPILOG)
     parser.add_argument("--host", metavar="H", default="", help="address to listen on")
-    parser.add_argument("--port", metavar="P", type=port, help="port; 0 picks a free one")
-    profile_option(parser, profile)
-    args, unknown = parser.parse_known_args(argv)
-    if unknown:
-        parser.complain(unknown)
+    parser.add_argument("--port", metavar="P", type=_parse_port, help="port; 0 picks a free one")
+    add_profile_option(parser, profile)
+    args = parser.parse_command(argv)
     import gc
 
-    gc.disable()  # until all is imported: none of it is garbage
+    gc.disable()  # until everything is imported: none of it is garbage
     try:
         import asyncio
 
-        return asyncio.run(_serve(args))
+        return asyncio.run(_start_server(args))
     except ConfigError as error:
-        fail(str(error))
+        print_stderr(str(error))
         return EXIT_USAGE
 
 
-def port(text: str) -> int:
-    number = int(text)
-    if not 0 <= number <= 65535:
-        raise ValueError(text)
-    return number
+def _parse_port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise ArgumentTypeError(f"{text!r} is not a port number")
+    return int(text)
 
 
-async def _serve(args: Namespace) -> int:
-    """The port is open as early as can be, and only when nothing is left that could go wrong:
-    most of a start is importing, and who asks meanwhile is answered or waits."""
+async def _start_server(args: Namespace) -> int:
+    """Opens the port as soon as nothing can fail any more: most of a start is importing, and
+    requests that arrive meanwhile are answered or wait."""
     import asyncio
 
-    from hermes.cli.process import Signals, harden, many_files
+    from hermes.cli.process import SignalHandler, harden_process, raise_file_limit
     from hermes.config import paths
     from hermes.store.sqlite import SqliteStore
 
-    setup, settings = _settings(args)
-    harden()
-    many_files()
+    setup, settings = _load_settings(args)
+    harden_process()
+    raise_file_limit()
     stop = asyncio.Event()
-    Signals().attach(stop.set)
+    SignalHandler().attach(stop.set)
     store = SqliteStore(paths.database_file(setup.home))
     store.open()  # on its own thread
     from hermes.config.instances import announce_instance
@@ -81,34 +78,33 @@ async def _serve(args: Namespace) -> int:
     try:
         checked_keys(settings, setup.secrets)
         for notice in await store.wait_until_open():
-            fail(notice)
+            print_stderr(notice)
         async with opened(settings) as lobby:
             with announce_instance(setup.home, "serve", lobby.address):
                 print(f"listening on {lobby.address}", file=sys.stderr, flush=True)
-                await asyncio.to_thread(_rest)
-                await _until(stop, setup, settings, store=store, lobby=lobby)
+                await asyncio.to_thread(_import_server)
+                await _serve_until(stop, setup, settings, store=store, lobby=lobby)
     finally:
         await store.close()
     return 0
 
 
-def _settings(args: Namespace) -> tuple[Setup, ApiServer]:
+def _load_settings(args: Namespace) -> tuple[Setup, ApiServer]:
     from msgspec import structs
 
-    from hermes.cli import log_file as logs
-    from hermes.config import api_server, paths
+    from hermes.cli.log_file import log_info_events, start_logging
+    from hermes.config import api_server
     from hermes.config.load import load_setup
-    from hermes.core.redaction.redactor import Redactor
 
     setup = load_setup(args.profile)
     variables = {name: setup.secrets.get(name) or "" for name in api_server.VARIABLES}
     settings, notes = api_server.read_settings(setup.config, variables)
     known = {*setup.secrets.redactable_values(), *filter(None, (settings.key,))}
-    logs.install(paths.log_file(setup.home), Redactor(known).clean)
+    start_logging(setup.home, known)
     if settings.access_log:
-        logs.tell("hermes.server.access")
+        log_info_events("hermes.server.access")
     for note in (*setup.warnings, *notes):
-        fail(note)
+        print_stderr(note)
     if args.host:
         settings = structs.replace(settings, host=args.host)
     if args.port is not None:
@@ -116,26 +112,26 @@ def _settings(args: Namespace) -> tuple[Setup, ApiServer]:
     return setup, settings
 
 
-def _rest() -> None:
-    """What is imported while the port is open already, on a thread of its own."""
+def _import_server() -> None:
+    """Imports the rest while the port is already open, on a thread."""
     from importlib import import_module
 
-    from hermes.llm import transport as http
+    from hermes.llm import transport
 
-    http.load()  # before anybody imports aiohttp, which takes twice as long by itself
+    transport.load()  # before aiohttp is imported otherwise, which takes twice as long
     import_module("hermes.app.runtime")
     import_module("hermes.server.app").all_routes()
 
 
-async def _until(
+async def _serve_until(
     stop: asyncio.Event, setup: Setup, settings: ApiServer, *, store: Store, lobby: Lobby
 ) -> None:
     from hermes.app.runtime import Runtime
-    from hermes.cli.process import settle_in
+    from hermes.cli.process import tune_garbage_collection
     from hermes.server.app import Server
 
     async with Runtime.open(setup, store=store) as runtime:
         server = Server(runtime, settings)
-        settle_in()
+        tune_garbage_collection()
         async with server.listening(lobby):
             await stop.wait()

@@ -1,4 +1,4 @@
-"""`hermes status`: what is going on in this home."""
+"""`hermes status`: shows what is running in this home, recent errors, and today's cost."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ import time
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.main import fail
-from hermes.cli.parser import Parser, profile_option
+from hermes.cli.main import print_stderr
+from hermes.cli.parser import CommandParser, add_profile_option
+from hermes.cli.startup import load_checked_setup, locate_home
+from hermes.cli.terminal.tables import format_age, format_count, format_money, shorten_path
+from hermes.cli.terminal.text import one_line, to_json
+from hermes.config import paths
+from hermes.core.text import counted
+from hermes.version import VERSION
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,69 +22,60 @@ if TYPE_CHECKING:
     from hermes.core.store import SessionMeta
 
 _EPILOG = """\
-Conversations in progress, commands left running, servers, the errors of the last day, and what
-today used of the budget. Nothing is sent anywhere.
+Shows conversations in progress, commands in the background, servers, the errors of the last day,
+and today's share of the budget. Nothing is sent anywhere.
 
 examples:
   hermes status
   hermes status --json | jq '.sessions[].id'
 """
-_SESSIONS = 200
-_ERRORS = 5
-_DAY = 86400.0
+_MAX_SESSIONS = 200
+_MAX_ERRORS = 5
+_DAY_SECONDS = 86400.0
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = Parser("hermes status", "Show what is running and what went wrong.", _EPILOG)
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    profile_option(parser, profile)
-    args, unknown = parser.parse_known_args(argv)
-    if unknown:
-        parser.complain(unknown)
+    parser = CommandParser(
+        "hermes status", "Show what is running, recent errors and today's cost.", _EPILOG
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_profile_option(parser, profile)
+    args = parser.parse_command(argv)
     import asyncio
 
-    from hermes.cli.terminal.text import dump
-
-    found = asyncio.run(_gathered(args))
+    found = asyncio.run(_collect_status(args))
     if args.json:
-        print(dump(found))
+        print(to_json(found))
     else:
-        for line in _lines(found):
+        for line in _format_status(found):
             print(line)
     return 0
 
 
-async def _gathered(args: Namespace) -> dict[str, Any]:
+async def _collect_status(args: Namespace) -> dict[str, Any]:
     from msgspec import to_builtins
 
-    from hermes.config import paths
-    from hermes.config.env import get_environment
     from hermes.config.instances import list_instances
-    from hermes.config.load import load_setup
-    from hermes.version import VERSION
 
-    setup = load_setup(args.profile)
-    for warning in setup.warnings:
-        fail(warning)
+    setup = load_checked_setup(args.profile)
     found: dict[str, Any] = {
         "version": VERSION,
         "home": str(setup.home),
-        "profile": setup.profile
-        or paths.read_active_profile(paths.find_home(get_environment(), "default")),
-        "model": await _model(setup),
+        "profile": setup.profile or paths.read_active_profile(locate_home("default")),
+        "model": await _find_model(setup),
         "servers": to_builtins(list_instances(setup.home)),
         "sessions": [],
         "interrupted": [],
-        "processes": _processes(setup.home),
-        "errors": _errors(paths.log_file(setup.home)),
+        "processes": _list_processes(setup.home),
+        "errors": _read_errors(paths.log_file(setup.home)),
         "today": {},
     }
     if paths.database_file(setup.home).exists():
-        await _stored(setup, found)
+        await _read_database(setup, found)
     return found
 
 
-async def _model(setup: Setup) -> str:
+async def _find_model(setup: Setup) -> str:
     from hermes.core.errors import ConfigError
     from hermes.llm.endpoints.catalog import Choice, resolve
     from hermes.llm.endpoints.local_servers import chosen
@@ -91,7 +88,7 @@ async def _model(setup: Setup) -> str:
     return f"{target.provider}:{target.model}"
 
 
-def _processes(home: Path) -> list[dict[str, Any]]:
+def _list_processes(home: Path) -> list[dict[str, Any]]:
     from hermes.exec.process.background_records import look, names
 
     root = home / "processes"
@@ -108,33 +105,34 @@ def _processes(home: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _errors(file: Path) -> list[dict[str, Any]]:
-    from hermes.cli.log_reader import latest, wanted
+def _read_errors(file: Path) -> list[dict[str, Any]]:
+    from hermes.cli.log_file import make_filter, read_tail
 
-    since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - _DAY))
-    serious = wanted("error", "")
-    found = latest(file, _ERRORS, lambda r: serious(r) and str(r.get("time", "")) >= since)
+    since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - _DAY_SECONDS))
+    is_error = make_filter("error", "")
+    found, _ = read_tail(
+        file, _MAX_ERRORS, lambda r: is_error(r) and str(r.get("time", "")) >= since
+    )
     return [{key: r.get(key, "") for key in ("time", "level", "message")} for r in found]
 
 
-async def _stored(setup: Setup, found: dict[str, Any]) -> None:
-    from hermes.cli.commands.insights import added, first_day
-    from hermes.config import paths
+async def _read_database(setup: Setup, found: dict[str, Any]) -> None:
+    from hermes.cli.usage import first_day, sum_usage
     from hermes.store.sqlite import SqliteStore
 
     store = SqliteStore(paths.database_file(setup.home))
     try:
         for sentence in await store.wait_until_open():
-            fail(sentence)
-        latest = await store.sessions.list_recent(limit=_SESSIONS)
-        today = added(await store.ledger.sum_calls("day", first_day(time.time(), 1)))
+            print_stderr(sentence)
+        latest = await store.sessions.list_recent(limit=_MAX_SESSIONS)
+        today = sum_usage(await store.ledger.sum_calls("day", first_day(time.time(), 1)))
     finally:
         await store.close()
     for meta in latest:
         if meta.state == "running":
-            found["sessions"].append(_session(meta))
-        elif meta.state == "interrupted" and meta.updated > time.time() - _DAY:
-            found["interrupted"].append(_session(meta))
+            found["sessions"].append(_session_object(meta))
+        elif meta.state == "interrupted" and meta.updated > time.time() - _DAY_SECONDS:
+            found["interrupted"].append(_session_object(meta))
     found["today"] = {
         "calls": today.calls,
         "failed_calls": today.failed,
@@ -145,7 +143,7 @@ async def _stored(setup: Setup, found: dict[str, Any]) -> None:
     }
 
 
-def _session(meta: SessionMeta) -> dict[str, Any]:
+def _session_object(meta: SessionMeta) -> dict[str, Any]:
     return {
         "id": meta.id,
         "title": meta.title,
@@ -155,28 +153,25 @@ def _session(meta: SessionMeta) -> dict[str, Any]:
     }
 
 
-def _lines(found: dict[str, Any]) -> list[str]:
-    from hermes.cli.commands.sessions import age, short_path
-    from hermes.cli.terminal.text import one_line
-
+def _format_status(found: dict[str, Any]) -> list[str]:
     now = time.time()
     lines = [
         f"hermes {found['version']}, profile {found['profile']} in {found['home']}",
-        f"model: {found['model'] or 'none yet; hermes setup finds one'}",
+        f"model: {found['model'] or 'none yet; run hermes setup'}",
     ]
     for server in found["servers"]:
         where = f" at {server['address']}" if server["address"] else ""
-        since = age(now - server["started"])
+        since = format_age(now - server["started"])
         lines.append(f"running: {server['kind']}{where}, process {server['pid']}, for {since}")
     for meta in found["sessions"]:
-        where = f"{meta['source']}, {short_path(meta['cwd'])}"
+        where = f"{meta['source']}, {shorten_path(meta['cwd'])}"
         lines.append(f"in progress: {meta['id']} ({where}) {one_line(meta['title'], 60)}")
     for meta in found["interrupted"]:
-        when = age(now - meta["updated"])
+        when = format_age(now - meta["updated"])
         lines.append(f"interrupted: {meta['id']}, {when} ago, {one_line(meta['title'], 60)}")
-        lines.append(f"  to go on: hermes chat --resume {meta['id']}")
+        lines.append(f"  resume with: hermes chat --resume {meta['id']}")
     for process in found["processes"]:
-        since = age(now - process["started"])
+        since = format_age(now - process["started"])
         lines.append(
             f"background: {process['id']}, for {since}: {one_line(process['command'], 80)}"
         )
@@ -184,20 +179,17 @@ def _lines(found: dict[str, Any]) -> list[str]:
         lines.append(f"error: {error['time'][:19]}Z {one_line(error['message'], 120)}")
     if not any(found[key] for key in ("servers", "sessions", "processes")):
         lines.append("Nothing is running.")
-    return [*lines, *_today(found["today"])]
+    return [*lines, *_format_today(found["today"])]
 
 
-def _today(today: dict[str, Any]) -> list[str]:
+def _format_today(today: dict[str, Any]) -> list[str]:
     if not today:
         return []
-    from hermes.cli.terminal.formatting import compact, money
-    from hermes.core.text import counted
-
-    text = f"today: {counted(today['calls'], 'call')}, {compact(today['tokens'])} tokens"
-    text += f", {money(today['cost_usd'])}"
+    text = f"today: {counted(today['calls'], 'call')}, {format_count(today['tokens'])} tokens"
+    text += f", {format_money(today['cost_usd'])}"
     if today["daily_usd"] is not None:
-        text += f" of {money(today['daily_usd'])}"
+        text += f" of {format_money(today['daily_usd'])}"
     if today["daily_tokens"] is not None:
-        text += f"; {compact(today['daily_tokens'])} tokens are allowed"
+        text += f"; {format_count(today['daily_tokens'])} tokens allowed"
     failed = f"; {today['failed_calls']} failed" if today["failed_calls"] else ""
     return [text + failed]

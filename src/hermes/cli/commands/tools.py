@@ -1,4 +1,4 @@
-"""`hermes tools`: list, enable, disable."""
+"""`hermes tools`: lists tools, turns them on and off."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TypeAlias
 
-from hermes.cli.main import fail
-from hermes.cli.parser import Parser, profile_option
-from hermes.cli.terminal.text import dump, one_line
-from hermes.config import paths
-from hermes.config.env import decode_argument, get_environment, is_inside_agent
-from hermes.config.load import load_setup, read_config
+from hermes.cli.main import print_stderr
+from hermes.cli.parser import CommandParser, add_profile_option
+from hermes.cli.startup import create_home, load_checked_setup, refuse_agent
+from hermes.cli.terminal.tables import align_columns
+from hermes.cli.terminal.text import one_line, to_json
+from hermes.config.env import decode_argument
+from hermes.config.load import read_config
 from hermes.config.schema import Selection, Tools
 from hermes.core.errors import ConfigError
 from hermes.tools import registry
 
 Put: TypeAlias = Callable[[str, str], object]
-"""Sets a key of config.yaml, whose lock is held."""
+"""Sets a key of config.yaml while its lock is held."""
 _EPILOG = """\
 commands:
-  list               every tool: its toolset, its risk, whether it is on, and why not
+  list               list every tool: toolset, risk, whether it is on, and if not, why
   enable NAME...     turn tools or whole toolsets on
   disable NAME...    turn them off; `all` means every toolset
 
-on: every request declares it; deferred: the model finds it with tool_search when it needs it.
---platform P looks at and changes one platform only (cli, telegram, ...); what is said there
-counts before what is said in general. On webhook only tools that read are on by default.
+on: declared in every request; deferred: the model finds it with tool_search when it needs it.
+--platform P shows and changes one platform only (cli, telegram, ...); its settings override the
+general ones. On webhook only tools that read are on by default.
 
 examples:
   hermes tools list --json | jq -r '.[] | select(.risk == "network") | .name'
@@ -38,15 +39,13 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = Parser("hermes tools", "Look at the tools, turn them on and off.", _EPILOG)
+    parser = CommandParser("hermes tools", "List tools, turn them on and off.", _EPILOG)
     parser.add_argument("action", choices=sorted(_ACTIONS), help="see below")
     parser.add_argument("words", nargs="*", metavar="NAME", help="tools or toolsets")
-    parser.add_argument("--platform", metavar="P", default="", help="only there")
-    parser.add_argument("--json", action="store_true", help="as JSON (list)")
-    profile_option(parser, profile)
-    args, unknown = parser.parse_known_intermixed_args(argv)
-    if unknown:
-        parser.complain(unknown)
+    parser.add_argument("--platform", metavar="P", default="", help="only this platform")
+    parser.add_argument("--json", action="store_true", help="print JSON (list)")
+    add_profile_option(parser, profile)
+    args = parser.parse_command(argv)
     if args.action == "list" and args.words:
         parser.error("list takes no name")
     if args.action != "list" and not args.words:
@@ -59,27 +58,25 @@ def run(argv: list[str], profile: str) -> int:
     return _ACTIONS[args.action](args)
 
 
-def _list(args: Namespace) -> int:
-    setup = load_setup(args.profile)
-    for warning in setup.warnings:
-        fail(warning)
-    settings = setup.config.tools
-    rows = states(settings, args.platform)
+def _list_tools(args: Namespace) -> int:
+    settings = load_checked_setup(args.profile).config.tools
+    rows = _describe_tools(settings, args.platform)
     if args.json:
-        print(dump(rows))
+        print(to_json(rows))
         return 0
-    for word in unknown_words(settings):
-        fail(f"config.yaml, tools: {registry.unknown(word)}")
-    widths = [max(len(row[key]) for row in rows) for key in ("name", "toolset", "risk", "state")]
-    for row in rows:
-        cells = [row["name"], row["toolset"], row["risk"], row["state"]]
-        line = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-        print(f"{line}  {row['why'] or one_line(row['description'], 70)}".rstrip())
+    for word in registry.unknown_words(settings):
+        print_stderr(f"config.yaml, tools: {registry.unknown(word)}")
+    cells = [
+        (r["name"], r["toolset"], r["risk"], r["state"], r["why"] or one_line(r["description"], 70))
+        for r in rows
+    ]
+    for line in align_columns(cells):
+        print(line)
     return 0
 
 
-def states(settings: Tools, platform: str) -> list[dict[str, str]]:
-    """Every tool there is, with what becomes of it on the platform."""
+def _describe_tools(settings: Tools, platform: str) -> list[dict[str, str]]:
+    """Every tool and its state on the platform."""
     rows = []
     for toolset, modules in registry.catalog().items():
         for name in modules:
@@ -100,71 +97,61 @@ def states(settings: Tools, platform: str) -> list[dict[str, str]]:
     return rows
 
 
-def unknown_words(settings: Tools) -> list[str]:
-    """What the configuration names and nobody knows."""
-    known = {name for toolset, tools in registry.catalog().items() for name in (toolset, *tools)}
-    said = [settings, *settings.platforms.values()]
-    words = {word for one in said for word in (*one.enabled, *one.disabled)}
-    return sorted(words - known)
+def _enable_tools(args: Namespace) -> int:
+    return _change_tools(args, on=True)
 
 
-def _enable(args: Namespace) -> int:
-    return _change(args, True)
+def _disable_tools(args: Namespace) -> int:
+    return _change_tools(args, on=False)
 
 
-def _disable(args: Namespace) -> int:
-    return _change(args, False)
-
-
-def _change(args: Namespace, on: bool) -> int:
+def _change_tools(args: Namespace, *, on: bool) -> int:
     from hermes.config.update import edit_config
 
-    if is_inside_agent():
-        raise ConfigError("A tool of an agent may not change its tools; do it yourself.")
-    home = paths.find_home(get_environment(), args.profile)
-    for warning in paths.make_home(home):
-        fail(warning)
+    refuse_agent("change its tools")
+    home = create_home(args.profile)
     for word in args.words:
-        _members(word)
+        _list_members(word)
     for word in args.words:
         with edit_config(home) as put:
-            _turn(home, word, args.platform, on, put)
+            _write_change(home, word, args.platform, on, put)
         settings = read_config(home).tools
-        left = {n: _off(n, settings, args.platform) for n in _members(word)}
+        reasons = {n: _why_off(n, settings, args.platform) for n in _list_members(word)}
         print(
             f"{word} is {'on' if on else 'off'}{f' for {args.platform}' if args.platform else ''}"
         )
         if on:
-            for name, why in left.items():
+            for name, why in reasons.items():
                 if why:
-                    print(f"but {name} is not there: {why}", file=sys.stderr)
+                    print(f"but {name} is not available: {why}", file=sys.stderr)
     return 0
 
 
-def _turn(home: Path, word: str, platform: str, on: bool, put: Put) -> None:
-    """Take back what was said against it; say it only where that is not enough."""
-    members = _members(word)
-    about = {word, *members}
+def _write_change(home: Path, word: str, platform: str, on: bool, put: Put) -> None:
+    """Removes the contrary setting; adds one only where that is not enough."""
+    members = _list_members(word)
+    names = {word, *members}
     config = read_config(home).tools
     old = config.platforms.get(platform, Selection()) if platform else config
     base = f"tools.platforms.{platform}" if platform else "tools"
     against, favour = ("disabled", "enabled") if on else ("enabled", "disabled")
-    _write(put, f"{base}.{against}", getattr(old, against), about, "")
+    _write_names(put, f"{base}.{against}", getattr(old, against), names, "")
     settings = read_config(home).tools
-    wrong = [n for n in members if bool(_off(n, settings, platform, said=True)) is on]
-    if wrong:
-        _write(put, f"{base}.{favour}", getattr(old, favour), about, word)
+    if any(bool(_why_off(n, settings, platform, configurable=True)) is on for n in members):
+        _write_names(put, f"{base}.{favour}", getattr(old, favour), names, word)
 
 
-def _write(put: Put, key: str, old: Collection[str], gone: Collection[str], new: str) -> None:
+def _write_names(
+    put: Put, key: str, old: Collection[str], removed: Collection[str], added: str
+) -> None:
     from hermes.config.yaml_edit import render_value
 
-    words = [*(word for word in old if word not in gone), *([new] if new else [])]
+    words = [*(word for word in old if word not in removed), *([added] if added else [])]
     if words != list(old):
         put(key, render_value(words))
 
 
-def _members(word: str) -> list[str]:
+def _list_members(word: str) -> list[str]:
     for toolset, tools in registry.catalog().items():
         if word == toolset:
             return list(tools)
@@ -173,11 +160,11 @@ def _members(word: str) -> list[str]:
     raise ConfigError(registry.unknown(word))
 
 
-def _off(name: str, settings: Tools, platform: str, *, said: bool = False) -> str:
-    """Why it is not there; with `said`, only for what the configuration can change."""
+def _why_off(name: str, settings: Tools, platform: str, *, configurable: bool = False) -> str:
+    """Why a tool is off; with `configurable`, only a reason that the configuration can change."""
     toolset = next(s for s, tools in registry.catalog().items() if name in tools)
     why = registry.off(name, toolset, settings, platform)
-    return "" if said and why == registry.unavailable(name, toolset) else why
+    return "" if configurable and why == registry.unavailable(name, toolset) else why
 
 
-_ACTIONS = {"list": _list, "enable": _enable, "disable": _disable}
+_ACTIONS = {"list": _list_tools, "enable": _enable_tools, "disable": _disable_tools}

@@ -1,4 +1,4 @@
-"""`hermes trust`: whose AGENTS.md and the like are read."""
+"""`hermes trust`: the folders whose AGENTS.md and similar files are loaded."""
 
 from __future__ import annotations
 
@@ -6,21 +6,29 @@ import os
 import sys
 from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hermes.cli.main import fail
-from hermes.cli.parser import Parser, profile_option
+from hermes.cli.main import print_stderr
+from hermes.cli.parser import CommandParser, add_profile_option
+from hermes.cli.startup import create_home, refuse_agent
+from hermes.cli.terminal.text import strip_controls, to_json
+from hermes.config.env import decode_argument
+from hermes.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hermes.config.trust_store import TrustStore
 
 _EPILOG = """\
 commands:
-  list             the folders that were asked about, and whether they have changed since
-  add [PATH...]    agree to the files of these folders and of those above them in the repository
-  remove PATH...   take that back
+  list             list the folders with a decision, and whether they have changed since
+  add [PATH...]    trust the files of these folders and of those above them in the repository
+  remove PATH...   forget the decision
   PATH             the same as add PATH
 
 AGENTS.md, CLAUDE.md, .cursorrules and .hermes.md, from the root of a repository to the working
-directory, are told to the model in new conversations (32 KiB at most, the nearest first). They
-can steer the agent, so each folder is asked about once, and again when its files change. Where
-nobody can be asked they are not read. SOUL.md in HERMES_HOME is yours, and always read.
+directory, are shown to the model in new conversations (32 KiB at most, the nearest first). They
+can steer the agent, so you are asked about each folder once, and again when its files change.
+Where nobody can be asked they are not loaded. SOUL.md in HERMES_HOME is yours and always loaded.
 
 examples:
   hermes trust .
@@ -31,23 +39,25 @@ _ACTIONS = ("list", "add", "remove")
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = Parser("hermes trust", "Folders whose notes for agents are read.", _EPILOG)
+    parser = CommandParser(
+        "hermes trust", "Choose the folders whose AGENTS.md and similar files are loaded.", _EPILOG
+    )
     parser.add_argument("action", choices=_ACTIONS, help="see below")
     parser.add_argument("paths", nargs="*", metavar="PATH", help="a folder (default: this one)")
-    parser.add_argument("--json", action="store_true", help="as JSON (list)")
-    profile_option(parser, profile)
-    args, unknown = parser.parse_known_intermixed_args(_with_action(argv))
-    if unknown:
-        parser.complain(unknown)
+    parser.add_argument("--json", action="store_true", help="print JSON (list)")
+    add_profile_option(parser, profile)
+    args = parser.parse_command(_with_action(argv))
     if args.action == "list" and args.paths:
         parser.error("list takes no path")
     if args.action == "remove" and not args.paths:
         parser.error("remove needs a PATH")
-    return {"list": _list, "add": _add, "remove": _remove}[args.action](args)
+    return {"list": _list_folders, "add": _trust_folders, "remove": _forget_folders}[args.action](
+        args
+    )
 
 
 def _with_action(argv: list[str]) -> list[str]:
-    """`hermes trust PATH`: what looks like a path is one."""
+    """`hermes trust PATH` means `hermes trust add PATH`."""
     first = next((word for word in argv if not word.startswith("-")), "")
     if not first or first in _ACTIONS:
         return argv
@@ -56,83 +66,70 @@ def _with_action(argv: list[str]) -> list[str]:
     return argv
 
 
-def _home(args: Namespace) -> Path:
-    from hermes.config import paths
-    from hermes.config.env import get_environment, is_inside_agent
-    from hermes.core.errors import ConfigError
-
-    if args.action != "list" and is_inside_agent():
-        raise ConfigError("A tool of an agent may not say what is trusted; do it yourself.")
-    home = paths.find_home(get_environment(), args.profile)
-    for warning in paths.make_home(home):
-        fail(warning)
-    return home
-
-
-def _list(args: Namespace) -> int:
-    from hermes.app.context_files import find
-    from hermes.cli.terminal.text import dump, printable
+def _open_trust_book(args: Namespace) -> TrustStore:
     from hermes.config.trust_store import TrustStore
 
+    if args.action != "list":
+        refuse_agent("decide what is trusted")
+    return TrustStore(create_home(args.profile))
+
+
+def _list_folders(args: Namespace) -> int:
+    from hermes.app.context_files import find
+
     rows = []
-    for folder, answer in sorted(TrustStore(_home(args)).read_all().items()):
+    for folder, decision in sorted(_open_trust_book(args).read_all().items()):
         now = [f for f in find(Path(folder)).folders if str(f.path) == folder]
-        state = "trusted" if answer.trusted else "refused"
+        state = "trusted" if decision.trusted else "refused"
         if not now:
             state = "gone"
-        elif now[0].digest != answer.digest:
+        elif now[0].digest != decision.digest:
             state = "changed"
         files = [file.path.name for found in now for file in found.files]
-        rows.append({"folder": folder, "state": state, "files": files, "digest": answer.digest})
+        rows.append({"folder": folder, "state": state, "files": files, "digest": decision.digest})
     if args.json:
-        print(dump(rows))
+        print(to_json(rows))
         return 0
     if not rows:
-        print("No folder was asked about yet.", file=sys.stderr)
+        print("There are no decisions yet.", file=sys.stderr)
     for row in rows:
-        print(printable(f"{row['state']:<8} {row['folder']}  {', '.join(row['files'])}".rstrip()))
+        print(
+            strip_controls(f"{row['state']:<8} {row['folder']}  {', '.join(row['files'])}".rstrip())
+        )
     return 0
 
 
-def _add(args: Namespace) -> int:
+def _trust_folders(args: Namespace) -> int:
     from hermes.app.context_files import find
-    from hermes.cli.project_trust import listed
-    from hermes.config.env import decode_argument
-    from hermes.config.trust_store import TrustStore, make_decision
-    from hermes.core.errors import ConfigError
+    from hermes.cli.project_trust import list_files
+    from hermes.config.trust_store import make_decision
 
-    home = _home(args)
+    book = _open_trust_book(args)
     found = []
     for word in args.paths or ["."]:
         path = Path(decode_argument(word)).expanduser()
         if not path.exists():
-            raise ConfigError(f"There is no {path}; nothing was changed.")
+            raise ConfigError(f"{path} does not exist; nothing was changed.")
         found.append(find(path if path.is_dir() else path.parent))
-    for odd in (sentence for one in found for sentence in one.odd):
-        fail(odd)
-    folders = list({str(f.path): f for one in found for f in one.folders}.values())
+    for sentence in (sentence for files in found for sentence in files.odd):
+        print_stderr(sentence)
+    folders = list({str(f.path): f for files in found for f in files.folders}.values())
     if not folders:
-        print("There is nothing to agree to: no AGENTS.md or the like is there.", file=sys.stderr)
+        print("There is nothing to trust: no AGENTS.md or similar file was found.", file=sys.stderr)
         return 0
-    TrustStore(home).save_decisions(
-        {str(f.path): make_decision(f.digest, trusted=True) for f in folders}
-    )
-    print("Read in new conversations, as long as they stay as they are:")
-    for line in listed(folders):
+    book.save_decisions({str(f.path): make_decision(f.digest, trusted=True) for f in folders})
+    print("Loaded in new conversations, until they change:")
+    for line in list_files(folders):
         print(line)
     return 0
 
 
-def _remove(args: Namespace) -> int:
-    from hermes.config.env import decode_argument
-    from hermes.config.trust_store import TrustStore
-    from hermes.core.errors import ConfigError
-
-    book = TrustStore(_home(args))
+def _forget_folders(args: Namespace) -> int:
+    book = _open_trust_book(args)
     names = [str(Path(decode_argument(word)).expanduser().resolve()) for word in args.paths]
     if missing := [name for name in names if name not in book.read_all()]:
-        raise ConfigError(f"{missing[0]} is not in the list; hermes trust list shows it.")
+        raise ConfigError(f"There is no decision about {missing[0]}. Run: hermes trust list")
     for name in names:
         book.remove(name)
-        print(f"{name} is asked about again.")
+        print(f"Forgot the decision about {name}; you will be asked again.")
     return 0

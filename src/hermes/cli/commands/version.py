@@ -1,8 +1,8 @@
-"""`hermes version`."""
+"""`hermes version`: prints the version."""
 
 from __future__ import annotations
 
-from hermes.cli.parser import Parser
+from hermes.cli.parser import CommandParser
 from hermes.version import VERSION
 
 _EPILOG = """\
@@ -13,9 +13,7 @@ examples:
 
 
 def run(argv: list[str], profile: str) -> int:
-    parser = Parser("hermes version", "Print the version and exit.", _EPILOG)
-    _, unknown = parser.parse_known_args(argv)
-    if unknown:
-        parser.complain(unknown)
+    parser = CommandParser("hermes version", "Print the version and exit.", _EPILOG)
+    parser.parse_command(argv)
     print(f"hermes {VERSION}")
     return 0

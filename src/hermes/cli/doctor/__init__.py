@@ -1,1 +1,1 @@
-"""What `hermes doctor` looks at."""
+"""The checks of `hermes doctor`."""

@@ -1,4 +1,4 @@
-"""One thing that was looked at, and what was found."""
+"""The result of one check."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-State: TypeAlias = Literal["ok", "note", "failed"]
+CheckState: TypeAlias = Literal["ok", "note", "failed"]
 
 
 class Check(Struct, frozen=True):
     name: str
-    state: State
+    state: CheckState
     text: str
     details: tuple[str, ...] = ()

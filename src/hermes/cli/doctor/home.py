@@ -1,51 +1,52 @@
-"""The home: its configuration, permissions, database, disk and what was left behind in it."""
+"""Checks of the home: configuration, permissions, database, disk, clock, and leftover files."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import socket
 import stat
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes.cli.doctor.check import Check
-from hermes.cli.doctor.leftovers import leftovers
 from hermes.config import paths
+from hermes.config.instances import is_locked, list_stale_files
 from hermes.config.load import Setup, read_source
+from hermes.config.validate import validate_config
+from hermes.config.yaml_source import parse_yaml
 from hermes.core.errors import ConfigError, HermesError, StoreError
 from hermes.core.text import counted
+from hermes.exec.process.background_records import tidy
+from hermes.store.sqlite import SqliteStore
+from hermes.tools.registry import unknown, unknown_words
 
 if TYPE_CHECKING:
     from hermes.store.sqlite import SqliteStore
 
-_LEAST = 100 * 2**20
-_LITTLE = 2**30
-_SHOWN = 20
+
+_MIN_FREE_BYTES = 100 * 2**20
+_LOW_FREE_BYTES = 2**30
+_LISTED = 20
 _HOUR = 3600.0
 
 
-def unreadable(home: Path, error: ConfigError) -> Check:
-    """What is wrong with config.yaml, all of it, each with its line."""
-    from hermes.config.validate import validate_config
-    from hermes.config.yaml_source import parse_yaml
-
+def describe_broken_config(home: Path, error: ConfigError) -> Check:
+    """Every problem of config.yaml, each with its line."""
     details: tuple[str, ...] = ()
     try:
         problems = validate_config(parse_yaml(read_source(home) or b"")).problems
-        details = tuple(f"config.yaml {problem}" for problem in problems[:_SHOWN])
+        details = tuple(f"config.yaml {problem}" for problem in problems[:_LISTED])
     except ConfigError:
         pass  # not even YAML: the error says where
     return Check("configuration", "failed", str(error), details if len(details) > 1 else ())
 
 
-def configuration(setup: Setup) -> Check:
-    from hermes.cli.commands.tools import unknown_words
-    from hermes.config.validate import validate_config
-    from hermes.config.yaml_source import parse_yaml
-    from hermes.tools.registry import unknown
-
+def check_configuration(setup: Setup) -> Check:
     file = paths.config_file(setup.home)
     source = read_source(setup.home)
     if source is None:
@@ -55,37 +56,40 @@ def configuration(setup: Setup) -> Check:
     return Check("configuration", "note" if notes else "ok", f"{file} is valid", tuple(notes))
 
 
-def permissions(home: Path, mended: tuple[str, ...]) -> Check:
-    """`mended` is what reading the configuration has closed already."""
+def check_permissions(home: Path, repaired: tuple[str, ...]) -> Check:
+    """`repaired` says what reading the configuration has already made private."""
     try:
         found = [
-            *(f"{path} is open to other users ({_mode(path):04o})" for path in exposed(home)),
-            *(f"{path} belongs to somebody else" for path in _foreign(home)),
+            *(
+                f"{path} is open to other users ({_file_mode(path):04o})"
+                for path in list_exposed_files(home)
+            ),
+            *(f"{path} belongs to somebody else" for path in _list_foreign(home)),
         ]
     except OSError as error:
-        return Check("home", "failed", f"{home} cannot be read: {error.strerror}", mended)
+        return Check("home", "failed", f"{home} cannot be read: {error.strerror}", repaired)
     if not os.access(home, os.W_OK):
-        return Check("home", "failed", f"{home} is not writable", (*mended, *found))
+        return Check("home", "failed", f"{home} is not writable", (*repaired, *found))
     if found:
-        text = f"{home} is not private; hermes doctor --fix closes it"
-        return Check("home", "note", text, (*mended, *found[:_SHOWN]))
-    return Check("home", "note" if mended else "ok", f"{home} is yours alone", mended)
+        text = f"{home} is not private; to repair it, run: hermes doctor --fix"
+        return Check("home", "note", text, (*repaired, *found[:_LISTED]))
+    return Check("home", "note" if repaired else "ok", f"{home} is private (0700)", repaired)
 
 
-def _mode(path: Path) -> int:
+def _file_mode(path: Path) -> int:
     return stat.S_IMODE(path.lstat().st_mode)
 
 
-def exposed(home: Path) -> list[Path]:
-    """What other users could read, were it not for the folder around it."""
-    return [path for path in _private(home) if _mode(path) & 0o077]
+def list_exposed_files(home: Path) -> list[Path]:
+    """Files that other users could read, were it not for the folder around them."""
+    return [path for path in _list_private(home) if _file_mode(path) & 0o077]
 
 
-def _foreign(home: Path) -> list[Path]:
-    return [path for path in _private(home) if path.lstat().st_uid != os.geteuid()]
+def _list_foreign(home: Path) -> list[Path]:
+    return [path for path in _list_private(home) if path.lstat().st_uid != os.geteuid()]
 
 
-def _private(home: Path) -> Iterator[Path]:
+def _list_private(home: Path) -> Iterator[Path]:
     yield home
     for folder in (home, home / "logs", home / "logins", home / "run", home / "cache"):
         if folder.is_dir():
@@ -93,82 +97,179 @@ def _private(home: Path) -> Iterator[Path]:
             yield from (p for p in inside if not p.is_symlink() and p.name != "models")
 
 
-async def sessions(home: Path) -> Check:
+async def check_sessions(home: Path) -> Check:
     file = paths.database_file(home)
     if not file.exists():
         return Check("sessions", "ok", "none yet")
-    from hermes.store.sqlite import SqliteStore
-
     store = SqliteStore(file)
     try:
-        told = await store.wait_until_open()
-        wrong = await store.maintenance.check_integrity()
+        notices = await store.wait_until_open()
+        problems = await store.maintenance.check_integrity()
     except HermesError as error:
         return Check("sessions", "failed", str(error))
     finally:
         await store.close()
-    if wrong:
-        return Check("sessions", "failed", f"{file} is damaged", tuple(wrong[:_SHOWN]))
+    if problems:
+        return Check("sessions", "failed", f"{file} is damaged", tuple(problems[:_LISTED]))
     size = file.stat().st_size
-    text = f"{file} is sound ({size / 2**20:.1f} MB)"
-    return Check("sessions", "note" if told else "ok", text, told)
+    text = f"database OK ({file}, {size / 2**20:.1f} MB)"
+    return Check("sessions", "note" if notices else "ok", text, notices)
 
 
-async def _damaged(store: SqliteStore) -> bool:
+async def _has_damage(store: SqliteStore) -> bool:
     try:
         return bool(await store.maintenance.check_integrity())
     except StoreError as error:
         return error.code == "damaged"
 
 
-async def saved(home: Path) -> list[Check]:
-    """A damaged database replaced by what can be read of it; nothing where there is none."""
+async def salvage_sessions(home: Path) -> list[Check]:
+    """Replaces a damaged database by what can be read of it; does nothing to an intact one."""
     file = paths.database_file(home)
     if not file.exists():
         return []
-    from hermes.store.sqlite import SqliteStore
-
     store = SqliteStore(file)
     try:
-        if not await _damaged(store):
+        if not await _has_damage(store):
             return []
-        got = await store.maintenance.salvage()
+        salvaged = await store.maintenance.salvage()
     except HermesError as error:
         return [Check("sessions", "failed", str(error))]
     finally:
         await store.close()
-    missing = f"; {counted(got.lost, 'message')} of them could not be read" if got.lost else ""
-    text = f"{counted(got.sessions, 'session')} with {counted(got.messages, 'message')} saved"
-    kept = f"the damaged file is {got.damaged_file}; a backup may have more (hermes import)"
+    missing = f"; {counted(salvaged.lost, 'message')} could not be read" if salvaged.lost else ""
+    sessions = counted(salvaged.sessions, "session")
+    text = f"salvaged {sessions} with {counted(salvaged.messages, 'message')}"
+    file = salvaged.damaged_file
+    kept = f"the damaged file is kept as {file}; a backup may hold more (hermes import)"
     return [Check("sessions", "note", text + missing, (kept,))]
 
 
-def disk(home: Path) -> Check:
+def check_disk(home: Path) -> Check:
     free = shutil.disk_usage(home).free
-    text = f"{free / 1e9:.1f} GB free where {home} is"
-    if free < _LEAST:
-        return Check("disk", "failed", f"{text}; conversations may soon not be stored")
-    return Check("disk", "note" if free < _LITTLE else "ok", text)
+    text = f"{free / 1e9:.1f} GB free in {home}"
+    if free < _MIN_FREE_BYTES:
+        return Check("disk", "failed", f"{text}; soon conversations can no longer be stored")
+    return Check("disk", "note" if free < _LOW_FREE_BYTES else "ok", text)
 
 
-def clock(home: Path) -> Check:
-    """By the files here: none was written in the future, and none before this program was."""
+def check_clock(home: Path) -> Check:
+    """Compares the clock with the times of files: of the home, and of this program."""
     now = time.time()
     text = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(now))
     files = [p for p in (paths.database_file(home), paths.config_file(home), home) if p.exists()]
     newest = max((p.stat().st_mtime for p in files), default=0.0)
-    made = Path(__file__).stat().st_mtime
+    installed = Path(__file__).stat().st_mtime
     if newest > now + _HOUR:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(newest))
-        return Check("clock", "note", f"{text}, but files here were written on {when}")
-    if now < made - 86400:
-        return Check("clock", "failed", f"{text} is before this program was installed: set it")
+        return Check("clock", "note", f"{text}, but files in the home were written on {when}")
+    if now < installed - 86400:
+        return Check(
+            "clock", "failed", f"{text} is before this program was installed; set the clock"
+        )
     return Check("clock", "ok", text)
 
 
-def remains(home: Path) -> Check:
-    found = leftovers(home)
+def check_leftovers(home: Path) -> Check:
+    found = list_leftovers(home)
     if not found:
-        return Check("leftovers", "ok", "nothing of ended processes is left")
-    text = f"{len(found)} left by ended processes; hermes doctor --fix removes them"
-    return Check("leftovers", "note", text, tuple(str(path) for path in found[:_SHOWN]))
+        return Check("leftovers", "ok", "none")
+    text = f"{len(found)} left by killed processes; to remove them, run: hermes doctor --fix"
+    return Check("leftovers", "note", text, tuple(str(path) for path in found[:_LISTED]))
+
+
+_STALE_SECONDS = 600.0
+"""After which a temporary file is abandoned."""
+_LOCK_NAME = re.compile(r"[0-9a-f]{32}\.lock")
+_TEMPORARY_FILES = (".*.tmp", ".*.new", "*.new", ".*.part", "cache/.*.tmp", "cache/.*.new")
+_TEMPORARY_FOLDERS = (".import-*", "run/backup-*", "profiles/.*.deleted")
+_ENGINE_PREFIX = "hermes-model-"
+
+
+def list_leftovers(home: Path) -> list[Path]:
+    """Locks nobody holds, sockets nobody listens on, and unfinished files."""
+    return sorted(
+        {*_stale_locks(home), *_stale_files(home), *_stale_sockets(home), *list_stale_files(home)}
+    )
+
+
+def _stale_locks(home: Path) -> Iterator[Path]:
+    for file in (home / "run").glob("*.lock"):
+        if _LOCK_NAME.fullmatch(file.name) and not is_locked(file):
+            yield file
+
+
+def _stale_files(home: Path) -> Iterator[Path]:
+    for pattern in (*_TEMPORARY_FILES, *_TEMPORARY_FOLDERS):
+        for path in home.glob(pattern):
+            if _is_stale(path):
+                yield path
+
+
+def _is_stale(path: Path) -> bool:
+    try:
+        return time.time() - path.lstat().st_mtime > _STALE_SECONDS
+    except OSError:
+        return False
+
+
+def _stale_sockets(home: Path) -> Iterator[Path]:
+    """Folders named after a process that has ended, and those of models that do not run."""
+    for folder in (home / "run" / "ssh").glob("*-*"):
+        number = folder.name.partition("-")[0]
+        if number.isdecimal() and not _is_alive(int(number)) and _is_stale(folder):
+            yield folder
+    for folder in Path(tempfile.gettempdir()).glob(f"{_ENGINE_PREFIX}*"):
+        about = folder.lstat()
+        ours = stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid()
+        if ours and _is_stale(folder) and not _is_listening(folder / "model.sock"):
+            yield folder
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # another user's
+    return True
+
+
+def _is_listening(socket_file: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(0.2)
+        try:
+            probe.connect(str(socket_file))
+        except OSError:
+            return False
+    return True
+
+
+def repair_home(home: Path) -> list[str]:
+    """Makes the home private and removes leftovers; a line for each thing done."""
+    done = list(paths.make_home(home))
+    for path in list_leftovers(home):
+        try:
+            _remove_path(path)
+        except OSError as error:
+            done.append(f"could not remove {path}: {error.strerror}")
+        else:
+            done.append(f"removed {path}")
+    for path in list_exposed_files(home):
+        mode = stat.S_IMODE(path.lstat().st_mode)
+        try:
+            path.chmod(mode & 0o700)
+        except OSError as error:
+            done.append(f"could not make {path} private: {error.strerror}")
+        else:
+            done.append(f"{path}: {mode:04o} changed to {mode & 0o700:04o}")
+    tidy(home / "processes")
+    return done
+
+
+def _remove_path(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The machine: the sandbox it can do, programs, the browser, optional packages."""
+"""Checks of the machine: its sandbox, programs, browser and optional packages."""
 
 from __future__ import annotations
 
@@ -8,48 +8,50 @@ import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 
+import apsw
+
 from hermes.cli.doctor.check import Check
 from hermes.config.env import get_environment, get_platform_name
 from hermes.config.load import Setup
+from hermes.config.paths import cache_folder
 from hermes.core.errors import ToolError
+from hermes.exec.chromium import find
+from hermes.exec.sandbox import describe, probe
+from hermes.exec.sandbox.tier_probe import BWRAP
+from hermes.store.connection import MIN_SQLITE_VERSION
 from hermes.version import VERSION
 
 _PROGRAMS = {
-    "git": ("git", "no checkpoints: files a turn changed cannot be put back"),
+    "git": ("git", "no checkpoints: changed files cannot be restored"),
     "ripgrep": ("rg", "search_files is slower"),
     "bubblewrap": ("bwrap", "commands are confined less strongly"),
 }
 _EXTRAS = {
-    "trafilatura": ("web", "web pages are read as simple text"),
+    "trafilatura": ("web", "web pages are read as plain text"),
     "pypdf": ("web", "no PDFs from the web"),
     "playwright": ("browser", "no browser tools"),
     "botocore": ("bedrock", "Bedrock needs a bearer key"),
-    "xllamacpp": ("local", "no model inside this program"),
+    "xllamacpp": ("local", "no embedded model"),
 }
 
 
-def version() -> Check:
+def check_version() -> Check:
     python = ".".join(map(str, sys.version_info[:3]))
     machine = f"{get_platform_name()} {os.uname().release} {os.uname().machine}"
     return Check("version", "ok", f"hermes {VERSION}, Python {python}, {machine}")
 
 
-def sqlite() -> Check:
-    import apsw
-
-    from hermes.store.connection import MIN_SQLITE_VERSION
-
+def check_sqlite() -> Check:
     found = apsw.sqlite_lib_version()
     if tuple(map(int, found.split("."))) < MIN_SQLITE_VERSION:
         least = ".".join(map(str, MIN_SQLITE_VERSION))
-        return Check("sqlite", "failed", f"{found} can corrupt databases; {least} is needed")
+        return Check(
+            "sqlite", "failed", f"{found} can corrupt databases; {least} or newer is needed"
+        )
     return Check("sqlite", "ok", f"{found} (apsw {apsw.apsw_version()})")
 
 
-async def sandbox(setup: Setup | None) -> Check:
-    from hermes.config.paths import cache_folder
-    from hermes.exec.sandbox import describe, probe
-
+async def check_sandbox(setup: Setup | None) -> Check:
     cache = cache_folder(setup.home) if setup is not None else None
     tier = await probe(cache, fresh=True)
     head, *details = describe(tier)
@@ -64,20 +66,15 @@ async def sandbox(setup: Setup | None) -> Check:
     return Check(name, "ok" if tier.level == 1 else "note", text, tuple(details))
 
 
-def programs() -> Iterator[Check]:
-    from hermes.exec.sandbox.tier_probe import BWRAP
-
+def check_programs() -> Iterator[Check]:
     path = get_environment().get("PATH", os.defpath)
     for name, (words, loss) in _PROGRAMS.items():
-        places = BWRAP if words == "bwrap" else words.split()
-        found = next(filter(None, (shutil.which(word, path=path) for word in places)), None)
+        candidates = BWRAP if words == "bwrap" else words.split()
+        found = next(filter(None, (shutil.which(word, path=path) for word in candidates)), None)
         yield Check(name, "ok" if found else "note", found or f"not found: {loss}")
 
 
-async def browser(setup: Setup | None) -> Check:
-    from hermes.exec.chromium import find
-    from hermes.exec.sandbox import probe
-
+async def check_browser(setup: Setup | None) -> Check:
     configured = setup.config.browser.executable if setup is not None else ""
     try:
         found = find(configured, get_environment())
@@ -86,13 +83,13 @@ async def browser(setup: Setup | None) -> Check:
     if os.geteuid() != 0:
         return Check("chromium", "ok", found)
     if (await probe()).level == 1:
-        why = "root cannot use its own sandbox: runs with --no-sandbox inside bubblewrap"
+        why = "root cannot use Chromium's own sandbox: it runs with --no-sandbox in bubblewrap"
         return Check("chromium", "ok", found, (why,))
-    why = "as root it runs with --no-sandbox, and nothing else confines it: use another user"
+    why = "as root it runs with --no-sandbox and is not confined: use another user"
     return Check("chromium", "note", found, (why,))
 
 
-def extras() -> Iterator[Check]:
+def check_extras() -> Iterator[Check]:
     for module, (extra, loss) in _EXTRAS.items():
         if find_spec(module) is None:
             text = f"not installed (extra `{extra}`): {loss}"

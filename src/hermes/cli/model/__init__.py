@@ -1,1 +1,1 @@
-"""What `hermes model` does, a file for each thing."""
+"""The model that answers: found, shown, chosen, tested."""

@@ -1,10 +1,11 @@
-"""The models one can choose: live lists of every provider one can call, and what is known."""
+"""The models a user can choose: listed by providers with a key, and by servers on this machine."""
 
 from __future__ import annotations
 
 import asyncio
 
-from hermes.cli.terminal.picker import Row
+from hermes.cli.terminal.download import is_embedded_endpoint
+from hermes.cli.terminal.picker import PickerRow
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.llm.auth.cooldown import Cooling
@@ -13,59 +14,70 @@ from hermes.llm.client import Client
 from hermes.llm.endpoints.catalog import Choice, Endpoint, resolve
 from hermes.llm.endpoints.local_servers import look_around
 from hermes.llm.endpoints.model_facts import ModelFacts, facts, names
-from hermes.llm.local import endpoint as finding
+from hermes.llm.local import endpoint as local_endpoint
 from hermes.llm.local.models import MODELS
 from hermes.llm.transport import Transport
 
-_NO_CHAT = ("embed", "whisper", "tts", "dall-e", "moderation", "transcribe", "rerank", "imagen")
+_NOT_FOR_CHAT = (
+    "embed",
+    "whisper",
+    "tts",
+    "dall-e",
+    "moderation",
+    "transcribe",
+    "rerank",
+    "imagen",
+)
 
 
-async def offered(setup: Setup, only: str = "") -> list[Row]:
-    """`provider:model` rows, the provider in use first. `only`: of that provider."""
+async def list_models(setup: Setup, only: str = "") -> list[PickerRow]:
+    """Rows of `provider:model`, the provider in use first; with `only`, of that provider."""
     transport = Transport()
     try:
-        endpoints = [only] if only else _callable_ones(setup)
-        lists = await asyncio.gather(*(_listed(setup, name, transport) for name in endpoints))
-        near = () if only else await look_around()
+        providers = [only] if only else _usable_providers(setup)
+        lists = await asyncio.gather(*(_provider_models(setup, p, transport) for p in providers))
+        servers = () if only else await look_around()
     finally:
         await transport.close()
-    rows: dict[str, Row] = {}
-    for name, models in zip(endpoints, lists, strict=True):
-        rows |= {f"{name}:{m}": Row(f"{name}:{m}", _detail(facts(name, m))) for m in models}
-    for server in near:
+    rows: dict[str, PickerRow] = {}
+    for name, models in zip(providers, lists, strict=True):
+        for model in models:
+            value = f"{name}:{model}"
+            rows[value] = PickerRow(value, _describe_model(facts(name, model)))
+    for server in servers:
         for model in server.models:
             value = f"{server.provider}:{model}"
-            rows.setdefault(value, Row(value, "on this machine"))
-    if not only and finding.installed():
+            rows.setdefault(value, PickerRow(value, "on this machine"))
+    if not only and local_endpoint.installed():
         for embedded in MODELS:
             value = f"local:{embedded.name}"
-            rows.setdefault(value, Row(value, "in a process of ours, no key"))
+            rows.setdefault(value, PickerRow(value, "runs on this machine, no key"))
     return list(rows.values())
 
 
-def _callable_ones(setup: Setup) -> list[str]:
-    """Who has a credential, the one in use first."""
-    held = everything(setup.config, setup.secrets, Cooling())
-    found = list(dict.fromkeys(one.provider for one in held))
+def _usable_providers(setup: Setup) -> list[str]:
+    """The providers with a credential, the one in use first."""
+    credentials = everything(setup.config, setup.secrets, Cooling())
+    found = list(dict.fromkeys(credential.provider for credential in credentials))
     try:
-        now = resolve(setup.config, setup.secrets, Choice())[0].target.provider
+        current = resolve(setup.config, setup.secrets, Choice())[0].target.provider
     except ConfigError:
         return found
-    return [now, *(name for name in found if name != now)]
+    return [current, *(name for name in found if name != current)]
 
 
-async def _listed(setup: Setup, name: str, transport: Transport) -> tuple[str, ...]:
-    """As the endpoint lists them; where it does not, as they are known."""
-    endpoint = _any_of(setup, name)
+async def _provider_models(setup: Setup, provider: str, transport: Transport) -> tuple[str, ...]:
+    """The models that the endpoint lists or, where it lists none, those known of the provider."""
+    endpoint = _find_endpoint(setup, provider)
     live: tuple[str, ...] = ()
-    if endpoint is not None and not endpoint.base_url.startswith("local:"):
+    if endpoint is not None and not is_embedded_endpoint(endpoint.base_url):
         live = await Client(endpoint, transport).models()
-    listed = live or names(name)
-    return tuple(m for m in listed if not any(word in m.lower() for word in _NO_CHAT))
+    listed = live or names(provider)
+    return tuple(m for m in listed if not any(word in m.lower() for word in _NOT_FOR_CHAT))
 
 
-def _any_of(setup: Setup, name: str) -> Endpoint | None:
-    for choice in (Choice(provider=name), Choice("?", name)):
+def _find_endpoint(setup: Setup, provider: str) -> Endpoint | None:
+    for choice in (Choice(provider=provider), Choice("?", provider)):
         try:
             return resolve(setup.config, setup.secrets, choice)[0]
         except ConfigError:
@@ -73,7 +85,7 @@ def _any_of(setup: Setup, name: str) -> Endpoint | None:
     return None
 
 
-def _detail(known: ModelFacts) -> str:
+def _describe_model(known: ModelFacts) -> str:
     parts = []
     if known.context:
         parts.append(f"{known.context // 1000}k")

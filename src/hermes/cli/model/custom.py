@@ -1,4 +1,4 @@
-"""`hermes model custom URL`: an endpoint of one's own, tried out before it is written down."""
+"""`hermes model custom URL`: the user's own endpoint, probed before it is saved."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import sys
 from argparse import Namespace
 
 from hermes.cli.auth.secret_input import read_key
-from hermes.cli.main import fail
-from hermes.cli.model.set_model import Wanted, switch
-from hermes.cli.terminal.picker import Row, pick
+from hermes.cli.main import print_stderr
+from hermes.cli.model.selection import ModelSelection, save_selection
+from hermes.cli.terminal.picker import PickerRow, pick_row
 from hermes.config import dotenv
 from hermes.config.load import Setup, load_setup
 from hermes.config.update import apply_changes
@@ -21,34 +21,34 @@ from hermes.llm.endpoints.catalog import CUSTOM, find, wire_for
 from hermes.llm.endpoints.probe import Probe, Prober
 from hermes.llm.transport import Transport
 
-_NAME = re.compile(r"[a-z][a-z0-9-]{0,40}\Z")
+_ENDPOINT_NAME = re.compile(r"[a-z][a-z0-9-]{0,40}\Z")
 
 
-def set_up(setup: Setup, args: Namespace) -> Wanted:
-    """Written down when it returns. ConfigError: then nothing was changed."""
+def add_endpoint(setup: Setup, args: Namespace) -> ModelSelection:
+    """Probes the endpoint and saves it. ConfigError: nothing was changed."""
     url = args.name.rstrip("/")
     if not url.startswith(("http://", "https://")):
-        raise ConfigError("Give the address of the endpoint, like http://127.0.0.1:8000/v1.")
+        raise ConfigError("Give the address of the endpoint, such as http://127.0.0.1:8000/v1.")
     if "@" in url.partition("://")[2].partition("/")[0]:
-        raise ConfigError("The address must not hold a user name or a password: use --key-env.")
-    if args.called and (not _NAME.match(args.called) or find(args.called) is not None):
-        raise ConfigError(f"{args.called!r} cannot be the name of an endpoint of your own.")
+        raise ConfigError("The address must not contain a user name or password; use --key-env.")
+    if args.called and (not _ENDPOINT_NAME.match(args.called) or find(args.called) is not None):
+        raise ConfigError(f"{args.called!r} cannot be used as a name; choose another one.")
     attended = os.isatty(0) and os.isatty(2)
-    variable, key = _key(setup, args.key_env or "", attended=attended)
-    found = probed(url, key, args.api_mode)
+    variable, key = _read_credential(setup, args.key_env or "", attended=attended)
+    found = probe_endpoint(url, key, args.api_mode)
     if found.needs_key and not variable and attended:
-        variable, key = _asked(setup, args.called)
-        found = probed(url, key, args.api_mode)
+        variable, key = _ask_credential(setup, args.called)
+        found = probe_endpoint(url, key, args.api_mode)
     if found.wire is None:
-        raise ConfigError(f"{url} is no endpoint for models: {found.said}. Nothing was changed.")
+        raise ConfigError(f"{url} is not a model endpoint: {found.said}. Nothing was changed.")
     if found.base_url != url:
-        found = _with_version(found, attended=attended)
-    model = args.model or model_of(found, attended=attended)
-    _store(setup, variable, key)
-    return _written(setup, args, found, variable, model)
+        found = _confirm_version(found, attended=attended)
+    model = args.model or choose_model(found, attended=attended)
+    _store_key(setup, variable, key)
+    return _save_endpoint(setup, args, found, variable, model)
 
 
-def _key(setup: Setup, variable: str, *, attended: bool) -> tuple[str, Credential]:
+def _read_credential(setup: Setup, variable: str, *, attended: bool) -> tuple[str, Credential]:
     if not variable:
         return "", NO_KEY
     value = setup.secrets.get(variable)
@@ -59,76 +59,80 @@ def _key(setup: Setup, variable: str, *, attended: bool) -> tuple[str, Credentia
     return variable, Credential(variable, value)
 
 
-def _asked(setup: Setup, name: str) -> tuple[str, Credential]:
-    usual = f"{(name or CUSTOM).upper().replace('-', '_')}_API_KEY"
-    print(f"It wants a key. Variable for it [{usual}]: ", end="", file=sys.stderr, flush=True)
-    variable = sys.stdin.readline().strip() or usual
+def _ask_credential(setup: Setup, name: str) -> tuple[str, Credential]:
+    default = f"{(name or CUSTOM).upper().replace('-', '_')}_API_KEY"
+    print(
+        f"The endpoint needs a key. Store it as [{default}]: ", end="", file=sys.stderr, flush=True
+    )
+    variable = sys.stdin.readline().strip() or default
     if not variable.isidentifier() or not variable.isascii():
-        raise ConfigError("That is not the name of a variable; nothing was changed.")
-    return _key(setup, variable, attended=True)
+        raise ConfigError("That is not a variable name; nothing was changed.")
+    return _read_credential(setup, variable, attended=True)
 
 
-def probed(url: str, key: Credential, api_mode: str) -> Probe:
-    async def look() -> Probe:
+def probe_endpoint(url: str, key: Credential, api_mode: str) -> Probe:
+    async def probe_url() -> Probe:
         transport = Transport()
         try:
             return await Prober(transport, key).at(url, api_mode)
         finally:
             await transport.close()
 
-    return asyncio.run(look())
+    return asyncio.run(probe_url())
 
 
-def _with_version(found: Probe, *, attended: bool) -> Probe:
-    """The user left /v1 out, as one does."""
+def _confirm_version(found: Probe, *, attended: bool) -> Probe:
+    """Confirms the address with the /v1 that the user left out."""
     if attended:
-        text = f"/v1 is missing: {found.base_url} is what answers there. Use that? [Y/n] "
+        text = f"/v1 is missing: the endpoint is {found.base_url}. Use that? [Y/n] "
         print(text, end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() in ("n", "no"):
             raise ConfigError("Nothing was changed.")
     else:
-        fail(f"/v1 was missing: {found.base_url} is what answers there, and is used")
+        print_stderr(f"/v1 was missing; using {found.base_url}")
     return found
 
 
-def model_of(found: Probe, *, attended: bool) -> str:
-    """The only one there, or the one the user picks."""
+def choose_model(found: Probe, *, attended: bool) -> str:
+    """The only model, or the one the user picks."""
     if len(found.models) == 1:
         return found.models[0]
     if found.models and attended:
-        chosen = pick("Model", [Row(name) for name in found.models])
+        chosen = pick_row("Model", [PickerRow(name) for name in found.models])
         if chosen is None:
             raise ConfigError("Nothing was changed.")
         return chosen
     if not found.models:
-        raise ConfigError(f"{found.base_url} lists no models: name one with --model.")
+        raise ConfigError(f"{found.base_url} lists no models; name one with --model.")
     more = f" and {len(found.models) - 10} more" if len(found.models) > 10 else ""
     listed = ", ".join(found.models[:10])
     raise ConfigError(f"Which model? Name one with --model: {listed}{more}.")
 
 
-def _store(setup: Setup, variable: str, key: Credential) -> None:
+def _store_key(setup: Setup, variable: str, key: Credential) -> None:
     if variable and setup.secrets.get(variable) is None:
         dotenv.set_variable(setup.home, variable, key.value)
 
 
-def _written(setup: Setup, args: Namespace, found: Probe, variable: str, model: str) -> Wanted:
-    """Under a name of its own, or as the one custom endpoint."""
-    usual = wire_for(found.base_url, "", CUSTOM)
-    mode = found.wire if found.wire is not None and found.wire != usual else ""
+def _save_endpoint(
+    setup: Setup, args: Namespace, found: Probe, variable: str, model: str
+) -> ModelSelection:
+    """Under its own name, or as the custom endpoint."""
+    default = wire_for(found.base_url, "", CUSTOM)
+    mode = found.wire if found.wire is not None and found.wire != default else ""
     if not args.called:
-        wanted = Wanted(CUSTOM, model, found.base_url, mode, variable)
-        switch(setup, wanted)
-        return wanted
-    place = f"providers.{args.called}"
+        selection = ModelSelection(CUSTOM, model, found.base_url, mode, variable)
+        save_selection(setup, selection)
+        return selection
+    section = f"providers.{args.called}"
     apply_changes(
         setup.home,
         {
-            f"{place}.base_url": found.base_url,
-            f"{place}.api_mode": mode or None,
-            f"{place}.api_key_env": variable or None,
+            f"{section}.base_url": found.base_url,
+            f"{section}.api_mode": mode or None,
+            f"{section}.api_key_env": variable or None,
         },
     )
-    wanted = Wanted(args.called, model)
-    switch(load_setup(setup.profile), wanted)
-    return wanted
+    selection = ModelSelection(args.called, model)
+    save_selection(load_setup(setup.profile), selection)
+    return selection

@@ -1,8 +1,7 @@
-"""`hermes model`: what answers now, from where, with which key, and what stands behind it."""
+"""`hermes model`: the model that answers now, its address, key and price, and its fallbacks."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from hermes.cli.terminal.text import one_line
@@ -16,82 +15,83 @@ from hermes.llm.endpoints.local_servers import Nearby, look_around, served
 from hermes.llm.endpoints.model_facts import Prices
 
 
-async def survey(setup: Setup) -> dict[str, Any]:
-    """Everything that is shown, as plain data. Only this machine is asked."""
-    told: dict[str, Any] = {"error": None, "note": None}
+async def describe_model(setup: Setup) -> dict[str, Any]:
+    """What `hermes model` shows, as plain data. Contacts only this machine."""
+    data: dict[str, Any] = {"error": None, "note": None}
     choice = Choice()
     nearby = await look_around() if undecided(setup.config, setup.secrets, choice) else ()
-    if near := served(nearby, setup.config, choice):
-        choice = near.choice
-        told["note"] = near.note
+    if server := served(nearby, setup.config, choice):
+        choice = server.choice
+        data["note"] = server.note
     try:
         chain = resolve(setup.config, setup.secrets, choice)
     except ConfigError as error:
-        told |= {"error": str(error), "fallbacks": []}
+        data |= {"error": str(error), "fallbacks": []}
     else:
         limits = Remembered(paths.cache_folder(setup.home) / "limits.json")
-        told |= _endpoint(limits.applied(chain[0]))
-        told["note"] = told["note"] or chain[0].note or None
-        told["fallbacks"] = _fallbacks(setup, chain[1:])
-    told["auxiliary"] = _auxiliary(setup)
-    told["nearby"] = [_server(server) for server in nearby]
-    return told
+        data |= _describe_endpoint(limits.applied(chain[0]))
+        data["note"] = data["note"] or chain[0].note or None
+        data["fallbacks"] = _list_fallbacks(setup, chain[1:])
+    data["auxiliary"] = _list_auxiliary(setup)
+    data["nearby"] = [_describe_server(server) for server in nearby]
+    return data
 
 
-def _endpoint(endpoint: Endpoint) -> dict[str, Any]:
+def _describe_endpoint(endpoint: Endpoint) -> dict[str, Any]:
     target, facts = endpoint.target, endpoint.facts
     return {
         "provider": target.provider,
         "model": target.model,
         "wire": target.wire,
         "base_url": endpoint.base_url,
-        "keys": [_key(key) for key in endpoint.keys],
+        "keys": [_describe_key(key) for key in endpoint.keys],
         "context_length": endpoint.context_length,
         "max_output": endpoint.max_output or facts.output,
         "images": facts.images,
         "tools": facts.tools,
         "reasoning": facts.reasoning,
-        "prices": _prices(facts.prices),
+        "prices": _describe_prices(facts.prices),
     }
 
 
-def _key(key: Credential) -> dict[str, str]:
+def _describe_key(key: Credential) -> dict[str, str]:
     hint = f"…{key.value[-4:]}" if len(key.value) >= 16 else "…"
     return {"source": key.source, "hint": "" if key.login else hint}
 
 
-def _prices(prices: Prices | None) -> dict[str, float | None] | None:
+def _describe_prices(prices: Prices | None) -> dict[str, float | None] | None:
     if prices is None:
         return None
     names = ("input", "output", "cache_read", "cache_write")
     return {name: getattr(prices, name) for name in names}
 
 
-def _fallbacks(setup: Setup, chain: list[Endpoint]) -> list[dict[str, Any]]:
-    """In the order of the configuration, those without a key included."""
-    callable_ones = {(e.target.provider, e.target.model): e for e in chain}
+def _list_fallbacks(setup: Setup, chain: list[Endpoint]) -> list[dict[str, Any]]:
+    """In the order of the configuration, including those without a key."""
+    usable = {(e.target.provider, e.target.model): e for e in chain}
     found: list[dict[str, Any]] = []
     for entry in setup.config.fallback_providers:
         name, _, model = entry.partition(":")
-        endpoint = next(
-            (e for (p, m), e in callable_ones.items() if m == model and p == name), None
-        )
+        endpoint = next((e for (p, m), e in usable.items() if m == model and p == name), None)
         row: dict[str, Any] = {"entry": entry, "usable": endpoint is not None}
         if endpoint is not None:
-            row |= {"base_url": endpoint.base_url, "keys": [_key(k) for k in endpoint.keys]}
+            row |= {
+                "base_url": endpoint.base_url,
+                "keys": [_describe_key(k) for k in endpoint.keys],
+            }
         found.append(row)
     return found
 
 
-def _auxiliary(setup: Setup) -> dict[str, str]:
+def _list_auxiliary(setup: Setup) -> dict[str, str]:
     found: dict[str, str] = {}
-    for job, wanted in setup.config.auxiliary.items():
+    for job, section in setup.config.auxiliary.items():
         choice = Choice(
-            wanted.model,
-            wanted.provider,
-            wanted.base_url,
-            wanted.api_key_env,
-            wanted.api_mode or "",
+            section.model,
+            section.provider,
+            section.base_url,
+            section.api_key_env,
+            section.api_mode or "",
         )
         try:
             target = resolve(setup.config, setup.secrets, choice)[0].target
@@ -101,7 +101,7 @@ def _auxiliary(setup: Setup) -> dict[str, str]:
     return found
 
 
-def _server(server: Nearby) -> dict[str, Any]:
+def _describe_server(server: Nearby) -> dict[str, Any]:
     return {
         "provider": server.provider,
         "base_url": server.base_url,
@@ -109,49 +109,45 @@ def _server(server: Nearby) -> dict[str, Any]:
     }
 
 
-def lines(told: dict[str, Any]) -> list[str]:
-    """The same for people."""
+def format_model(data: dict[str, Any]) -> list[str]:
+    """The result of `describe_model` as lines for people."""
     found: list[tuple[str, str]] = []
-    if told["error"]:
-        found.append(("model", told["error"]))
+    if data["error"]:
+        found.append(("model", data["error"]))
     else:
-        found += _about(told)
+        found += _format_endpoint(data)
     found += [
         ("fallback", row["entry"] + ("" if row["usable"] else "  (no key: skipped)"))
-        for row in told["fallbacks"]
+        for row in data["fallbacks"]
     ]
-    found += [(f"for {job}", text) for job, text in told["auxiliary"].items()]
-    for server in told["nearby"]:
+    found += [(f"for {job}", text) for job, text in data["auxiliary"].items()]
+    for server in data["nearby"]:
         names = one_line(", ".join(server["models"]), 80)
         found.append(("on this machine", f"{server['provider']} at {server['base_url']}: {names}"))
-    if told["note"]:
-        found.append(("note", told["note"]))
+    if data["note"]:
+        found.append(("note", data["note"]))
     return [f"{name:<16}{text}" for name, text in found]
 
 
-def _about(told: dict[str, Any]) -> list[tuple[str, str]]:
-    keys = ", ".join(f"{k['source']} {k['hint']}".strip() for k in told["keys"]) or "none needed"
+def _format_endpoint(data: dict[str, Any]) -> list[tuple[str, str]]:
+    keys = ", ".join(f"{k['source']} {k['hint']}".strip() for k in data["keys"]) or "none needed"
     found = [
-        ("model", f"{told['model']}  ({told['provider']})"),
-        ("address", f"{told['base_url']}  ({told['wire']})"),
+        ("model", f"{data['model']}  ({data['provider']})"),
+        ("address", f"{data['base_url']}  ({data['wire']})"),
         ("key", keys),
-        ("context", _tokens(told["context_length"], told["max_output"])),
+        ("context", _format_tokens(data["context_length"], data["max_output"])),
     ]
-    if (prices := told["prices"]) is not None:
-        found.append(("price", _price(prices)))
+    if (prices := data["prices"]) is not None:
+        found.append(("price", _format_price(prices)))
     return found
 
 
-def _tokens(context: int | None, output: int | None) -> str:
-    text = f"{context:,} tokens" if context else "not known"
+def _format_tokens(context: int | None, output: int | None) -> str:
+    text = f"{context:,} tokens" if context else "unknown"
     return f"{text}, answers up to {output:,}" if output else text
 
 
-def _price(prices: dict[str, float | None]) -> str:
+def _format_price(prices: dict[str, float | None]) -> str:
     text = f"${prices['input']:g} in, ${prices['output']:g} out per million tokens"
     read = prices["cache_read"]
-    return f"{text}, ${read:g} from a cache" if read is not None else text
-
-
-def gathered(setup: Setup) -> dict[str, Any]:
-    return asyncio.run(survey(setup))
+    return f"{text}, ${read:g} cached" if read is not None else text

@@ -8,179 +8,126 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import ThreadedCompleter
-from prompt_toolkit.document import Document
-
-from hermes.cli.repl import key_bindings as keys
-from hermes.cli.repl.completer import Completing
-from hermes.cli.repl.input_history import Typed
-from hermes.cli.repl.message_input import Chips
-from hermes.cli.repl.screen import Screen
-from hermes.cli.repl.state import State
+from hermes.cli.repl.display.screen import Screen
+from hermes.cli.repl.input.editor import PromptEditor
+from hermes.cli.repl.input.key_bindings import bind_keys
+from hermes.cli.repl.state import ScreenState
 
 if TYPE_CHECKING:
     from hermes.app.commands import Command
-    from hermes.cli.repl.event_view import View
-    from hermes.cli.repl.session_view import Conversation
+    from hermes.cli.repl.conversation import Conversation
+    from hermes.cli.repl.display.event_view import EventView
 
-_TWICE = 1.5
-"""Seconds within which a second Ctrl-C, or Ctrl-D while it works, leaves."""
-_QUIET = 0.5
-"""Seconds without a key before a key may answer a question that came while somebody typed."""
-_LEAVING = frozenset({"exit", "quit", ":q"})
+_TWICE_SECONDS = 1.5
+"""Within which a second Ctrl-C, or a second Ctrl-D while the agent works, quits."""
+_QUIT_WORDS = frozenset({"exit", "quit", ":q"})
 
 
 class Repl:
-    """Keys are taken from the first moment; what is sent before everything is there waits."""
+    """Handles keys from the first moment; messages sent before the session is open wait."""
 
     def __init__(self, home: Path, *, colour: bool, term: str) -> None:
-        self.state = State()
-        self.pasted = Chips()
-        self.completing = Completing(self._commands)
-        self.buffer = Buffer(
-            completer=ThreadedCompleter(self.completing),
-            complete_while_typing=True,
-            history=Typed(home / "history.jsonl"),
-            tempfile_suffix=".md",
-        )
-        bindings = keys.bindings(self.state, self)
-        self.screen = Screen(self.state, self.buffer, bindings, colour=colour, term=term)
-        self.screen.output.gone = lambda: self.quit(128 + signal.SIGHUP)
-        self.buffer.on_text_changed += lambda _: self._typed()
-        self.screen.search.on_text_changed += lambda _: self._searched()
+        self.state = ScreenState()
+        self.editor = PromptEditor(home / "history.jsonl", _list_commands)
+        bindings = bind_keys(self.state, self.editor, self)
+        self.screen = Screen(self.state, self.editor.buffer, bindings, colour=colour, term=term)
+        self.screen.output.on_closed = lambda: self.quit(128 + signal.SIGHUP)
+        self.editor.buffer.on_text_changed += lambda _: self.clear_hint()
+        self.screen.search.on_text_changed += lambda _: self._search_sessions()
         self.code: int | None = None
-        """Set when it is to end."""
+        """The exit status, set when the program is to end."""
         self.left = asyncio.Event()
-        self.inbox: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
-        """What was entered, and whether it is to be queued."""
-        self.view: View | None = None
+        self._inbox: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
+        """Messages that were entered, and whether each is to be queued."""
+        self.view: EventView | None = None
         self.conversation: Conversation | None = None
-        self.cwd = Path()
-        self.offered = ""
-        """The interrupted session that Tab goes on with."""
-        self._stopped = self._last_key = self._leaving = 0.0
-        self.suspended = False
-        """The next message starts a session of its own."""
-        self._stash: str | None = None
-        self.patience: asyncio.Timeout | None = None
-        """With the command that runs: its end ends the command."""
-
-    def _commands(self) -> tuple[Command, ...]:
-        from hermes.app.commands import registry
-
-        return registry()
+        self.offered_session = ""
+        """The interrupted session that Tab continues."""
+        self.command_timeout: asyncio.Timeout | None = None
+        """Of the slash command that is running: to expire it is to stop the command."""
+        self._last_control_c = self._last_leave = 0.0
 
     def quit(self, code: int) -> None:
         if self.code is None:
             self.code = code
-            if self.buffer.text.strip():  # a draft is not lost with its window
-                self.buffer.append_to_history()
+            if self.editor.text.strip():  # a draft is not lost with its window
+                self.editor.buffer.append_to_history()
             self.screen.closing = True
             self.left.set()
             app = self.screen.app
             if app.is_running and not app.is_done:
                 app.exit()
 
-    # -- what keys ask for -----------------------------------------------------------------
-
-    def enter(self) -> None:
-        text, asking = self.buffer.text, self.state.asking
-        if asking is not None and asking.wants_text:
-            self._clear()
-            self._answer(text)
-            return
-        if asking is not None and self.armed():
-            self._answer(None)
-            return
-        if not text.strip():
-            if self.conversation is not None:
-                self.conversation.send_next()
-            return
-        self._submit(text, queued=False)
-
-    def queue(self) -> None:
-        text = self.buffer.text
-        if text.strip() and self.state.asking is None:
-            self._submit(text, queued=self.state.running)
-
-    def _submit(self, text: str, *, queued: bool) -> None:
-        self._remember(text)
-        self._clear()
-        self.state.offer = self.offered = ""
-        if text.strip().lower() in _LEAVING:
-            self.leave()
-            return
-        self._put(text, queued=queued)
-
-    def _put(self, text: str, *, queued: bool) -> None:
-        self.state.entered.append(text)
-        self.inbox.put_nowait((text, queued))
-
-    async def taken(self) -> tuple[str, bool]:
-        """What was entered next."""
-        text, queued = await self.inbox.get()
+    async def next_message(self) -> tuple[str, bool]:
+        """The message that was entered next, and whether it is to be queued."""
+        text, queued = await self._inbox.get()
         self.state.entered.pop(0)
         return text, queued
 
-    def _remember(self, text: str) -> None:
-        """With what was pasted: a chip means nothing to a later program."""
-        whole, _ = self.pasted.expanded(text)
-        history = self.buffer.history
-        kept = history.get_strings()
-        if not kept or kept[-1] != whole:
-            history.append_string(whole)
-
-    def interrupt(self) -> bool:
-        if self.patience is not None:
-            if not self.patience.expired():
-                self.patience.reschedule(0)
-            return True
-        return self.conversation is not None and self.conversation.interrupt()
-
-    def control_c(self) -> None:
-        now = time.monotonic()
-        twice = now - self._stopped < _TWICE
-        self._stopped = now
-        if twice:
-            self.quit(0)
-        elif self.state.asking is not None and not self.state.running:
-            self._answer(None)
-        elif self.interrupt():
-            self._hint("stopping · Ctrl-C again leaves")
-        else:
-            draft = self.buffer.text
-            if draft.strip():
-                self._remember(draft)
-            self._clear()
-            self._hint("Ctrl-C again leaves" + " · ↑ brings the text back" * bool(draft.strip()))
+    def edit_text(self, text: str) -> None:
+        """Has the user edit this text; the draft returns afterwards."""
+        self.editor.edit_instead(text)
         self.screen.refresh()
 
-    def _hint(self, text: str) -> None:
-        """For as long as it is true."""
-        self.state.hint = text
-        asyncio.get_running_loop().call_later(_TWICE, self._unhint, text)
+    # -- actions of keys -------------------------------------------------------------------
 
-    def _unhint(self, text: str) -> None:
-        if self.state.hint == text:
-            self.state.hint = ""
-            self.screen.refresh()
+    def send_or_answer(self) -> None:
+        text, question = self.editor.text, self.state.question
+        if question is not None and question.wants_text:
+            self.editor.clear()
+            self._pass_answer(text)
+        elif question is not None and self.editor.is_quiet():
+            self._pass_answer(None)
+        elif text.strip():
+            self._submit_message(text, queued=False)
+        elif self.conversation is not None:
+            self.conversation.send_next_message()
 
-    def leave(self) -> None:
-        """At once; while something runs, when it is asked for twice."""
+    def queue_message(self) -> None:
+        text = self.editor.text
+        if text.strip() and self.state.question is None:
+            self._submit_message(text, queued=self.state.running)
+
+    def interrupt_turn(self) -> bool:
+        if self.command_timeout is not None:
+            if not self.command_timeout.expired():
+                self.command_timeout.reschedule(0)
+            return True
+        return self.conversation is not None and self.conversation.interrupt_turn()
+
+    def press_control_c(self) -> None:
         now = time.monotonic()
-        if self.state.running and now - self._leaving > _TWICE:
-            self._leaving = now
-            self._hint("it still works · Ctrl-D again stops it and leaves")
+        twice = now - self._last_control_c < _TWICE_SECONDS
+        self._last_control_c = now
+        if twice:
+            self.quit(0)
+        elif self.state.question is not None and not self.state.running:
+            self._pass_answer(None)
+        elif self.interrupt_turn():
+            self._show_hint("stopping · Ctrl-C again quits")
+        else:
+            draft = self.editor.text.strip()
+            if draft:
+                self.editor.remember(self.editor.text)
+            self.editor.clear()
+            self._show_hint("Ctrl-C again quits" + " · ↑ restores the text" * bool(draft))
+        self.screen.refresh()
+
+    def leave_prompt(self) -> None:
+        """Quits; while the agent works, only when asked twice."""
+        now = time.monotonic()
+        if self.state.running and now - self._last_leave > _TWICE_SECONDS:
+            self._last_leave = now
+            self._show_hint("still working · Ctrl-D again stops it and quits")
             self.screen.refresh()
             return
         self.quit(0)
 
-    def take_back(self) -> bool:
-        text = self.conversation.take_back() if self.conversation is not None else None
+    def take_back_message(self) -> bool:
+        text = self.conversation.take_back_message() if self.conversation is not None else None
         if text is None:
             return False
-        self._fill(text)
+        self.editor.fill(text)
         return True
 
     def show_reasoning(self) -> None:
@@ -188,65 +135,70 @@ class Repl:
             self.view.show_reasoning()
             self.screen.refresh()
 
-    def paste(self, data: str) -> str:
-        return self.pasted.paste(data, self.cwd)
+    def answer_question(self, key: str | None) -> None:
+        if self.state.question is not None and self.state.question.wants_text:
+            self.editor.clear()
+        self._pass_answer(key)
 
-    def chips(self) -> tuple[str, ...]:
-        return self.pasted.names
-
-    def decide(self, key: str | None) -> None:
-        if self.state.asking is not None and self.state.asking.wants_text:
-            self._clear()
-        self._answer(key)
-
-    def armed(self) -> bool:
-        """A question that comes while somebody types is not answered by the next letter."""
-        return not self.buffer.text or time.monotonic() - self._last_key > _QUIET
-
-    def pick(self, chosen: bool) -> None:
-        picking, self.state.picking = self.state.picking, None
-        self.screen.app.layout.focus(self.buffer)
-        if picking is not None:
-            picking.done(picking.chosen if chosen else None)
+    def close_picker(self, *, accept: bool) -> None:
+        picker, self.state.picker = self.state.picker, None
+        self.screen.app.layout.focus(self.editor.buffer)
+        if picker is not None:
+            picker.done(picker.selected_session if accept else None)
 
     def accept_offer(self) -> bool:
-        if not self.offered:
+        if not self.offered_session:
             return False
-        self._put(f"/resume {self.offered}", queued=False)
-        self._put("Go on from where you were interrupted.", queued=False)
-        self.state.offer = self.offered = ""
+        self._put_message(f"/resume {self.offered_session}", queued=False)
+        self._put_message("Go on from where you were interrupted.", queued=False)
+        self._drop_offer()
         return True
 
-    def pressed(self) -> None:
+    def clear_hint(self) -> None:
         self.state.hint = ""
 
     # -- inside ----------------------------------------------------------------------------
 
-    def edit(self, text: str) -> None:
-        """Something else than the draft is written now; the draft comes back afterwards."""
-        self._stash = self.buffer.text
-        self._fill(text)
-        self.screen.refresh()
+    def _submit_message(self, text: str, *, queued: bool) -> None:
+        self.editor.remember(text)
+        self.editor.clear()
+        self._drop_offer()
+        if text.strip().lower() in _QUIT_WORDS:
+            self.leave_prompt()
+            return
+        self._put_message(text, queued=queued)
 
-    def _answer(self, answer: str | None) -> None:
+    def _put_message(self, text: str, *, queued: bool) -> None:
+        self.state.entered.append(text)
+        self._inbox.put_nowait((text, queued))
+
+    def _drop_offer(self) -> None:
+        self.state.offered_title = self.offered_session = ""
+
+    def _pass_answer(self, text: str | None) -> None:
         if self.conversation is None:
             return
-        self.conversation.answered(answer)
-        asking = self.state.asking
-        if self._stash is not None and not (asking is not None and asking.wants_text):
-            draft, self._stash = self._stash, None
-            self._fill(draft)
+        self.conversation.questions.answer(text)
+        question = self.state.question
+        if question is None or not question.wants_text:
+            self.editor.restore_draft()
 
-    def _fill(self, text: str) -> None:
-        self.buffer.set_document(Document(text), bypass_readonly=True)
+    def _show_hint(self, text: str) -> None:
+        """Shows a hint for as long as it holds."""
+        self.state.hint = text
+        asyncio.get_running_loop().call_later(_TWICE_SECONDS, self._expire_hint, text)
 
-    def _clear(self) -> None:
-        self.buffer.reset()
+    def _expire_hint(self, text: str) -> None:
+        if self.state.hint == text:
+            self.clear_hint()
+            self.screen.refresh()
 
-    def _typed(self) -> None:
-        self._last_key = time.monotonic()
-        self.state.hint = ""
+    def _search_sessions(self) -> None:
+        if self.state.picker is not None:
+            self.state.picker.search(self.screen.search.text)
 
-    def _searched(self) -> None:
-        if self.state.picking is not None:
-            self.state.picking.search(self.screen.search.text)
+
+def _list_commands() -> tuple[Command, ...]:
+    from hermes.app.commands import registry
+
+    return registry()

@@ -1,5 +1,4 @@
-"""The conversation line by line: nothing is redrawn, nothing moves, for screen readers and dumb
-terminals."""
+"""Plain mode: the conversation line by line, for screen readers and dumb terminals."""
 
 from __future__ import annotations
 
@@ -8,85 +7,89 @@ import signal
 from argparse import Namespace
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from hermes.cli import log_file as logs
-from hermes.cli.main import fail
-from hermes.cli.terminal.approval_prompt import Asker
+from msgspec import structs
+
+from hermes.app.commands import CommandContext, Reply, message_text, parse, run
+from hermes.app.runtime import Runtime
+from hermes.app.session import Session
+from hermes.cli.log_file import start_logging
+from hermes.cli.main import print_stderr
+from hermes.cli.process import harden_process
+from hermes.cli.repl.input.message import compose_message
+from hermes.cli.session_start import introduce_model, open_session
+from hermes.cli.terminal.approval_prompt import ApprovalPrompt
 from hermes.cli.terminal.output import Output
-from hermes.cli.terminal.progress import Status
+from hermes.cli.terminal.progress import ProgressLine
 from hermes.cli.terminal.render import TextRenderer
-from hermes.cli.terminal.text import one_line, printable
+from hermes.cli.terminal.text import one_line, strip_controls
+from hermes.cli.terminal.transcript import export_session
 from hermes.config import paths
-from hermes.config.load import load_setup
+from hermes.config.load import Setup, load_setup
 from hermes.core.errors import ConfigError, HermesError
 from hermes.core.events import Approval, Question, TurnEnd
 from hermes.core.message import Message
-from hermes.core.redaction.redactor import Redactor
 
-if TYPE_CHECKING:
-    from hermes.app.commands import Reply
-    from hermes.app.runtime import Runtime
-    from hermes.app.session import Session
-    from hermes.config.load import Setup
-
-_LEAVING = frozenset({"exit", "quit", "/exit", "/quit"})
-_SCREEN_ONLY = frozenset({"background", "bg"})
+_QUIT_WORDS = frozenset({"exit", "quit", "/exit", "/quit"})
+_SCREEN_COMMANDS = frozenset({"background", "bg"})
 
 
-def run(args: Namespace) -> int:
+def run_plain(args: Namespace) -> int:
+    """Holds a conversation line by line; returns the exit status."""
     setup = load_setup(args.profile, keys=[args.api_key_env] if args.api_key_env else [])
-    logs.install(paths.log_file(setup.home), Redactor(setup.secrets.redactable_values()).clean)
+    start_logging(setup.home, setup.secrets.redactable_values())
     for warning in setup.warnings:
-        fail(warning)
-    signal.signal(signal.SIGTERM, _leave)
-    signal.signal(signal.SIGHUP, _leave)
+        print_stderr(warning)
+    signal.signal(signal.SIGTERM, _exit_on_signal)
+    signal.signal(signal.SIGHUP, _exit_on_signal)
     with asyncio.Runner() as runner:
-        lines = Lines(args)
+        conversation = PlainConversation(args)
         try:
-            runner.run(lines.open(setup))
-            code = _conversation(runner, lines)
-            for sentence in lines.farewell():
-                print(sentence)
+            runner.run(conversation.open(setup))
+            code = _read_lines(runner, conversation)
+            for line in conversation.farewell_lines():
+                print(line)
             return code
         finally:
-            runner.run(lines.close())
+            runner.run(conversation.close())
 
 
-def _leave(number: int, frame: object) -> None:
+def _exit_on_signal(number: int, frame: object) -> None:
     raise SystemExit(128 + number)
 
 
-def _conversation(runner: asyncio.Runner, lines: Lines) -> int:
-    """Lines are read outside the event loop: then the terminal edits them, and Ctrl-C is prompt."""
-    print(f"hermes with {lines.model}. exit, or the end of input, ends it. /help lists commands.")
+def _read_lines(runner: asyncio.Runner, conversation: PlainConversation) -> int:
+    """Reads outside the event loop, so that the terminal edits lines and Ctrl-C works at once."""
+    print(
+        f"hermes with {conversation.model}. Type exit or press Ctrl-D to quit, /help for commands."
+    )
     while True:
         try:
             line = input("you> ").strip()
         except (EOFError, KeyboardInterrupt):
             print()
             return 0
-        if line.lower() in _LEAVING:
+        if line.lower() in _QUIT_WORDS:
             return 0
         if not line:
             continue
         try:
-            runner.run(lines.entered(line))
+            runner.run(conversation.handle_line(line))
         except KeyboardInterrupt:
-            fail("interrupted; what was said is kept")
+            print_stderr("interrupted; the answer so far is kept")
         except HermesError as error:
-            fail(str(error))
+            print_stderr(str(error))
 
 
-class Lines:
+class PlainConversation:
     """One session, one turn at a time."""
 
     def __init__(self, args: Namespace) -> None:
         self._args = args
         self._stack = AsyncExitStack()
         self._out = Output(1)
-        self._status = Status(Output(2), colour=False, animate=False)
-        self._asker = Asker(self._status)
+        self._progress = ProgressLine(Output(2), colour=False, animate=False)
+        self._prompt = ApprovalPrompt(self._progress)
         self._runtime: Runtime
         self._session: Session
 
@@ -95,91 +98,76 @@ class Lines:
         return self._session.agent.providers[0].target.model
 
     async def open(self, setup: Setup) -> None:
-        from hermes.app.runtime import Runtime
-        from hermes.cli.oneshot import introduce
-        from hermes.cli.process import harden
-        from hermes.cli.repl.session_loop import chosen
-
-        harden()
-        args = self._args
+        harden_process()
         folder = paths.find_working_folder(setup.config.terminal.cwd)
-        self._runtime = await self._stack.enter_async_context(Runtime.open(setup))
-        self._session = await chosen(self._runtime, args, folder)
-        self._session.interactions.present = True
-        await introduce(self._session, self._runtime, self._status)
-        if not len(self._session.transcript.history):
-            await self._offer(folder)
+        runtime = self._runtime = await self._stack.enter_async_context(Runtime.open(setup))
+        session = self._session = await open_session(runtime, self._args, folder)
+        session.interactions.present = True
+        await introduce_model(session, runtime.transport, self._progress)
+        if not len(session.transcript.history):
+            await self._offer_interrupted_session(folder)
 
-    async def _offer(self, folder: Path) -> None:
+    async def _offer_interrupted_session(self, folder: Path) -> None:
         latest = await self._runtime.store.sessions.find_latest(cwd=str(folder), source="cli")
         if latest is not None and latest.state == "interrupted":
-            title = one_line(latest.title, 60)
-            self._status.line(
-                f"! the last conversation here was interrupted: {title}. "
-                f"/resume {latest.id} goes on with it"
+            self._progress.print_line(
+                f"! your last conversation here was interrupted: {one_line(latest.title, 60)}. "
+                f"Resume it with: /resume {latest.id}"
             )
 
-    def farewell(self) -> list[str]:
+    def farewell_lines(self) -> list[str]:
         left = self._runtime.background.farewell()
-        said = [f"! {left}"] if left else []
+        lines = [f"! {left}"] if left else []
         if len(self._session.transcript.history):
-            said.append(f"To go on: hermes --resume {self._session.id}")
-        return said
+            lines.append(f"Resume with: hermes --resume {self._session.id}")
+        return lines
 
     async def close(self) -> None:
         await self._stack.aclose()
 
-    async def entered(self, line: str) -> None:
-        from hermes.app.commands import message_text, parse
-        from hermes.cli.repl.message_input import compose
-
+    async def handle_line(self, line: str) -> None:
         folder = paths.find_working_folder(self._runtime.setup.config.terminal.cwd)
         command = parse(line)
         if command is None:
-            message, problems = compose(message_text(line), [], folder)
+            message, problems = compose_message(message_text(line), [], folder)
             for problem in problems:
-                fail(problem)
-            await self._say(message)
+                print_stderr(problem)
+            await self._run_turn(message)
             return
         if command[0] == "export":
-            from hermes.cli.repl.export import export
-
-            print(await export(self._runtime, self._session, folder, command[1]))
+            store = self._runtime.store
+            print(await export_session(store, self._session, folder, command[1]))
             return
-        if command[0] in _SCREEN_ONLY:
+        if command[0] in _SCREEN_COMMANDS:
             raise ConfigError(
-                "With --plain nothing runs while you type; /background needs a screen."
+                "/background needs a screen: with --plain nothing runs while you type."
             )
-        reply = await self._command(*command)
+        reply = await self._run_command(*command)
         if reply.session is not None:
             self._session = reply.session
             self._session.interactions.present = True
         if reply.text:
-            print(printable(reply.text))
+            print(strip_controls(reply.text))
         if reply.submit is not None:
-            await self._say(reply.submit)
+            await self._run_turn(reply.submit)
 
-    async def _command(self, name: str, args: str) -> Reply:
-        from msgspec import structs
-
-        from hermes.app.commands import CommandContext, Reply, run
-
+    async def _run_command(self, name: str, args: str) -> Reply:
         context = CommandContext(self._runtime, self._session, "terminal")
         reply = await run(context, name, args)
         if not reply.confirm:
             return reply
-        print(printable(reply.text))
+        print(strip_controls(reply.text))
         try:
-            said = await asyncio.to_thread(input, f"{reply.confirm} [y/N] ")
+            typed = await asyncio.to_thread(input, f"{reply.confirm} [y/N] ")
         except EOFError:
-            said = ""
-        if said.strip().lower() not in ("y", "yes"):
+            typed = ""
+        if typed.strip().lower() not in ("y", "yes"):
             return Reply("Nothing was changed.")
         return await run(structs.replace(context, confirmed=True), name, args)
 
-    async def _say(self, message: Message) -> None:
+    async def _run_turn(self, message: Message) -> None:
         session = self._session
-        renderer = TextRenderer(self._out, self._status)
+        renderer = TextRenderer(self._out, self._progress)
         events = session.events()
         done = session.submit(message)
         try:
@@ -187,18 +175,18 @@ class Lines:
                 match event:
                     case TurnEnd(result=result):
                         target = session.agent.providers[0].target
-                        await renderer.end(session.id, result, target)
+                        await renderer.show_result(session.id, result, target)
                         if result.pending_steer:
                             continue
                         return
                     case Approval() | Question():
-                        self._asker.ask(event, session.interactions)
+                        self._prompt.ask(event, session.interactions)
                     case _:
-                        await renderer.event(event)
+                        await renderer.show_event(event)
         except asyncio.CancelledError:
             session.interrupt()
             await asyncio.wait({done})
             raise
         finally:
-            self._asker.close()
+            self._prompt.close()
             events.close()

@@ -1,249 +1,185 @@
-"""Behind the prompt: opens everything while the user types, then answers what is entered."""
+"""Behind the prompt: opens the session while the user types, then handles what is entered."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import logging
-import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes.cli.repl import slash_commands as commanding
-from hermes.cli.repl.message_input import compose
+from prompt_toolkit.application.run_in_terminal import in_terminal
+from prompt_toolkit.enums import EditingMode
+
+from hermes.app.commands import message_text, parse
+from hermes.app.runtime import Runtime
+from hermes.app.session import Session
+from hermes.cli.log_file import start_logging
+from hermes.cli.process import harden_process
+from hermes.cli.project_trust import check_context_files
+from hermes.cli.repl.conversation import Conversation
+from hermes.cli.repl.display.event_view import EventView
+from hermes.cli.repl.display.scrollback import Scrollback
+from hermes.cli.repl.input.completer import WorkspaceFiles
+from hermes.cli.repl.input.message import compose_message
+from hermes.cli.repl.slash_commands import SlashCommands
+from hermes.cli.session_start import open_session
+from hermes.cli.terminal.download import ensure_available, find_missing_model
+from hermes.cli.terminal.text import one_line
+from hermes.config.load import Setup, load_setup
+from hermes.config.paths import find_working_folder
+from hermes.core.errors import HermesError
+from hermes.version import VERSION
 
 if TYPE_CHECKING:
-    from hermes.app.runtime import Runtime
-    from hermes.app.session import Session
     from hermes.cli.repl.controller import Repl
-    from hermes.config.load import Setup
-    from hermes.core.message import Message
 
 log = logging.getLogger(__name__)
 
-_SHOWN = 4
-_ANSWER = 4000
-_CLOSING = 5.0
+_CLOSE_SECONDS = 5.0
 
 
-def prepare(args: Namespace) -> tuple[Setup, Path]:
-    """Reads the configuration and imports what a session needs; on a thread."""
-    from hermes.cli import log_file as logs
-    from hermes.config import paths
-    from hermes.config.load import load_setup
-    from hermes.core.redaction.redactor import Redactor
-
+def load_configuration(args: Namespace) -> Setup:
     setup = load_setup(args.profile, keys=[args.api_key_env] if args.api_key_env else [])
-    logs.install(paths.log_file(setup.home), Redactor(setup.secrets.redactable_values()).clean)
-    return setup, paths.find_working_folder(setup.config.terminal.cwd)
+    start_logging(setup.home, setup.secrets.redactable_values())
+    return setup
 
 
-async def serve(repl: Repl, args: Namespace) -> str | None:
-    """Until the user leaves. What is to be said when the screen is gone; None when the
-    configuration wants no screen."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(0.0005)  # while that thread imports, keys are to be shown at once
-    try:
-        setup, repl.cwd = await asyncio.to_thread(prepare, args)
-    finally:
-        sys.setswitchinterval(usual)
+async def serve_prompt(repl: Repl, args: Namespace, setup: Setup) -> str | None:
+    """Serves the prompt until the user quits; the text to print when the screen is gone, or None
+    when the configuration asks for plain mode."""
     if setup.config.display.plain:
         repl.quit(0)
         return None
-    from hermes.app.runtime import Runtime
-    from hermes.cli.process import harden
-    from hermes.cli.repl.event_view import View
-
     screen = repl.screen
-    harden()
-    repl.view = View(repl.state, screen.write, lambda: screen.columns, colour=screen.colour)
+    cwd = repl.editor.cwd = find_working_folder(setup.config.terminal.cwd)
+    harden_process()
+    scrollback = Scrollback(screen.write, lambda: screen.columns, colour=screen.colour)
+    view = repl.view = EventView(repl.state, scrollback)
     if setup.config.display.editing_mode == "vi":
-        from prompt_toolkit.enums import EditingMode
-
         screen.app.editing_mode = EditingMode.VI
         repl.state.vi = True
-    for warning in (*setup.warnings, *_elsewhere(setup, repl.cwd)):
-        repl.view.note(f"! {warning}")
+    warnings = list(setup.warnings)
+    if cwd != Path.cwd():  # the user was asked about this folder only
+        warnings += check_context_files(setup.home, cwd, attended=False)
+    for warning in warnings:
+        scrollback.show_note(f"! {warning}")
     async with Runtime.open(setup) as runtime:
-        session = await chosen(runtime, args, repl.cwd)
-        await _begin(repl, runtime, session)
-        work = runtime.spawn(_work(repl), "the prompt")
+        session = await open_session(runtime, args, cwd)
+        loop = SessionLoop(repl, runtime, session, view)
+        await loop.begin(session)
+        work = runtime.spawn(loop.handle_messages(), "the prompt")
         await repl.left.wait()
         work.cancel()
-        return await _end(repl, runtime)
+        return await loop.end()
 
 
-def _elsewhere(setup: Setup, folder: Path) -> list[str]:
-    """About context files, where terminal.cwd leads to another folder than was asked about."""
-    from hermes.cli.project_trust import settle
+class SessionLoop:
+    """One conversation, from its greeting to the lines printed after it."""
 
-    return [] if folder == Path.cwd() else settle(setup.home, folder, attended=False)
+    def __init__(self, repl: Repl, runtime: Runtime, session: Session, view: EventView) -> None:
+        session.interactions.busy = "steer"
+        self._repl = repl
+        self._runtime = runtime
+        self._cwd = repl.editor.cwd
+        self._scrollback = view.scrollback
+        self._conversation = Conversation(
+            runtime,
+            session,
+            view,
+            refresh=repl.screen.refresh,
+            edit_text=repl.edit_text,
+        )
+        self._commands = SlashCommands(repl, self._conversation, view.scrollback)
 
-
-async def chosen(runtime: Runtime, args: Namespace, folder: Path) -> Session:
-    """The session the options name, or a new one."""
-    from hermes.app.session_chain import find_current
-    from hermes.cli.lookup import find_session
-    from hermes.cli.oneshot import make_options
-    from hermes.core.errors import ConfigError
-
-    store, options = runtime.store, make_options(args)
-    resume = ""
-    if args.resume is not None:
-        found = await find_current(store, (await find_session(store, args.resume)).id)
-        resume = found.id if found else ""
-    elif args.latest:
-        latest = await store.sessions.find_latest(cwd=str(folder), source="cli")
-        if latest is None:
-            raise ConfigError(f"There is no session of {folder} to continue.")
-        resume = latest.id
-    return await runtime.session(resume=resume, cwd=folder, options=options)
-
-
-async def _begin(repl: Repl, runtime: Runtime, session: Session) -> None:
-    from hermes.cli.repl.completer import Files
-    from hermes.cli.repl.session_view import Conversation
-
-    assert repl.view is not None
-    session.interactions.busy = "steer"
-    conversation = Conversation(runtime, session, repl.view, repl.state, repl.screen.refresh)
-    conversation.editing = repl.edit
-    _greet(repl, session)
-    if session.agent.note:
-        repl.view.note(f"! {session.agent.note}")
-    await _fetch(repl, runtime, session)
-    for sentence in await runtime.store.wait_until_open():
-        repl.view.note(f"! {sentence}")
-    if len(session.transcript.history):
-        replay(repl, session.transcript.history.messages)
-    else:
-        await _offer(repl, runtime)
-    repl.completing.files = Files(repl.cwd, runtime.setup.home)
-    repl.conversation = conversation
-    repl.state.ready = True
-    gc.freeze()  # what was imported stays for good
-    gc.enable()
-    repl.screen.refresh()
-
-
-def _greet(repl: Repl, session: Session) -> None:
-    """What this is and where it works; a conversation that goes on is its own greeting."""
-    from hermes.version import VERSION
-
-    if not len(session.transcript.history):
-        assert repl.view is not None
-        folder, home = repl.cwd, Path.home()
-        inside = folder.is_relative_to(home) and folder != home
-        place = f"~/{folder.relative_to(home)}" if inside else str(folder)
-        repl.view.note(f"Hermes {VERSION} · {place} · /help")
-
-
-async def _fetch(repl: Repl, runtime: Runtime, session: Session) -> None:
-    """A model that runs on this machine is downloaded before it is first asked."""
-    from hermes.llm.transport import EMBEDDED
-
-    base_url = session.agent.providers[0].base_url
-    if base_url.startswith(EMBEDDED):
-        from hermes.cli.terminal import download as pulling
-
-        assert repl.view is not None
-        await pulling.prepare(base_url, runtime.transport, repl.view.note)
-
-
-async def _offer(repl: Repl, runtime: Runtime) -> None:
-    latest = await runtime.store.sessions.find_latest(cwd=str(repl.cwd), source="cli")
-    if latest is not None and latest.state == "interrupted":
-        from hermes.cli.terminal.text import one_line
-
-        repl.offered = latest.id
-        title = one_line(latest.title, 60)
-        repl.state.offer = f"↻ The last conversation here was interrupted: {title} · Tab goes on"
-
-
-def replay(repl: Repl, messages: tuple[Message, ...] | list[Message]) -> None:
-    """The end of a conversation that goes on."""
-    assert repl.view is not None
-    spoken = [m for m in messages if m.role in ("user", "assistant") and m.text.strip()]
-    hidden = len(messages) - len(spoken[-_SHOWN:])
-    if hidden:
-        repl.view.note(f"… {hidden} earlier messages")
-    for message in spoken[-_SHOWN:]:
-        if message.role == "user":
-            repl.view.said(message.text[:_ANSWER])
+    async def begin(self, session: Session) -> None:
+        repl, runtime, scrollback = self._repl, self._runtime, self._scrollback
+        if not len(session.transcript.history):
+            self._show_greeting()
+        if session.agent.note:
+            scrollback.show_note(f"! {session.agent.note}")
+        base_url = session.agent.providers[0].base_url
+        await ensure_available(base_url, runtime.transport, scrollback.show_note)
+        for sentence in await runtime.store.wait_until_open():
+            scrollback.show_note(f"! {sentence}")
+        if len(session.transcript.history):
+            scrollback.show_history(session.transcript.history.messages)
         else:
-            repl.view.answer(message.text[-_ANSWER:])
-
-
-async def _work(repl: Repl) -> None:
-    """What was entered, in order; a failure is said and the next one is taken."""
-    from hermes.core.errors import HermesError
-
-    assert repl.view is not None
-    while True:
-        text, queued = await repl.taken()
-        try:
-            await _entered(repl, text, queued=queued)
-        except HermesError as error:
-            repl.view.trouble(str(error))
-        except Exception as error:  # the prompt goes on whatever a command does
-            log.exception("what was entered could not be done")
-            kind = type(error).__name__
-            repl.view.trouble(f"That failed ({kind}); nothing stored was lost. The log says more.")
+            await self._offer_interrupted_session()
+        repl.editor.completer.files = WorkspaceFiles(self._cwd, runtime.setup.home)
+        repl.conversation = self._conversation
+        repl.state.ready = True
+        gc.freeze()  # imported modules stay until the end
+        gc.enable()
         repl.screen.refresh()
 
+    def _show_greeting(self) -> None:
+        folder, home = self._cwd, Path.home()
+        inside = folder.is_relative_to(home) and folder != home
+        shown = f"~/{folder.relative_to(home)}" if inside else str(folder)
+        self._scrollback.show_note(f"Hermes {VERSION} · {shown} · /help")
 
-async def _entered(repl: Repl, text: str, *, queued: bool) -> None:
-    from hermes.app.commands import message_text, parse
+    async def _offer_interrupted_session(self) -> None:
+        latest = await self._runtime.store.sessions.find_latest(cwd=str(self._cwd), source="cli")
+        if latest is not None and latest.state == "interrupted":
+            self._repl.offered_session = latest.id
+            self._repl.state.offered_title = one_line(latest.title, 60) or "(no title)"
 
-    assert repl.view is not None and repl.conversation is not None
-    command = parse(text)
-    if command is not None:
-        await commanding.run(repl, *command)
-        return
-    await commanding.fresh_if_suspended(repl)
-    await fetched(repl)
-    typed = message_text(text)
-    told, images = repl.pasted.expanded(typed)
-    message, problems = await asyncio.to_thread(compose, told, images, repl.cwd, typed=typed)
-    send = repl.conversation.enqueue if queued else repl.conversation.send
-    send(text, message)
-    for problem in problems:
-        repl.view.trouble(problem)
+    async def handle_messages(self) -> None:
+        """Handles what is entered, in order; a failure is shown, and the next message taken."""
+        while True:
+            text, queued = await self._repl.next_message()
+            try:
+                await self._handle_message(text, queued=queued)
+            except HermesError as error:
+                self._scrollback.show_problem(str(error))
+            except Exception as error:  # the prompt stays, whatever a command does
+                log.exception("what was entered could not be handled")
+                self._scrollback.show_problem(
+                    f"That failed ({type(error).__name__}). Nothing stored was lost. "
+                    "Details: hermes logs"
+                )
+            self._repl.screen.refresh()
 
+    async def _handle_message(self, text: str, *, queued: bool) -> None:
+        command = parse(text)
+        if command is not None:
+            await self._commands.run(*command)
+            return
+        await self._commands.start_fresh_session()
+        await self._ensure_model()
+        typed = message_text(text)
+        expanded, images = self._repl.editor.chips.expand(typed)
+        message, problems = await asyncio.to_thread(
+            compose_message, expanded, images, self._cwd, typed=typed
+        )
+        conversation = self._conversation
+        send = conversation.enqueue_message if queued else conversation.send_message
+        send(text, message)
+        for problem in problems:
+            self._scrollback.show_problem(problem)
 
-async def fetched(repl: Repl) -> None:
-    """A model of this machine is downloaded before its first answer, with the prompt put aside."""
-    from hermes.llm.transport import EMBEDDED
+    async def _ensure_model(self) -> None:
+        """Downloads an embedded model that /model chose, with the prompt out of the way."""
+        base_url = self._conversation.session.agent.providers[0].base_url
+        if find_missing_model(base_url) is not None:
+            async with in_terminal():
+                await ensure_available(base_url, self._runtime.transport)
 
-    assert repl.conversation is not None
-    session, runtime = repl.conversation.session, repl.conversation.runtime
-    base_url = session.agent.providers[0].base_url
-    if not base_url.startswith(EMBEDDED):
-        return
-    from hermes.cli.terminal.download import prepare as download
-    from hermes.llm.local.endpoint import missing
-
-    if missing(base_url):
-        from prompt_toolkit.application.run_in_terminal import in_terminal
-
-        async with in_terminal():
-            await download(base_url, runtime.transport)
-
-
-async def _end(repl: Repl, runtime: Runtime) -> str:
-    assert repl.conversation is not None
-    session = repl.conversation.session
-    said = []
-    if farewell := runtime.background.farewell():
-        said.append(f"! {farewell}")
-    if left := [errand.session.id for errand in runtime.errands.of(session)]:
-        said.append(f"! stopped in the background; --resume goes on with it: {', '.join(left)}")
-    try:
-        async with asyncio.timeout(_CLOSING):
-            await session.close()
-    except TimeoutError:
-        said.append("! a tool did not end in time; it is ended with this program")
-    if len(session.transcript.history):
-        said.append(f"To go on: hermes --resume {session.id}")
-    return "\n".join(said)
+    async def end(self) -> str:
+        """Closes the session; the lines to print when the screen is gone."""
+        runtime, session = self._runtime, self._conversation.session
+        lines = []
+        if farewell := runtime.background.farewell():
+            lines.append(f"! {farewell}")
+        if left := [errand.session.id for errand in runtime.errands.of(session)]:
+            lines.append(f"! stopped in the background; resume with --resume: {', '.join(left)}")
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await session.close()
+        except TimeoutError:
+            lines.append("! a tool did not stop in time; it ends with this program")
+        if len(session.transcript.history):
+            lines.append(f"Resume with: hermes --resume {session.id}")
+        return "\n".join(lines)

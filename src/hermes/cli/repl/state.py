@@ -1,69 +1,116 @@
-"""What the live part of the screen shows: everything that is not final yet."""
+"""The live state of the screen: what is not final yet, and the figures of the status line."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hermes.cli.repl.status_facts import Facts
-
 if TYPE_CHECKING:
-    from hermes.cli.repl.question import Asking
-    from hermes.cli.repl.session_picker import Picking
+    from hermes.cli.repl.display.session_picker import SessionPicker
+    from hermes.cli.repl.questions import PendingQuestion
+    from hermes.core.message import Message, Usage
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+class StatusFacts:
+    """Model, context, cache and cost of a conversation, counted message by message."""
+
+    def __init__(self) -> None:
+        self.model = ""
+        self.window: int | None = None
+        self.mode = ""
+        self.background = 0
+        self._used = 0
+        self._input = 0
+        self._cached = 0
+        self._cost = 0.0
+        self._all_priced = True
+
+    def restart(self, messages: Iterable[Message]) -> None:
+        self._used = self._input = self._cached = 0
+        self._cost, self._all_priced = 0.0, True
+        for message in messages:
+            self.add_message(message)
+
+    def add_message(self, message: Message) -> None:
+        usage: Usage | None = message.usage
+        if usage is None:
+            return
+        self._used = usage.input + usage.output
+        self._input += usage.input
+        self._cached += usage.cache_read
+        if usage.cost is None:
+            self._all_priced = False
+        else:
+            self._cost += usage.cost
+
+    def format_parts(self) -> list[str]:
+        parts = [word for word in (self.model, self.mode) if word]
+        if self.window and self._used:
+            parts.append(f"context {100 * self._used / self.window:.0f}%")
+        if self._input and self._cached:
+            parts.append(f"cache {100 * self._cached / self._input:.0f}%")
+        if self._cost:
+            more = "" if self._all_priced else "+"
+            parts.append(
+                f"${self._cost:.4f}{more}" if self._cost < 1 else f"${self._cost:.2f}{more}"
+            )
+        if self.background:
+            parts.append(f"{self.background} in the background")
+        return parts
 
 
 @dataclass
 class RunningTool:
     label: str
     since: float
-    tail: str = ""
+    last_line: str = ""
     """The last line it printed."""
 
 
 @dataclass
-class State:
-    """Changed by the controller and the view only; drawn at most thirty times a second."""
+class ScreenState:
+    """Changed by the controller and the views only; drawn at most thirty times a second."""
 
     ready: bool = False
     running: bool = False
     since: float = 0.0
-    doing: str = ""
-    """What is waited for; empty while text arrives."""
-    doing_since: float = 0.0
+    activity: str = ""
+    """What the turn waits for; empty while text arrives."""
+    activity_since: float = 0.0
     thought: str = ""
     """The end of the reasoning so far."""
     tools: dict[str, RunningTool] = field(default_factory=dict)
-    tail: Callable[[], list[str]] = list
+    unfinished: Callable[[], list[str]] = list
     """The unfinished end of the answer."""
     command: str = ""
-    """The slash command that takes its time."""
+    """A slash command that takes a while."""
     command_since: float = 0.0
     entered: list[str] = field(default_factory=list)
-    """What was sent while nothing takes it: at the start, and during a command."""
+    """Messages sent while nothing takes them: at the start, and during a command."""
     queue: list[str] = field(default_factory=list)
-    """What waits to be sent, as it is shown."""
-    asking: Asking | None = None
-    picking: Picking | None = None
+    """Messages waiting to be sent, as they are shown."""
+    question: PendingQuestion | None = None
+    picker: SessionPicker | None = None
     hint: str = ""
-    """Said once, until the next key."""
-    offer: str = ""
+    """Shown until the next key."""
+    offered_title: str = ""
+    """Of the interrupted session that Tab continues."""
     busy: str = "steer"
     vi: bool = False
-    """Then Esc leaves the insert mode, and Ctrl-C stops what runs."""
-    mode: str = ""
-    """Of the vi keys."""
-    facts: Facts = field(default_factory=Facts)
+    """With vi keys Esc leaves insert mode, and Ctrl-C interrupts."""
+    vi_mode: str = ""
+    facts: StatusFacts = field(default_factory=StatusFacts)
 
     @property
-    def spinning(self) -> bool:
-        if self.asking is not None:
+    def is_spinning(self) -> bool:
+        if self.question is not None:
             return False
-        return bool(self.command) or (self.running and bool(self.doing or self.tools))
+        return bool(self.command) or (self.running and bool(self.activity or self.tools))
 
-    def do(self, what: str) -> None:
-        if what != self.doing:
-            self.doing, self.doing_since = what, time.monotonic()
+    def set_activity(self, activity: str) -> None:
+        if activity != self.activity:
+            self.activity, self.activity_since = activity, time.monotonic()

@@ -1,4 +1,4 @@
-"""Asking the person at the terminal: whether a tool may do something, or what the model wants."""
+"""Questions on the terminal, line by line: approvals of tool calls and questions of the model."""
 
 from __future__ import annotations
 
@@ -6,113 +6,130 @@ import asyncio
 import os
 from typing import Protocol
 
-from hermes.cli.terminal.progress import Status
-from hermes.cli.terminal.text import one_line, printable
+from hermes.cli.terminal.progress import ProgressLine
+from hermes.cli.terminal.text import one_line, strip_controls
 from hermes.core.events import Answer, Approval, Question
 
-_SHOWN = 1500
-_LONGEST = 4096
-"""Bytes of one line; the terminal itself gives no more."""
+_SHOWN_CHARS = 1500
+_LINE_BYTES = 4096
+"""The longest line that a terminal delivers."""
 _KEYS: dict[Answer, tuple[str, str]] = {
     "once": ("y", "[y]es"),
     "session": ("s", "for this [s]ession"),
     "always": ("a", "[a]lways"),
     "deny": ("n", "[N]o"),
 }
-"""What is typed for an answer, and how it is offered."""
+"""Answer -> the key that gives it, and how it is offered."""
 
 
-class Answered(Protocol):
-    """Where the answers go: a session."""
+class AnswerReceiver(Protocol):
+    """Takes the answers: a session."""
 
     def answer(self, approval_id: str, answer: Answer) -> object: ...
     def reply(self, question_id: str, text: str | None) -> object: ...
 
 
-class Asker:
-    """One question at a time. For an approval Enter, end of input and anything but a yes mean no;
-    for a question of the model they mean that there is no answer."""
+class ApprovalPrompt:
+    """Asks one question at a time. For an approval, Enter, end of input and anything but a yes mean
+    no; for a question of the model, Enter and end of input mean that there is no answer."""
 
-    def __init__(self, status: Status) -> None:
-        self.possible = os.isatty(0) and status.out.tty
-        """Somebody is there to answer."""
-        self._status = status
-        self._waiting: list[tuple[Approval | Question, Answered]] = []
+    def __init__(self, progress: ProgressLine) -> None:
+        self.attended = os.isatty(0) and progress.out.tty
+        """Whether somebody is at the terminal to answer."""
+        self._progress = progress
+        self._pending: list[tuple[Approval | Question, AnswerReceiver]] = []
 
-    def ask(self, question: Approval | Question, session: Answered) -> None:
-        self._waiting.append((question, session))
-        if len(self._waiting) == 1:
-            self._show()
-            asyncio.get_running_loop().add_reader(0, self._read)
+    def ask(self, question: Approval | Question, receiver: AnswerReceiver) -> None:
+        self._pending.append((question, receiver))
+        if len(self._pending) == 1:
+            self._show_question()
+            asyncio.get_running_loop().add_reader(0, self._read_answer)
 
     def close(self) -> None:
-        if self._waiting:
-            self._waiting.clear()
+        if self._pending:
+            self._pending.clear()
             asyncio.get_running_loop().remove_reader(0)
 
-    def _show(self) -> None:
-        question, _ = self._waiting[0]
-        self._status.clear()
-        for line in _lines(question):
-            self._status.line(line)
-        self._status.out.offer(_prompt(question))
+    def _show_question(self) -> None:
+        question, _ = self._pending[0]
+        self._progress.clear()
+        for line in _format_question(question):
+            self._progress.print_line(line)
+        self._progress.out.offer(_format_prompt(question))
 
-    def _read(self) -> None:
+    def _read_answer(self) -> None:
         try:
-            line = os.read(0, _LONGEST)
+            line = os.read(0, _LINE_BYTES)
         except BlockingIOError:
             return
         except OSError:
             line = b""
-        question, session = self._waiting.pop(0)
-        said = line.decode("utf-8", "replace").strip()
+        question, receiver = self._pending.pop(0)
+        typed = line.decode("utf-8", "replace").strip()
         if isinstance(question, Approval):
-            session.answer(question.id, _decision(said, question))
+            receiver.answer(question.id, _parse_decision(typed, question))
         else:
-            session.reply(question.id, _chosen(said, question.choices))
-        if self._waiting:
-            self._show()
+            receiver.reply(question.id, _parse_choice(typed, question.choices))
+        if self._pending:
+            self._show_question()
         else:
             asyncio.get_running_loop().remove_reader(0)
 
 
-def _lines(question: Approval | Question) -> list[str]:
+def _format_question(question: Approval | Question) -> list[str]:
     if isinstance(question, Question):
-        numbered = [f"  {n}. {printable(text)}" for n, text in enumerate(question.choices, 1)]
-        return [f"? {printable(question.text)}", *numbered]
+        numbered = [f"  {n}. {strip_controls(text)}" for n, text in enumerate(question.choices, 1)]
+        return [f"? {strip_controls(question.text)}", *numbered]
     lines = [f"? {question.call.name} wants to run:"]
-    lines.append(_both_ends(printable(question.command or question.call.args)))
+    lines.append(_cut_middle(strip_controls(question.command or question.call.args)))
     if question.summary:
-        lines.append(f"  because: {printable(question.summary)}")
+        lines.append(f"  reason: {strip_controls(question.summary)}")
     if "always" in question.choices:
-        # Whole, whatever its length: nobody saves what he was not shown.
-        lines += [f"  always saves the rule: {one_line(rule, 10**6)}" for rule in question.rules]
+        # In full, whatever the length: nobody saves a rule without having seen it.
+        lines += [f"  {describe_rule(one_line(rule, 10**6))}" for rule in question.rules]
     return lines
 
 
-def _prompt(question: Approval | Question) -> str:
+def _format_prompt(question: Approval | Question) -> str:
     if isinstance(question, Approval):
-        return f"allow it? {', '.join(_KEYS[choice][1] for choice in question.choices)} "
-    return "a number or your own words (Enter: no answer): " if question.choices else "answer: "
+        return f"Allow it? {', '.join(_KEYS[choice][1] for choice in question.choices)} "
+    return "A number or your own words (Enter: no answer): " if question.choices else "Answer: "
 
 
-def _decision(said: str, question: Approval) -> Answer:
-    word = said.lower()
+def _parse_decision(typed: str, question: Approval) -> Answer:
+    word = typed.lower()
     for choice in question.choices:
         if word and word in (_KEYS[choice][0], choice, "yes" if choice == "once" else ""):
             return choice
     return "deny"
 
 
-def _chosen(said: str, choices: tuple[str, ...]) -> str | None:
-    if said.isdecimal() and 1 <= int(said) <= len(choices):
-        return choices[int(said) - 1]
-    return said or None
+def _parse_choice(typed: str, choices: tuple[str, ...]) -> str | None:
+    if typed.isdecimal() and 1 <= int(typed) <= len(choices):
+        return choices[int(typed) - 1]
+    return typed or None
 
 
-def _both_ends(text: str) -> str:
-    """A long command is never shown without its end: that is where surprises hide."""
-    if len(text) <= _SHOWN:
+def _cut_middle(text: str) -> str:
+    """A long text without its middle: surprises hide at the end of a command."""
+    if len(text) <= _SHOWN_CHARS:
         return text
-    half = _SHOWN // 2
+    half = _SHOWN_CHARS // 2
     return f"{text[:half]}\n... {len(text) - 2 * half} characters not shown ...\n{text[-half:]}"
+
+
+def describe_rule(rule: str) -> str:
+    """What answering "always" would save, given the rule as it would stand in config.yaml."""
+    import shlex
+
+    import yaml
+
+    try:
+        data = yaml.safe_load(rule)
+    except yaml.YAMLError:
+        data = None
+    match data:
+        case {"decision": "allow", "prefix": [*words], **other} if not other:
+            if all(isinstance(word, str) for word in words):
+                return f'"always" will allow every `{shlex.join(words)} …`'
+    return f'"always" will save the rule: {rule}'

@@ -1,4 +1,4 @@
-"""A download on the terminal: a bar, or a line now and then; and models fetched before a turn."""
+"""Embedded models on the terminal: which one is missing, and the progress of its download."""
 
 from __future__ import annotations
 
@@ -7,67 +7,65 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hermes.config.env import get_environment
-from hermes.config.package_index import list_indexes
-from hermes.config.paths import models_folders
-from hermes.llm.local.endpoint import missing
-from hermes.llm.local.models import LocalModel
-from hermes.llm.local.pull import Progress, Puller
 from hermes.llm.transport import EMBEDDED, Transport
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-Say = Callable[[str], None]
-_EVERY = 0.2
-_STEP = 10
-"""Per cent between two lines where there is no terminal."""
-_WIDTH = 28
+    from hermes.llm.local.models import LocalModel
+    from hermes.llm.local.pull import Progress
+
+PrintLine = Callable[[str], None]
+_REDRAW_SECONDS = 0.2
+_STEP_PERCENT = 10
+"""Between two lines where there is no terminal."""
+_BAR_WIDTH = 28
 
 
-class Bar:
-    """On stderr, drawn over itself where that is a terminal; or through `say`, line by line."""
+class DownloadBar:
+    """Redrawn in place on a terminal; otherwise, and with `print_line`, line by line."""
 
-    def __init__(self, name: str, say: Say | None = None) -> None:
+    def __init__(self, name: str, print_line: PrintLine | None = None) -> None:
         self._name = name
-        self._say = say
-        self._tty = say is None and sys.stderr.isatty()
+        self._print_line = print_line
+        self._tty = print_line is None and sys.stderr.isatty()
         self._began = self._drawn = time.monotonic()
         self._base: int | None = None
-        """What was there before: it says nothing about the speed."""
+        """Bytes that were there before: they say nothing about the speed."""
         self._step = -1
         self._open = False
 
     def __call__(self, progress: Progress) -> None:
         if progress.note:
-            self._line(progress.note)
+            self._write_line(progress.note)
             return
         if self._base is None:
             self._base = progress.done
         if self._tty:
-            self._draw(progress)
+            self._draw_bar(progress)
             return
-        step = 100 * progress.done // progress.total // _STEP
+        step = 100 * progress.done // progress.total // _STEP_PERCENT
         if step > self._step:
             self._step = step
-            self._line(self._text(progress))
+            self._write_line(self._format_progress(progress))
 
     def close(self) -> None:
         if self._open:
             self._open = False
             print(file=sys.stderr, flush=True)
 
-    def _draw(self, progress: Progress) -> None:
+    def _draw_bar(self, progress: Progress) -> None:
         now = time.monotonic()
-        if now - self._drawn < _EVERY and progress.done < progress.total:
+        if now - self._drawn < _REDRAW_SECONDS and progress.done < progress.total:
             return
         self._drawn = now
-        filled = _WIDTH * progress.done // progress.total
-        bar = "#" * filled + "-" * (_WIDTH - filled)
+        filled = _BAR_WIDTH * progress.done // progress.total
+        bar = "#" * filled + "-" * (_BAR_WIDTH - filled)
         self._open = True
-        print(f"\r[{bar}] {self._text(progress)}\x1b[K", end="", file=sys.stderr, flush=True)
+        text = self._format_progress(progress)
+        print(f"\r[{bar}] {text}\x1b[K", end="", file=sys.stderr, flush=True)
 
-    def _text(self, progress: Progress) -> str:
+    def _format_progress(self, progress: Progress) -> str:
         seconds = max(time.monotonic() - self._began, 0.001)
         speed = (progress.done - (self._base or 0)) / seconds
         text = f"{self._name}: {progress.done // 10**6} of {progress.total // 10**6} MB"
@@ -76,26 +74,49 @@ class Bar:
             text += f", {speed / 1e6:.1f} MB/s, {left:.0f} s left"
         return text
 
-    def _line(self, text: str) -> None:
+    def _write_line(self, text: str) -> None:
         self.close()
-        if self._say is not None:
-            self._say(text)
+        if self._print_line is not None:
+            self._print_line(text)
         else:
             print(text, file=sys.stderr, flush=True)
 
 
-async def pull(model: LocalModel, transport: Transport, say: Say | None = None) -> Path:
-    """The file of the model, downloaded if it is not there."""
+def is_embedded_endpoint(base_url: str) -> bool:
+    """Whether the endpoint is a model that runs on this machine, in a process of this program."""
+    return base_url.startswith(EMBEDDED)
+
+
+def find_missing_model(base_url: str) -> LocalModel | None:
+    """The embedded model behind an endpoint whose file is not downloaded yet."""
+    if not is_embedded_endpoint(base_url):
+        return None
+    from hermes.llm.local.endpoint import missing
+
+    return missing(base_url)
+
+
+async def ensure_available(
+    base_url: str, transport: Transport, print_line: PrintLine | None = None
+) -> None:
+    """Downloads the model behind an endpoint if it is an embedded one that is missing."""
+    if model := find_missing_model(base_url):
+        await download_model(model, transport, print_line)
+
+
+async def download_model(
+    model: LocalModel, transport: Transport, print_line: PrintLine | None = None
+) -> Path:
+    """The file of the model, downloaded unless it is there."""
+    from hermes.config.env import get_environment
+    from hermes.config.package_index import list_indexes
+    from hermes.config.paths import models_folders
+    from hermes.llm.local.pull import Puller
+
     environ = get_environment()
-    bar = Bar(model.name, say)
+    bar = DownloadBar(model.name, print_line)
     folder = models_folders(environ.get)[0]
     try:
         return await Puller(folder, transport, list_indexes(environ), bar).pull(model)
     finally:
         bar.close()
-
-
-async def prepare(base_url: str, transport: Transport, say: Say | None = None) -> None:
-    """What an endpoint needs before it can be called the first time."""
-    if base_url.startswith(EMBEDDED) and (model := missing(base_url)):
-        await pull(model, transport, say)

@@ -6,77 +6,70 @@ import asyncio
 import os
 import select
 import stat
-import sys
 
 _ATOMIC = 4096
-"""A pipe that select calls writable takes this much without blocking."""
+"""Bytes that a pipe reported as writable takes without blocking."""
 
 
 class ReaderGone(Exception):
-    """Whoever read our output has closed it."""
+    """The reader of the output has closed it."""
 
 
 class Output:
-    """One file descriptor. `write` waits for a slow reader, `offer` rather drops its text."""
+    """One file descriptor: `write` waits for a slow reader, `offer` drops the text instead."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.tty = os.isatty(number)
-        self._patient = not stat.S_ISREG(os.fstat(number).st_mode)
-        self._waiting: asyncio.Future[None] | None = None
+        self._can_block = not stat.S_ISREG(os.fstat(number).st_mode)
+        self._waiter: asyncio.Future[None] | None = None
         self._abandoned = False
 
     async def write(self, text: str) -> None:
-        """Raises ReaderGone, or OSError when it cannot be written at all."""
+        """Raises ReaderGone, or OSError when writing is not possible at all."""
         data = memoryview(text.encode("utf-8", "replace"))
         while data and not self._abandoned:
-            if self._patient and not self._writable():
-                await self._ready()
+            if self._can_block and not self._is_writable():
+                await self._wait_writable()
                 continue
-            data = data[self._put(data) :]
+            data = data[self._write_some(data) :]
 
     def offer(self, text: str) -> None:
-        if not self._patient or self._writable():
+        if not self._can_block or self._is_writable():
             try:
                 os.write(self.number, text.encode("utf-8", "replace"))
             except OSError:
                 return
 
     def abandon(self) -> None:
-        """Give up on text nobody takes; later writes are dropped."""
-        if self._waiting is not None:
+        """Gives up on a write that nobody reads; later writes are dropped."""
+        if self._waiter is not None:
             self._abandoned = True
-            if not self._waiting.done():
-                self._waiting.set_result(None)
+            if not self._waiter.done():
+                self._waiter.set_result(None)
 
-    def _put(self, data: memoryview) -> int:
+    def _write_some(self, data: memoryview) -> int:
         try:
-            return os.write(self.number, data[:_ATOMIC] if self._patient else data)
+            return os.write(self.number, data[:_ATOMIC] if self._can_block else data)
         except BlockingIOError:
             return 0
         except BrokenPipeError:
             raise ReaderGone from None
 
-    def _writable(self) -> bool:
+    def _is_writable(self) -> bool:
         return bool(select.select((), (self.number,), (), 0)[1])
 
-    async def _ready(self) -> None:
+    async def _wait_writable(self) -> None:
         loop = asyncio.get_running_loop()
-        self._waiting = loop.create_future()
-        loop.add_writer(self.number, _wake, self._waiting)
+        self._waiter = loop.create_future()
+        loop.add_writer(self.number, _wake_writer, self._waiter)
         try:
-            await self._waiting
+            await self._waiter
         finally:
             loop.remove_writer(self.number)
-            self._waiting = None
+            self._waiter = None
 
 
-def _wake(waiting: asyncio.Future[None]) -> None:
-    if not waiting.done():
-        waiting.set_result(None)
-
-
-def ask(question: str) -> bool:
-    """A yes-or-no question on the terminal; plain Enter and end of input mean no."""
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+def _wake_writer(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

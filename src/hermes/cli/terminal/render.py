@@ -1,13 +1,14 @@
-"""A running turn on the terminal: as text, as one JSON object, or as a line of JSON per event."""
+"""The output of a turn: as text, as one JSON object, or as one JSON line per event."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from hermes.cli.terminal.output import Output
-from hermes.cli.terminal.progress import Status
-from hermes.cli.terminal.text import dump, parsed, printable
+from hermes.cli.terminal.progress import ProgressLine
+from hermes.cli.terminal.text import parse_arguments, strip_controls, to_json
 from hermes.core.events import (
     Approval,
     Notice,
@@ -25,114 +26,103 @@ from hermes.core.message import Message, Target, ToolReturn
 
 
 class Renderer(Protocol):
-    async def event(self, event: TurnEvent) -> None: ...
-    async def end(self, session_id: str, result: TurnResult, target: Target | None) -> None: ...
+    """Shows the events of a turn and, at its end, the result."""
+
+    async def show_event(self, event: TurnEvent) -> None: ...
+    async def show_result(
+        self, session_id: str, result: TurnResult, target: Target | None
+    ) -> None: ...
 
 
 class TextRenderer:
-    """The answer on stdout as it arrives; what happens meanwhile on stderr."""
+    """The answer on stdout as it arrives, progress on stderr."""
 
-    def __init__(self, out: Output, status: Status) -> None:
+    def __init__(self, out: Output, progress: ProgressLine) -> None:
         self._out = out
-        self._status = status
+        self._progress = progress
         self._step: list[str] = []
-        """Text of the current step, as shown."""
+        """The text of the current step, as shown."""
         self._earlier = ""
-        """Text of the last step before it that had any."""
+        """The text of the latest earlier step that had any."""
         self._open_line = False
 
-    async def event(self, event: TurnEvent) -> None:
+    async def show_event(self, event: TurnEvent) -> None:
         match event:
             case TextDelta(text=text):
-                self._status.clear()
+                self._progress.clear()
                 self._step.append(text)
-                await self._write(text)
+                await self._write_text(text)
             case StepStart():
                 await self._end_line()
                 self._earlier = "".join(self._step) or self._earlier
                 self._step.clear()
-                self._status.event(event)
+                self._progress.show_event(event)
             case ToolStarted() | ToolDone() | Notice() | Recovering():
-                if self._out.tty and self._status.out.tty:
+                if self._out.tty and self._progress.out.tty:
                     await self._end_line()
-                self._status.event(event)
+                self._progress.show_event(event)
             case _:
-                self._status.event(event)
+                self._progress.show_event(event)
 
-    async def end(self, session_id: str, result: TurnResult, target: Target | None) -> None:
-        self._status.clear()
+    async def show_result(self, session_id: str, result: TurnResult, target: Target | None) -> None:
+        self._progress.clear()
         shown = "".join(self._step)
         if result.text.startswith(shown) and (shown or result.text != self._earlier):
-            await self._write(result.text[len(shown) :])
+            await self._write_text(result.text[len(shown) :])
         await self._end_line()
         if result.error:
-            await self._status.out.write(f"hermes: {printable(result.error)}\n")
+            await self._progress.out.write(f"hermes: {strip_controls(result.error)}\n")
 
-    async def _write(self, text: str) -> None:
+    async def _write_text(self, text: str) -> None:
         if text:
-            await self._out.write(printable(text) if self._out.tty else text)
+            await self._out.write(strip_controls(text) if self._out.tty else text)
             self._open_line = not text.endswith("\n")
-            self._status.midline = self._open_line and self._out.tty
+            self._progress.midline = self._open_line and self._out.tty
 
     async def _end_line(self) -> None:
         if self._open_line:
-            await self._write("\n")
+            await self._write_text("\n")
 
 
 class JsonRenderer:
-    """One object at the end; stderr as for text."""
+    """One JSON object at the end; with `stream`, also a JSON line per event before it."""
 
-    def __init__(self, out: Output, status: Status) -> None:
+    def __init__(self, out: Output, progress: ProgressLine, *, stream: bool = False) -> None:
         self._out = out
-        self._status = status
+        self._progress = progress
+        self._stream = stream
 
-    async def event(self, event: TurnEvent) -> None:
-        self._status.event(event)
+    async def show_event(self, event: TurnEvent) -> None:
+        self._progress.show_event(event)
+        if self._stream and (line := event_object(event)) is not None:
+            await self._out.write(to_json(line) + "\n")
 
-    async def end(self, session_id: str, result: TurnResult, target: Target | None) -> None:
-        self._status.clear()
-        await self._out.write(dump(result_object(session_id, result, target)) + "\n")
+    async def show_result(self, session_id: str, result: TurnResult, target: Target | None) -> None:
+        self._progress.clear()
+        line = result_object(session_id, result, target)
+        if self._stream:
+            line = {"type": "result", **line}
+        await self._out.write(to_json(line) + "\n")
         if result.error:
-            self._status.out.offer(f"hermes: {printable(result.error)}\n")
+            self._progress.out.offer(f"hermes: {strip_controls(result.error)}\n")
 
 
-class StreamRenderer:
-    """One JSON event per line as it happens, the result last."""
-
-    def __init__(self, out: Output, status: Status) -> None:
-        self._out = out
-        self._status = status
-
-    async def event(self, event: TurnEvent) -> None:
-        self._status.event(event)
-        line = event_object(event)
-        if line is not None:
-            await self._out.write(dump(line) + "\n")
-
-    async def end(self, session_id: str, result: TurnResult, target: Target | None) -> None:
-        self._status.clear()
-        line = {"type": "result", **result_object(session_id, result, target)}
-        await self._out.write(dump(line) + "\n")
-        if result.error:
-            self._status.out.offer(f"hermes: {printable(result.error)}\n")
-
-
-RENDERERS: dict[str, Callable[[Output, Status], Renderer]] = {
+RENDERERS: dict[str, Callable[[Output, ProgressLine], Renderer]] = {
     "text": TextRenderer,
     "json": JsonRenderer,
-    "stream-json": StreamRenderer,
+    "stream-json": partial(JsonRenderer, stream=True),
 }
 
 
 def event_object(event: TurnEvent) -> dict[str, Any] | None:
-    """The public form of an event; None for those that stay inside."""
+    """The public form of an event; None for internal events."""
     match event:
         case TextDelta(text=text):
             return {"type": "text.delta", "text": text}
         case ThinkingDelta(text=text):
             return {"type": "reasoning.delta", "text": text}
         case ToolStarted(call=call):
-            arguments = parsed(call.args)
+            arguments = parse_arguments(call.args)
             return {
                 "type": "tool.started",
                 "id": call.id,
@@ -163,6 +153,7 @@ def event_object(event: TurnEvent) -> dict[str, Any] | None:
 
 
 def result_object(session_id: str, result: TurnResult, target: Target | None) -> dict[str, Any]:
+    """The public form of a result."""
     usage = result.usage
     answered = result.target or target
     error = {"code": result.error_code, "message": result.error} if result.error_code else None
@@ -174,7 +165,7 @@ def result_object(session_id: str, result: TurnResult, target: Target | None) ->
         "text": result.text,
         "reasoning": result.reasoning,
         "error": error,
-        "tool_calls": tool_calls(result.messages),
+        "tool_calls": tool_call_objects(result.messages),
         "model_calls": result.model_calls,
         "usage": {
             "input_tokens": usage.input,
@@ -189,8 +180,8 @@ def result_object(session_id: str, result: TurnResult, target: Target | None) ->
     }
 
 
-def tool_calls(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
-    """Every call of a turn with its result; null for one that has none."""
+def tool_call_objects(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
+    """Every tool call of a turn with its result, which is null while there is none."""
     results: dict[str, ToolReturn] = {}
     for message in messages:
         for part in message.parts:
@@ -201,7 +192,7 @@ def tool_calls(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
         {
             "id": call.id,
             "name": call.name,
-            "arguments": parsed(call.args),
+            "arguments": parse_arguments(call.args),
             "result": results[call.id].text if call.id in results else None,
             "error": results[call.id].error if call.id in results else True,
         }

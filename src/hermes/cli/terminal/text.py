@@ -1,4 +1,4 @@
-"""Text made fit for showing: one line, no control characters, valid JSON."""
+"""Text made fit for the terminal: one line, no control characters, valid JSON."""
 
 from __future__ import annotations
 
@@ -9,79 +9,78 @@ import orjson
 from hermes.core.text import clean
 
 _CONTROL = {code: None for code in (*range(0x20), 0x7F, *range(0x80, 0xA0)) if code not in (9, 10)}
-
-
-_TROUBLE = {
-    "auth": "the key was refused",
-    "forbidden": "the provider does not allow it",
-    "billing": "the account has no credit",
-    "rate_limited": "too many requests for now",
+_PROBLEMS = {
+    "auth": "the API key was rejected",
+    "forbidden": "the provider denied access",
+    "billing": "the account is out of credit",
+    "rate_limited": "too many requests",
     "overloaded": "the provider is overloaded",
     "server_error": "the provider failed",
     "network": "the connection failed",
-    "stalled": "no answer came",
+    "stalled": "no response",
     "context_overflow": "the conversation is too long for the model",
     "payload_too_large": "the request is too large",
-    "output_cap": "the model cannot write that much at once",
-    "parameter": "the model does not know a setting",
-    "stream_unsupported": "the provider does not stream",
-    "media_rejected": "an image was refused",
-    "replay_rejected": "earlier reasoning was refused",
-    "message_order": "the history was refused",
-    "no_terminal": "the answer broke off",
-    "truncated_call": "a tool call broke off",
+    "output_cap": "the requested output is too long for the model",
+    "parameter": "the model does not support a setting",
+    "stream_unsupported": "the provider does not support streaming",
+    "media_rejected": "an image was rejected",
+    "replay_rejected": "earlier reasoning was rejected",
+    "message_order": "the history was rejected",
+    "no_terminal": "the answer was cut off",
+    "truncated_call": "a tool call was cut off",
     "empty": "the answer was empty",
-    "bad_request": "the request was refused",
+    "bad_request": "the request was rejected",
     "content_policy": "the provider declined the request",
-    "model_not_found": "the model is not there",
-    "not_api": "what answered is no model",
-    "wrong_path": "the address is not the right one",
-    "redirect": "the address leads elsewhere",
-    "conflict": "something else was under way there",
-    "unknown": "something went wrong at the provider",
+    "model_not_found": "the model was not found",
+    "not_api": "the address is not a model API",
+    "wrong_path": "the address is wrong",
+    "redirect": "the address redirects elsewhere",
+    "conflict": "another request was in progress",
+    "unknown": "an unknown provider error",
 }
-_REMEDY = {
-    "backoff": "trying again",
-    "wait": "trying again",
-    "retry": "trying again",
-    "new_connection": "trying again on a new connection",
+_REMEDIES = {
+    "backoff": "retrying",
+    "wait": "retrying",
+    "retry": "retrying",
+    "new_connection": "retrying on a new connection",
     "refresh_token": "renewing the login",
     "next_credential": "trying the next key",
-    "fallback": "asking the next provider",
-    "drop_parameter": "trying without it",
-    "one_of_two": "trying with one setting instead of two",
-    "lower_effort": "trying with less reasoning",
-    "smaller_output": "asking for less",
-    "larger_output": "allowing more",
-    "no_stream": "trying without",
-    "no_images": "trying without images",
-    "without_images": "trying without images",
-    "drop_thinking": "trying without it",
-    "compress": "making it shorter",
-    "repair_history": "mending it",
-    "nudge": "asking it to go on",
+    "fallback": "trying the next provider",
+    "drop_parameter": "retrying without it",
+    "one_of_two": "retrying with one setting instead of two",
+    "lower_effort": "retrying with less reasoning",
+    "smaller_output": "asking for less output",
+    "larger_output": "allowing more output",
+    "no_stream": "retrying without streaming",
+    "no_images": "retrying without images",
+    "without_images": "retrying without images",
+    "drop_thinking": "retrying without it",
+    "compress": "compressing it",
+    "repair_history": "repairing it",
+    "nudge": "asking it to continue",
 }
 
 
-def recovering(kind: str, action: str, wait: float) -> str:
-    """What went wrong, and what is done about it, in words."""
-    trouble = _TROUBLE.get(kind, kind.replace("_", " "))
-    remedy = _REMEDY.get(action, action.replace("_", " "))
-    return f"! {trouble}: {remedy}" + (f" in {wait:.0f} s" if wait >= 1 else "")
+def format_recovery(kind: str, action: str, wait: float) -> str:
+    """What went wrong with a request and what is done about it, in words."""
+    problem = _PROBLEMS.get(kind, kind.replace("_", " "))
+    remedy = _REMEDIES.get(action, action.replace("_", " "))
+    return f"! {problem}: {remedy}" + (f" in {wait:.0f} s" if wait >= 1 else "")
 
 
-def printable(text: str) -> str:
-    """Without control characters: what a model or a tool wrote must not drive the terminal."""
+def strip_controls(text: str) -> str:
+    """The text without control characters: models and tools must not drive the terminal."""
     return text.translate(_CONTROL)
 
 
 def one_line(text: str, limit: int = 120) -> str:
-    line = " ".join(printable(text).split())
+    """The text on a single line of at most `limit` characters."""
+    line = " ".join(strip_controls(text).split())
     return line if len(line) <= limit else line[: limit - 3] + "..."
 
 
-def parsed(arguments: str) -> Any:
-    """The object the tool was given, with what was put right in it; else what the model wrote."""
+def parse_arguments(arguments: str) -> Any:
+    """The arguments as the tool got them, repaired; where that fails, the model's own text."""
     try:
         value = orjson.loads(arguments) if arguments.strip() else {}
     except ValueError:
@@ -96,34 +95,34 @@ def parsed(arguments: str) -> Any:
         return value
 
 
-def dump(value: Any) -> str:
+def to_json(value: Any) -> str:
+    """The value as JSON, lone surrogates replaced."""
     try:
         return orjson.dumps(value).decode()
     except TypeError:
-        return orjson.dumps(_cleaned(value)).decode()
+        return orjson.dumps(_clean_strings(value)).decode()
 
 
-def _cleaned(value: Any) -> Any:
-    """Lone surrogates are not text for JSON."""
+def _clean_strings(value: Any) -> Any:
     match value:
         case str():
             return clean(value)
         case dict():
-            return {clean(str(key)): _cleaned(item) for key, item in value.items()}
+            return {clean(str(key)): _clean_strings(item) for key, item in value.items()}
         case list():
-            return [_cleaned(item) for item in value]
+            return [_clean_strings(item) for item in value]
         case _:
             return value
 
 
-def call_line(name: str, arguments: str) -> str:
-    """A call on one line: its name and the argument that says most."""
-    values = parsed(arguments)
+def format_call(name: str, arguments: str) -> str:
+    """A tool call on one line: its name and its most telling argument."""
+    values = parse_arguments(arguments)
     if not isinstance(values, dict):
         return one_line(f"{name} {arguments}")
     if isinstance(values.get("pattern"), str):
-        place = f" in {values['path']}" if isinstance(values.get("path"), str) else ""
-        return one_line(f"{name}: {values['pattern']}{place}")
+        where = f" in {values['path']}" if isinstance(values.get("path"), str) else ""
+        return one_line(f"{name}: {values['pattern']}{where}")
     if isinstance(values.get("todos"), list):
         return name
     for key in ("command", "path", "query", "url", "question"):

@@ -1,26 +1,37 @@
-"""A stored message as Markdown for people."""
+"""Stored conversations as Markdown, for people to read and to keep in a file."""
 
 from __future__ import annotations
 
-from hermes.cli.terminal.text import call_line
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hermes.cli.terminal.text import format_call
+from hermes.core.errors import ConfigError
 from hermes.core.message import Media, Native, Part, Text, Thinking, ToolCall, ToolReturn
 from hermes.core.store import Stored
+from hermes.core.text import counted
 
-_NAMES = {"user": "You", "assistant": "Hermes", "tool": "Tool"}
+if TYPE_CHECKING:
+    from hermes.app.session import Session
+    from hermes.core.store import Store
+
+_ROLE_NAMES = {"user": "You", "assistant": "Hermes", "tool": "Tool"}
 
 
-def markdown(item: Stored) -> str:
+def message_markdown(item: Stored) -> str:
+    """One stored message under a heading that names its role."""
     message = item.message
-    name = _NAMES[message.role]
+    name = _ROLE_NAMES[message.role]
     if message.kind != "normal":
         name += f" ({message.kind})"
-    pieces = [piece for part in message.parts if (piece := _piece(part))]
+    blocks = [block for part in message.parts if (block := _part_markdown(part))]
     if message.stop in ("aborted", "died", "length"):
-        pieces.append(f"*(broken off: {message.stop})*")
-    return f"## {name}\n\n" + "\n\n".join(pieces) + "\n"
+        blocks.append(f"*(cut off: {message.stop})*")
+    return f"## {name}\n\n" + "\n\n".join(blocks) + "\n"
 
 
-def _piece(part: Part) -> str:
+def _part_markdown(part: Part) -> str:
     match part:
         case Text(text=text):
             return text.strip("\n")
@@ -29,17 +40,57 @@ def _piece(part: Part) -> str:
         case Media(mime=mime, name=name, data=data):
             return f"*({mime} {name or 'attached'}, {len(data)} bytes)*"
         case ToolCall(name=name, args=args):
-            return f"*calls* `{call_line(name, args)}`"
+            return f"*calls* `{format_call(name, args)}`"
         case ToolReturn(name=name, error=error):
             head = f"*{name} {'failed' if error else 'returned'}*"
-            return f"{head}\n\n{fenced(part.text)}"
+            return f"{head}\n\n{fence_text(part.text)}"
         case Native():
-            return "*(something the provider ran itself)*"
+            return "*(a step the provider ran itself)*"
 
 
-def fenced(text: str) -> str:
-    """In a fence longer than any inside."""
+def fence_text(text: str) -> str:
+    """The text in a code fence longer than any fence inside it."""
     fence = "```"
     while fence in text:
         fence += "`"
     return f"{fence}\n{text.rstrip()}\n{fence}"
+
+
+async def export_session(store: Store, session: Session, cwd: Path, name: str) -> str:
+    """Writes a session to a new file that only its owner can read; the sentence says where.
+
+    ConfigError: nothing was written.
+    """
+    import asyncio
+
+    clean = session.agent.redactor.clean
+    file = _resolve_path(cwd, name or f"hermes-{session.id}.md")
+    parts = [
+        clean(message_markdown(stored))
+        async for stored in store.sessions.stream_messages(session.id)
+    ]
+    if not parts:
+        raise ConfigError("There is nothing to export yet.")
+    text = f"# {clean(session.transcript.meta.title) or session.id}\n\n" + "\n".join(parts)
+    try:
+        await asyncio.to_thread(_write_new_file, file, text)
+    except FileExistsError:
+        raise ConfigError(
+            f"{file} already exists and was not changed; give another name."
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"Could not write {file}: {error.strerror}.") from None
+    return f"{counted(len(parts), 'message')} written to {file}."
+
+
+def _resolve_path(cwd: Path, name: str) -> Path:
+    try:
+        return cwd / Path(name).expanduser()
+    except RuntimeError:
+        return cwd / name
+
+
+def _write_new_file(file: Path, text: str) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with os.fdopen(os.open(file, flags, 0o600), "w", encoding="utf-8", errors="replace") as out:
+        out.write(text)

@@ -1,4 +1,4 @@
-"""Streamed Markdown to lines for the terminal: a line that has ended is final, and costs the same
+"""Streamed Markdown as lines for the terminal: a line that has ended is final, and costs the same
 whatever came before it."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from hermes.cli.repl.markdown import table
 from hermes.cli.repl.markdown.highlight import Highlighter
-from hermes.cli.repl.markdown.inline import pieces
+from hermes.cli.repl.markdown.inline import parse_inline
 from hermes.cli.repl.markdown.styled_text import (
     BOLD,
     DIM,
@@ -16,11 +16,11 @@ from hermes.cli.repl.markdown.styled_text import (
     ITALIC,
     MARK,
     Piece,
-    join,
-    painted,
-    wrap,
+    join_styles,
+    paint_line,
+    wrap_line,
 )
-from hermes.cli.terminal.text import printable
+from hermes.cli.terminal.text import strip_controls
 
 _FENCE = re.compile(r"^ {0,8}(`{3,}|~{3,})[ \t]*([^`\s]*)[^`]*$")
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*$")
@@ -29,13 +29,13 @@ _ITEM = re.compile(r"^([ \t]*)([-*+]|\d{1,9}[.)])[ \t]+(.*)$")
 _TASK = re.compile(r"^\[([ xX])\][ \t]+(.*)$")
 _QUOTE = re.compile(r"^ {0,3}((?:>[ \t]?)+)(.*)$")
 _TABLE_ROWS = 200
-"""A longer table is shown piece by piece, with the columns its beginning has."""
-_SHOWN = 1500
-"""Characters of a line that is still being written."""
+"""A longer table is shown in parts, with the column widths of its beginning."""
+_UNFINISHED_CHARS = 1500
+"""Shown of a line that is still being written."""
 
 
 class Markdown:
-    """`feed` gives the lines that are final now; `live` how the unfinished rest looks."""
+    """`feed` returns the lines that became final, `unfinished_lines` how the remainder looks."""
 
     def __init__(self, columns: Callable[[], int], *, colour: bool) -> None:
         self._columns = columns
@@ -46,58 +46,58 @@ class Markdown:
         self._rows: list[str] = []
         self._table: table.Table | None = None
         self._blank = True
-        """The last line was empty, or there was none."""
+        """The last line was empty, or there is none yet."""
 
     def feed(self, text: str) -> list[str]:
-        *ended, rest = text.split("\n")
+        *ended, remainder = text.split("\n")
         out: list[str] = []
         for line in ended:
             self._open.append(line)
-            self._line("".join(self._open), out)
+            self._add_line("".join(self._open), out)
             self._open.clear()
-        if rest:
-            self._open.append(rest)
+        if remainder:
+            self._open.append(remainder)
         return out
 
     def close(self) -> list[str]:
-        """What is left, as if it had ended here; the next text begins anew."""
+        """The remaining lines, as if the text had ended here; the next text starts afresh."""
         out: list[str] = []
         if self._open:
-            self._line("".join(self._open), out)
+            self._add_line("".join(self._open), out)
             self._open.clear()
         self._end_table(out)
         self._fence, self._blank = "", True
         return out
 
-    def live(self) -> list[str]:
-        """The unfinished line, and a table whose end has not come."""
+    def unfinished_lines(self) -> list[str]:
+        """The line, and the table, whose end has not arrived."""
         text = "".join(self._open)
         if len(self._open) > 1:
             self._open = [text]
         if len(self._rows) == 1 and not self._rows[0].lstrip().startswith("|"):
-            out = [self._paint(line) for line in self._block(self._rows[0])]
+            out = [self._paint_line(line) for line in self._format_block(self._rows[0])]
         else:
-            out = [self._paint([("", row.strip())]) for row in self._rows[-5:]]
+            out = [self._paint_line([("", row.strip())]) for row in self._rows[-5:]]
         if not text:
             return out
-        text = printable(text[-_SHOWN:])
+        text = strip_controls(text[-_UNFINISHED_CHARS:])
         if self._fence or text.lstrip().startswith("|"):
-            found = wrap([("", text)], self._columns())
+            found = wrap_line([("", text)], self._columns())
         else:
-            found = self._block(text)
-        return out + [self._paint(line) for line in found]
+            found = self._format_block(text)
+        return out + [self._paint_line(line) for line in found]
 
     # -- lines -----------------------------------------------------------------------------
 
-    def _line(self, text: str, out: list[str]) -> None:
-        text = printable(text).rstrip()
+    def _add_line(self, text: str, out: list[str]) -> None:
+        text = strip_controls(text).rstrip()
         if self._fence:
-            self._in_fence(text, out)
+            self._add_code_line(text, out)
             return
-        row = self._tabular(text)
+        row = self._is_table_row(text)
         if not row:
             self._end_table(out)
-            row = self._tabular(text)
+            row = self._is_table_row(text)
         if row:
             self._rows.append(text)
             if len(self._rows) >= _TABLE_ROWS:
@@ -112,78 +112,78 @@ class Markdown:
         if found := _FENCE.match(text):
             self._fence = found[1]
             self._code = Highlighter(found[2] if self._colour else "")
-            out.append(self._paint([(DIM, text.expandtabs(4))]))
+            out.append(self._paint_line([(DIM, text.expandtabs(4))]))
             return
-        out += [self._paint(line) for line in self._block(text)]
+        out += [self._paint_line(line) for line in self._format_block(text)]
 
-    def _in_fence(self, text: str, out: list[str]) -> None:
+    def _add_code_line(self, text: str, out: list[str]) -> None:
         bare = text.strip()
         if bare.startswith(self._fence) and not bare.strip(self._fence[0]):
             self._fence = ""
             self._blank = False
-            out.append(self._paint([(DIM, text.expandtabs(4))]))
+            out.append(self._paint_line([(DIM, text.expandtabs(4))]))
             return
-        # Not wrapped: what is copied from the terminal is what was written.
-        out.append(self._paint(self._code.line(text.expandtabs(4))))
+        # Not wrapped: code copied from the terminal must be the code that was written.
+        out.append(self._paint_line(self._code.highlight_line(text.expandtabs(4))))
 
-    def _block(self, text: str) -> list[list[Piece]]:
+    def _format_block(self, text: str) -> list[list[Piece]]:
         width = self._columns()
         if found := _HEADING.match(text):
             style = HEADING if len(found[1]) <= 2 else BOLD
-            return wrap(pieces(found[2], style), width)
+            return wrap_line(parse_inline(found[2], style), width)
         if _RULE.match(text):
             return [[(DIM, "─" * min(width, 40))]]
         if found := _ITEM.match(text):
-            return self._item(found, width)
+            return self._format_item(found, width)
         if found := _QUOTE.match(text):
             bar = "▎ " * found[1].count(">")
             inner = max(10, width - len(bar))
-            lines = wrap(pieces(found[2], ITALIC), inner)
+            lines = wrap_line(parse_inline(found[2], ITALIC), inner)
             return [[(DIM, bar), *line] for line in lines]
         indent = text[: len(text) - len(text.lstrip())].expandtabs(4)
         indent = indent if len(indent) < width // 2 else ""
         head = [("", indent)] if indent else []
-        return wrap(pieces(text.lstrip()), width, head, indent)
+        return wrap_line(parse_inline(text.lstrip()), width, head, indent)
 
-    def _item(self, found: re.Match[str], width: int) -> list[list[Piece]]:
+    def _format_item(self, found: re.Match[str], width: int) -> list[list[Piece]]:
         depth = min(len(found[1].expandtabs(4)), width // 2)
         mark, text = found[2], found[3]
         if mark in "-*+":
             mark = "•"
         if task := _TASK.match(text):
             mark, text = ("☐" if task[1] == " " else "☑"), task[2]
-        head = [("", " " * depth), (join(MARK), f"{mark} ")]
-        return wrap(pieces(text), width, head, " " * (depth + len(mark) + 1))
+        head = [("", " " * depth), (join_styles(MARK), f"{mark} ")]
+        return wrap_line(parse_inline(text), width, head, " " * (depth + len(mark) + 1))
 
     # -- tables ----------------------------------------------------------------------------
 
-    def _tabular(self, text: str) -> bool:
-        """A row, or a line that the next one may make the head of a table."""
+    def _is_table_row(self, text: str) -> bool:
+        """Whether the line is a row, or may turn out to be the head of a table."""
         bare = text.lstrip()
         if bare.startswith("|"):
             return True
         if "|" not in bare:
             return False
         if self._table is not None or len(self._rows) > 1:
-            return self._table is not None or table.separator(self._rows[1])
+            return self._table is not None or table.is_separator(self._rows[1])
         if self._rows:
-            return table.separator(bare)
+            return table.is_separator(bare)
         return not any(kind.match(text) for kind in (_HEADING, _ITEM, _QUOTE, _FENCE))
 
     def _flush_rows(self, out: list[str]) -> None:
-        if self._table is None and len(self._rows) > 1 and table.separator(self._rows[1]):
+        if self._table is None and len(self._rows) > 1 and table.is_separator(self._rows[1]):
             self._table = table.Table(self._rows, self._columns())
             rows = self._rows[2:]
-            out += [self._paint(line) for line in self._table.head()]
+            out += [self._paint_line(line) for line in self._table.format_head()]
         elif self._table is not None:
             rows = self._rows
         else:
             for row in self._rows:
-                out += [self._paint(line) for line in self._block(row)]
+                out += [self._paint_line(line) for line in self._format_block(row)]
             self._rows.clear()
             return
         for row in rows:
-            out += [self._paint(line) for line in self._table.row(row)]
+            out += [self._paint_line(line) for line in self._table.format_row(row)]
         self._rows.clear()
 
     def _end_table(self, out: list[str]) -> None:
@@ -192,5 +192,5 @@ class Markdown:
             self._blank = False
         self._table = None
 
-    def _paint(self, line: list[Piece]) -> str:
-        return painted(line, colour=self._colour)
+    def _paint_line(self, line: list[Piece]) -> str:
+        return paint_line(line, colour=self._colour)

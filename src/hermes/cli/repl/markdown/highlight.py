@@ -1,4 +1,4 @@
-"""Source code in colours, line by line: the lexer's state is carried from one line to the next."""
+"""Source code in colours, line by line, with the lexer's state carried from one to the next."""
 
 from __future__ import annotations
 
@@ -25,49 +25,55 @@ _COLOURS = {
     "Generic.Heading": "1",
     "Generic.Subheading": "36",
 }
-_ALONE = frozenset({"JSON", "YAML", "Makefile"})
-"""Languages whose lexers keep their state to themselves, and whose lines tell enough alone."""
-_NAMES = {"jsonc": "json", "jsonl": "json", "ndjson": "json", "env": "bash", "svelte": "html"}
-_LONGEST = 2000
-"""Longer lines are data, and are not coloured."""
+_LINEWISE = frozenset({"JSON", "YAML", "Makefile"})
+"""Languages whose lexers hide their state, and whose lines can be coloured one by one."""
+_LANGUAGE_ALIASES = {
+    "jsonc": "json",
+    "jsonl": "json",
+    "ndjson": "json",
+    "env": "bash",
+    "svelte": "html",
+}
+_MAX_LINE = 2000
+"""Longer lines are data and stay plain."""
 
 
 class Highlighter:
-    """Lines of one language, in order; one that the lexer cannot take is left plain."""
+    """Colours lines of one language, in order; a line that the lexer cannot read stays plain."""
 
     def __init__(self, language: str) -> None:
-        self._lexer = _lexer(language)
+        self._lexer = _find_lexer(language)
         self._stack: list[str] = ["root"]
         self._styles: dict[Any, str] = {}
 
-    def line(self, text: str) -> list[Piece]:
-        if self._lexer is None or len(text) > _LONGEST:
+    def highlight_line(self, text: str) -> list[Piece]:
+        if self._lexer is None or len(text) > _MAX_LINE:
             return [("", text)]
-        if self._lexer.name in _ALONE:
-            found = [(self._style(token), v) for _, token, v in self._alone(text) if v]
+        if self._lexer.name in _LINEWISE:
+            found = [(self._token_style(token), v) for _, token, v in self._lex_line(text) if v]
             return found or [("", text)]
         from pygments.lexer import ExtendedRegexLexer, LexerContext
 
         context = LexerContext(text + "\n", 0, list(self._stack))
         found = []
         try:
-            # Of all lexers this one alone tells in which state it ended.
+            # The only lexer class that tells in which state it ended.
             for _, token, value in ExtendedRegexLexer.get_tokens_unprocessed(
                 self._lexer, context=context
             ):
                 if value := value.rstrip("\n"):
-                    found.append((self._style(token), value))
+                    found.append((self._token_style(token), value))
         except (TypeError, AttributeError, KeyError, IndexError, ValueError, AssertionError):
-            self._lexer = None  # a lexer with code of its own: no colours rather than wrong ones
+            self._lexer = None  # a lexer with its own code: no colours are better than wrong ones
             return [("", text)]
         self._stack = context.stack
         return found or [("", text)]
 
-    def _alone(self, text: str) -> list[tuple[int, Any, str]]:
+    def _lex_line(self, text: str) -> list[tuple[int, Any, str]]:
         found = list(self._lexer.get_tokens_unprocessed(text))
         return found if "".join(value for _, _, value in found) == text else []
 
-    def _style(self, token: Any) -> str:
+    def _token_style(self, token: Any) -> str:
         style = self._styles.get(token)
         if style is None:
             names = [".".join(token[:n]) for n in range(len(token), 0, -1)]
@@ -76,7 +82,7 @@ class Highlighter:
         return style
 
 
-def _lexer(language: str) -> Any:
+def _find_lexer(language: str) -> Any:
     if not language:
         return None
     from pygments.lexer import RegexLexer
@@ -84,7 +90,7 @@ def _lexer(language: str) -> Any:
     from pygments.util import ClassNotFound
 
     try:
-        lexer = get_lexer_by_name(_NAMES.get(language.lower(), language))
+        lexer = get_lexer_by_name(_LANGUAGE_ALIASES.get(language.lower(), language))
     except ClassNotFound:
         return None
-    return lexer if isinstance(lexer, RegexLexer) or lexer.name in _ALONE else None
+    return lexer if isinstance(lexer, RegexLexer) or lexer.name in _LINEWISE else None

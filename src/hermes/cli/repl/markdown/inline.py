@@ -1,15 +1,24 @@
-"""Markdown inside a line: code, emphasis, links."""
+"""Markdown inside a line: code, emphasis and links."""
 
 from __future__ import annotations
 
 import re
 
-from hermes.cli.repl.markdown.styled_text import BOLD, CODE, DIM, ITALIC, LINK, STRUCK, Piece, join
-from hermes.cli.terminal.text import printable
+from hermes.cli.repl.markdown.styled_text import (
+    BOLD,
+    CODE,
+    DIM,
+    ITALIC,
+    LINK,
+    STRUCK,
+    Piece,
+    join_styles,
+)
+from hermes.cli.terminal.text import strip_controls
 
-_LONGEST = 20_000
-"""Beyond it a line is no prose, and is shown as it is."""
-_DEPTH = 3
+_MAX_LINE = 20_000
+"""A longer line is not prose and is shown as it is."""
+_MAX_DEPTH = 3
 _SPECIAL = re.compile(r"[`*_~\[\\<&]")
 _INLINE = re.compile(
     r"""(?x)
@@ -29,45 +38,49 @@ _INLINE = re.compile(
 )
 
 
-def pieces(text: str, style: str = "", depth: int = _DEPTH) -> list[Piece]:
-    if len(text) > _LONGEST or not depth or not _SPECIAL.search(text):
+def parse_inline(text: str, style: str = "", depth: int = _MAX_DEPTH) -> list[Piece]:
+    """Styled pieces of one line; `depth` limits how deep emphasis may nest."""
+    if len(text) > _MAX_LINE or not depth or not _SPECIAL.search(text):
         return [(style, text)]
     found: list[Piece] = []
     end = 0
     for match in _INLINE.finditer(text):
         if match.start() > end:
             found.append((style, text[end : match.start()]))
-        found += _styled(match, style, depth)
+        found += _match_pieces(match, style, depth)
         end = match.end()
     if end < len(text) or not found:
         found.append((style, text[end:]))
     return found
 
 
-def _styled(match: re.Match[str], style: str, depth: int) -> list[Piece]:
-    given = match.groupdict()
-    if (code := given["code"]) is not None:
-        return [(join(style, CODE), code.strip() or code)]
-    if (escaped := given["escaped"]) is not None:
+def _match_pieces(match: re.Match[str], style: str, depth: int) -> list[Piece]:
+    groups = match.groupdict()
+    if (code := groups["code"]) is not None:
+        return [(join_styles(style, CODE), code.strip() or code)]
+    if (escaped := groups["escaped"]) is not None:
         return [(style, escaped)]
-    if (entity := given["entity"]) is not None:
-        from html import unescape  # two thousand names, seldom needed
+    if (entity := groups["entity"]) is not None:
+        from html import unescape  # two thousand names, rarely needed
 
-        return [(style, printable(unescape(entity)))]
-    if given["break"] is not None:
+        return [(style, strip_controls(unescape(entity)))]
+    if groups["break"] is not None:
         return [(style, " ")]
     for names, more in (
-        (("both",), join(BOLD, ITALIC)),
+        (("both",), join_styles(BOLD, ITALIC)),
         (("bold", "bold2"), BOLD),
         (("italic", "italic2"), ITALIC),
         (("struck",), STRUCK),
     ):
-        inner = next((given[n] for n in names if given[n] is not None), None)
+        inner = next((groups[n] for n in names if groups[n] is not None), None)
         if inner is not None:
-            return pieces(inner, join(style, more), depth - 1)
-    if (address := given["address"]) is not None:
-        return [(join(style, LINK), address)]
-    label, target = given["label"], given["target"]
+            return parse_inline(inner, join_styles(style, more), depth - 1)
+    if (address := groups["address"]) is not None:
+        return [(join_styles(style, LINK), address)]
+    label, target = groups["label"], groups["target"]
     if not label or label == target:
-        return [(join(style, LINK), target)]
-    return [*pieces(label, join(style, LINK), depth - 1), (join(style, DIM), f" ({target})")]
+        return [(join_styles(style, LINK), target)]
+    return [
+        *parse_inline(label, join_styles(style, LINK), depth - 1),
+        (join_styles(style, DIM), f" ({target})"),
+    ]

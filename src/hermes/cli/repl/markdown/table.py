@@ -5,76 +5,84 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hermes.cli.repl.markdown.inline import pieces
-from hermes.cli.repl.markdown.styled_text import BOLD, DIM, Piece, cells, fit, wrap
+from hermes.cli.repl.markdown.inline import parse_inline
+from hermes.cli.repl.markdown.styled_text import BOLD, DIM, Piece, cell_width, fit_text, wrap_line
 
-_CELL = re.compile(r"(?<!\\)\|")
+_CELL_BORDER = re.compile(r"(?<!\\)\|")
 _SEPARATOR = re.compile(r"^\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?$")
 _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
-_MEASURED = 200
-_LEAST = 4
-_READABLE = 8
-"""Columns narrower than this hold no words: then each cell gets a line of its own."""
+_MEASURED_ROWS = 200
+_MIN_COLUMN = 4
+_READABLE_COLUMN = 8
+"""Narrower columns hold no words: then each cell gets a line of its own."""
 
 
-def separator(row: str) -> bool:
+def is_separator(row: str) -> bool:
     return bool(_SEPARATOR.match(row.strip()))
 
 
-def split(row: str) -> list[str]:
+def split_row(row: str) -> list[str]:
     inner = row.strip().removeprefix("|")
     if inner.endswith("|") and not inner.endswith("\\|"):
         inner = inner[:-1]
-    return [cell.strip().replace("\\|", "|") for cell in _CELL.split(inner)]
+    return [cell.strip().replace("\\|", "|") for cell in _CELL_BORDER.split(inner)]
 
 
 class Table:
-    """Its widths are those of the first rows."""
+    """A table whose column widths are those of its first rows."""
 
     def __init__(self, rows: Sequence[str], width: int) -> None:
-        self._titles = split(rows[0])
-        self._aligned = [(cell.startswith(":"), cell.endswith(":")) for cell in split(rows[1])]
-        measured = [self._titles, *map(split, rows[2:_MEASURED])]
+        self._titles = split_row(rows[0])
+        self._aligned = [(cell.startswith(":"), cell.endswith(":")) for cell in split_row(rows[1])]
+        measured = [self._titles, *map(split_row, rows[2:_MEASURED_ROWS])]
         count = len(self._titles)
         natural = [
-            max((_natural(row[i]) for row in measured if i < len(row)), default=1)
+            max((_text_width(row[i]) for row in measured if i < len(row)), default=1)
             for i in range(count)
         ]
         self._width, room = width, width - 3 * (count - 1)
-        self._widths = shared(natural, room)
-        self._apart = sum(natural) > room and room < _READABLE * count
+        self._widths = share_width(natural, room)
+        self._one_cell_per_line = sum(natural) > room and room < _READABLE_COLUMN * count
 
-    def head(self) -> list[list[Piece]]:
-        if self._apart:
+    def format_head(self) -> list[list[Piece]]:
+        if self._one_cell_per_line:
             return []
         rule = "─┼─".join("─" * width for width in self._widths)
-        return [*self._lines(self._titles, BOLD), [(DIM, rule)]]
+        return [*self._format_cells(self._titles, BOLD), [(DIM, rule)]]
 
-    def row(self, row: str) -> list[list[Piece]]:
-        return self._record(split(row)) if self._apart else self._lines(split(row), "")
+    def format_row(self, row: str) -> list[list[Piece]]:
+        return (
+            self._format_record(split_row(row))
+            if self._one_cell_per_line
+            else self._format_cells(split_row(row), "")
+        )
 
-    def _record(self, texts: list[str]) -> list[list[Piece]]:
+    def _format_record(self, texts: list[str]) -> list[list[Piece]]:
         lines: list[list[Piece]] = []
         for title, text in zip(self._titles, texts, strict=False):
-            head = fit("".join(t for _, t in pieces(title)), self._width // 2)
-            lines += wrap(pieces(text), self._width, [(BOLD, f"{head}: ")], "  ")
+            head = fit_text("".join(t for _, t in parse_inline(title)), self._width // 2)
+            lines += wrap_line(parse_inline(text), self._width, [(BOLD, f"{head}: ")], "  ")
         return [*lines, [(DIM, "─" * min(self._width, 10))]]
 
-    def _lines(self, given: list[str], style: str) -> list[list[Piece]]:
+    def _format_cells(self, cells: list[str], style: str) -> list[list[Piece]]:
         count = len(self._widths)
-        texts = [*given[:count], *[""] * (count - len(given))]
+        texts = [*cells[:count], *[""] * (count - len(cells))]
         columns = [
-            [line for part in _BREAK.split(text) for line in wrap(pieces(part, style), width)]
+            [
+                line
+                for part in _BREAK.split(text)
+                for line in wrap_line(parse_inline(part, style), width)
+            ]
             for text, width in zip(texts, self._widths, strict=True)
         ]
         height = max((len(column) for column in columns), default=0)
-        return [self._line(columns, number) for number in range(height)]
+        return [self._format_line(columns, number) for number in range(height)]
 
-    def _line(self, columns: list[list[list[Piece]]], number: int) -> list[Piece]:
+    def _format_line(self, columns: list[list[list[Piece]]], number: int) -> list[Piece]:
         line: list[Piece] = []
         for i, (column, width) in enumerate(zip(columns, self._widths, strict=True)):
             inside = column[number] if number < len(column) else []
-            free = max(0, width - sum(cells(text) for _, text in inside))
+            free = max(0, width - sum(cell_width(text) for _, text in inside))
             left, right = self._aligned[i] if i < len(self._aligned) else (True, False)
             before = (free // 2 if left else free) if right else 0
             line += [("", " " * before), *inside, ("", " " * (free - before))]
@@ -83,19 +91,20 @@ class Table:
         return line
 
 
-def _natural(text: str) -> int:
-    return max(1, *(sum(cells(t) for _, t in pieces(part)) for part in _BREAK.split(text)))
+def _text_width(text: str) -> int:
+    return max(
+        1, *(sum(cell_width(t) for _, t in parse_inline(part)) for part in _BREAK.split(text))
+    )
 
 
-def shared(natural: list[int], width: int) -> list[int]:
-    """What each column gets: the narrow ones what they want, the wide ones the rest in equal
-    parts."""
+def share_width(natural: list[int], width: int) -> list[int]:
+    """The width of each column: narrow ones get what they need, wide ones share the rest."""
     widths = list(natural)
-    room, open_ = max(width, _LEAST * len(natural)), set(range(len(natural)))
+    room, open_ = max(width, _MIN_COLUMN * len(natural)), set(range(len(natural)))
     if sum(natural) <= room:
         return widths
     while open_:
-        fair = max(_LEAST, room // len(open_))
+        fair = max(_MIN_COLUMN, room // len(open_))
         small = {i for i in open_ if natural[i] <= fair}
         if not small:
             for i in open_:

@@ -1,0 +1,165 @@
+"""`hermes auth add` and `remove`: keys in .env; several of one provider form a pool."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from msgspec import structs
+
+from hermes.app.model_probe import ping
+from hermes.app.runtime import Runtime
+from hermes.config import dotenv
+from hermes.config.load import Setup
+from hermes.config.update import apply_changes
+from hermes.core.errors import ConfigError, HermesError
+from hermes.llm.auth.cooldown import Cooling
+from hermes.llm.auth.inventory import Held, Named, free_name, held, variables
+from hermes.llm.client import Client
+from hermes.llm.endpoints.catalog import Choice, find, resolve
+
+
+def add_key(setup: Setup, provider: Named, key: str, *, replace: bool) -> str:
+    """Stores a key; the sentence says where. ConfigError: nothing was changed."""
+    keys = list_keys(setup, provider)
+    if same := next((h for h in keys if h.value == key), None):
+        return f"That key is already stored in {same.name} ({same.source}); nothing was changed."
+    if replace and keys:
+        return _replace_key(setup, provider, key, keys)
+    used = variables(setup.config, provider)
+    variable = free_name(setup.secrets, used, provider.usual) if keys else provider.usual
+    changes: dict[str, Any] = {}
+    if keys:
+        changes = _pool_changes(setup, provider, [*(h.name for h in keys), variable])
+    elif provider.must_be_named:
+        changes = {f"providers.{provider.name}.api_key_env": variable}
+    _store_key(setup, variable, key, changes)
+    if keys:
+        return (
+            f"Stored as {variable} in .env; {provider.name} now has a pool of {len(keys) + 1} keys."
+        )
+    return f"Stored as {variable} in .env; it is now the key for {provider.name}."
+
+
+def list_keys(setup: Setup, provider: Named) -> list[Held]:
+    """The keys of a provider, without its login."""
+    found = held(setup.config, setup.secrets, Cooling(), provider)
+    return [credential for credential in found if credential.kind == "key"]
+
+
+def _replace_key(setup: Setup, provider: Named, key: str, keys: list[Held]) -> str:
+    old = keys[0]
+    if len(keys) > 1:
+        raise ConfigError(
+            f"{provider.name} has {len(keys)} keys. Remove the old one with "
+            f"hermes auth remove {provider.name} NAME, then add the new one."
+        )
+    if old.source == "environment":
+        raise ConfigError(
+            f"{old.name} is set in the environment, which overrides .env: change it there."
+        )
+    dotenv.set_variable(setup.home, old.name, key)
+    return f"Replaced {old.name} in .env."
+
+
+def _pool_changes(setup: Setup, provider: Named, names: list[str]) -> dict[str, Any]:
+    """A pool is used only where no single variable is named."""
+    section = f"providers.{provider.name}"
+    changes: dict[str, Any] = {f"{section}.api_key_envs": names}
+    if provider.row.api_key_env:
+        changes[f"{section}.api_key_env"] = None
+    model = setup.config.model
+    if model.api_key_env and model.api_key_env in names:
+        changes["model.api_key_env"] = None
+    return changes
+
+
+def _store_key(setup: Setup, variable: str, key: str, changes: dict[str, Any]) -> None:
+    dotenv.set_variable(setup.home, variable, key)
+    if not changes:
+        return
+    try:
+        apply_changes(setup.home, changes)
+    except HermesError:
+        dotenv.remove_variable(setup.home, variable)
+        raise
+
+
+def check_key(setup: Setup, provider: Named, key: str, model: str) -> str:
+    """Makes a real call with the key: empty when it was answered, otherwise what went wrong."""
+    variable = provider.usual
+    secrets = setup.secrets.with_variable(variable, key)
+    setup = structs.replace(setup, secrets=secrets)
+    return asyncio.run(_call_provider(setup, provider, Choice(model, provider.name, "", variable)))
+
+
+async def _call_provider(setup: Setup, provider: Named, choice: Choice) -> str:
+    async with Runtime.open(setup) as runtime:
+        if not choice.model and not _has_model(setup, provider):
+            any_model = resolve(setup.config, setup.secrets, structs.replace(choice, model="?"))
+            listed = await Client(any_model[0], runtime.transport).models()
+            if not listed:
+                return (
+                    f"{provider.name} lists no models to test the key with, or rejects it; "
+                    "name a model with --model"
+                )
+            choice = structs.replace(choice, model=listed[0])
+        endpoint = resolve(setup.config, setup.secrets, choice)[0]
+        return (await ping(runtime, endpoint)).error
+
+
+def _has_model(setup: Setup, provider: Named) -> bool:
+    section = setup.config.model
+    spec = find(section.provider) if section.provider else None
+    configured = spec.name if spec is not None else section.provider
+    if configured == provider.name and section.default:
+        return True
+    return provider.spec is not None and bool(provider.spec.default_model)
+
+
+def remove_keys(setup: Setup, provider: Named, which: str, *, everything: bool) -> list[str]:
+    """Removes keys from .env; the names of their variables."""
+    keys = list_keys(setup, provider)
+    stored = [key for key in keys if key.source == ".env"]
+    chosen = [key for key in keys if which in (key.name, key.value[-4:])] if which else stored
+    if not chosen:
+        raise ConfigError(_describe_no_match(provider, which, keys))
+    foreign = [key.name for key in chosen if key.source != ".env"]
+    if foreign:
+        raise ConfigError(
+            f"{foreign[0]} is set in the environment, not in .env: remove it where it is set."
+        )
+    if len(chosen) > 1 and not everything:
+        listed = ", ".join(f"{key.name} ({key.hint})" for key in chosen)
+        raise ConfigError(f"{provider.name} has several keys: name one of {listed}, or give --all.")
+    removed = [key.name for key in chosen]
+    if changes := _removal_changes(setup, provider, removed):
+        apply_changes(setup.home, changes)
+    for name in removed:
+        dotenv.remove_variable(setup.home, name)
+    return removed
+
+
+def _describe_no_match(provider: Named, which: str, keys: list[Held]) -> str:
+    if which:
+        listed = ", ".join(f"{key.name} ({key.hint})" for key in keys) or "none"
+        return f"{provider.name} has no key {which}; it has: {listed}."
+    if keys:
+        return f"{keys[0].name} is set in the environment, not in .env: remove it where it is set."
+    return f"There is no key for {provider.name} in .env."
+
+
+def _removal_changes(setup: Setup, provider: Named, removed: list[str]) -> dict[str, Any]:
+    """The configuration without any mention of these keys."""
+    section = f"providers.{provider.name}"
+    row = provider.row
+    changes: dict[str, Any] = {}
+    if any(name in removed for name in row.api_key_envs):
+        left = [name for name in row.api_key_envs if name not in removed]
+        default = provider.spec is not None and left == [*provider.spec.keys[:1]]
+        changes[f"{section}.api_key_envs"] = None if default or not left else left
+    if row.api_key_env in removed:
+        changes[f"{section}.api_key_env"] = None
+    if setup.config.model.api_key_env in removed:
+        changes["model.api_key_env"] = None
+    return changes

@@ -1,0 +1,154 @@
+"""Checks of what is called: the model, its provider, and the backend that runs commands."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from hermes.app.backends import Backends
+from hermes.cli.doctor.check import Check, CheckState
+from hermes.cli.terminal.download import find_missing_model, is_embedded_endpoint
+from hermes.config.env import build_child_env, find_proxy
+from hermes.config.load import Setup
+from hermes.core.errors import ConfigError, HermesError
+from hermes.exec.process.local import stop_all
+from hermes.llm.client import Client
+from hermes.llm.endpoints.catalog import Choice, Endpoint, resolve
+from hermes.llm.endpoints.local_servers import chosen, usual
+from hermes.llm.local.uri import parse
+from hermes.llm.transport import Transport
+
+_CONNECT_SECONDS = 3.0
+_MAX_SKEW_SECONDS = 300.0
+
+
+async def check_models(setup: Setup, *, online: bool) -> list[Check]:
+    """The models of a new conversation, and whether their providers can be reached."""
+    choice = await chosen(setup.config, setup.secrets, Choice())
+    try:
+        endpoints = resolve(setup.config, setup.secrets, choice)
+    except ConfigError as error:
+        return [Check("model", "failed", str(error))]
+    return [_describe_model(endpoints), *await _check_providers(endpoints, online=online)]
+
+
+def _describe_model(endpoints: list[Endpoint]) -> Check:
+    first, *fallbacks = endpoints
+    details = [f"falls back to {e.target.provider}:{e.target.model}" for e in fallbacks]
+    keys = ", ".join(key.source for key in first.keys) or "no key"
+    target = f"{first.target.provider}:{first.target.model}"
+    if is_embedded_endpoint(first.base_url):
+        return _describe_embedded_model(target, first.base_url, details)
+    text = f"{target} at {_hide_password(first.base_url)} ({first.target.wire}, {keys}); not called"
+    return Check("model", "ok", text, tuple(details))
+
+
+def _describe_embedded_model(target: str, base_url: str, details: list[str]) -> Check:
+    if model := find_missing_model(base_url):
+        size = f"{model.size / 1e6:,.0f} MB"
+        text = f"{target} is downloaded on first use ({size}); for another model run: hermes setup"
+        return Check("model", "note", text, tuple(details))
+    engine, _ = parse(base_url)
+    return Check("model", "ok", f"{target}, {engine.file}; not started", tuple(details))
+
+
+def _hide_password(base_url: str) -> str:
+    return re.sub(r"//[^/@]*@", "//", base_url)
+
+
+async def _check_providers(endpoints: list[Endpoint], *, online: bool) -> list[Check]:
+    """The first provider must be reachable; a fallback that is not is only noted."""
+    remote = [e for e in endpoints if not is_embedded_endpoint(e.base_url)]
+    check_provider = _list_models if online else _connect_to_provider
+    found = await asyncio.gather(*(check_provider(endpoint) for endpoint in remote))
+    return [
+        Check(check.name, "note", check.text, check.details)
+        if check.state == "failed" and endpoint is not endpoints[0]
+        else check
+        for check, endpoint in zip(found, remote, strict=True)
+    ]
+
+
+async def _connect_to_provider(endpoint: Endpoint) -> Check:
+    """Only connects: not a byte is sent."""
+    name = f"provider {endpoint.target.provider}"
+    proxy = None if usual(endpoint.base_url) else find_proxy(endpoint.base_url)
+    parts = urlsplit(proxy or endpoint.base_url)
+    host = parts.hostname or ""
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    where = f"{host}:{port}" + (" (the proxy)" if proxy else "")
+    began = time.monotonic()
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            _, writer = await asyncio.open_connection(host, port)
+    except TimeoutError:
+        return Check(name, "failed", f"{where} did not answer within {_CONNECT_SECONDS:.0f} s")
+    except (OSError, UnicodeError) as error:
+        return Check(name, "failed", f"{where} cannot be reached: {_describe_error(error)}")
+    writer.close()
+    took = (time.monotonic() - began) * 1000
+    text = f"{where} can be reached ({took:.0f} ms); test the key with --online"
+    return Check(name, "ok", text)
+
+
+def _describe_error(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+async def _list_models(endpoint: Endpoint) -> Check:
+    """Asks for the list of models, which needs the key and costs nothing."""
+    name = f"provider {endpoint.target.provider}"
+    transport = Transport()
+    try:
+        status, date, problem = await Client(endpoint, transport).listing()
+    finally:
+        await transport.close()
+    if problem:
+        return Check(name, "failed", problem)
+    details = _describe_skew(date)
+    if status in (401, 403):
+        keys = ", ".join(key.source for key in endpoint.keys) or "no key"
+        return Check(name, "failed", f"it rejects the key ({status}, {keys})", details)
+    if status >= 500:
+        return Check(
+            name, "failed", f"it answers {status}: the problem is at the provider", details
+        )
+    if status == 200:
+        return Check(name, "note" if details else "ok", "it answers and accepts the key", details)
+    return Check(name, "ok", f"it answers ({status} when asked for its models)", details)
+
+
+def _describe_skew(date: str) -> tuple[str, ...]:
+    """Compares the provider's clock with ours."""
+    try:
+        skew = time.time() - parsedate_to_datetime(date).timestamp()
+    except (TypeError, ValueError):
+        return ()
+    if abs(skew) < _MAX_SKEW_SECONDS:
+        return ()
+    way = "ahead of" if skew > 0 else "behind"
+    return (f"the clock here is {abs(skew) / 60:.0f} min {way} the provider's; set the clock",)
+
+
+async def check_backend(setup: Setup) -> Check:
+    """A real test: creates and removes a container, or connects to a host."""
+    name = f"terminal backend {setup.config.terminal.backend}"
+    backends = Backends(setup, build_child_env(setup.secrets))
+    backend = backends.backend_for("doctor", Path.cwd(), setup.config.sandbox.mode)
+    assert backend is not None
+    try:
+        text = await backend.check()
+        confined = await backend.confined()
+    except HermesError as error:
+        return Check(name, "failed", str(error).removesuffix(" Nothing was run."))
+    finally:
+        await backends.close()
+        await stop_all()
+    if confined:
+        return Check(name, "ok", f"{text}; commands are confined to it")
+    state: CheckState = "failed" if setup.config.sandbox.required else "note"
+    return Check(name, state, f"{text}; commands that change something need approval")

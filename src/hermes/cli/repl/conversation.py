@@ -1,0 +1,223 @@
+"""The session behind the screen: what is sent to it, and how its events come back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+
+from hermes.app.background_prompts import BackgroundPrompt
+from hermes.app.runtime import Runtime
+from hermes.app.session import Session
+from hermes.cli.repl.display.event_view import EventView
+from hermes.cli.repl.questions import QuestionQueue
+from hermes.core.channel import Channel
+from hermes.core.events import Approval, Question, Recorded, TurnEnd, TurnEvent, TurnResult
+from hermes.core.message import Message, user
+
+log = logging.getLogger(__name__)
+
+
+class Conversation:
+    """One session at a time. Messages that wait to be sent stay here, where they can be edited."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        session: Session,
+        view: EventView,
+        *,
+        refresh: Callable[[], None],
+        edit_text: Callable[[str], None],
+    ) -> None:
+        self.runtime = runtime
+        self.session = session
+        self._view = view
+        self._scrollback = view.scrollback
+        self._state = view.state
+        self._refresh = refresh
+        self._queue: deque[tuple[str, Message]] = deque()
+        self._steers: list[str] = []
+        """Guidance that the turn has not read yet."""
+        self.questions = QuestionQueue(
+            session,
+            view.state,
+            view.scrollback,
+            refresh=refresh,
+            steer=self._steer_turn,
+            edit_text=edit_text,
+        )
+        self._channel: Channel | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._background_results: list[tuple[BackgroundPrompt, TurnResult]] = []
+        """Prompts that ended in the background while an answer was being written here."""
+        runtime.errands.done = self._on_background_end
+        self._attach_session(session)
+
+    def _attach_session(self, session: Session) -> None:
+        """Shows this session from now on."""
+        self.session = self.questions.session = session
+        session.interactions.present = True
+        self._channel = session.events()
+        self._reader = self.runtime.spawn(self._read_events(self._channel), "the terminal")
+        self._view.reset()
+        self._state.facts.restart(session.transcript.history.messages)
+        self._view.folder = session.transcript.meta.cwd
+        self._view.verbose = lambda: session.interactions.verbose
+        self.refresh_status()
+        self._state.running = session.busy
+
+    def refresh_status(self) -> None:
+        """Takes over what a command may have changed: model, modes, background work."""
+        session, config = self.session, self.runtime.setup.config
+        yolo = session.options.yolo
+        modes = []
+        if yolo:
+            modes.append("yolo")
+        elif config.approvals.mode != "ask":
+            modes.append(config.approvals.mode)
+        if config.sandbox.mode != "workspace-write" and not yolo:
+            modes.append(config.sandbox.mode)
+        facts = self._state.facts
+        facts.mode = ", ".join(modes)
+        facts.model = session.agent.providers[0].target.model
+        facts.window = session.agent.providers[0].context_length
+        self._state.busy = session.interactions.busy
+        self._count_background()
+
+    def _count_background(self) -> None:
+        count = self.runtime.background.count + len(self.runtime.errands)
+        self._state.facts.background = count
+
+    async def switch_session(self, session: Session) -> None:
+        """Continues in another session; work in the background keeps running."""
+        old, channel = self.session, self._channel
+        if channel is not None:
+            channel.close()
+        self.questions.reset()
+        self._attach_session(session)
+        if old is not session:
+            await old.close()
+
+    # -- sending ---------------------------------------------------------------------------
+
+    def send_message(self, shown: str, message: Message) -> None:
+        """Sends the message now or, while a turn runs, as /busy says."""
+        if not self._state.running:
+            self._start_turn(shown, message)
+            return
+        busy = self.session.interactions.busy
+        if busy == "steer" and len(message.parts) == 1:
+            self._steer_turn(shown, message)
+        elif busy == "interrupt":
+            self._queue.appendleft((shown, message))
+            self._show_queue()
+            self.session.interrupt()
+        else:
+            self.enqueue_message(shown, message)
+
+    def enqueue_message(self, shown: str, message: Message) -> None:
+        """Sends the message when the running turn has ended, or now."""
+        if not self._state.running:
+            self._start_turn(shown, message)
+            return
+        self._queue.append((shown, message))
+        self._show_queue()
+
+    def send_next_message(self) -> None:
+        """Sends the first queued message, if there is one and no turn runs."""
+        if self._state.running or not self._queue:
+            return
+        shown, message = self._queue.popleft()
+        self._show_queue()
+        self._start_turn(shown, message)
+
+    def take_back_message(self) -> str | None:
+        """The last queued message, which is not sent any more."""
+        if not self._queue:
+            return None
+        shown, _ = self._queue.pop()
+        self._show_queue()
+        return shown
+
+    def interrupt_turn(self) -> bool:
+        """Whether there was a turn to interrupt."""
+        if not self._state.running:
+            return False
+        self._state.set_activity("stopping")
+        self.session.interrupt()
+        self._refresh()
+        return True
+
+    def _steer_turn(self, shown: str, message: Message) -> None:
+        self._scrollback.show_message(shown, "↳")
+        self._steers.append(message.text)
+        self.session.submit(message, "steer")
+
+    def _start_turn(self, shown: str, message: Message) -> None:
+        state = self._state
+        state.running, state.since = True, time.monotonic()
+        state.set_activity("waiting for the model")
+        if shown:
+            self._scrollback.show_message(shown)
+        self.session.submit(message)
+        self._refresh()
+
+    def _show_queue(self) -> None:
+        self._state.queue = [shown for shown, _ in self._queue]
+        self._refresh()
+
+    # -- events ----------------------------------------------------------------------------
+
+    async def _read_events(self, channel: Channel) -> None:
+        async for event in channel:
+            try:
+                self._handle_event(event)
+            except Exception:  # an event that cannot be shown must not end the conversation
+                log.exception("an event could not be shown")
+                self._scrollback.show_problem("Something could not be shown. Details: hermes logs")
+            self._refresh()
+
+    def _handle_event(self, event: TurnEvent) -> None:
+        match event:
+            case Approval():
+                self.questions.ask_approval(event)
+                return
+            case Question():
+                self.questions.ask_user(event)
+                return
+            case Recorded(message=message) if message.kind == "steer":
+                self._steers = [steer for steer in self._steers if steer not in message.text]
+        self._view.show_event(event)
+        if isinstance(event, TurnEnd):
+            self._finish_turn(event.result)
+
+    def _finish_turn(self, result: TurnResult) -> None:
+        state = self._state
+        self.questions.reset()
+        state.running = bool(result.pending_steer)
+        if result.status == "interrupted":
+            # The turn has dropped the guidance it had not read; the user has not.
+            for text in reversed(self._steers):
+                self._queue.appendleft((text, user(text)))
+            self._show_queue()
+        self._steers.clear()
+        self._show_background_results()
+        if state.running:
+            state.since = time.monotonic()
+        elif result.status != "interrupted" or self.session.interactions.busy == "interrupt":
+            self.send_next_message()
+
+    def _on_background_end(self, errand: BackgroundPrompt, result: TurnResult) -> None:
+        self._background_results.append((errand, result))
+        if not self._state.running:  # never in the middle of an answer
+            self._show_background_results()
+        self._refresh()
+
+    def _show_background_results(self) -> None:
+        for errand, result in self._background_results:
+            self._view.show_background_result(errand.prompt, errand.session.id, result)
+        self._background_results.clear()
+        self._count_background()

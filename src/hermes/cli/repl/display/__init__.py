@@ -1,0 +1,1 @@
+"""What the user sees: the scrollback, the live part below it, and the screen that draws both."""

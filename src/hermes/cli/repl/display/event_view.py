@@ -1,0 +1,192 @@
+"""Events of a session on the screen: final lines go to the scrollback, the rest is live state."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from hermes.cli.repl.display.scrollback import Scrollback
+from hermes.cli.repl.display.tool_results import describe_changes, describe_outcome
+from hermes.cli.repl.markdown.styled_text import (
+    BAD,
+    DIM,
+    GOOD,
+    SAID,
+    WARNING,
+    Piece,
+    cell_width,
+    fit_text,
+    wrap_line,
+)
+from hermes.cli.repl.state import RunningTool, ScreenState
+from hermes.cli.terminal.text import format_call, format_recovery, one_line, strip_controls
+from hermes.core.events import (
+    CallBegan,
+    Notice,
+    Recorded,
+    Recovering,
+    StepStart,
+    TextDelta,
+    ThinkingDelta,
+    ToolDone,
+    ToolProgress,
+    ToolStarted,
+    TurnEnd,
+    TurnEvent,
+    TurnResult,
+)
+from hermes.core.message import ToolCall
+
+_TAIL_CHARS = 400
+_REASONING_CHARS = 200_000
+_VERBOSE_LINES = 40
+_OUTCOME_COLUMNS = 45
+"""Columns that the outcome of a call gets before its label is cut."""
+
+
+class EventView:
+    """Shows the events of one session at a time."""
+
+    def __init__(self, state: ScreenState, scrollback: Scrollback) -> None:
+        self.state = state
+        self.scrollback = scrollback
+        self._calls: dict[str, ToolCall] = {}
+        self._thoughts: list[str] = []
+        self._thought_tail = ""
+        self._thinking_since = 0.0
+        self._reasoning = ""
+        """The latest complete reasoning."""
+        self.verbose: Callable[[], bool] = bool
+        self.folder = ""
+        """The working folder: names of files in it are shown without it."""
+        state.unfinished = scrollback.unfinished_lines
+
+    def reset(self) -> None:
+        """Another conversation begins: nothing of the old one stays live."""
+        self._end_text()
+        self._clear_tools()
+
+    def show_event(self, event: TurnEvent) -> None:
+        state = self.state
+        match event:
+            case TextDelta(text=text):
+                self._end_thinking()
+                state.set_activity("")
+                self.scrollback.stream_answer(text)
+            case ThinkingDelta(text=text):
+                self._add_thought(text)
+            case StepStart():
+                self._end_text()
+                state.set_activity("waiting for the model")
+            case CallBegan() | ToolStarted() | ToolProgress() | ToolDone():
+                self._show_tool_event(event)
+            case Recovering(kind=kind, action=action, wait=wait):
+                self.scrollback.show_remark(format_recovery(kind, action, wait))
+            case Notice(text=text):
+                self.scrollback.show_remark(f"! {one_line(text, 400)}")
+            case Recorded(message=message):
+                state.facts.add_message(message)
+            case TurnEnd(result=result):
+                self._finish_turn(result)
+            case _:
+                return
+
+    def show_background_result(self, prompt: str, session_id: str, result: TurnResult) -> None:
+        """The outcome of a prompt that ran in the background."""
+        outcome = (
+            "stopped" if result.status == "interrupted" else "failed" if result.error else "done"
+        )
+        mark = (GOOD, "✓ ") if outcome == "done" else (BAD, "✗ ")
+        line = [mark, (SAID, one_line(prompt, 200)), (DIM, f"  {outcome} · {session_id}")]
+        scrollback = self.scrollback
+        scrollback.write_block("message", wrap_line(line, scrollback.width, indent="  "))
+        if result.text.strip():
+            scrollback.show_answer(result.text)
+        if result.error and result.status != "interrupted":
+            scrollback.show_problem(result.error)
+
+    def show_reasoning(self) -> None:
+        if self._reasoning:
+            self.scrollback.show_note(self._reasoning.strip())
+        else:
+            self.state.hint = "there is no reasoning to show"
+
+    def _show_tool_event(self, event: CallBegan | ToolStarted | ToolProgress | ToolDone) -> None:
+        state = self.state
+        match event:
+            case CallBegan(name=name):
+                self._end_thinking()
+                state.set_activity(f"writing a call of {one_line(name, 40)}")
+            case ToolStarted(call=call):
+                self._end_text()
+                self._calls[call.id] = call
+                state.tools[call.id] = RunningTool(
+                    format_call(call.name, call.args), time.monotonic()
+                )
+            case ToolProgress(call_id=call_id, text=text):
+                if tool := state.tools.get(call_id):
+                    last = strip_controls(text).rstrip().rsplit("\n", 1)[-1]
+                    tool.last_line = one_line(last, _TAIL_CHARS)
+            case ToolDone():
+                self._finish_tool(event)
+
+    def _add_thought(self, text: str) -> None:
+        if not self._thoughts:
+            self._end_text()
+            self._thinking_since = time.monotonic()
+            self.state.set_activity("thinking")
+        self._thoughts.append(text)
+        self._thought_tail = (self._thought_tail + text)[-_TAIL_CHARS:]
+        last = self._thought_tail.rstrip().rsplit("\n", 1)[-1]
+        self.state.thought = one_line(last, _TAIL_CHARS)
+
+    def _end_thinking(self) -> None:
+        if not self._thoughts:
+            return
+        took = time.monotonic() - self._thinking_since
+        self._reasoning = "".join(self._thoughts)[-_REASONING_CHARS:]
+        self._thoughts.clear()
+        self.state.thought = self._thought_tail = ""
+        self.state.set_activity("")
+        length = f"for {took:.0f} s" if took >= 1 else "briefly"
+        self.scrollback.show_remark(f"thought {length} · Ctrl-T shows it")
+
+    def _end_text(self) -> None:
+        self._end_thinking()
+        self.scrollback.end_answer()
+
+    def _finish_tool(self, event: ToolDone) -> None:
+        result = event.result
+        self.state.tools.pop(result.call_id, None)
+        call = self._calls.pop(result.call_id, None)
+        outcome = describe_outcome(result, event.duration)
+        label = format_call(call.name, call.args) if call else result.name
+        width = self.scrollback.width
+        mark = (BAD, "✗ ") if outcome.failed else (GOOD, "✓ ")
+        summary = outcome.summary.replace(f"{self.folder}/", "") if self.folder else outcome.summary
+        facts = " · ".join(filter(None, (outcome.took, outcome.code, summary)))
+        reserved = min(_OUTCOME_COLUMNS, width // 2, cell_width(facts))
+        label = fit_text(label, max(20, width - 4 - reserved))
+        room = max(12, width - 4 - cell_width(label))
+        lines: list[list[Piece]] = [[mark, ("", label), (DIM, f"  {fit_text(facts, room)}")]]
+        details = describe_changes(call, result)
+        if not details and self.verbose():
+            text = strip_controls(result.text).split("\n")
+            details = [[(DIM, f"  {line}")] for line in text[:_VERBOSE_LINES]]
+            if len(text) > _VERBOSE_LINES:
+                details.append([(DIM, f"  … {len(text) - _VERBOSE_LINES} more lines")])
+        self.scrollback.write_block("change" if details else "tool", lines + details)
+        self.state.set_activity("waiting for the model")
+
+    def _finish_turn(self, result: TurnResult) -> None:
+        self._end_text()
+        self._clear_tools()
+        if result.status == "interrupted":
+            self.scrollback.show_remark("! interrupted; the answer so far is kept", WARNING)
+        elif result.error:
+            self.scrollback.show_error(result.error)
+
+    def _clear_tools(self) -> None:
+        self.state.tools.clear()
+        self._calls.clear()
+        self.state.set_activity("")

@@ -1,0 +1,115 @@
+"""The live part of the screen as text: spinner, running tools, queued messages, status line."""
+
+from __future__ import annotations
+
+import time
+
+from hermes.cli.repl.markdown.styled_text import (
+    DIM,
+    MARK,
+    WARNING,
+    cell_width,
+    fit_text,
+    paint_line,
+)
+from hermes.cli.repl.state import FRAMES, ScreenState
+from hermes.cli.terminal.text import one_line
+
+_SPINNER_FPS = 8
+_PROMPT_ROWS = 9
+"""Rows kept for the prompt and what is around it."""
+_UNFINISHED_ROWS = 12
+"""Rows of the unfinished answer: drawing more costs more than they tell."""
+_IDLE_KEYS = "Enter: send · /: commands · @: files · Ctrl-D: quit"
+_BUSY_KEYS = {
+    "steer": "Enter: steer · Tab: queue · Esc: stop",
+    "queue": "Enter: queue · Esc: stop",
+    "interrupt": "Enter: stop and send · Tab: queue · Esc: stop",
+}
+
+
+def live_lines(state: ScreenState, columns: int, rows: int, *, colour: bool) -> list[str]:
+    """The lines between the scrollback and the prompt."""
+    if state.picker is not None:
+        return state.picker.render(columns, rows - 4, colour=colour)
+    room = max(3, min(_UNFINISHED_ROWS, rows - _PROMPT_ROWS))
+    lines = state.unfinished()[-room:]
+    now = time.monotonic()
+    frame = FRAMES[int(now * _SPINNER_FPS) % len(FRAMES)] if state.is_spinning else "·"
+    for tool in () if state.question else state.tools.values():
+        took = int(now - tool.since)
+        text = fit_text(tool.label, columns // 2 if tool.last_line else columns - 12)
+        text += f" · {took} s" if took else ""
+        if tool.last_line:
+            text += f" · {tool.last_line}"
+        lines.append(_mark_line((MARK, frame), fit_text(text, columns - 3), colour=colour))
+    if state.running and state.activity and not state.tools:
+        took = int(now - state.activity_since)
+        text = state.activity + (f" · {took} s" if took else "")
+        if state.thought:
+            text += f" · {state.thought}"
+        lines.append(
+            _mark_line((MARK, frame), fit_text(text, columns - 3), colour=colour, style=DIM)
+        )
+    if state.command:
+        took = int(now - state.command_since)
+        text = state.command + (f" · {took} s" if took else "")
+        lines.append(
+            _mark_line((MARK, frame), fit_text(text, columns - 3), colour=colour, style=DIM)
+        )
+    for text in (*state.entered, *state.queue):
+        shown = fit_text(one_line(text, columns), columns - 10)
+        lines.append(_mark_line((DIM, "queued:"), shown, colour=colour, style=DIM))
+    if state.question is not None:
+        lines += state.question.render(columns, colour=colour)
+    elif state.offered_title:
+        for line in _offer_lines(state.offered_title, columns):
+            lines.append(paint_line([(WARNING, line)], colour=colour))
+    return lines
+
+
+def _offer_lines(title: str, columns: int) -> list[str]:
+    offer = f"↻ Your last conversation here was interrupted: {title}"
+    keys = "press Tab to continue it"
+    if cell_width(offer) + cell_width(keys) + 3 < columns:
+        return [f"{offer} · {keys}"]
+    return [fit_text(offer, columns - 1), f"  {keys}"]
+
+
+def _mark_line(mark: tuple[str, str], text: str, *, colour: bool, style: str = "") -> str:
+    return paint_line([mark, ("", " "), (style, text)], colour=colour)
+
+
+def status_line(state: ScreenState, columns: int) -> str:
+    """One line: figures first, then what the keys do."""
+    parts = [state.vi_mode] * bool(state.vi_mode) + state.facts.format_parts()
+    if not state.ready:
+        parts.append("starting")
+    if state.running:
+        parts.append(f"{int(time.monotonic() - state.since)} s")
+    keys = key_hints(state)
+    if keys == _IDLE_KEYS:  # known after a day: figures get the room first
+        while " · " in keys and cell_width(" · ".join(parts)) + cell_width(keys) + 4 > columns:
+            keys = keys.rpartition(" · ")[0]
+    while parts and cell_width(" · ".join(parts)) + cell_width(keys) + 4 > columns:
+        parts.pop()
+    figures = " · ".join(parts)
+    return f"{figures}   {keys}" if figures else fit_text(keys, columns - 1)
+
+
+def key_hints(state: ScreenState) -> str:
+    stop = "Ctrl-C" if state.vi else "Esc"
+    if state.hint:
+        return state.hint
+    if state.picker is not None:
+        return "type to search · ↑↓: choose · Enter: open · Esc: cancel"
+    if state.question is not None:
+        return "Enter: answer · Esc: no" if state.question.wants_text else "Esc: no"
+    if state.command and not state.running:
+        return f"{stop}: stop it · messages wait until it is done"
+    if state.running:
+        back = " · ↑: edit queued" if state.queue else ""
+        return _BUSY_KEYS[state.busy].replace("Esc", stop) + back
+    if state.queue:
+        return "Enter: send next · ↑: edit it"
+    return _IDLE_KEYS

@@ -1,0 +1,134 @@
+"""The scrollback: final lines above the prompt, kinds of them set apart by an empty line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hermes.cli.repl.markdown.blocks import Markdown
+from hermes.cli.repl.markdown.styled_text import BAD, DIM, MARK, SAID, Piece, paint_line, wrap_line
+from hermes.cli.terminal.text import strip_controls
+from hermes.core.message import Message
+
+_BESIDE_ANSWER = frozenset({"message", "note", "text"})
+"""Kinds that may appear while an answer is written. They go above its unfinished line: neither
+that line nor a block of code is torn apart."""
+_ALWAYS_APART = ("message", "answer", "error", "change")
+_REPLAYED_MESSAGES = 4
+_REPLAYED_CHARS = 4000
+
+
+class Scrollback:
+    """Writes each final line exactly once."""
+
+    def __init__(
+        self, write: Callable[[list[str]], None], columns: Callable[[], int], *, colour: bool
+    ) -> None:
+        self._write = write
+        self._columns = columns
+        self._colour = colour
+        self._markdown = Markdown(columns, colour=colour)
+        self._answering = False
+        self._last_kind = ""
+
+    @property
+    def width(self) -> int:
+        return self._columns() - 1
+
+    def unfinished_lines(self) -> list[str]:
+        """The end of the answer that is not final yet."""
+        return self._markdown.unfinished_lines()
+
+    def show_message(self, text: str, mark: str = "❯") -> None:
+        """A message of the user."""
+        lines = []
+        for number, line in enumerate(strip_controls(text).split("\n")):
+            head: list[Piece] = [(MARK, f"{mark} " if not number else "  ")]
+            lines += wrap_line([(SAID, line)], self.width, head, "  ")
+        self.write_block("message", lines)
+
+    def show_note(self, text: str, style: str = DIM) -> None:
+        """Something about the conversation that is not part of it."""
+        lines: list[list[Piece]] = []
+        for line in strip_controls(text).split("\n"):
+            lines += wrap_line([(style, line)], self.width) if line else [[]]
+        self.write_block("note", lines)
+
+    def show_problem(self, text: str) -> None:
+        self.show_note(text, BAD)
+
+    def show_remark(self, text: str, style: str = DIM) -> None:
+        """A short line about the running turn; remarks stand together."""
+        self.write_block("remark", wrap_line([(style, text)], self.width))
+
+    def show_error(self, text: str) -> None:
+        """Why a turn failed."""
+        self.write_block("error", wrap_line([(BAD, strip_controls(text))], self.width))
+
+    def show_lines(self, lines: list[list[Piece]]) -> None:
+        """Styled lines that are not wrapped."""
+        self.write_block("text", lines)
+
+    def show_question(self, lines: list[list[Piece]]) -> None:
+        """What a question is about; a wrapped line continues deeper than the next one begins."""
+        wrapped = []
+        for line in lines:
+            text = "".join(piece for _, piece in line)
+            indent = " " * (len(text) - len(text.lstrip()) + 2)
+            wrapped += wrap_line(line, self.width, indent=indent)
+        self.write_block("text", wrapped)
+
+    def show_reply(self, text: str) -> None:
+        """How a question was answered."""
+        self.write_block(
+            "text", wrap_line([(SAID, strip_controls(text))], self.width, [("", "  ")])
+        )
+
+    def show_answer(self, text: str) -> None:
+        """A complete answer of the model."""
+        self._begin_block("answer")
+        self._write(self._markdown.feed(text) + self._markdown.close())
+
+    def show_history(self, messages: Sequence[Message]) -> None:
+        """The end of a conversation that is resumed."""
+        spoken = [m for m in messages if m.role in ("user", "assistant") and m.text.strip()]
+        shown = spoken[-_REPLAYED_MESSAGES:]
+        if hidden := len(messages) - len(shown):
+            self.show_note(f"… {hidden} earlier messages")
+        for message in shown:
+            if message.role == "user":
+                self.show_message(message.text[:_REPLAYED_CHARS])
+            else:
+                self.show_answer(message.text[-_REPLAYED_CHARS:])
+
+    def stream_answer(self, text: str) -> None:
+        """The next piece of the answer; lines that it completes are final."""
+        if not self._answering:
+            text = text.lstrip("\n")
+            if not text:
+                return
+            self._answering = True
+            self._begin_block("answer")
+        self._continue_answer(self._markdown.feed(text))
+
+    def end_answer(self) -> None:
+        if self._answering:
+            self._answering = False
+            self._continue_answer(self._markdown.close())
+
+    def write_block(self, kind: str, lines: list[list[Piece]]) -> None:
+        """Lines of one kind, set apart from other kinds before them."""
+        if self._answering and kind not in _BESIDE_ANSWER:
+            self._continue_answer(self._markdown.close())
+        self._begin_block(kind)
+        self._write([paint_line(line, colour=self._colour) for line in lines])
+
+    def _continue_answer(self, lines: list[str]) -> None:
+        if lines:
+            if self._last_kind != "answer":
+                self._begin_block("answer")
+            self._write(lines)
+
+    def _begin_block(self, kind: str) -> None:
+        if self._last_kind and (self._last_kind != kind or kind in _ALWAYS_APART):
+            self._write([""])
+        self._last_kind = kind

@@ -1,0 +1,218 @@
+"""The keys of the interactive terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from prompt_toolkit.application import get_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import Condition, Filter, is_searching, vi_insert_mode
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+
+from hermes.cli.repl.input.editor import PromptEditor
+from hermes.cli.repl.state import ScreenState
+
+KEY_HELP = """\
+Enter            send; while the agent works: steer it (change that with /busy)
+Tab              complete; while the agent works: queue the message
+Alt-Enter        insert a new line (also Ctrl-J, or \\ before Enter)
+Esc, Ctrl-C      interrupt; Ctrl-C twice quits
+Up, Down         earlier messages; Up in an empty prompt edits the queued message
+Ctrl-T           show the last reasoning
+Ctrl-X Ctrl-E    write in your editor
+Ctrl-R           search earlier messages
+Ctrl-Z           suspend (fg returns)
+Ctrl-D           quit, in an empty prompt (while the agent works: twice)
+/                commands        @  files and folders        //  a message that begins with /"""
+
+
+class KeyActions(Protocol):
+    """What keys trigger."""
+
+    def send_or_answer(self) -> None: ...
+    def queue_message(self) -> None: ...
+    def interrupt_turn(self) -> bool: ...
+    def press_control_c(self) -> None: ...
+    def leave_prompt(self) -> None: ...
+    def take_back_message(self) -> bool: ...
+    def show_reasoning(self) -> None: ...
+    def answer_question(self, key: str | None) -> None: ...
+    def close_picker(self, *, accept: bool) -> None: ...
+    def accept_offer(self) -> bool: ...
+    def clear_hint(self) -> None: ...
+
+
+def bind_keys(state: ScreenState, editor: PromptEditor, actions: KeyActions) -> KeyBindings:
+    keys = KeyBindings()
+    picking = Condition(lambda: state.picker is not None)
+    asking = Condition(
+        lambda: state.question is not None and not state.question.wants_text and editor.is_quiet()
+    )
+    _bind_sending(keys, actions, ~picking & ~is_searching)
+    _bind_stopping(keys, state, actions, picking)
+    _bind_editing(keys, editor, actions, ~picking & ~is_searching)
+    _bind_picking(keys, state, actions, picking)
+
+    @keys.add(Keys.Any, filter=asking & ~picking & ~is_searching)
+    def answer_by_key(event: KeyPressEvent) -> None:
+        key = event.data.lower()
+        if state.question is not None and key in state.question.keys:
+            actions.answer_question(key)
+
+    return keys
+
+
+def _bind_sending(keys: KeyBindings, actions: KeyActions, active: Filter) -> None:
+    @keys.add("enter", filter=active)
+    def press_enter(event: KeyPressEvent) -> None:
+        actions.clear_hint()
+        buffer = event.current_buffer
+        before = buffer.document.text_before_cursor
+        if before.endswith("\\") and not before.endswith("\\\\"):
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+            return
+        if _accept_completion(buffer):
+            return
+        actions.send_or_answer()
+
+    @keys.add("escape", "enter", filter=active)
+    @keys.add("c-j", filter=active)
+    def insert_line_break(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    @keys.add("tab", filter=active)
+    def press_tab(event: KeyPressEvent) -> None:
+        actions.clear_hint()
+        buffer = event.current_buffer
+        if not buffer.text and actions.accept_offer():
+            return
+        if buffer.complete_state is not None:
+            buffer.complete_next()
+        elif _is_completable(buffer):
+            buffer.start_completion(select_first=True)
+        else:
+            actions.queue_message()
+
+
+def _is_completable(buffer: Buffer) -> bool:
+    word = buffer.document.get_word_before_cursor(WORD=True)
+    return word.startswith("@") or (word.startswith("/") and buffer.text.startswith("/"))
+
+
+def _accept_completion(buffer: Buffer) -> bool:
+    """Enter in the menu accepts a file, which stays in the prompt (True), or completes a command,
+    which is then sent (False)."""
+    found = buffer.complete_state
+    if found is None or not found.completions:
+        return False
+    text = buffer.text
+    if found.current_completion is not None:
+        buffer.complete_state = None
+        if text.startswith("/"):
+            return False
+        buffer.insert_text(" ")
+        return True
+    if text.startswith("/") and all(c.text != text for c in found.completions):
+        buffer.apply_completion(found.completions[0])
+    buffer.cancel_completion()
+    return False
+
+
+def _bind_stopping(
+    keys: KeyBindings, state: ScreenState, actions: KeyActions, picking: Filter
+) -> None:
+    not_inserting = Condition(lambda: not vi_insert_mode())
+
+    @keys.add("escape", filter=~picking & ~is_searching & not_inserting)
+    def press_escape(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.complete_state is not None:
+            buffer.cancel_completion()
+        elif state.question is not None:
+            actions.answer_question(None)
+        else:
+            actions.interrupt_turn()
+
+    @keys.add("c-c", filter=~is_searching)
+    @keys.add("<sigint>", filter=~is_searching)
+    def press_interrupt_key(event: KeyPressEvent) -> None:
+        if state.picker is not None:
+            actions.close_picker(accept=False)
+        else:
+            actions.press_control_c()
+
+    @keys.add("c-d", filter=~picking & ~is_searching)
+    def delete_or_leave(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.text:
+            buffer.delete()
+        else:
+            actions.leave_prompt()
+
+    @keys.add("c-z")
+    def suspend_program(event: KeyPressEvent) -> None:
+        event.app.suspend_to_background()
+
+
+def _bind_editing(
+    keys: KeyBindings, editor: PromptEditor, actions: KeyActions, active: Filter
+) -> None:
+    @keys.add("up", filter=active)
+    def recall_message(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if not (not buffer.text and buffer.complete_state is None and actions.take_back_message()):
+            buffer.auto_up()
+
+    @keys.add("c-t")
+    def show_last_reasoning(event: KeyPressEvent) -> None:
+        actions.show_reasoning()
+
+    @keys.add("c-x", "c-e", filter=active)
+    def open_editor(event: KeyPressEvent) -> None:
+        event.current_buffer.open_in_editor()
+
+    @keys.add(Keys.BracketedPaste, filter=active)
+    def insert_paste(event: KeyPressEvent) -> None:
+        actions.clear_hint()
+        event.current_buffer.insert_text(editor.paste(event.data))
+
+    @keys.add(
+        "backspace", filter=active & Condition(lambda: _chip_before_cursor(editor) is not None)
+    )
+    def delete_chip(event: KeyPressEvent) -> None:
+        if chip := _chip_before_cursor(editor):
+            event.current_buffer.delete_before_cursor(len(chip))
+
+
+def _chip_before_cursor(editor: PromptEditor) -> str | None:
+    before = get_app().current_buffer.document.text_before_cursor
+    if not before.endswith("]"):
+        return None
+    return next((chip for chip in editor.chips.chip_names if before.endswith(chip)), None)
+
+
+def _bind_picking(
+    keys: KeyBindings, state: ScreenState, actions: KeyActions, picking: Filter
+) -> None:
+    def move_by(count: int) -> Callable[[KeyPressEvent], None]:
+        def move(event: KeyPressEvent) -> None:
+            if state.picker is not None:
+                state.picker.move(count)
+
+        return move
+
+    for name, count in (("up", -1), ("down", 1), ("c-p", -1), ("c-n", 1), ("tab", 1)):
+        keys.add(name, filter=picking)(move_by(count))
+    for name, count in (("pageup", -8), ("pagedown", 8)):
+        keys.add(name, filter=picking)(move_by(count))
+
+    @keys.add("enter", filter=picking)
+    def accept_selection(event: KeyPressEvent) -> None:
+        actions.close_picker(accept=True)
+
+    @keys.add("escape", filter=picking)
+    def cancel_selection(event: KeyPressEvent) -> None:
+        actions.close_picker(accept=False)

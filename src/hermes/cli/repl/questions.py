@@ -1,0 +1,235 @@
+"""Questions on the screen: approvals, questions of the model and confirmations, one at a time."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from hermes.app.session import Session
+from hermes.cli.repl.display.scrollback import Scrollback
+from hermes.cli.repl.markdown.highlight import Highlighter
+from hermes.cli.repl.markdown.styled_text import (
+    BOLD,
+    DIM,
+    MARK,
+    WARNING,
+    Piece,
+    paint_line,
+    wrap_line,
+)
+from hermes.cli.repl.state import ScreenState
+from hermes.cli.terminal.approval_prompt import describe_rule
+from hermes.cli.terminal.text import strip_controls
+from hermes.core.events import Answer, Approval, Question
+from hermes.core.message import Message, user
+from hermes.core.untrusted_text import reveal
+
+_SHOWN_LINES = 60
+_KEYS: dict[Answer, tuple[str, str]] = {
+    "once": ("y", "yes"),
+    "session": ("s", "for this session"),
+    "always": ("a", "always"),
+    "deny": ("n", "no"),
+}
+_ANSWERS: dict[Answer, str] = {
+    "once": "allowed",
+    "session": "allowed for this session",
+    "always": "always allowed",
+    "deny": "not allowed",
+}
+_EDITED = "The user did not allow that command. Run this one instead, exactly as it stands:\n"
+
+
+class PendingQuestion:
+    """One question. `keys` maps letters to what they mean; without keys, a text answers it."""
+
+    def __init__(
+        self,
+        body: list[list[Piece]],
+        keys: dict[str, str],
+        answer: Callable[[str | None], None],
+        *,
+        prompt: str,
+    ) -> None:
+        self.body = body
+        """Written to the scrollback, once."""
+        self.keys = keys
+        self.answer = answer
+        """Called once, with a key or a text; None means no."""
+        self.prompt = prompt
+
+    @property
+    def wants_text(self) -> bool:
+        return not self.keys
+
+    def render(self, columns: int, *, colour: bool) -> list[str]:
+        line: list[Piece] = [(WARNING, self.prompt)]
+        if not self.wants_text:
+            line = [(WARNING, f"{self.prompt} ")]
+            for key, meaning in self.keys.items():
+                line += [(BOLD, key), (DIM, f" {meaning}  ")]
+            line.append((DIM, "(Enter: no)"))
+        return [paint_line(row, colour=colour) for row in wrap_line(line, columns - 1)]
+
+
+class QuestionQueue:
+    """Shows the questions of a session in order and passes the answers on to it."""
+
+    def __init__(
+        self,
+        session: Session,
+        state: ScreenState,
+        scrollback: Scrollback,
+        *,
+        refresh: Callable[[], None],
+        steer: Callable[[str, Message], None],
+        edit_text: Callable[[str], None],
+    ) -> None:
+        self.session = session
+        self._state = state
+        self._scrollback = scrollback
+        self._refresh = refresh
+        self._steer = steer
+        self._edit_text = edit_text
+        self._pending: deque[PendingQuestion] = deque()
+        self._edited_command = ""
+        """A command the user wrote in place of another: it needs no approval of its own."""
+
+    def ask_approval(self, approval: Approval) -> None:
+        if approval.command and approval.command == self._edited_command:
+            self._edited_command = ""
+            self.session.interactions.answer(approval.id, "once")
+            return
+        self.ask(self._approval_question(approval))
+
+    def ask_user(self, question: Question) -> None:
+        """A question of the model."""
+
+        def reply(text: str | None) -> None:
+            self._scrollback.show_reply(text or "no answer")
+            self.session.interactions.reply(question.id, text)
+
+        self.ask(model_question(question, reply))
+
+    def ask(self, question: PendingQuestion) -> None:
+        self._pending.append(question)
+        if len(self._pending) == 1:
+            self._show_next()
+
+    def answer(self, text: str | None) -> None:
+        """Answers the question that is shown; None means no."""
+        if not self._pending:
+            return
+        question = self._pending.popleft()
+        self._state.question = None
+        question.answer(text)
+        if self._pending:
+            self._show_next()
+        self._refresh()
+
+    def reset(self) -> None:
+        """Forgets every question: the turn that asked has ended."""
+        self._pending.clear()
+        self._state.question = None
+        self._edited_command = ""
+
+    def _show_next(self) -> None:
+        question = self._pending[0]
+        self._state.question = question
+        if question.body:
+            self._scrollback.show_question(question.body)
+        self._refresh()
+
+    def _approval_question(self, approval: Approval) -> PendingQuestion:
+        keys = {_KEYS[choice][0]: _KEYS[choice][1] for choice in approval.choices}
+        if approval.command and "deny" in approval.choices:
+            keys["e"] = "edit"
+
+        def answer(key: str | None) -> None:
+            if key == "e":
+                self._edit_command(approval)
+                return
+            by_key = {_KEYS[choice][0]: choice for choice in approval.choices}
+            self._decide_approval(approval, by_key.get(key or "", "deny"))
+
+        return PendingQuestion(describe_approval(approval), keys, answer, prompt="Allow it?")
+
+    def _decide_approval(self, approval: Approval, answer: Answer) -> None:
+        taken = self.session.interactions.answer(approval.id, answer)
+        text = _ANSWERS[answer] if taken else "too late: the request is no longer pending"
+        self._scrollback.show_reply(text)
+
+    def _edit_command(self, approval: Approval) -> None:
+        """Lets the user rewrite the command; the approval is then denied, with the new command as
+        guidance."""
+
+        def submit(text: str | None) -> None:
+            if not text or not text.strip() or text == approval.command:
+                self._decide_approval(approval, "deny")
+                return
+            self._edited_command = text
+            self._steer(text, user(_EDITED + text))
+            self.session.interactions.answer(approval.id, "deny")
+
+        question = PendingQuestion([], {}, submit, prompt="Your command instead (Esc: no)")
+        self._pending.appendleft(question)
+        self._state.question = question
+        self._edit_text(approval.command)
+
+
+def describe_approval(approval: Approval) -> list[list[Piece]]:
+    """The command in full and in colours, why it needs approval, and what `always` would save."""
+    lines: list[list[Piece]] = [
+        [(WARNING, "? "), (BOLD, approval.call.name), ("", " wants to run:")]
+    ]
+    if approval.command:
+        lines += highlight_source(approval.command, "bash")
+    else:
+        lines += highlight_source(approval.call.args, "json")
+    if approval.summary:
+        lines.append([(DIM, f"  reason: {_inert_line(approval.summary)}")])
+    if "always" in approval.choices:
+        for rule in approval.rules:
+            lines.append([(DIM, f"  {describe_rule(_inert_line(rule))}")])
+    return lines
+
+
+def model_question(question: Question, reply: Callable[[str | None], None]) -> PendingQuestion:
+    body: list[list[Piece]] = [[(WARNING, "? "), (BOLD, _inert_line(question.text))]]
+    for number, choice in enumerate(question.choices, 1):
+        body.append([(MARK, f"  {number}. "), ("", _inert_line(choice))])
+    hint = "A number, or your own words" if question.choices else "Your answer"
+
+    def answer(text: str | None) -> None:
+        typed = (text or "").strip()
+        if typed.isdecimal() and 1 <= int(typed) <= len(question.choices):
+            typed = question.choices[int(typed) - 1]
+        reply(typed or None)
+
+    return PendingQuestion(body, {}, answer, prompt=f"{hint} (Esc: no answer)")
+
+
+def confirmation_question(text: str, reply: Callable[[bool], None]) -> PendingQuestion:
+    keys = {"y": "yes", "n": "no"}
+    return PendingQuestion([], keys, lambda key: reply(key == "y"), prompt=strip_controls(text))
+
+
+def highlight_source(source: str, language: str) -> list[list[Piece]]:
+    """Source code in colours. A long one loses its middle, never its end, where surprises hide."""
+    rows = reveal(source).replace("\t", "    ").split("\n")
+    rows = [strip_controls(row) for row in rows]
+    highlighter = Highlighter(language)
+    lines: list[list[Piece]] = []
+    half = _SHOWN_LINES // 2
+    for number, row in enumerate(rows):
+        if len(rows) > _SHOWN_LINES and half <= number < len(rows) - half:
+            if number == half:
+                lines.append([(DIM, f"    … {len(rows) - _SHOWN_LINES} lines not shown …")])
+            continue
+        styled = highlighter.highlight_line(row)
+        lines.append([("", "    "), *((style or BOLD, text) for style, text in styled)])
+    return lines
+
+
+def _inert_line(text: str) -> str:
+    return " ".join(strip_controls(reveal(text)).split())

@@ -1,0 +1,83 @@
+"""How a session starts: the stored one that the options name, or a new one, and its model."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hermes.core.errors import ConfigError
+from hermes.core.store import SessionMeta, Store
+from hermes.llm.endpoints.catalog import Choice
+
+if TYPE_CHECKING:
+    from hermes.app.agents import Options
+    from hermes.app.runtime import Runtime
+    from hermes.app.session import Session
+    from hermes.cli.terminal.progress import ProgressLine
+    from hermes.llm.transport import Transport
+
+
+async def find_session(store: Store, prefix: str) -> SessionMeta:
+    """The stored session whose id begins with `prefix`."""
+    found = await store.sessions.find_by_prefix(prefix, limit=4) if prefix else []
+    exact = [meta for meta in found if meta.id == prefix]
+    match exact or found:
+        case [meta]:
+            return (
+                await store.sessions.get_meta(meta.id) or meta
+            )  # lists leave the system prompt out
+        case []:
+            raise ConfigError(f"There is no session {prefix!r}. Run: hermes sessions list")
+        case several:
+            ids = ", ".join(meta.id for meta in several)
+            raise ConfigError(f"{prefix!r} matches several sessions ({ids}); give more of the id.")
+
+
+async def find_resumed_session(store: Store, args: Namespace, folder: Path) -> SessionMeta | None:
+    """The session that --resume or --continue names; None when neither was given."""
+    if args.resume is not None:
+        from hermes.app.session_chain import find_current
+
+        named = await find_session(store, args.resume)
+        return await find_current(store, named.id)
+    if not args.latest:
+        return None
+    latest = await store.sessions.find_latest(cwd=str(folder), source="cli")
+    if latest is None:
+        raise ConfigError(f"There is no session in {folder} to continue; leave out --continue.")
+    return latest
+
+
+async def open_session(runtime: Runtime, args: Namespace, folder: Path) -> Session:
+    """The session that the options name, or a new one."""
+    resumed = await find_resumed_session(runtime.store, args, folder)
+    resume = resumed.id if resumed is not None else ""
+    return await runtime.session(resume=resume, cwd=folder, options=make_options(args))
+
+
+def make_options(args: Namespace) -> Options:
+    """What the command line asks of a session beyond the configuration."""
+    from hermes.app.agents import Options
+
+    choice = Choice(
+        model=args.model,
+        provider=args.provider,
+        base_url=args.base_url,
+        api_key_env=args.api_key_env or "",
+        api_mode=args.api_mode,
+    )
+    toolsets = None
+    if args.toolsets is not None:
+        names = [name.strip() for name in args.toolsets.split(",") if name.strip()]
+        toolsets = () if names == ["none"] else tuple(names)
+    return Options(choice=choice, toolsets=toolsets, max_turns=args.max_turns, yolo=args.yolo)
+
+
+async def introduce_model(session: Session, transport: Transport, progress: ProgressLine) -> None:
+    """Says which model answers where the user did not choose it, and downloads what it needs."""
+    from hermes.cli.terminal.download import ensure_available
+
+    if session.agent.note:
+        progress.print_line(f"! {session.agent.note}")
+    await ensure_available(session.agent.providers[0].base_url, transport)

@@ -1,0 +1,44 @@
+"""What commands start with: the home, its configuration, and whether an agent may run them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hermes.cli.main import print_stderr
+from hermes.config import paths
+from hermes.config.env import get_environment, is_inside_agent
+
+if TYPE_CHECKING:
+    from hermes.config.load import Setup
+
+
+def locate_home(profile: str) -> Path:
+    return paths.find_home(get_environment(), profile)
+
+
+def create_home(profile: str) -> Path:
+    """The home of the profile, created if it does not exist and made private."""
+    home = locate_home(profile)
+    for warning in paths.make_home(home):
+        print_stderr(warning)
+    return home
+
+
+def load_checked_setup(profile: str, keys: Collection[str] = ()) -> Setup:
+    """The configuration of the profile; its warnings are shown."""
+    from hermes.config.load import load_setup
+
+    setup = load_setup(profile, keys=keys)
+    for warning in setup.warnings:
+        print_stderr(warning)
+    return setup
+
+
+def refuse_agent(action: str) -> None:
+    """ConfigError when a tool of an agent runs this command: that is for people only."""
+    if is_inside_agent():
+        from hermes.core.errors import ConfigError  # brings msgspec
+
+        raise ConfigError(f"An agent's tool may not {action}; run this command yourself.")
