@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from os import PathLike
+from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, cast, overload
 
 from msgspec import Struct, structs
@@ -267,6 +268,7 @@ class Session(_Runner):
     @override
     async def stream(self, prompt: str, *, output: Any = str) -> AsyncGenerator[Event, None]:
         run = PromptRun(self._live, message.user(prompt), format_of(output))
+        self._failure = None
         if self._note:
             yield Notice("model", self._note)
             self._note = ""
@@ -274,9 +276,8 @@ class Session(_Runner):
             async for event in stream:
                 if (public := _publish_event(event)) is not None:
                     yield public
-        if failure := self._failure:
-            self._failure = None
-            raise failure
+        if self._failure is not None:
+            raise self._failure
         yield _make_result(self._live, run)
 
     def steer(self, text: str) -> bool:
@@ -365,20 +366,34 @@ class Agent(_Runner):
         approve: Approve | None = None,
         ask: Ask | None = None,
     ) -> None:
-        choice = [value or "" for value in (model, provider, base_url, api_key_env, api_mode)]
-        chosen = None if toolsets is None else tuple(toolsets)
-        self._options = Options(Choice(*choice), chosen, max_turns, yolo, effort)
-        self._load_setup = partial(_load_setup, profile, home, api_key_env)
-        self._changes: dict[str, dict[str, Any]] = {
-            "terminal": {"cwd": None if cwd is None else str(cwd)},
-            "approvals": {"mode": approvals},
-            "budget": {"session_usd": budget_usd},
-        }
+        self._options = Options(
+            choice=Choice(
+                model=model or "",
+                provider=provider or "",
+                base_url=base_url or "",
+                api_key_env=api_key_env or "",
+                api_mode=api_mode or "",
+            ),
+            toolsets=None if toolsets is None else tuple(toolsets),
+            max_turns=max_turns,
+            yolo=yolo,
+            effort=effort,
+        )
+        self._load_setup = partial(
+            _load_setup,
+            profile or "",
+            home,
+            api_key_env,
+            terminal={"cwd": None if cwd is None else str(cwd)},
+            approvals={"mode": approvals},
+            budget={"session_usd": budget_usd},
+        )
         self._tools = tuple(map(_make_tool, tools))
         self._instructions = instructions
         self._approve = approve
         self._ask = ask
         self._runtime: Runtime | None = None
+        self._folder = Path()
         self._sessions: set[LiveSession] = set()
         self._closer = AsyncExitStack()
 
@@ -386,12 +401,13 @@ class Agent(_Runner):
         if self._runtime is not None:
             raise RuntimeError("The agent is open already.")
         async with AsyncExitStack() as stack:
-            setup = self._load_setup(self._changes)
+            setup = self._load_setup()
             runtime = await stack.enter_async_context(Runtime.open(setup))
             for warning in setup.warnings:
                 log.warning("%s", warning)
             runtime.agents.own_tools = self._tools
             # What cannot be used is said now, not by the first turn.
+            self._folder = runtime.folder
             runtime.agents.agent_for(await runtime.agents.settle_model(self._options), _SOURCE)
             self._closer = stack.pop_all()
         self._runtime = runtime
@@ -410,7 +426,7 @@ class Agent(_Runner):
         if runtime is None:
             raise RuntimeError("Open the agent first: async with hermes.Agent() as agent")
         live = await runtime.session(
-            resume=resume or "", source=_SOURCE, cwd=runtime.folder, options=self._options
+            resume=resume or "", source=_SOURCE, cwd=self._folder, options=self._options
         )
         live.host.instructions = self._instructions
         self._sessions.add(live)
@@ -464,14 +480,11 @@ def _make_tool(function: Callable[..., Any]) -> Any:
 
 
 def _load_setup(
-    profile: str | None,
-    home: Folder | None,
-    key: str | None,
-    changes: dict[str, dict[str, Any]],
+    profile: str, home: Folder | None, key: str | None, **changes: dict[str, Any]
 ) -> Setup:
-    """The user's configuration with these changes; None leaves a setting as it is."""
+    """The user's configuration with other settings in some sections; None: as configured."""
     environ = environment() if home is None else {**environment(), "HERMES_HOME": str(home)}
-    setup = load(profile or "", environ, keys=[key] if key else [])
+    setup = load(profile, environ, keys=[key] if key else [])
     for name, settings in changes.items():
         new = {key: value for key, value in settings.items() if value is not None}
         section = structs.replace(getattr(setup.config, name), **new)

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from hermes.core.tool import Risk, Tool, ToolContext, tool
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _SECTION = re.compile(r"(Args|Arguments|Parameters|Returns?|Raises|Yields|Notes?|Examples?):$")
 _GOOGLE = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)")
 _SPHINX = re.compile(r":param\s+(?:[^:]*\s)?(\w+):\s*(.*)")
@@ -36,8 +36,8 @@ def make_tool(function: Callable[..., Any], options: FunctionOptions) -> Tool[An
     name = options.name or getattr(function, "__name__", "")
     if not _NAME.fullmatch(name):
         raise TypeError(
-            f"{name or function!r} cannot be the name of a tool: use up to 64 letters, digits, "
-            "_ and -. Set one with @hermes.tool(name=...)."
+            f"{name or function!r} cannot be the name of a tool: use up to 64 letters, digits, _ "
+            "and -, beginning with a letter. Set one with @hermes.tool(name=...)."
         )
     description, notes = read_docstring(inspect.getdoc(function) or "")
 
