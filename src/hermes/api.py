@@ -268,16 +268,18 @@ class Session(_Runner):
     @override
     async def stream(self, prompt: str, *, output: Any = str) -> AsyncGenerator[Event, None]:
         run = PromptRun(self._live, message.user(prompt), format_of(output))
-        self._failure = None
         if self._note:
             yield Notice("model", self._note)
             self._note = ""
-        async with aclosing(run.stream()) as stream:
-            async for event in stream:
-                if (public := _publish_event(event)) is not None:
-                    yield public
-        if self._failure is not None:
-            raise self._failure
+        try:
+            async with aclosing(run.stream()) as stream:
+                async for event in stream:
+                    if (public := _publish_event(event)) is not None:
+                        yield public
+        finally:
+            failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
         yield _make_result(self._live, run)
 
     def steer(self, text: str) -> bool:
@@ -295,7 +297,7 @@ class Session(_Runner):
         decision = await self._call_back(self._approve, _publish_event(approval))
         if decision == "session" and "session" in approval.choices:
             return "session"
-        return "once" if decision in (True, "once", "session") else "deny"
+        return "once" if decision is True or decision in ("once", "session") else "deny"
 
     async def _answer_question(self, question: Question) -> str | None:
         reply = await self._call_back(self._ask, question)

@@ -132,10 +132,11 @@ async def test_events_come_in_order_and_the_result_last(opening: Opening) -> Non
 
 
 async def test_a_repeated_call_is_told(opening: Opening) -> None:
-    async with opening(status(400, "unknown parameter: temperature"), say("ok")) as (agent, _):
+    refusal = status(400, "Unknown parameter: 'stream_options'.")
+    async with opening(refusal, say("ok")) as (agent, _):
         events = await collect_events(agent.stream("hi"))
-    if recovering := [e for e in events if isinstance(e, hermes.Recovering)]:
-        assert recovering[0].wait_seconds >= 0 and recovering[0].kind
+    [told] = [e for e in events if isinstance(e, hermes.Recovering)]
+    assert (told.kind, told.action, told.wait_seconds) == ("parameter", "drop_parameter", 0)
 
 
 async def test_leaving_the_loop_stops_the_turn(opening: Opening) -> None:
@@ -520,6 +521,14 @@ async def test_closing_the_agent_ends_what_runs_in_it(opening: Opening) -> None:
         task = asyncio.create_task(agent.run("go"))
         await gate.reached()
     assert (await asyncio.wait_for(task, 10)).status == "interrupted"
+
+
+async def test_a_turn_without_async(opening: Opening, tmp_path: Path) -> None:
+    async with opening(say("one"), say("[2]")):
+        agent = hermes.Agent(home=tmp_path / "home", cwd=tmp_path / "work")
+        first = await asyncio.to_thread(hermes.run_sync, "a", agent=agent)
+        second = await asyncio.to_thread(hermes.run_sync, "b", agent=agent, output=list[int])
+    assert first.text == "one" and second.output == [2]
 
 
 async def test_misuse_is_said(opening: Opening) -> None:

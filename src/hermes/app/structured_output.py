@@ -50,7 +50,8 @@ class OutputFormat(Struct, Generic[T], frozen=True):
         if self.schema is None:
             return prompt
         request = _REQUEST.format(msgspec.json.encode(self.schema).decode())
-        return structs.replace(prompt, parts=(*prompt.parts, Text(f"\n\n{request}")))
+        others = [part for part in prompt.parts if not isinstance(part, Text)]
+        return structs.replace(prompt, parts=(*others, Text(f"{prompt.text}\n\n{request}")))
 
     def parse_answer(self, text: str) -> T:
         """The answer as a value; OutputError when there is none in the text."""
