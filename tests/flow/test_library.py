@@ -241,6 +241,17 @@ async def test_what_a_function_raises_is_shown_to_the_model(opening: Opening) ->
     assert all(each.error for each in result.tool_calls)
 
 
+async def test_any_parameter_that_has_a_name_can_be_passed(opening: Opening) -> None:
+    class Counter:
+        def count(self, function: str, *, among: list[str] = ["a", "b"], how: Any = None) -> int:  # noqa: B006
+            return among.count(function)
+
+    steps = (call(("a", "count", {"function": "b"})), say("ok"))
+    async with opening(*steps, tools=[Counter().count]) as (agent, provider):
+        await agent.run("go")
+    assert last_results(provider) == ["1"]
+
+
 async def test_a_function_may_replace_a_built_in_tool(opening: Opening) -> None:
     def read_file(path: str) -> str:
         return "from elsewhere"

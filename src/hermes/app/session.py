@@ -128,14 +128,16 @@ class Session:
         events = self.events()
         answer = self.submit(message)
         answer.add_done_callback(lambda _: _end_unbegun(answer, events))
+        ended = False
         try:
             async for event in events:
+                ended = isinstance(event, TurnEnd) and not event.result.pending_steer
                 yield event
-                if isinstance(event, TurnEnd) and not event.result.pending_steer:
+                if ended:
                     return
         finally:
             events.close()
-            if not answer.done():
+            if not ended and not answer.done():
                 self.stop()
 
     async def compress(self) -> bool:

@@ -24,7 +24,7 @@ _FENCE = re.compile(r"```\w*\n(.*?)```", re.DOTALL)
 
 
 class OutputError(HermesError):
-    """The model's answer does not fit the requested type, also after it was asked again.
+    """The model's answer does not fit the requested type, although it was asked again.
 
     Attributes:
         problem: What does not fit, in one sentence.
@@ -61,7 +61,7 @@ class OutputFormat(Struct, Generic[T], frozen=True):
                 return self.decode(candidate)
             except msgspec.ValidationError as error:
                 problem = f"{error}."
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
         raise OutputError(problem, text)
 
@@ -112,5 +112,5 @@ def _find_json(text: str) -> Iterator[str]:
     yield text
     yield from _FENCE.findall(text)
     begin = min((n for n in map(text.find, "{[") if n >= 0), default=-1)
-    if begin > 0 or (begin == 0 and text[-1:] not in "}]"):
+    if begin >= 0:
         yield text[begin : max(map(text.rfind, "}]")) + 1]

@@ -61,7 +61,7 @@ def make_tool(function: Callable[..., Any], options: FunctionOptions) -> Tool[An
     return made
 
 
-async def call_function(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+async def call_function(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """What the function returns. One that is not async runs in a thread, so that it may block; a
     cancellation does not stop that thread."""
     if inspect.iscoroutinefunction(function):
