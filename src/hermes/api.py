@@ -41,7 +41,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Folder: TypeAlias = str | PathLike[str]
 ApprovalMode: TypeAlias = Literal["ask", "smart", "never-ask"]
 Decision: TypeAlias = bool | Literal["once", "session", "deny"]
-"""True and "once" allow a call, "session" allows its like until the session is closed."""
+"""True and "once" allow a call, "session" also allows similar calls until the session is closed."""
 _SOURCE = "library"
 
 log = logging.getLogger("hermes")
@@ -331,19 +331,19 @@ class Agent(_Runner):
         instructions: Text added to the system prompt.
         cwd: The folder to work in.
         home: The folder of settings, keys and sessions, in place of HERMES_HOME.
-        profile: The profile to use of it.
+        profile: The profile in that folder.
         max_turns: The most model calls a turn may make.
         effort: How much the model thinks.
         budget_usd: The most a session may cost, in place of budget.session_usd.
-        approvals: Who decides what needs approval: "ask" is `approve`, "smart" a model and then
-            `approve`, "never-ask" nobody: only what the sandbox confines is run.
+        approvals: Who decides what needs approval: "ask" calls `approve`, "smart" asks a model
+            first, "never-ask" asks nobody and runs only what the sandbox confines.
         yolo: Turn approvals and the sandbox off.
         approve: A function that answers approvals. Without one the answer is no.
-        ask: A function that answers questions of the model; None when it has no answer.
+        ask: A function that answers the model's questions; it may return None.
 
     Raises:
         TypeError: A function cannot be used as a tool.
-        ConfigError: When it is opened and cannot be used like that; there is no model, for example.
+        ConfigError: The configuration or an option cannot be used; raised by `async with`.
     """
 
     def __init__(  # noqa: PLR0913 - a keyword per option
