@@ -52,6 +52,8 @@ class Function:
     @property
     def is_participle(self) -> bool:
         name = self.name.strip("_")
+        if self.words > 1:
+            return False
         return name in PARTICIPLES or (name.endswith("ed") and name not in VERBS_IN_ED)
 
 
