@@ -2,15 +2,17 @@
 
 # A map, in the order a command passes through:
 #
-# - `scan`, `grammar`: misleading letters, shapes too costly to parse, the parser.
-# - `reading` (with `phrases`, `words`, `assigning`, `scope`, `parts`, `shapes`, `outputs`): from
-#   the tree to simple commands with their words, folders, redirections and standard input.
-# - `judging`: weighs each simple command; `verdict` gathers what is found.
-# - `blocks`: the hard list. `embedded`: the same in texts, decoded, and behind unknown names.
-# - `wrappers`, `runners`: programs that run others. `code`, `staged`, `stored`: scripts they run.
-# - `options` (with `running`, `writing`, `fetching`, `editing`, `versions`, `harmless`,
-#   `settings`): what a known program must not be told without asking. `places`, `touching`: files.
-# - `rules`, `programs`, `permitting`, `wording`: who is allowed by rule, and what is remembered.
+# - `shell/prescan`, `shell/grammar`: misleading letters, shapes too costly to parse, the parser.
+# - `shell/commands` (with `expansion`, `words`, `assignments`, `scope`, `simple_command`,
+#   `obfuscation`, `static_output`): from the tree to simple commands with their words, folders,
+#   redirections and standard input.
+# - `analyzer`: judges each simple command; `findings` collects what is found.
+# - `hard_denials`: what never runs. `embedded_commands`: the same inside texts, decoded texts and
+#   behind unknown names.
+# - `programs/wrappers`: programs that run others. `workspace_code`: the scripts they run.
+# - `programs/options` (with the other modules of `programs`): uses of a known program that need
+#   approval. `paths`: files that are read or written.
+# - `rules`, `programs/builtin_rules`, `rule_lookup`: what is allowed by rule or an earlier answer.
 
 from __future__ import annotations
 

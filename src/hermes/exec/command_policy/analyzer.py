@@ -16,10 +16,9 @@ from hermes.exec.command_policy.embedded_commands import (
     texts_in,
     without_nothing,
 )
-from hermes.exec.command_policy.file_access import OWN, Files
 from hermes.exec.command_policy.findings import Verdict
 from hermes.exec.command_policy.hard_denials import blocked, names_in
-from hermes.exec.command_policy.paths import Places
+from hermes.exec.command_policy.paths import OWN, Files, Places
 from hermes.exec.command_policy.programs.call import Call
 from hermes.exec.command_policy.programs.environment import risky_setting
 from hermes.exec.command_policy.programs.options import objections
@@ -32,9 +31,8 @@ from hermes.exec.command_policy.shell.prescan import joined, misleading, plain, 
 from hermes.exec.command_policy.shell.scope import Scope
 from hermes.exec.command_policy.shell.simple_command import Simple
 from hermes.exec.command_policy.shell.words import UNKNOWN, clean, literal, vague, written
-from hermes.exec.command_policy.staged_files import Staged
 from hermes.exec.command_policy.types import Judgement, TooComplex
-from hermes.exec.command_policy.workspace_code import Code
+from hermes.exec.command_policy.workspace_code import Code, Staged
 
 _MAX_LAYERS = 5
 _MAX_CALLS = 2000

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hermes.exec.command_policy.reasons import short
 from hermes.exec.command_policy.types import Decision, Finding, Judgement
 
 _MAX_REASONS = 12
+_MAX_REASON = 200
 _UNSURE = re.compile(
     r"only known when it runs| runs .*, (?:outside the workspace|a program outside)"
     r"|^runs .* outside|later commands mean|^eval runs|^IFS "
@@ -107,3 +107,7 @@ class Verdict:
             tuple(dict.fromkeys(self.downloads)),
             self.commits,
         )
+
+
+def short(reason: str) -> str:
+    return reason if len(reason) <= _MAX_REASON else reason[: _MAX_REASON - 1] + "…"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from hermes.exec.command_policy.paths import Places
+from hermes.exec.command_policy.paths import Places, blocked_write
 from hermes.exec.command_policy.shell.words import literal, vague, wild
 
 Folders = tuple[str | None, ...]
@@ -35,18 +35,6 @@ def blocked(argv: tuple[str, ...], folders: Folders, places: Places) -> str:
         return f"{name} changes disks"
     check = _CHECKS.get(name)
     return check(args, folders, places) if check else ""
-
-
-def blocked_write(word: str, folders: Folders, places: Places) -> str:
-    """Why nothing may be written there, or empty."""
-    if vague(word):
-        return ""
-    if "device" in places.zones(word, folders, follow=True):
-        return f"writes to the device {literal(word)}"
-    for path in places.paths(word, folders):
-        if path is not None and places.critical(path):
-            return f"overwrites {path}"
-    return ""
 
 
 def named(text: str) -> str:

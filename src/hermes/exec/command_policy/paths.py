@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from hermes.exec.command_policy.shell.words import literal, vague, wild
+from hermes.exec.command_policy.findings import Verdict
+from hermes.exec.command_policy.programs.builtin_rules import NETWORK
+from hermes.exec.command_policy.programs.wrappers import unwrap
+from hermes.exec.command_policy.shell.simple_command import Simple
+from hermes.exec.command_policy.shell.words import literal, vague, wild, written
 
 Zone: TypeAlias = Literal[
     "inside",  # in the workspace, or in the private /tmp
@@ -50,6 +55,16 @@ _SECRET_PAIRS = re.compile(
 )
 _AROUND = re.compile(r"/+proc/+[^/]+/+(?:task/+[^/]+/+)?(root|cwd)(?=/|$)(.*)", re.DOTALL)
 """Other names of `/` and of the folder a process is in."""
+_ZONES: dict[Zone, str] = {
+    "outside": "outside the workspace",
+    "vital": "outside the workspace",
+    "unknown": "only known when it runs",
+    "secret": "holds credentials",
+    "network": "a network connection",
+    "git": "git acts on it",
+    "device": "a device",
+    "top": "the whole workspace",
+}
 _MAX_PATTERN = 60
 _MAX_PARTS = 40
 _GIT = re.compile(r"/\.git(?:/hooks|/config|/info/attributes|/modules/.*/hooks)?(?:/|$)")
@@ -57,6 +72,8 @@ _CRITICAL = re.compile(
     r"^/(?:etc/(?:passwd|g?shadow|group|sudoers|fstab|hosts\.allow|ld\.so\.preload|pam\.d)"
     r"|boot|proc/sysrq-trigger|proc/sys|sys)(?:[-/.]|$)"
 )
+
+OWN = "touches the agent's own files"
 
 
 class Places:
@@ -214,6 +231,84 @@ class Places:
         if head in ("home", "Users"):
             return "/" not in rest or _takes_all(rest.partition("/")[2])
         return path == "/root"
+
+
+class Files:
+    """What is found about files goes into the verdict; what came from the network is marked."""
+
+    def __init__(self, places: Places, verdict: Verdict, *, sandboxed: bool) -> None:
+        self._places = places
+        self._verdict = verdict
+        self._sandboxed = sandboxed
+
+    def written(self, word: str, simple: Simple) -> None:
+        zones = self._places.zones(word, simple.folders, follow=True)
+        if zones != {"plain"}:
+            self._verdict.read_only = False
+        if reason := blocked_write(word, simple.folders, self._places):
+            self._verdict.deny(reason)
+        if "own" in zones:
+            self._verdict.deny(f"writes to {written(word)}: {OWN}")
+        if bad := zones - {"inside", "plain", "top", "device", "own"}:
+            self._verdict.ask(f"writes to {written(word)}{where(bad)}")
+        elif not self._sandboxed and zones != {"plain"}:
+            self._verdict.ask("writes a file, and there is no sandbox")
+        wrapped = simple.argv and unwrap(simple.argv, None) is not None
+        programs = (*simple.sources, *(simple.argv if wrapped else simple.argv[:1]))
+        if {word.rpartition("/")[2] for word in programs} & NETWORK:
+            for path in self._places.paths(word, simple.folders):
+                self.downloaded(path)
+
+    def opened(self, word: str, folders: tuple[str | None, ...]) -> None:
+        zones = self._places.zones(word, folders, follow=True)
+        if "own" in zones:
+            self._verdict.deny(f"reads {written(word)}: {OWN}")
+        if bad := zones & {"secret", "network", "device"}:
+            self._verdict.ask(f"reads {written(word)}{where(bad)}")
+
+    def named(self, word: str, program: str, folders: tuple[str | None, ...]) -> None:
+        """Any argument may be a path, also behind `--option=` or `@`."""
+        text = word
+        if text.startswith("-") or "=" in text:
+            text = text.rpartition("=")[2] or text
+        text = text.lstrip("@<>")
+        if " " in literal(text) or "\n" in text or program in ("echo", "printf"):
+            return
+        zones = self._places.zones(text, folders, follow=False)
+        if "own" in zones:
+            self._verdict.deny(f"{written(word)}: {OWN}")
+        if bad := zones & {"secret", "network"}:
+            self._verdict.ask(f"{written(word)}{where(bad)}")
+
+    def ran(self, word: str, simple: Simple) -> None:
+        for path in self._places.paths(word, simple.folders):
+            if path is not None and self._places.is_tainted(path):
+                self._verdict.ask(f"runs {written(word)}, which came from the network")
+
+    def own(self, value: str) -> bool:
+        """A value that names the agent's own files."""
+        return value.startswith("/") and "own" in self._places.zones(value, (None,), follow=False)
+
+    def downloaded(self, path: str | None) -> None:
+        if path is not None and not self._verdict.only_worst and not path.startswith("/dev/"):
+            self._verdict.downloads.append(Path(path))
+            self._places.tainted |= {path}
+
+
+def blocked_write(word: str, folders: tuple[str | None, ...], places: Places) -> str:
+    """Why nothing may be written there, or empty."""
+    if vague(word):
+        return ""
+    if "device" in places.zones(word, folders, follow=True):
+        return f"writes to the device {literal(word)}"
+    for path in places.paths(word, folders):
+        if path is not None and places.critical(path):
+            return f"overwrites {path}"
+    return ""
+
+
+def where(zones: Iterable[Zone]) -> str:
+    return " (" + ", ".join(sorted(_ZONES.get(zone, zone) for zone in zones)) + ")"
 
 
 def real_path(path: str) -> str:

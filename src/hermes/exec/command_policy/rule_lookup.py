@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from hermes.exec.command_policy.findings import Verdict
 from hermes.exec.command_policy.programs.builtin_rules import (
     NETWORK,
     REMEMBERED,
     SENSITIVE,
+    TWO_DEEP,
     VERSIONED,
+    WITH_SUBCOMMAND,
+    builtin,
 )
 from hermes.exec.command_policy.programs.wrappers import SHELLS
-from hermes.exec.command_policy.reasons import remembered
-from hermes.exec.command_policy.rules import Rules, builtin
+from hermes.exec.command_policy.rules import Rules
 from hermes.exec.command_policy.shell.words import written
 
 _VERSION = frozenset("--version -V -version --help".split())
@@ -54,3 +58,23 @@ def _unknown(argv: tuple[str, ...], verdict: Verdict, *, busy: bool) -> None:
     if name in NETWORK or name in SHELLS or (name in SENSITIVE and not looks):
         prefix = ()
     verdict.ask(reason, prefix, doubt=True)
+
+
+def remembered(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """What is remembered of a command: the program and what it is told to do."""
+    name = argv[0]
+    if name not in WITH_SUBCOMMAND:
+        return _of_stranger(argv)
+    size = 3 if name in TWO_DEEP else 2
+    words = argv[:size]
+    if len(words) < 2 or any(w.startswith("-") or "…" in w for w in words[1:]):
+        return argv[:2] if len(argv) > 1 and not argv[1].startswith("-") and size == 3 else ()
+    return words
+
+
+def _of_stranger(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Of a program nobody knows: all of it if it is given a text, which may be a program, else
+    with the word that may say what it does."""
+    if any(" " in word or "\n" in word for word in argv[1:]):
+        return () if any("…" in word for word in argv) else argv
+    return argv[:2] if len(argv) > 1 and re.fullmatch(r"[A-Za-z][\w:-]*", argv[1]) else argv[:1]

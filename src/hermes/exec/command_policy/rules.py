@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -19,8 +18,8 @@ class Rules:
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self.own = tuple(rules)
         for rule in self.own:
-            _check(rule)
-        self._index = _by_program(self.own)
+            check_examples(rule)
+        self._index = by_program(self.own)
 
     @classmethod
     def load(cls, data: Any) -> Rules:
@@ -58,23 +57,7 @@ def _plain(word: str | tuple[str, ...]) -> str | list[str]:
     return word if isinstance(word, str) else list(word)
 
 
-@cache
-def builtin() -> tuple[dict[str, list[Rule]], dict[str, list[Rule]]]:
-    """What is allowed anywhere, and what only in a sandbox, by program."""
-    from hermes.exec.command_policy.programs.builtin_rules import READING, WORKING
-
-    for rule in (*READING, *WORKING):
-        _check(rule)
-    return _by_program(READING), _by_program(WORKING)
-
-
-@cache
-def everyday() -> frozenset[str]:
-    """The programs that the builtin rules know."""
-    return frozenset(name for index in builtin() for name in index)
-
-
-def _by_program(rules: Iterable[Rule]) -> dict[str, list[Rule]]:
+def by_program(rules: Iterable[Rule]) -> dict[str, list[Rule]]:
     index: dict[str, list[Rule]] = {}
     for rule in rules:
         first = rule.prefix[0]
@@ -92,7 +75,7 @@ def _rule(number: int, item: Any) -> Rule:
         raise ConfigError(f"Approval rule {number} is not valid: {error}.") from None
 
 
-def _check(rule: Rule) -> None:
+def check_examples(rule: Rule) -> None:
     name = " ".join(w if isinstance(w, str) else "|".join(w) for w in rule.prefix)
     if not rule.prefix or not all(rule.prefix) or not all(map(all, rule.prefix)):
         raise ConfigError(f"The approval rule {name!r} has an empty prefix.")

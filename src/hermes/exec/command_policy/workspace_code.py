@@ -2,21 +2,154 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Callable
 
 from hermes.exec.command_policy.findings import Verdict
-from hermes.exec.command_policy.paths import Places
+from hermes.exec.command_policy.paths import Places, real_path
 from hermes.exec.command_policy.programs.call import Call
 from hermes.exec.command_policy.programs.wrappers import SHELLS, STDIN
 from hermes.exec.command_policy.shell.simple_command import Simple
+from hermes.exec.command_policy.shell.static_output import output_of
 from hermes.exec.command_policy.shell.words import literal, vague, written
-from hermes.exec.command_policy.staged_files import Staged
-from hermes.exec.command_policy.stored_scripts import Stored, is_shell, recipes
 
+_COPIES = frozenset("cp mv install ln".split())
+_MAX_STAGED = 50
+_MAX_READ = 3
+_MAX_BYTES = 16 * 1024
+_DATABASE = re.compile(r"\.(?:db|sqlite)\d*(?:-\w+)?$")
+"""Whoever opens and closes one drops the locks that SQLite holds on it in this process."""
+_SHELL = re.compile(r"\s*#!.*\b(?:ba|da|z|k|a)?sh\b")
+_RULE = re.compile(
+    r"^([^\s#=:][^#=:\n]*?)[ \t]*::?(?!=)[ \t]*([^=;#\n]*)(?:;([^\n]*))?", re.MULTILINE
+)
+_VARIABLE = re.compile(r"\$\(([\w.@<^*+?-]+)\)|\$([@<^*+?])")
+_FUNCTION = re.compile(r"\$\((?!shell\b)[\w-]+ [^()]*\)")
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 _OTHER_LANGUAGE = re.compile(r"\s*#!(?!.*\b(?:ba|da|z|k)?sh\b)")
 _RUNS_COMMANDS = re.compile(r"\b(?:os\.(?:system|popen|exec|spawn)|subprocess|pty\.spawn)")
+
+
+class Staged:
+    """The text of each file by its path; None where it is only known when it runs."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._texts: dict[str, str | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def note(self, simple: Simple) -> None:
+        """What this command leaves behind."""
+        name = simple.argv[0].rpartition("/")[2] if simple.argv else ""
+        if not simple.writes and name != "tee" and name not in _COPIES:
+            return
+        fed = simple.feed if simple.feed and not simple.feed.startswith("\x02") else None
+        for word in simple.writes:
+            self._write(word, simple, output_of(simple.argv, simple.feed) if simple.argv else fed)
+        words = [word for word in simple.argv[1:] if not word.startswith("-")]
+        if name == "tee":
+            for word in words:
+                self._write(word, simple, fed)
+        elif name in _COPIES and len(words) > 1:
+            self._copy(words[:-1], words[-1], simple)
+
+    def find(self, word: str, simple: Simple) -> tuple[bool, str | None]:
+        """Whether it was written here, and its text."""
+        for path in self._places.paths(word, simple.folders):
+            if path in self._texts:
+                return True, self._texts[path]
+        return False, None
+
+    def _write(self, word: str, simple: Simple, text: str | None) -> None:
+        for path in self._places.paths(word, simple.folders):
+            if path is not None and not path.startswith("/dev/") and len(self) < _MAX_STAGED:
+                before = self._texts.get(path, "")
+                known = text is not None and before is not None
+                self._texts[path] = f"{before}\n{text}" if known and before else text
+
+    def _copy(self, sources: list[str], target: str, simple: Simple) -> None:
+        for source in sources:
+            known, text = self.find(source, simple)
+            foreign = vague(source) or bool(
+                self._places.zones(source, simple.folders, follow=False) & {"outside", "vital"}
+            )
+            if known or foreign:
+                self._write(target, simple, text)
+                self._write(f"{target}/{literal(source).rpartition('/')[2]}", simple, text)
+
+
+class Stored:
+    """A few small plain files per judgement; a link that leads out of the workspace is none."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._left = _MAX_READ
+        self._absent: set[str] = set()
+
+    def text(self, path: str | None) -> str | None:
+        if path is None or self._left <= 0 or not self._places.in_workspace(path):
+            return None
+        if path in self._absent or _DATABASE.search(path):
+            return None
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            self._absent.add(path)
+            return None
+        self._left -= 1
+        try:
+            plain = stat.S_ISREG(os.fstat(file).st_mode)
+            if not plain or not self._places.in_workspace(real_path(path)):
+                return None
+            data = os.read(file, _MAX_BYTES)
+        except OSError:
+            return None
+        finally:
+            os.close(file)
+        return None if b"\0" in data else data.decode("utf-8", "replace")
+
+
+def is_shell(text: str, *, given_to_shell: bool) -> bool:
+    """A file is a shell's when it says so, or says nothing and is run by one."""
+    if text.lstrip().startswith("#!"):
+        return _SHELL.match(text) is not None
+    return given_to_shell
+
+
+def recipes(text: str, targets: list[str] | None = None) -> str:
+    """What make would run for these targets, or for the first, and what they depend on; without
+    targets for all."""
+    rules: dict[str, tuple[list[str], list[str]]] = {}
+    found = list(_RULE.finditer(text))
+    for at, rule in enumerate(found):
+        end = found[at + 1].start() if at + 1 < len(found) else len(text)
+        lines = re.findall(r"^\t[-@+ \t]*(.*(?:\\\n.*)*)", text[rule.end() : end], re.MULTILINE)
+        for name in rule[1].split():
+            needs, runs = rules.setdefault(name, ([], []))
+            needs += rule[2].split()
+            runs += [rule[3].strip(" \t-@+")] if rule[3] else []
+            runs += lines
+    first = [name for name in rules if not name.startswith(".")][:1]
+    todo = list(rules) if targets is None else [n for n in targets if n in rules] or first
+    seen, out = set[str](), list[str]()
+    while todo:
+        name = todo.pop(0)
+        if name in rules and name not in seen:
+            seen.add(name)
+            todo += rules[name][0]
+            out += rules[name][1]
+    script = "\n".join(out)
+    return script.replace("$$", "$") if targets is None else _as_shell(script)
+
+
+def _as_shell(text: str) -> str:
+    """The variables and functions of make in the words of a shell."""
+    text = _FUNCTION.sub("$MADE", _VARIABLE.sub(lambda found: "${MADE}", text))
+    return text.replace("$(shell ", "$(").replace("$$", "$")
 
 
 class Code:

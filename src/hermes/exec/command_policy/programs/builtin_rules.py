@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+
+from hermes.exec.command_policy.rules import by_program, check_examples
 from hermes.exec.command_policy.types import Rule
 
 
@@ -237,3 +240,17 @@ TOOLS = frozenset(
     "validate-pyproject zizmor pip-tools nbstripout pdoc build".split()
 )
 """Packages that npx, uvx and the like may fetch and run: well known tools of development."""
+
+
+@cache
+def builtin() -> tuple[dict[str, list[Rule]], dict[str, list[Rule]]]:
+    """What is allowed anywhere, and what only in a sandbox, by program."""
+    for rule in (*READING, *WORKING):
+        check_examples(rule)
+    return by_program(READING), by_program(WORKING)
+
+
+@cache
+def everyday() -> frozenset[str]:
+    """The programs that the builtin rules know."""
+    return frozenset(name for index in builtin() for name in index)

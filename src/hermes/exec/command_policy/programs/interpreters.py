@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from hermes.exec.command_policy.programs.builtin_rules import TOOLS
+from hermes.exec.command_policy.programs.builtin_rules import TOOLS, everyday
 from hermes.exec.command_policy.programs.call import Call
 from hermes.exec.command_policy.programs.file_writers import outside
-from hermes.exec.command_policy.rules import everyday
 from hermes.exec.command_policy.shell.simple_command import FILE
 from hermes.exec.command_policy.shell.words import literal, vague, written
 
