@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hermes.app.runtime import Options
-from hermes.exec.backends.docker import _machine, _owner
+from hermes.exec.backends.docker_container import machine_label, owner_label
 from tests.flow.test_terminal_tool import TREE, command, results
 from tests.kit.engine import Engine, engine
 from tests.kit.home import KEY, Home, finish, run_hermes, start_hermes
@@ -168,8 +168,8 @@ async def test_containers_of_dead_agents_are_removed(tmp_path: Path, docker: Eng
         words = ["run", "-d", "--network", "none", *labels, docker.image, "/bin/sleep", "100"]
         return docker.docker(*words)
 
-    dead = left("1-2-3", _machine())
-    alive, elsewhere = left(_owner(os.getpid()), _machine()), left("1-2-3", "another")
+    dead = left("1-2-3", machine_label())
+    alive, elsewhere = left(owner_label(os.getpid()), machine_label()), left("1-2-3", "another")
     async with boxed(tmp_path, [call(command("echo x")), say("ok")], docker) as r:
         await r.turn()
         found = docker.docker("ps", "-q", "--no-trunc").split()

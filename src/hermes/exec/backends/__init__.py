@@ -78,12 +78,12 @@ def open_backend(settings: Terminal, site: Site) -> Backend | None:
     """None: commands run here."""
     match settings.backend:
         case "docker":
-            from hermes.exec.backends.docker import Docker
+            from hermes.exec.backends.docker import DockerBackend
 
-            return Docker(settings.docker, site)
+            return DockerBackend(settings.docker, site)
         case "ssh":
-            from hermes.exec.backends.ssh import Ssh
+            from hermes.exec.backends.ssh import SshBackend
 
-            return Ssh(settings.ssh, site)
+            return SshBackend(settings.ssh, site)
         case _:
             return None

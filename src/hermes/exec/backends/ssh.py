@@ -34,7 +34,7 @@ from hermes.exec.process.local import MAX_COMMAND, Command, Outcome
 from hermes.exec.process.output_capture import Capture
 
 if TYPE_CHECKING:
-    from hermes.config.schema import Ssh as Settings
+    from hermes.config.schema import Ssh as SshSettings
 
 _SOCKET = 80
 """Most bytes of our socket's path: the system allows some 100, of which ssh adds 17 for a while."""
@@ -68,11 +68,11 @@ _REASONS = (
 )  # fmt: skip
 
 
-class Ssh:
+class SshBackend:
     """The connection is made by the first command and made anew when it was lost. What commands
     started is ended when it ends, for whatever reason."""
 
-    def __init__(self, settings: Settings, site: Site) -> None:
+    def __init__(self, settings: SshSettings, site: Site) -> None:
         self._settings = settings
         self._site = site
         self._spill = site.home / "outputs"
