@@ -31,7 +31,7 @@ from hermes.exec.command_policy.shell.prescan import joined, misleading, plain, 
 from hermes.exec.command_policy.shell.scope import Scope
 from hermes.exec.command_policy.shell.simple_command import Simple
 from hermes.exec.command_policy.shell.words import UNKNOWN, clean, literal, vague, written
-from hermes.exec.command_policy.types import Judgement, TooComplex
+from hermes.exec.command_policy.types import Certainty, Judgement, TooComplex
 from hermes.exec.command_policy.workspace_code import Code, Staged
 
 _MAX_LAYERS = 5
@@ -107,7 +107,7 @@ class Court:
             return
         whole = joined(text)
         if whole != text:
-            self._verdict.ask("a line is continued in the middle of a word", doubt=True)
+            self._verdict.ask("a line is continued in the middle of a word", Certainty.UNCERTAIN)
             self._read(whole, scope.copy())
         self._read(text, scope)
 
@@ -139,7 +139,7 @@ class Court:
     def _weigh(self, reader: Reader) -> None:
         self._verdict.dynamic = self._verdict.dynamic or bool(reader.doubts)
         for reason in reader.doubts:
-            self._verdict.ask(reason, doubt=True)
+            self._verdict.ask(reason, Certainty.UNCERTAIN)
         self._verdict.understood = self._verdict.understood and reader.whole
         for reason in reader.bombs:
             self._verdict.deny(reason)
@@ -182,9 +182,10 @@ class Court:
         if (inherited or name == "PATH") and name not in _HARMLESS:
             verdict.read_only = False
             if not self._sandboxed:
-                verdict.ask(f"{name} may change what programs do, and there is no sandbox")
+                reason = f"{name} may change what programs do, and there is no sandbox"
+                verdict.ask(reason, _certainty_of(name))
         if reason := risky_setting(name, value):
-            verdict.ask(reason)
+            verdict.ask(reason, _certainty_of(name.partition("[")[0]))
             verdict.dynamic = True
         if self._files.own(value):
             verdict.deny(f"{name} {OWN}")
@@ -207,7 +208,8 @@ class Court:
             if "/" in word or "=" in word or word[:1] == ".":
                 self._files.named(word, argv[0], simple.folders)
         if vague(argv[0]):
-            self._verdict.ask("the name of a program is only known when it runs")
+            reason = "the name of a program is only known when it runs"
+            self._verdict.ask(reason, Certainty.UNCERTAIN)
             self._verdict.dynamic = True
             self._search(argv, simple)
             self._disguised(argv, simple)
@@ -229,7 +231,7 @@ class Court:
     def _inner(self, inner: Inner, simple: Simple) -> None:
         verdict = self._verdict
         if inner.ask:
-            verdict.ask(inner.ask)
+            verdict.ask(inner.ask, inner.certainty)
             verdict.dynamic = verdict.dynamic or not inner.commands
         for name, value in inner.assigned:
             self._setting(name, value, inherited=True)
@@ -243,7 +245,8 @@ class Court:
                 self._argv(command, simple)
         for script in inner.scripts:
             if vague(script):
-                verdict.ask("the text a shell would run is only known when it runs")
+                reason = "the text a shell would run is only known when it runs"
+                verdict.ask(reason, Certainty.UNCERTAIN)
                 verdict.dynamic = True
             folder = simple.folders[0]
             scope = Scope(folder or "/", self._places.user, inner.arguments)
@@ -273,8 +276,8 @@ class Court:
                     self._setting(variable, value, inherited=True)
         call = Call(name, argv[1:], simple, self._places, sandboxed=self._sandboxed)
         findings = list(objections(call))
-        for reason in findings:
-            verdict.ask(reason)
+        for finding in findings:
+            verdict.add(finding)
         if findings:
             unread = simple.feed is not None and simple.feed.startswith("\x02")
             verdict.dynamic = verdict.dynamic or name in _RENAMING or unread
@@ -315,7 +318,8 @@ class Court:
             if not self._sandboxed:
                 verdict.ask(f"{written(word)} changes things, and there is no sandbox")
             return word.rpartition("/")[2] if _ENVIRONMENTS.search(word) else ""
-        verdict.ask(f"runs {written(word)}, a program outside the workspace")
+        reason = f"runs {written(word)}, a program outside the workspace"
+        verdict.ask(reason, Certainty.UNCERTAIN)
         self._disguised((word, *simple.argv[1:]), simple)
         return ""
 
@@ -370,3 +374,8 @@ class Court:
         court = Court(self._places, self._rules, sandboxed=self._sandboxed)
         court._skim_texts(text, Scope(simple.folders[0] or "/", self._places.user))
         return court._verdict.decision == "deny"
+
+
+def _certainty_of(variable: str) -> Certainty:
+    """Scripts set IFS all the time, to split what they read themselves."""
+    return Certainty.UNCERTAIN if variable == "IFS" else Certainty.CERTAIN

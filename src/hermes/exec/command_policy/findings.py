@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hermes.exec.command_policy.types import Decision, Finding, Judgement
+from hermes.exec.command_policy.types import Certainty, Decision, Finding, Judgement, objection
 
 _MAX_REASONS = 12
 _MAX_REASON = 200
-_UNSURE = re.compile(
-    r"only known when it runs| runs .*, (?:outside the workspace|a program outside)"
-    r"|^runs .* outside|later commands mean|^eval runs|^IFS "
-)
-"""What a script of the workspace may do unasked: the sandbox holds it."""
 
 
 class Verdict:
@@ -41,7 +35,7 @@ class Verdict:
 
     @property
     def guessing(self) -> bool:
-        """Whether it counts what could be meant: not in a file that was there before."""
+        """Whether uncertain findings count; they do not inside existing workspace files."""
         return self._only_sure == 0
 
     @property
@@ -49,12 +43,14 @@ class Verdict:
         found = {finding.decision for finding in self._findings}
         return "deny" if "deny" in found else "ask" if "ask" in found else "allow"
 
-    def ask(self, reason: str, grant: tuple[str, ...] = (), *, doubt: bool = False) -> None:
-        """`doubt`: nothing bad was found, but not everything could be told."""
+    def ask(self, reason: str, certainty: Certainty = Certainty.CERTAIN) -> None:
+        self.add(objection(reason, certainty))
+
+    def add(self, finding: Finding) -> None:
+        """Record a reason to ask, unless only what is denied, or certain, counts now."""
         self.read_only = False
-        if self.only_worst or (self._only_sure and (doubt or grant or _UNSURE.search(reason))):
-            return
-        self._findings.append(Finding("ask", reason, grant))
+        if not self.only_worst and (self.guessing or finding.certainty is Certainty.CERTAIN):
+            self._findings.append(finding)
 
     def deny(self, reason: str) -> None:
         self._findings.append(Finding("deny", reason))
@@ -66,7 +62,7 @@ class Verdict:
 
     def not_understood(self, reason: str) -> None:
         self.understood = False
-        self.ask(reason, doubt=True)
+        self.ask(reason, Certainty.UNCERTAIN)
 
     @contextmanager
     def searching(self) -> Iterator[None]:

@@ -15,6 +15,7 @@ from hermes.exec.command_policy.programs.builtin_rules import NETWORK
 from hermes.exec.command_policy.programs.wrappers import unwrap
 from hermes.exec.command_policy.shell.simple_command import Simple
 from hermes.exec.command_policy.shell.words import literal, vague, wild, written
+from hermes.exec.command_policy.types import Certainty
 
 Zone: TypeAlias = Literal[
     "inside",  # in the workspace, or in the private /tmp
@@ -250,7 +251,7 @@ class Files:
         if "own" in zones:
             self._verdict.deny(f"writes to {written(word)}: {OWN}")
         if bad := zones - {"inside", "plain", "top", "device", "own"}:
-            self._verdict.ask(f"writes to {written(word)}{where(bad)}")
+            self._verdict.ask(f"writes to {written(word)}{where(bad)}", _certainty(bad))
         elif not self._sandboxed and zones != {"plain"}:
             self._verdict.ask("writes a file, and there is no sandbox")
         wrapped = simple.argv and unwrap(simple.argv, None) is not None
@@ -305,6 +306,10 @@ def blocked_write(word: str, folders: tuple[str | None, ...], places: Places) ->
         if path is not None and places.critical(path):
             return f"overwrites {path}"
     return ""
+
+
+def _certainty(zones: Iterable[Zone]) -> Certainty:
+    return Certainty.UNCERTAIN if "unknown" in zones else Certainty.CERTAIN
 
 
 def where(zones: Iterable[Zone]) -> str:

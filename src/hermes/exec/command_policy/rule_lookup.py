@@ -17,6 +17,7 @@ from hermes.exec.command_policy.programs.builtin_rules import (
 from hermes.exec.command_policy.programs.wrappers import SHELLS
 from hermes.exec.command_policy.rules import Rules
 from hermes.exec.command_policy.shell.words import written
+from hermes.exec.command_policy.types import Certainty, Finding
 
 _VERSION = frozenset("--version -V -version --help".split())
 
@@ -57,7 +58,7 @@ def _unknown(argv: tuple[str, ...], verdict: Verdict, *, busy: bool) -> None:
     looks = bool(REMEMBERED & set(prefix))
     if name in NETWORK or name in SHELLS or (name in SENSITIVE and not looks):
         prefix = ()
-    verdict.ask(reason, prefix, doubt=True)
+    verdict.add(Finding("ask", reason, prefix, Certainty.UNCERTAIN))
 
 
 def remembered(argv: tuple[str, ...]) -> tuple[str, ...]:

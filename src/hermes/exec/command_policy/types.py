@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
+
+
+class Certainty(Enum):
+    """Whether a finding holds whatever the values at run time turn out to be."""
+
+    CERTAIN = "certain"
+    UNCERTAIN = "uncertain"
+
+
 STRICTNESS: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
@@ -65,6 +75,12 @@ class Finding(Struct, frozen=True):
     reason: str
     grant: tuple[str, ...] = ()
     """The prefix that would have made it unnecessary; empty: no rule can."""
+    certainty: Certainty = Certainty.CERTAIN
+
+
+def objection(reason: str, certainty: Certainty = Certainty.CERTAIN) -> Finding:
+    """Why a command needs approval."""
+    return Finding("ask", reason, certainty=certainty)
 
 
 class TooComplex(Exception):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from hermes.exec.command_policy.programs.builtin_rules import NETWORK
 from hermes.exec.command_policy.programs.call import Call
 from hermes.exec.command_policy.shell.words import literal, vague, wild, written
+from hermes.exec.command_policy.types import Certainty, Finding, objection
 
 _BAD = frozenset(("outside", "vital", "secret", "git", "device", "network"))
 
@@ -17,26 +18,28 @@ def outside(call: Call, word: str) -> bool:
     return bool(call.zones(word) & _BAD)
 
 
-def _targets(call: Call, words: list[str], verb: str, *, strict: bool) -> Iterator[str]:
+def _targets(call: Call, words: list[str], verb: str, *, strict: bool) -> Iterator[Finding]:
     """`strict`: what is not known, and the workspace itself, need a human."""
     for word in words:
         zones = call.zones(word)
         if zones & _BAD:
-            yield f"{call.name} {verb} {written(word)}, outside what it may change"
+            yield objection(f"{call.name} {verb} {written(word)}, outside what it may change")
         elif strict and "top" in zones:
-            yield f"{call.name} {verb} the whole workspace"
+            yield objection(f"{call.name} {verb} the whole workspace")
         elif strict and (vague(word) or "unknown" in zones):
-            yield f"what {call.name} {verb} is only known when it runs"
+            yield objection(
+                f"what {call.name} {verb} is only known when it runs", Certainty.UNCERTAIN
+            )
 
 
-def _remove(call: Call) -> Iterator[str]:
+def _remove(call: Call) -> Iterator[Finding]:
     words = call.rest()
     if any(word.startswith("\x1e") for word in call.args) and not words:
-        yield f"what {call.name} deletes is only known when it runs"
+        yield objection(f"what {call.name} deletes is only known when it runs", Certainty.UNCERTAIN)
     yield from _targets(call, words, "deletes", strict=True)
 
 
-def _move(call: Call) -> Iterator[str]:
+def _move(call: Call) -> Iterator[Finding]:
     target = call.value("-t", "--target-directory")
     words = call.rest("-t --target-directory -S --suffix")
     sources = words if target is not None else words[:-1]
@@ -46,7 +49,7 @@ def _move(call: Call) -> Iterator[str]:
     )
 
 
-def _copy(call: Call) -> Iterator[str]:
+def _copy(call: Call) -> Iterator[Finding]:
     target = call.value("-t", "--target-directory")
     words = call.rest("-t --target-directory -S --suffix -m --mode -o --owner -g --group")
     ends = [target] if target is not None else words[-1:]
@@ -57,14 +60,14 @@ def _copy(call: Call) -> Iterator[str]:
     yield from _targets(call, ends, "writes", strict=False)
 
 
-def _link(call: Call) -> Iterator[str]:
+def _link(call: Call) -> Iterator[Finding]:
     words = call.rest("-t --target-directory -S --suffix")
     for word in words:
         if not vague(word) and outside(call, word):
-            yield f"ln links {written(word)}, outside the workspace"
+            yield objection(f"ln links {written(word)}, outside the workspace")
 
 
-def _receive(call: Call) -> Iterator[str]:
+def _receive(call: Call) -> Iterator[Finding]:
     """What comes through a pipe from the network stays suspect in the file."""
     if {source.rpartition("/")[2] for source in call.simple.sources} & NETWORK:
         for word in call.rest():
@@ -72,36 +75,36 @@ def _receive(call: Call) -> Iterator[str]:
     yield from _all(call)
 
 
-def _all(call: Call) -> Iterator[str]:
+def _all(call: Call) -> Iterator[Finding]:
     yield from _targets(call, call.rest("-m --mode -d --date -r --reference -s --size"), "writes",
                         strict=False)  # fmt: skip
 
 
-def _mode(call: Call) -> Iterator[str]:
+def _mode(call: Call) -> Iterator[Finding]:
     words = call.rest("--reference")
     if words and re.search(r"[ugo]*\+[rwxX]*s|^[2467]\d{3}$|^0[2467]\d{3}$", words[0]):
-        yield "chmod gives a program the rights of its owner"
+        yield objection("chmod gives a program the rights of its owner")
     yield from _targets(call, words[1:], "changes", strict=call.has("-R", "--recursive"))
 
 
-def _owner(call: Call) -> Iterator[str]:
+def _owner(call: Call) -> Iterator[Finding]:
     yield from _targets(call, call.rest("--reference --from")[1:], "changes", strict=True)
 
 
-def _dd(call: Call) -> Iterator[str]:
+def _dd(call: Call) -> Iterator[Finding]:
     for arg in call.args:
         if arg.startswith("of="):
             yield from _targets(call, [arg[3:]], "writes", strict=True)
 
 
-def _tar(call: Call) -> Iterator[str]:
+def _tar(call: Call) -> Iterator[Finding]:
     words = call.words
     for option in ("-C", "--directory", "--one-top-level"):
         folder = call.value(option)
         if folder is not None:
             yield from _targets(call, [folder], "unpacks to", strict=False)
     if any(re.fullmatch(r"-?[a-zA-Z]*P[a-zA-Z]*", w) for w in words[:1]) or "-P" in words:
-        yield "tar uses absolute paths"
+        yield objection("tar uses absolute paths")
     creates = any(re.match(r"-?[a-zA-Z]*[cru]", w) for w in words[:1] if not w.startswith("--"))
     if creates or call.has("--create", "--append", "--update"):
         rest = call.rest("-C --directory --exclude -X")
@@ -110,15 +113,15 @@ def _tar(call: Call) -> Iterator[str]:
         yield from _targets(call, archive, "writes", strict=False)
 
 
-def _unzip(call: Call) -> Iterator[str]:
+def _unzip(call: Call) -> Iterator[Finding]:
     for option in ("-d", "-o", "-O"):
         folder = call.value(option)
         if folder is not None and option == "-d":
             yield from _targets(call, [folder], "unpacks to", strict=False)
 
 
-def _output(*options: str) -> Callable[[Call], Iterator[str]]:
-    def check(call: Call) -> Iterator[str]:
+def _output(*options: str) -> Callable[[Call], Iterator[Finding]]:
+    def check(call: Call) -> Iterator[Finding]:
         for option in options:
             target = call.value(option)
             if target is not None and target:
@@ -127,30 +130,25 @@ def _output(*options: str) -> Callable[[Call], Iterator[str]]:
     return check
 
 
-def _rsync(call: Call) -> Iterator[str]:
+def _rsync(call: Call) -> Iterator[Finding]:
     if call.has("-e", "--rsh", "--rsync-path"):
-        yield "rsync is told to run a program"
+        yield objection("rsync is told to run a program")
     words = call.rest("--exclude --include -e --filter -f")
     if any(re.match(r"[\w.@-]+:", w) or "::" in w for w in words):
-        yield "rsync copies to or from another machine"
+        yield objection("rsync copies to or from another machine")
     yield from _targets(call, words[-1:], "writes", strict=call.has("--delete"))
 
 
-def _rename(call: Call) -> Iterator[str]:
-    yield "rename runs an expression" if any("e" in w[1:] for w in call.words if
-                                             re.match(r"s\W", w)) else ""  # fmt: skip
+def _shred(call: Call) -> Iterator[Finding]:
+    yield objection(f"{call.name} destroys files for good")
 
 
-def _shred(call: Call) -> Iterator[str]:
-    yield f"{call.name} destroys files for good"
-
-
-def _kill(call: Call) -> Iterator[str]:
+def _kill(call: Call) -> Iterator[Finding]:
     if any(wild(arg) for arg in call.args):
-        yield "what it ends is only known when it runs"
+        yield objection("what it ends is only known when it runs", Certainty.UNCERTAIN)
 
 
-WRITING: dict[str, Callable[[Call], Iterator[str]]] = {
+WRITING: dict[str, Callable[[Call], Iterator[Finding]]] = {
     "rm": _remove,
     "unlink": _remove,
     "rmdir": _all,

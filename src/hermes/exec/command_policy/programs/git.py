@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from hermes.exec.command_policy.programs.call import Call
 from hermes.exec.command_policy.programs.file_writers import outside
 from hermes.exec.command_policy.shell.words import literal, vague
+from hermes.exec.command_policy.types import Certainty, Finding, objection
 
 _SAFE_KEYS = re.compile(
     r"(?:user\.(?:name|email|signingkey)|color\.[\w.]+|core\.(?:quotepath|autocrlf|safecrlf|"
@@ -32,7 +33,7 @@ _COMMITTING = frozenset(
 """Subcommands that write to the repository."""
 
 
-def git(call: Call) -> Iterator[str]:
+def git(call: Call) -> Iterator[Finding]:
     at = 0
     if not all(folder and call.places.in_workspace(folder) for folder in call.simple.folders):
         call.alters = True
@@ -41,10 +42,10 @@ def git(call: Call) -> Iterator[str]:
         if word in ("-c", "--config-env") or word.startswith("--config-env"):
             key, _, value = (call.words[at + 1] if at + 1 < len(call.words) else "").partition("=")
             if not _SAFE_KEYS.fullmatch(key) or value.startswith("!"):
-                yield "git -c can make git run anything"
+                yield objection("git -c can make git run anything")
             at += 1
         elif word.startswith("--exec-path="):
-            yield "git is told to use other programs"
+            yield objection("git is told to use other programs")
         elif word in ("-C", "--git-dir", "--work-tree", "--namespace"):
             call.alters = True  # another repository may tell git to run something
             at += 1
@@ -55,31 +56,31 @@ def git(call: Call) -> Iterator[str]:
         call.words = call.words[at:]
         call.args = call.args[at:]
     if vague(call.args[0]):
-        yield "what git does is only known when it runs"
+        yield objection("what git does is only known when it runs", Certainty.UNCERTAIN)
         return
     yield from _subcommand(call, call.words[0])
 
 
-def _subcommand(call: Call, name: str) -> Iterator[str]:
+def _subcommand(call: Call, name: str) -> Iterator[Finding]:
     args = call.words[1:]
     call.commits = name in _COMMITTING
     if any(arg.partition("=")[0] in _TRAPS for arg in args):
-        yield f"git {name} is told to run something else"
+        yield objection(f"git {name} is told to run something else")
     if any("ext::" in arg or arg.startswith("fd::") for arg in args):
-        yield "git is told to run a program as its transport"
+        yield objection("git is told to run a program as its transport")
     if name == "archive" and any(arg.startswith("--remote") for arg in args):
-        yield "git archive reaches other machines"
+        yield objection("git archive reaches other machines")
     if name == "grep" and any(re.match(r"-[a-zA-Z]*O", arg) for arg in args):
-        yield "git grep is told to open a program"
+        yield objection("git grep is told to open a program")
     if name == "rebase" and any(re.match(r"-[a-zA-Z]*x|--exec", arg) for arg in args):
-        yield "git rebase is told to run a command"
+        yield objection("git rebase is told to run a command")
     if name in ("clone", "fetch", "pull") and any(re.match(r"-u|-c|--config", arg) for arg in args):
-        yield f"git {name} is told to run something else"
+        yield objection(f"git {name} is told to run something else")
     output = call.value("--output", "--output-directory")
     if output is not None:
         call.alters = True
         if outside(call, output):
-            yield "git writes outside the workspace"
+            yield objection("git writes outside the workspace")
     yield from _particular(call, name, args)
 
 
@@ -120,38 +121,38 @@ def _discards(call: Call, name: str, args: list[str]) -> bool:
     return name == "checkout" and whole
 
 
-def _particular(call: Call, name: str, args: list[str]) -> Iterator[str]:
+def _particular(call: Call, name: str, args: list[str]) -> Iterator[Finding]:
     words = [arg for arg in args if not arg.startswith("-")]
     if _discards(call, name, args):
-        yield f"git {name} throws away what was kept"
+        yield objection(f"git {name} throws away what was kept")
     if name == "remote" and words[:1] in (["add"], ["set-url"], ["rename"], ["rm"], ["remove"]):
-        yield "git remote changes where the work is sent to"
+        yield objection("git remote changes where the work is sent to")
     if name == "config" and not any(
         arg in ("--get", "--list", "-l", "--get-all", "--get-regexp", "list", "get") for arg in args
     ):
         if len(words) != 1 and not (words and _SAFE_KEYS.fullmatch(words[0])):
-            yield "git config can make git run anything"
+            yield objection("git config can make git run anything")
         if any(arg in ("--global", "--system", "-e", "--edit") or arg.startswith(("-f", "--file"))
                for arg in args):  # fmt: skip
-            yield "git config changes settings outside the workspace"
+            yield objection("git config changes settings outside the workspace")
     elif name == "push" and (
         any(re.match(r"-[a-zA-Z]*[fd]|--(?:force|delete|mirror|prune|all|tags)", a) for a in args)
         or any(re.match(r"[+:]|[\w.-]+@|\w+://|[./~]", word) for word in words)
     ):
-        yield "git push replaces or deletes what others have, or sends it elsewhere"
+        yield objection("git push replaces or deletes what others have, or sends it elsewhere")
     elif name == "submodule" and words[:1] == ["foreach"]:
-        yield "git submodule foreach runs a command"
+        yield objection("git submodule foreach runs a command")
     elif name == "clean" and not any(re.match(r"-[a-z]*n|--dry-run", arg) for arg in args):
-        yield "git clean deletes what git does not keep"
+        yield objection("git clean deletes what git does not keep")
     elif name in ("filter-branch", "difftool", "mergetool", "instaweb", "web--browse", "hook"):
-        yield f"git {name} runs other programs"
+        yield objection(f"git {name} runs other programs")
     elif name in ("clone", "worktree", "init"):
         yield from _target(call, name, words)
 
 
-def _target(call: Call, name: str, words: list[str]) -> Iterator[str]:
+def _target(call: Call, name: str, words: list[str]) -> Iterator[Finding]:
     if name == "worktree" and words[:1] != ["add"]:
         return
     target = words[1:2] if name != "init" else words[:1]
     if target and outside(call, target[0]):
-        yield f"git {name} writes to {literal(target[0])}, outside the workspace"
+        yield objection(f"git {name} writes to {literal(target[0])}, outside the workspace")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from hermes.exec.command_policy.programs.call import Call
 from hermes.exec.command_policy.programs.file_writers import outside
 from hermes.exec.command_policy.shell.words import literal, vague, written
+from hermes.exec.command_policy.types import Certainty, Finding, objection
 
 _VALUED = (
     "-H --header -A --user-agent -e --referer -o --output -w --write-out -m --max-time "
@@ -31,7 +32,7 @@ _PRIVATE = re.compile(
 _LOCAL = re.compile(r"(?:https?://)?(?:localhost|127\.\d+\.\d+\.\d+|0\.0\.0\.0|\[::1\])(?:[:/?]|$)")
 
 
-def _curl(call: Call) -> Iterator[str]:
+def _curl(call: Call) -> Iterator[Finding]:
     urls = call.rest(_VALUED)
     if (url := call.value("--url")) is not None:
         urls.append(url)
@@ -39,15 +40,15 @@ def _curl(call: Call) -> Iterator[str]:
     local = all(_LOCAL.match(literal(url)) for url in urls)
     method = call.value("-X", "--request")
     if not local and call.has(*(o for o in _SENDS if len(o) > 2)):
-        yield "curl sends data or goes another way"
+        yield objection("curl sends data or goes another way")
     if not local and any(re.match(r"-[a-zA-Z]*[dFTKxE]", w) for w in call.words if w[:2] != "--"):
-        yield "curl sends data or goes another way"
+        yield objection("curl sends data or goes another way")
     if not local and method is not None and literal(method) not in ("GET", "HEAD", "OPTIONS"):
-        yield "curl changes something on another machine"
+        yield objection("curl changes something on another machine")
     yield from _saved(call, urls)
 
 
-def _saved(call: Call, urls: list[str]) -> Iterator[str]:
+def _saved(call: Call, urls: list[str]) -> Iterator[Finding]:
     short = next((w for w in call.words if re.fullmatch(r"-[a-zA-Z]*o", w)), "-o")
     targets = [t for o in (short, "--output", "-D", "--dump-header", "-c", "--cookie-jar")
                if (t := call.value(o)) is not None]  # fmt: skip
@@ -63,14 +64,14 @@ def _saved(call: Call, urls: list[str]) -> Iterator[str]:
             yield from _kept(call, target)
 
 
-def _wget(call: Call) -> Iterator[str]:
+def _wget(call: Call) -> Iterator[Finding]:
     urls = call.rest(_WGET_VALUED)
     yield from _addresses(call, urls)
     if call.has("--post-data", "--post-file", "--body-data", "--body-file", "--method", "-e",
                 "--execute", "--use-askpass", "--config", "--input-file"):  # fmt: skip
-        yield "wget sends data or follows other orders"
+        yield objection("wget sends data or follows other orders")
     if any(re.fullmatch(r"-[a-zA-Z]*[ie]", w) for w in call.words):
-        yield "wget sends data or follows other orders"
+        yield objection("wget sends data or follows other orders")
     short = next((w for w in call.words if re.fullmatch(r"-[a-zA-Z]*O", w)), "-O")
     target = call.value(short, "--output-document")
     if target is None:
@@ -81,22 +82,24 @@ def _wget(call: Call) -> Iterator[str]:
         yield from _kept(call, target)
 
 
-def _addresses(call: Call, urls: list[str]) -> Iterator[str]:
+def _addresses(call: Call, urls: list[str]) -> Iterator[Finding]:
     for url in urls:
         if vague(url):
             head = re.split("[\0\x1e]", url, maxsplit=1)[0]
             if not _LOCAL.match(head) or "/" not in head[8:]:
-                yield f"what {call.name} asks for is only known when it runs"
+                yield objection(
+                    f"what {call.name} asks for is only known when it runs", Certainty.UNCERTAIN
+                )
         elif _PRIVATE.match(literal(url)):
-            yield f"{call.name} asks for {written(url)}, which hands out credentials"
+            yield objection(f"{call.name} asks for {written(url)}, which hands out credentials")
         elif re.match(r"(?:file|gopher|dict|ldap|smb|scp|sftp|telnet|tftp|ftp)s?:", literal(url)):
-            yield f"{call.name} uses {literal(url).partition(':')[0]}"
+            yield objection(f"{call.name} uses {literal(url).partition(':')[0]}")
 
 
-def _kept(call: Call, target: str) -> Iterator[str]:
+def _kept(call: Call, target: str) -> Iterator[Finding]:
     call.downloads += call.paths(target)
     if vague(target) or outside(call, target):
-        yield f"{call.name} writes {written(target)}, outside the workspace"
+        yield objection(f"{call.name} writes {written(target)}, outside the workspace")
 
 
 def _last(url: str) -> str:
@@ -106,20 +109,20 @@ def _last(url: str) -> str:
     return name if "://" in path and path.count("/") > 2 and name else "index.html"
 
 
-def _httpie(call: Call) -> Iterator[str]:
+def _httpie(call: Call) -> Iterator[Finding]:
     urls = call.rest("-o --output -a --auth")
     if not all(_LOCAL.match(literal(word)) for word in urls[:1]):
-        yield f"{call.name} reaches other machines"
+        yield objection(f"{call.name} reaches other machines")
 
 
-def _other(call: Call) -> Iterator[str]:
+def _other(call: Call) -> Iterator[Finding]:
     target = call.value("-o", "--out")
     if target is not None:
         call.downloads += call.paths(target)
-    yield f"{call.name} reaches other machines"
+    yield objection(f"{call.name} reaches other machines")
 
 
-FETCHING: dict[str, Callable[[Call], Iterator[str]]] = {
+FETCHING: dict[str, Callable[[Call], Iterator[Finding]]] = {
     "curl": _curl,
     "wget": _wget,
     "http": _httpie,

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from hermes.exec.command_policy.programs.call import Call
 from hermes.exec.command_policy.programs.file_writers import outside
 from hermes.exec.command_policy.shell.words import UNKNOWN, literal, vague
+from hermes.exec.command_policy.types import Certainty, Finding, objection
 
 _REGEX = r"/(?:[^/\\\n]|\\.)*/[IM]*"
 _ADDRESS = rf"(?:(?:\d+(?:~\d+)?|\$|{_REGEX})(?:\s*,\s*(?:[+~]?\d+|\$|{_REGEX}))?\s*!?\s*)?"
@@ -32,20 +33,22 @@ def harmless_sed(script: str) -> bool:
     return True
 
 
-def sed(call: Call) -> Iterator[str]:
+def sed(call: Call) -> Iterator[Finding]:
     scripts, files, from_file = _sed_words(call)
     if from_file:
-        yield "sed reads its commands from a file"
+        yield objection("sed reads its commands from a file")
     for script in scripts:
         if vague(script):
             if not _only_values(script):
-                yield "the commands of sed are only known when it runs"
+                yield objection(
+                    "the commands of sed are only known when it runs", Certainty.UNCERTAIN
+                )
         elif not harmless_sed(literal(script)):
-            yield "sed runs a command or writes another file"
+            yield objection("sed runs a command or writes another file")
     if call.has("-i", "--in-place"):
         for file in files:
             if not vague(file) and outside(call, file):
-                yield f"sed changes {literal(file)}, outside the workspace"
+                yield objection(f"sed changes {literal(file)}, outside the workspace")
 
 
 def _sed_words(call: Call) -> tuple[list[str], list[str], bool]:
@@ -85,12 +88,14 @@ _AWK = re.compile(
 _STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
-def awk(call: Call) -> Iterator[str]:
+def awk(call: Call) -> Iterator[Finding]:
     if call.has("-i", "--include", "-l", "--load", "-E", "--exec", "-f", "--file"):
-        yield f"{call.name} reads its program from a file"
+        yield objection(f"{call.name} reads its program from a file")
     programs = [w for w in call.rest("-F -v --field-separator --assign")]
     for program in programs[:1]:
         if vague(program):
-            yield f"the program of {call.name} is only known when it runs"
+            yield objection(
+                f"the program of {call.name} is only known when it runs", Certainty.UNCERTAIN
+            )
         elif _AWK.search(literal(program)) or _AWK.search(_STRINGS.sub('""', literal(program))):
-            yield f"{call.name} runs a command or writes a file"
+            yield objection(f"{call.name} runs a command or writes a file")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from msgspec import Struct, structs
 
 from hermes.exec.command_policy.shell.words import FIELDS, UNKNOWN, literal
+from hermes.exec.command_policy.types import Certainty
 
 Argv = tuple[str, ...]
 
@@ -120,6 +121,8 @@ class Inner(Struct, frozen=True):
     """The positional parameters of the scripts."""
     ask: str = ""
     """Why the wrapper itself needs a human, whatever is inside."""
+    certainty: Certainty = Certainty.CERTAIN
+    """Of that reason."""
     assigned: tuple[tuple[str, str], ...] = ()
     passed_on: Argv = ()
     """Words that it may run as a command, if they are no files."""
@@ -271,7 +274,8 @@ def _xargs(argv: Argv, feed: str | None) -> Inner | None:
         likely = ((*argv[at:], *feed.split()[:50]),)
         if replace:
             likely = (tuple(w.replace(UNKNOWN, feed.strip()) for w in inner),)
-    return Inner((inner, *(likely if not replace else ())), likely, ask=ask)
+    commands = (inner, *(likely if not replace else ()))
+    return Inner(commands, likely, ask=ask, certainty=Certainty.UNCERTAIN)
 
 
 def _find(argv: Argv, feed: str | None) -> Inner | None:
@@ -328,7 +332,11 @@ def _shell(argv: Argv, feed: str | None) -> Inner | None:
 
 
 def _eval(argv: Argv, feed: str | None) -> Inner | None:
-    return Inner(scripts=(" ".join(argv[1:]),), ask="eval runs a text as a command")
+    return Inner(
+        scripts=(" ".join(argv[1:]),),
+        ask="eval runs a text as a command",
+        certainty=Certainty.UNCERTAIN,
+    )
 
 
 def _trap(argv: Argv, feed: str | None) -> Inner | None:
