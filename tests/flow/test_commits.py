@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hermes.app.runtime import Options
-from hermes.exec.command_policy import Rules, judge
+from hermes.exec.command_policy import CommandRules, judge_command
 from hermes.exec.sandbox import probe
 from tests.kit import call, say
 from tests.kit.bodies import messages, quoted
@@ -79,8 +79,8 @@ async def run(r: Rig, command: str) -> str:
 def test_which_commands_write_to_the_repository(
     tmp_path: Path, command: str, commits: bool
 ) -> None:
-    judged = judge(
-        command, workspace=tmp_path, home=tmp_path / "home", rules=Rules(), sandboxed=True
+    judged = judge_command(
+        command, workspace=tmp_path, home=tmp_path / "home", rules=CommandRules(), sandboxed=True
     )
     assert (judged.commits and not judged.read_only) is commits
 

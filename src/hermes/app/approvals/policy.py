@@ -16,7 +16,7 @@ from hermes.core.tool import Consultant, Tool, Verdict
 
 if TYPE_CHECKING:
     from hermes.exec.backends import Backend
-    from hermes.exec.command_policy import Judgement, Rules
+    from hermes.exec.command_policy import CommandRules, Judgement
 
 Mode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
 Asking: TypeAlias = Literal["ask", "smart", "never-ask"]
@@ -176,15 +176,15 @@ class Approvals:
         offered, so that what a person remembers is what he was asked."""
         if not judged.grants:
             return ()
-        then = self._judge(params, self._rules().granting(judged.grants), sandboxed=sandboxed)
+        then = self._judge(params, self._rules().with_grants(judged.grants), sandboxed=sandboxed)
         return judged.grants if then.decision == "allow" else ()
 
-    def _rules(self) -> Rules:
+    def _rules(self) -> CommandRules:
         rules = self._book.rules
-        return rules.granting(self._prefixes) if self._prefixes else rules
+        return rules.with_grants(self._prefixes) if self._prefixes else rules
 
-    def _judge(self, params: Any, rules: Rules, *, sandboxed: bool) -> Judgement:
-        from hermes.exec.command_policy import Judgement, judge
+    def _judge(self, params: Any, rules: CommandRules, *, sandboxed: bool) -> Judgement:
+        from hermes.exec.command_policy import Judgement, judge_command
 
         if not hasattr(params, "command"):  # not for a shell: what confines it decides
             if not sandboxed and str(self._home) in getattr(params, "code", ""):
@@ -192,7 +192,7 @@ class Approvals:
             return Judgement("allow") if sandboxed else Judgement("ask", (_UNCONFINED,))
         workdir = getattr(params, "workdir", None)
         workspace = self._place.workspace if self._place else self._cwd
-        judged = judge(
+        judged = judge_command(
             params.command,
             workspace=workspace,
             home=self._home,
@@ -285,7 +285,7 @@ def _unread(judged: Judgement, params: Any) -> Verdict | None:
     is never allowed."""
     if judged.understood:
         return None
-    from hermes.exec.command_policy.hard_denials import named
+    from hermes.exec.command_policy.hard_denials import find_hard_program
 
-    name = named(params.command)
+    name = find_hard_program(params.command)
     return Verdict(False, _UNREAD.format(name)) if name else None

@@ -146,10 +146,10 @@ def _bad_rules(config: Config) -> str:
     """What the commands' gate would say to the rules."""
     if not config.approvals.rules:
         return ""
-    from hermes.exec.command_policy import Rules
+    from hermes.exec.command_policy import CommandRules
 
     try:
-        Rules.load(list(config.approvals.rules))
+        CommandRules.load_rules(list(config.approvals.rules))
     except ConfigError as error:
         return str(error)
     return ""

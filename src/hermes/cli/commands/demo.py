@@ -115,13 +115,13 @@ class Demo:
 
     def _harmless(self, session: Session, question: Approval) -> bool:
         """Nobody is there to ask: only what cannot change anything is allowed."""
-        from hermes.exec.command_policy import Rules, judge
+        from hermes.exec.command_policy import CommandRules, judge_command
 
-        judged = judge(
+        judged = judge_command(
             question.command,
             workspace=Path(session.meta.cwd),
             home=self._setup.home,
-            rules=Rules(),
+            rules=CommandRules(),
             sandboxed=True,
         )
         return bool(question.command) and judged.read_only and judged.decision != "deny"

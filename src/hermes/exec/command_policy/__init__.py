@@ -18,18 +18,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hermes.exec.command_policy.rules import Rules, as_data, grant
-from hermes.exec.command_policy.types import Decision, Judgement, Rule
+from hermes.exec.command_policy.rules import CommandRules, build_grant, rule_to_data
+from hermes.exec.command_policy.types import CommandRule, Decision, Judgement
 
-__all__ = ["Decision", "Judgement", "Rule", "Rules", "as_data", "grant", "judge"]
+__all__ = [
+    "CommandRule",
+    "CommandRules",
+    "Decision",
+    "Judgement",
+    "build_grant",
+    "judge_command",
+    "rule_to_data",
+]
 
 
-def judge(  # noqa: PLR0913 - one keyword per fact the judgement depends on
+def judge_command(  # noqa: PLR0913 - one keyword per fact the judgement depends on
     command: str,
     *,
     workspace: Path,
     home: Path,
-    rules: Rules,
+    rules: CommandRules,
     sandboxed: bool,
     tainted_files: frozenset[Path] = frozenset(),
     cwd: Path | None = None,
@@ -40,8 +48,10 @@ def judge(  # noqa: PLR0913 - one keyword per fact the judgement depends on
     this session. A denied command must not run in any mode; what is asked about runs only as the
     exact bytes that were judged.
     """
-    from hermes.exec.command_policy.analyzer import Court
-    from hermes.exec.command_policy.paths import Places
+    from hermes.exec.command_policy.analyzer import CommandAnalyzer
+    from hermes.exec.command_policy.paths import PathZones
 
-    places = Places(workspace, home, tainted_files)
-    return Court(places, rules, sandboxed=sandboxed).judge(command, str(cwd or workspace))
+    path_zones = PathZones(workspace, home, tainted_files)
+    return CommandAnalyzer(path_zones, rules, sandboxed=sandboxed).judge_command(
+        command, str(cwd or workspace)
+    )

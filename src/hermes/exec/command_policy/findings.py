@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hermes.exec.command_policy.types import Certainty, Decision, Finding, Judgement, objection
+from hermes.exec.command_policy.types import Certainty, Decision, Finding, Judgement, ask_finding
 
 _MAX_REASONS = 12
 _MAX_REASON = 200
 
 
-class Verdict:
+class Findings:
     """Every finding can only make it stricter."""
 
     def __init__(self) -> None:
@@ -23,20 +23,20 @@ class Verdict:
         self.dynamic = False
         """Some of it is only known when it runs: it is searched for the worst as a text, too."""
         self.commits = False
-        self.only_worst = 0
+        self.denials_only = 0
         """While this is positive, only what is denied counts."""
-        self._only_sure = 0
+        self._certain_only = 0
         self._findings: list[Finding] = []
 
     @property
-    def quiet(self) -> bool:
+    def is_nested(self) -> bool:
         """What is read now is no command of the line itself."""
-        return self.only_worst > 0 or self._only_sure > 0
+        return self.denials_only > 0 or self._certain_only > 0
 
     @property
-    def guessing(self) -> bool:
+    def counts_uncertain(self) -> bool:
         """Whether uncertain findings count; they do not inside existing workspace files."""
-        return self._only_sure == 0
+        return self._certain_only == 0
 
     @property
     def decision(self) -> Decision:
@@ -44,52 +44,54 @@ class Verdict:
         return "deny" if "deny" in found else "ask" if "ask" in found else "allow"
 
     def ask(self, reason: str, certainty: Certainty = Certainty.CERTAIN) -> None:
-        self.add(objection(reason, certainty))
+        self.add(ask_finding(reason, certainty))
 
     def add(self, finding: Finding) -> None:
         """Record a reason to ask, unless only what is denied, or certain, counts now."""
         self.read_only = False
-        if not self.only_worst and (self.guessing or finding.certainty is Certainty.CERTAIN):
+        if not self.denials_only and (
+            self.counts_uncertain or finding.certainty is Certainty.CERTAIN
+        ):
             self._findings.append(finding)
 
     def deny(self, reason: str) -> None:
         self._findings.append(Finding("deny", reason))
 
-    def ruled(self, decision: Decision, reason: str) -> None:
+    def add_rule_decision(self, decision: Decision, reason: str) -> None:
         """A rule of the operator says so."""
-        if decision == "deny" or not self.only_worst:
+        if decision == "deny" or not self.denials_only:
             self._findings.append(Finding(decision, reason))
 
-    def not_understood(self, reason: str) -> None:
+    def mark_not_understood(self, reason: str) -> None:
         self.understood = False
         self.ask(reason, Certainty.UNCERTAIN)
 
     @contextmanager
-    def searching(self) -> Iterator[None]:
+    def denials_only_scope(self) -> Iterator[None]:
         """What is read meanwhile may not run at all: only the worst counts."""
         understood, dynamic = self.understood, self.dynamic
-        self.only_worst += 1
+        self.denials_only += 1
         try:
             yield
         finally:
-            self.only_worst -= 1
+            self.denials_only -= 1
             self.understood, self.dynamic = understood, dynamic
 
     @contextmanager
-    def reading_files(self) -> Iterator[None]:
+    def workspace_file_scope(self) -> Iterator[None]:
         """What is read meanwhile is code of the workspace: nobody is asked about doubts in it."""
         understood, dynamic = self.understood, self.dynamic
-        self._only_sure += 1
+        self._certain_only += 1
         try:
             yield
         finally:
-            self._only_sure -= 1
+            self._certain_only -= 1
             self.understood, self.dynamic = understood, dynamic
 
-    def sum_up(self) -> Judgement:
+    def build_judgement(self) -> Judgement:
         decision = self.decision
         telling = [f for f in self._findings if f.decision == decision]
-        reasons = tuple(dict.fromkeys(short(finding.reason) for finding in telling))
+        reasons = tuple(dict.fromkeys(shorten_reason(finding.reason) for finding in telling))
         grants: tuple[tuple[str, ...], ...] = ()
         if decision == "ask" and all(finding.grant for finding in telling):
             grants = tuple(dict.fromkeys(finding.grant for finding in telling))
@@ -105,5 +107,5 @@ class Verdict:
         )
 
 
-def short(reason: str) -> str:
+def shorten_reason(reason: str) -> str:
     return reason if len(reason) <= _MAX_REASON else reason[: _MAX_REASON - 1] + "…"

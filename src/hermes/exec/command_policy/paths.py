@@ -10,11 +10,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from hermes.exec.command_policy.findings import Verdict
-from hermes.exec.command_policy.programs.builtin_rules import NETWORK
-from hermes.exec.command_policy.programs.wrappers import unwrap
-from hermes.exec.command_policy.shell.simple_command import Simple
-from hermes.exec.command_policy.shell.words import literal, vague, wild, written
+from hermes.exec.command_policy.findings import Findings
+from hermes.exec.command_policy.programs.builtin_rules import NETWORK_PROGRAMS
+from hermes.exec.command_policy.programs.wrappers import unwrap_command
+from hermes.exec.command_policy.shell.simple_command import SimpleCommand
+from hermes.exec.command_policy.shell.words import (
+    display_word,
+    has_wildcard,
+    is_vague,
+    literal_text,
+)
 from hermes.exec.command_policy.types import Certainty
 
 Zone: TypeAlias = Literal[
@@ -30,23 +35,23 @@ Zone: TypeAlias = Literal[
     "own",  # the agent's own files
     "unknown",
 ]
-_PLAIN = frozenset("null zero full random urandom stdin stdout stderr tty ptmx".split())
-_TOP = frozenset(
+_PLAIN_DEVICES = frozenset("null zero full random urandom stdin stdout stderr tty ptmx".split())
+_VITAL_TOP = frozenset(
     "bin boot dev etc home lib lib32 lib64 libx32 mnt media opt proc root run sbin srv sys usr var "
     "Applications Library System Users Volumes private".split()
 )
-_SECOND = frozenset(
+_VITAL_SECOND = frozenset(
     "usr/bin usr/lib usr/lib32 usr/lib64 usr/sbin usr/share usr/local usr/include usr/libexec "
     "var/lib var/log var/spool var/db var/run usr/local/bin usr/local/lib private/etc "
     "private/var".split()
 )
-_SECRET = frozenset(
+_SECRET_NAMES = frozenset(
     ".ssh .aws .gnupg .azure .kube .password-store .mozilla .thunderbird .netrc .pgpass .pypirc "
     ".git-credentials .npmrc keyrings Keychains .vault-token .my.cnf .s3cfg .boto .mylogin.cnf "
     ".bash_history .zsh_history .python_history .psql_history .mysql_history .node_repl_history "
     ".rediscli_history .sqlite_history .lesshst id_rsa id_ed25519 id_ecdsa id_dsa".split()
 )
-_AGENTS = frozenset((".hermes",))
+_AGENT_NAMES = frozenset((".hermes",))
 _SECRET_PAIRS = re.compile(
     r"/(?:\.config/(?:gcloud|gh|google-chrome|chromium|BraveSoftware)|\.docker/config\.json"
     r"|\.config/(?:hub|op|rclone|BraveSoftware|microsoft-edge|heroku|doctl)|\.cargo/credentials"
@@ -54,9 +59,9 @@ _SECRET_PAIRS = re.compile(
     r"|\.local/share/(?:keyrings|kwalletd)|Library/Keychains|run/secrets"
     r"|etc/(?:g?shadow|sudoers|passwd|ssh|krb5\.keytab|ssl/private|wireguard|NetworkManager)|proc/[^/]+/(?:environ|mem|auxv)|proc/kcore)(?:[-/.]|$)"
 )
-_AROUND = re.compile(r"/+proc/+[^/]+/+(?:task/+[^/]+/+)?(root|cwd)(?=/|$)(.*)", re.DOTALL)
+_PROC_ALIAS = re.compile(r"/+proc/+[^/]+/+(?:task/+[^/]+/+)?(root|cwd)(?=/|$)(.*)", re.DOTALL)
 """Other names of `/` and of the folder a process is in."""
-_ZONES: dict[Zone, str] = {
+_ZONE_PHRASES: dict[Zone, str] = {
     "outside": "outside the workspace",
     "vital": "outside the workspace",
     "unknown": "only known when it runs",
@@ -68,119 +73,127 @@ _ZONES: dict[Zone, str] = {
 }
 _MAX_PATTERN = 60
 _MAX_PARTS = 40
-_GIT = re.compile(r"/\.git(?:/hooks|/config|/info/attributes|/modules/.*/hooks)?(?:/|$)")
+_GIT_CONTROL = re.compile(r"/\.git(?:/hooks|/config|/info/attributes|/modules/.*/hooks)?(?:/|$)")
 _CRITICAL = re.compile(
     r"^/(?:etc/(?:passwd|g?shadow|group|sudoers|fstab|hosts\.allow|ld\.so\.preload|pam\.d)"
     r"|boot|proc/sysrq-trigger|proc/sys|sys)(?:[-/.]|$)"
 )
 
-OWN = "touches the agent's own files"
+AGENT_FILES = "touches the agent's own files"
 
 
-class Places:
+class PathZones:
     """The folders of one judgement. Paths are compared as text and, for files that are written,
     after following links."""
 
     def __init__(self, workspace: Path, home: Path, tainted: frozenset[Path]) -> None:
-        self.user = _user_home()
-        self._workspaces = tuple(path for path in _both(workspace) if path != "/")
-        self._homes = _both(home)
+        self.user_home = _find_user_home()
+        self._workspaces = tuple(path for path in _path_spellings(workspace) if path != "/")
+        self._homes = _path_spellings(home)
         self._temporary = ("/tmp", "/var/tmp", "/private/tmp")
         self.tainted = frozenset(str(path) for path in tainted)
         self._links_left = 64
-        self._reals: dict[str, str] = {}
-        self._known: dict[tuple[str, tuple[str | None, ...], bool], set[Zone]] = {}
+        self._real_paths: dict[str, str] = {}
+        self._classified: dict[tuple[str, tuple[str | None, ...], bool], set[Zone]] = {}
 
-    def paths(self, word: str, folders: tuple[str | None, ...]) -> list[str | None]:
+    def resolve_paths(self, word: str, folders: tuple[str | None, ...]) -> list[str | None]:
         """Every path a word may mean; None when that cannot be told. Wildcards stay."""
-        if vague(word):
+        if is_vague(word):
             return [None]
-        text = literal(word)
-        while found := _AROUND.match(text):
+        text = literal_text(word)
+        while found := _PROC_ALIAS.match(text):
             text = found[2] or "/" if found[1] == "root" else "." + found[2]
         if text.startswith("/"):
-            return [normal(text)]
-        return [None if f is None else normal(f"{f}/{text}") for f in folders]
+            return [normalize_path(text)]
+        return [None if f is None else normalize_path(f"{f}/{text}") for f in folders]
 
-    def zones(self, word: str, folders: tuple[str | None, ...], *, follow: bool) -> set[Zone]:
+    def classify_word(
+        self, word: str, folders: tuple[str | None, ...], *, follow: bool
+    ) -> set[Zone]:
         key = (word, folders, follow)
-        if key not in self._known:
-            self._known[key] = self._zones(word, folders, follow)
-        return self._known[key]
+        if key not in self._classified:
+            self._classified[key] = self._classify_uncached(word, folders, follow)
+        return self._classified[key]
 
-    def _zones(self, word: str, folders: tuple[str | None, ...], follow: bool) -> set[Zone]:
-        if vague(word):
-            return self._vague_zones(word, folders)
+    def _classify_uncached(
+        self, word: str, folders: tuple[str | None, ...], follow: bool
+    ) -> set[Zone]:
+        if is_vague(word):
+            return self._classify_vague(word, folders)
         found: set[Zone] = set()
-        for path in self.paths(word, folders):
-            zone = "unknown" if path is None else self.zone(path)
-            climbs = zone == "inside" and literal(word).startswith("../")
+        for path in self.resolve_paths(word, folders):
+            zone = "unknown" if path is None else self.classify_path(path)
+            climbs = zone == "inside" and literal_text(word).startswith("../")
             found.add("outside" if climbs and not self.in_workspace(path or "") else zone)
-            if follow and path is not None and self._links_left > 0 and not wild(word):
+            if follow and path is not None and self._links_left > 0 and not has_wildcard(word):
                 self._links_left -= 1
-                real = self._real(path)
+                real = self._follow_links(path)
                 if real != path:
-                    found.add(self.zone(real))
+                    found.add(self.classify_path(real))
         return found
 
-    def _real(self, path: str) -> str:
+    def _follow_links(self, path: str) -> str:
         """As os.path.realpath, which looks at every folder of a path again each time."""
-        known = self._reals.get(path)
+        known = self._real_paths.get(path)
         if known is None:
             parent, _, name = path.rpartition("/")
             if not parent or path.count("/") > _MAX_PARTS:
-                known = real_path(path)
+                known = resolve_links(path)
             else:
-                known = f"{self._real(parent)}/{name}"
-                known = real_path(path) if os.path.islink(known) else known  # noqa: PTH114
-            self._reals[path] = known
+                known = f"{self._follow_links(parent)}/{name}"
+                known = resolve_links(path) if os.path.islink(known) else known  # noqa: PTH114
+            self._real_paths[path] = known
         return known
 
-    def _vague_zones(self, word: str, folders: tuple[str | None, ...]) -> set[Zone]:
+    def _classify_vague(self, word: str, folders: tuple[str | None, ...]) -> set[Zone]:
         head = re.split("[\0\x1e]", word, maxsplit=1)[0]
         folder = head[: head.rfind("/") + 1]
         found: set[Zone] = {"unknown"}
         example = re.sub("[\0\x1e]+", "x", word)
-        for zone in self.zones(example, folders, follow=False) & {"secret", "own", "device"}:
+        for zone in self.classify_word(example, folders, follow=False) & {
+            "secret",
+            "own",
+            "device",
+        }:
             found.add(zone)
         if folder:
-            found |= {z for z in self.zones(folder, folders, follow=False) if z != "vital"}
+            found |= {z for z in self.classify_word(folder, folders, follow=False) if z != "vital"}
         return found - {"top", "inside"}
 
-    def zone(self, path: str) -> Zone:
+    def classify_path(self, path: str) -> Zone:
         if path.startswith("/dev/"):
-            return _device(path)
-        if self._is_own(path):
+            return _classify_device(path)
+        if self._is_agent_file(path):
             return "own"
         if self._is_secret(path):
             return "secret"
-        if path in ("/", self.user) or _directly_all(path, self.user):
+        if path in ("/", self.user_home) or _selects_all_in(path, self.user_home):
             return "vital"
         for workspace in self._workspaces:
-            if path == workspace or _directly_all(path, workspace):
+            if path == workspace or _selects_all_in(path, workspace):
                 return "top"
-            if _inside(path, workspace):
-                return "git" if _GIT.search(path[len(workspace) :]) else "inside"
-            if _inside(workspace, path):
+            if _is_inside(path, workspace):
+                return "git" if _GIT_CONTROL.search(path[len(workspace) :]) else "inside"
+            if _is_inside(workspace, path):
                 return "vital"
-        if any(_inside(path, folder) for folder in self._temporary):
+        if any(_is_inside(path, folder) for folder in self._temporary):
             return "inside"
         return "vital" if self._is_vital(path) else "outside"
 
     def is_tainted(self, path: str) -> bool:
         if path in self.tainted:
             return True
-        return bool(self.tainted) and real_path(path) in self.tainted
+        return bool(self.tainted) and resolve_links(path) in self.tainted
 
     def holds_secrets(self, path: str) -> bool:
         """Somewhere below it are credentials."""
-        parents = ("/", "/home", "/root", "/Users", "/etc", "/proc", "/run", self.user)
+        parents = ("/", "/home", "/root", "/Users", "/etc", "/proc", "/run", self.user_home)
         path = path.rstrip("/*") or "/"
-        if any(path == w or _inside(path, w) for w in self._workspaces):
+        if any(path == w or _is_inside(path, w) for w in self._workspaces):
             return False
         return (
             path in parents
-            or _inside(self.user, path)
+            or _is_inside(self.user_home, path)
             or re.search(r"/\.(?:config|local|local/share|docker)$", path) is not None
         )
 
@@ -189,134 +202,140 @@ class Places:
         return self._links_left > 0 and os.path.exists(path)  # noqa: PTH110 - plain text
 
     def in_workspace(self, path: str) -> bool:
-        return any(path == w or _inside(path, w) for w in self._workspaces)
+        return any(path == w or _is_inside(path, w) for w in self._workspaces)
 
-    def names_own(self, text: str) -> bool:
+    def mentions_agent_home(self, text: str) -> bool:
         """A text in some language that names the agent's home."""
         homes = [
-            home for home in self._homes if not any(_inside(w, home) for w in self._workspaces)
+            home for home in self._homes if not any(_is_inside(w, home) for w in self._workspaces)
         ]
         return any(home in text for home in homes) or re.search(r"/\.hermes\b", text) is not None
 
-    def critical(self, path: str) -> bool:
+    def is_critical(self, path: str) -> bool:
         """Overwriting it takes the machine down or hands it over."""
         return _CRITICAL.search(path) is not None
 
-    def _is_own(self, path: str) -> bool:
+    def _is_agent_file(self, path: str) -> bool:
         """All of its home, unless one works inside that home."""
         for home in self._homes:
-            if path == home or _inside(path, home):
-                working_there = [w for w in self._workspaces if _inside(w, home)]
-                return not any(path == w or _inside(path, w) for w in working_there)
-            if _may_lead_to(path, home) and not any(_inside(w, home) for w in self._workspaces):
+            if path == home or _is_inside(path, home):
+                working_there = [w for w in self._workspaces if _is_inside(w, home)]
+                return not any(path == w or _is_inside(path, w) for w in working_there)
+            if _may_match_folder(path, home) and not any(
+                _is_inside(w, home) for w in self._workspaces
+            ):
                 return True
-        return _has_part(path, _AGENTS)
+        return _contains_name(path, _AGENT_NAMES)
 
     def _is_secret(self, path: str) -> bool:
-        if _has_part(path, _SECRET):
-            return not any(_inside(path, w) for w in self._workspaces) or "/.ssh" in path
+        if _contains_name(path, _SECRET_NAMES):
+            return not any(_is_inside(path, w) for w in self._workspaces) or "/.ssh" in path
         return _SECRET_PAIRS.search(path) is not None
 
     def _is_vital(self, path: str) -> bool:
         inside = path[1:].rstrip("/*")
         head, _, rest = path[1:].partition("/")
-        if not rest and (head in _TOP or any(c in head for c in "*?[")):
+        if not rest and (head in _VITAL_TOP or any(c in head for c in "*?[")):
             return True
         if any(c in head for c in "*?["):
             return True
-        if inside in _SECOND or inside in _TOP:
+        if inside in _VITAL_SECOND or inside in _VITAL_TOP:
             return True
         parent, _, name = path.rpartition("/")
-        if parent in (self.user, "/root") and _takes_all(name):
+        if parent in (self.user_home, "/root") and _is_broad_wildcard(name):
             return True
         if head in ("home", "Users"):
-            return "/" not in rest or _takes_all(rest.partition("/")[2])
+            return "/" not in rest or _is_broad_wildcard(rest.partition("/")[2])
         return path == "/root"
 
 
-class Files:
-    """What is found about files goes into the verdict; what came from the network is marked."""
+class FileChecks:
+    """What is found about files goes into the findings; what came from the network is marked."""
 
-    def __init__(self, places: Places, verdict: Verdict, *, sandboxed: bool) -> None:
-        self._places = places
-        self._verdict = verdict
+    def __init__(self, path_zones: PathZones, findings: Findings, *, sandboxed: bool) -> None:
+        self._path_zones = path_zones
+        self._findings = findings
         self._sandboxed = sandboxed
 
-    def written(self, word: str, simple: Simple) -> None:
-        zones = self._places.zones(word, simple.folders, follow=True)
+    def check_write(self, word: str, simple: SimpleCommand) -> None:
+        zones = self._path_zones.classify_word(word, simple.folders, follow=True)
         if zones != {"plain"}:
-            self._verdict.read_only = False
-        if reason := blocked_write(word, simple.folders, self._places):
-            self._verdict.deny(reason)
+            self._findings.read_only = False
+        if reason := explain_denied_write(word, simple.folders, self._path_zones):
+            self._findings.deny(reason)
         if "own" in zones:
-            self._verdict.deny(f"writes to {written(word)}: {OWN}")
+            self._findings.deny(f"writes to {display_word(word)}: {AGENT_FILES}")
         if bad := zones - {"inside", "plain", "top", "device", "own"}:
-            self._verdict.ask(f"writes to {written(word)}{where(bad)}", _certainty(bad))
+            self._findings.ask(
+                f"writes to {display_word(word)}{describe_zones(bad)}", _zone_certainty(bad)
+            )
         elif not self._sandboxed and zones != {"plain"}:
-            self._verdict.ask("writes a file, and there is no sandbox")
-        wrapped = simple.argv and unwrap(simple.argv, None) is not None
+            self._findings.ask("writes a file, and there is no sandbox")
+        wrapped = simple.argv and unwrap_command(simple.argv, None) is not None
         programs = (*simple.sources, *(simple.argv if wrapped else simple.argv[:1]))
-        if {word.rpartition("/")[2] for word in programs} & NETWORK:
-            for path in self._places.paths(word, simple.folders):
-                self.downloaded(path)
+        if {word.rpartition("/")[2] for word in programs} & NETWORK_PROGRAMS:
+            for path in self._path_zones.resolve_paths(word, simple.folders):
+                self.mark_download(path)
 
-    def opened(self, word: str, folders: tuple[str | None, ...]) -> None:
-        zones = self._places.zones(word, folders, follow=True)
+    def check_read(self, word: str, folders: tuple[str | None, ...]) -> None:
+        zones = self._path_zones.classify_word(word, folders, follow=True)
         if "own" in zones:
-            self._verdict.deny(f"reads {written(word)}: {OWN}")
+            self._findings.deny(f"reads {display_word(word)}: {AGENT_FILES}")
         if bad := zones & {"secret", "network", "device"}:
-            self._verdict.ask(f"reads {written(word)}{where(bad)}")
+            self._findings.ask(f"reads {display_word(word)}{describe_zones(bad)}")
 
-    def named(self, word: str, program: str, folders: tuple[str | None, ...]) -> None:
+    def check_argument(self, word: str, program: str, folders: tuple[str | None, ...]) -> None:
         """Any argument may be a path, also behind `--option=` or `@`."""
         text = word
         if text.startswith("-") or "=" in text:
             text = text.rpartition("=")[2] or text
         text = text.lstrip("@<>")
-        if " " in literal(text) or "\n" in text or program in ("echo", "printf"):
+        if " " in literal_text(text) or "\n" in text or program in ("echo", "printf"):
             return
-        zones = self._places.zones(text, folders, follow=False)
+        zones = self._path_zones.classify_word(text, folders, follow=False)
         if "own" in zones:
-            self._verdict.deny(f"{written(word)}: {OWN}")
+            self._findings.deny(f"{display_word(word)}: {AGENT_FILES}")
         if bad := zones & {"secret", "network"}:
-            self._verdict.ask(f"{written(word)}{where(bad)}")
+            self._findings.ask(f"{display_word(word)}{describe_zones(bad)}")
 
-    def ran(self, word: str, simple: Simple) -> None:
-        for path in self._places.paths(word, simple.folders):
-            if path is not None and self._places.is_tainted(path):
-                self._verdict.ask(f"runs {written(word)}, which came from the network")
+    def check_execution(self, word: str, simple: SimpleCommand) -> None:
+        for path in self._path_zones.resolve_paths(word, simple.folders):
+            if path is not None and self._path_zones.is_tainted(path):
+                self._findings.ask(f"runs {display_word(word)}, which came from the network")
 
-    def own(self, value: str) -> bool:
+    def is_agent_path(self, value: str) -> bool:
         """A value that names the agent's own files."""
-        return value.startswith("/") and "own" in self._places.zones(value, (None,), follow=False)
+        return value.startswith("/") and "own" in self._path_zones.classify_word(
+            value, (None,), follow=False
+        )
 
-    def downloaded(self, path: str | None) -> None:
-        if path is not None and not self._verdict.only_worst and not path.startswith("/dev/"):
-            self._verdict.downloads.append(Path(path))
-            self._places.tainted |= {path}
+    def mark_download(self, path: str | None) -> None:
+        if path is not None and not self._findings.denials_only and not path.startswith("/dev/"):
+            self._findings.downloads.append(Path(path))
+            self._path_zones.tainted |= {path}
 
 
-def blocked_write(word: str, folders: tuple[str | None, ...], places: Places) -> str:
+def explain_denied_write(word: str, folders: tuple[str | None, ...], path_zones: PathZones) -> str:
     """Why nothing may be written there, or empty."""
-    if vague(word):
+    if is_vague(word):
         return ""
-    if "device" in places.zones(word, folders, follow=True):
-        return f"writes to the device {literal(word)}"
-    for path in places.paths(word, folders):
-        if path is not None and places.critical(path):
+    if "device" in path_zones.classify_word(word, folders, follow=True):
+        return f"writes to the device {literal_text(word)}"
+    for path in path_zones.resolve_paths(word, folders):
+        if path is not None and path_zones.is_critical(path):
             return f"overwrites {path}"
     return ""
 
 
-def _certainty(zones: Iterable[Zone]) -> Certainty:
+def _zone_certainty(zones: Iterable[Zone]) -> Certainty:
     return Certainty.UNCERTAIN if "unknown" in zones else Certainty.CERTAIN
 
 
-def where(zones: Iterable[Zone]) -> str:
-    return " (" + ", ".join(sorted(_ZONES.get(zone, zone) for zone in zones)) + ")"
+def describe_zones(zones: Iterable[Zone]) -> str:
+    return " (" + ", ".join(sorted(_ZONE_PHRASES.get(zone, zone) for zone in zones)) + ")"
 
 
-def real_path(path: str) -> str:
+def resolve_links(path: str) -> str:
     """Where links lead; the path itself where that may not be seen, as in /proc."""
     try:
         return os.path.realpath(path)
@@ -325,37 +344,39 @@ def real_path(path: str) -> str:
 
 
 @lru_cache(2048)
-def normal(path: str) -> str:
+def normalize_path(path: str) -> str:
     path = os.path.normpath(path)
     return "/" + path.lstrip("/") if path.startswith("//") else path
 
 
-def _both(path: Path) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((normal(str(path)), normal(real_path(str(path))))))
+def _path_spellings(path: Path) -> tuple[str, ...]:
+    return tuple(
+        dict.fromkeys((normalize_path(str(path)), normalize_path(resolve_links(str(path)))))
+    )
 
 
-def _user_home() -> str:
+def _find_user_home() -> str:
     try:
-        return normal(str(Path.home()))
+        return normalize_path(str(Path.home()))
     except RuntimeError:
         return "/root"
 
 
-def _inside(path: str, folder: str) -> bool:
+def _is_inside(path: str, folder: str) -> bool:
     return path.startswith(folder if folder.endswith("/") else folder + "/")
 
 
-def _directly_all(path: str, folder: str) -> bool:
+def _selects_all_in(path: str, folder: str) -> bool:
     parent, _, name = path.rpartition("/")
-    return parent == folder and _takes_all(name)
+    return parent == folder and _is_broad_wildcard(name)
 
 
-def _takes_all(name: str) -> bool:
+def _is_broad_wildcard(name: str) -> bool:
     """A wildcard that spares (nearly) nothing."""
     return re.fullmatch(r"[.*?]*\*[.*?]*|\.?\[[^]]*\]\*|\?+", name) is not None
 
 
-def _may_lead_to(path: str, folder: str) -> bool:
+def _may_match_folder(path: str, folder: str) -> bool:
     """Wildcards in it may stand for this folder."""
     if not any(c in path for c in "*?[") or len(path) > _MAX_PATTERN * 4:
         return False
@@ -366,7 +387,7 @@ def _may_lead_to(path: str, folder: str) -> bool:
 
 
 @lru_cache(2048)
-def _has_part(path: str, names: frozenset[str]) -> bool:
+def _contains_name(path: str, names: frozenset[str]) -> bool:
     """One of the names is a part of the path, or what a wildcard in it may stand for."""
     parts = path.split("/")
     if not names.isdisjoint(parts):
@@ -381,9 +402,9 @@ def _has_part(path: str, names: frozenset[str]) -> bool:
     )
 
 
-def _device(path: str) -> Zone:
+def _classify_device(path: str) -> Zone:
     name = path[len("/dev/") :]
-    if name in _PLAIN or name.startswith(("fd/", "pts/")):
+    if name in _PLAIN_DEVICES or name.startswith(("fd/", "pts/")):
         return "plain"
     if name.startswith(("tcp/", "udp/")):
         return "network"

@@ -21,7 +21,7 @@ class Certainty(Enum):
 STRICTNESS: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
-class Rule(Struct, frozen=True, forbid_unknown_fields=True):
+class CommandRule(Struct, frozen=True, forbid_unknown_fields=True):
     """A decision about every simple command whose first words are `prefix`."""
 
     decision: Decision
@@ -33,10 +33,10 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     miss: tuple[str, ...] = ()
     """Commands it must not apply to."""
 
-    def covers(self, argv: tuple[str, ...]) -> bool:
-        return self.goes_on(argv, 0)
+    def matches_command(self, argv: tuple[str, ...]) -> bool:
+        return self.matches_rest(argv, 0)
 
-    def goes_on(self, argv: tuple[str, ...], start: int = 1) -> bool:
+    def matches_rest(self, argv: tuple[str, ...], start: int = 1) -> bool:
         """The same, when the words before `start` are known to match."""
         if len(argv) < len(self.prefix):
             return False
@@ -78,10 +78,10 @@ class Finding(Struct, frozen=True):
     certainty: Certainty = Certainty.CERTAIN
 
 
-def objection(reason: str, certainty: Certainty = Certainty.CERTAIN) -> Finding:
+def ask_finding(reason: str, certainty: Certainty = Certainty.CERTAIN) -> Finding:
     """Why a command needs approval."""
     return Finding("ask", reason, certainty=certainty)
 
 
-class TooComplex(Exception):
+class TooComplexError(Exception):
     """The command cannot be understood within the limits."""

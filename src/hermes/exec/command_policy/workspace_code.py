@@ -7,13 +7,13 @@ import re
 import stat
 from collections.abc import Callable
 
-from hermes.exec.command_policy.findings import Verdict
-from hermes.exec.command_policy.paths import Places, real_path
-from hermes.exec.command_policy.programs.call import Call
-from hermes.exec.command_policy.programs.wrappers import SHELLS, STDIN
-from hermes.exec.command_policy.shell.simple_command import Simple
-from hermes.exec.command_policy.shell.static_output import output_of
-from hermes.exec.command_policy.shell.words import literal, vague, written
+from hermes.exec.command_policy.findings import Findings
+from hermes.exec.command_policy.paths import PathZones, resolve_links
+from hermes.exec.command_policy.programs.call import ProgramCall
+from hermes.exec.command_policy.programs.wrappers import SHELLS, STDIN_NAMES
+from hermes.exec.command_policy.shell.simple_command import SimpleCommand
+from hermes.exec.command_policy.shell.static_output import predict_output
+from hermes.exec.command_policy.shell.words import display_word, is_vague, literal_text
 
 _COPIES = frozenset("cp mv install ln".split())
 _MAX_STAGED = 50
@@ -32,66 +32,71 @@ _OTHER_LANGUAGE = re.compile(r"\s*#!(?!.*\b(?:ba|da|z|k)?sh\b)")
 _RUNS_COMMANDS = re.compile(r"\b(?:os\.(?:system|popen|exec|spawn)|subprocess|pty\.spawn)")
 
 
-class Staged:
+class WrittenFiles:
     """The text of each file by its path; None where it is only known when it runs."""
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, path_zones: PathZones) -> None:
+        self._path_zones = path_zones
         self._texts: dict[str, str | None] = {}
 
     def __len__(self) -> int:
         return len(self._texts)
 
-    def note(self, simple: Simple) -> None:
+    def record_command(self, simple: SimpleCommand) -> None:
         """What this command leaves behind."""
         name = simple.argv[0].rpartition("/")[2] if simple.argv else ""
         if not simple.writes and name != "tee" and name not in _COPIES:
             return
         fed = simple.feed if simple.feed and not simple.feed.startswith("\x02") else None
         for word in simple.writes:
-            self._write(word, simple, output_of(simple.argv, simple.feed) if simple.argv else fed)
+            self._record_write(
+                word, simple, predict_output(simple.argv, simple.feed) if simple.argv else fed
+            )
         words = [word for word in simple.argv[1:] if not word.startswith("-")]
         if name == "tee":
             for word in words:
-                self._write(word, simple, fed)
+                self._record_write(word, simple, fed)
         elif name in _COPIES and len(words) > 1:
-            self._copy(words[:-1], words[-1], simple)
+            self._record_copy(words[:-1], words[-1], simple)
 
-    def find(self, word: str, simple: Simple) -> tuple[bool, str | None]:
+    def find_text(self, word: str, simple: SimpleCommand) -> tuple[bool, str | None]:
         """Whether it was written here, and its text."""
-        for path in self._places.paths(word, simple.folders):
+        for path in self._path_zones.resolve_paths(word, simple.folders):
             if path in self._texts:
                 return True, self._texts[path]
         return False, None
 
-    def _write(self, word: str, simple: Simple, text: str | None) -> None:
-        for path in self._places.paths(word, simple.folders):
+    def _record_write(self, word: str, simple: SimpleCommand, text: str | None) -> None:
+        for path in self._path_zones.resolve_paths(word, simple.folders):
             if path is not None and not path.startswith("/dev/") and len(self) < _MAX_STAGED:
                 before = self._texts.get(path, "")
                 known = text is not None and before is not None
                 self._texts[path] = f"{before}\n{text}" if known and before else text
 
-    def _copy(self, sources: list[str], target: str, simple: Simple) -> None:
+    def _record_copy(self, sources: list[str], target: str, simple: SimpleCommand) -> None:
         for source in sources:
-            known, text = self.find(source, simple)
-            foreign = vague(source) or bool(
-                self._places.zones(source, simple.folders, follow=False) & {"outside", "vital"}
+            known, text = self.find_text(source, simple)
+            foreign = is_vague(source) or bool(
+                self._path_zones.classify_word(source, simple.folders, follow=False)
+                & {"outside", "vital"}
             )
             if known or foreign:
-                self._write(target, simple, text)
-                self._write(f"{target}/{literal(source).rpartition('/')[2]}", simple, text)
+                self._record_write(target, simple, text)
+                self._record_write(
+                    f"{target}/{literal_text(source).rpartition('/')[2]}", simple, text
+                )
 
 
-class Stored:
+class WorkspaceFiles:
     """A few small plain files per judgement; a link that leads out of the workspace is none."""
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, path_zones: PathZones) -> None:
+        self._path_zones = path_zones
         self._left = _MAX_READ
         self._absent: set[str] = set()
 
-    def text(self, path: str | None) -> str | None:
-        if path is None or self._left <= 0 or not self._places.in_workspace(path):
+    def read_text(self, path: str | None) -> str | None:
+        if path is None or self._left <= 0 or not self._path_zones.in_workspace(path):
             return None
         if path in self._absent or _DATABASE.search(path):
             return None
@@ -103,7 +108,7 @@ class Stored:
         self._left -= 1
         try:
             plain = stat.S_ISREG(os.fstat(file).st_mode)
-            if not plain or not self._places.in_workspace(real_path(path)):
+            if not plain or not self._path_zones.in_workspace(resolve_links(path)):
                 return None
             data = os.read(file, _MAX_BYTES)
         except OSError:
@@ -113,14 +118,14 @@ class Stored:
         return None if b"\0" in data else data.decode("utf-8", "replace")
 
 
-def is_shell(text: str, *, given_to_shell: bool) -> bool:
+def is_shell_script(text: str, *, given_to_shell: bool) -> bool:
     """A file is a shell's when it says so, or says nothing and is run by one."""
     if text.lstrip().startswith("#!"):
         return _SHELL.match(text) is not None
     return given_to_shell
 
 
-def recipes(text: str, targets: list[str] | None = None) -> str:
+def extract_recipes(text: str, targets: list[str] | None = None) -> str:
     """What make would run for these targets, or for the first, and what they depend on; without
     targets for all."""
     rules: dict[str, tuple[list[str], list[str]]] = {}
@@ -143,95 +148,104 @@ def recipes(text: str, targets: list[str] | None = None) -> str:
             todo += rules[name][0]
             out += rules[name][1]
     script = "\n".join(out)
-    return script.replace("$$", "$") if targets is None else _as_shell(script)
+    return script.replace("$$", "$") if targets is None else _make_to_shell(script)
 
 
-def _as_shell(text: str) -> str:
+def _make_to_shell(text: str) -> str:
     """The variables and functions of make in the words of a shell."""
     text = _FUNCTION.sub("$MADE", _VARIABLE.sub(lambda found: "${MADE}", text))
     return text.replace("$(shell ", "$(").replace("$$", "$")
 
 
-class Code:
-    """Of what the workspace holds, only what is surely bad counts. `run_text` judges the text of a
-    shell; `names_worst` tells whether a text of another language holds what is never run."""
+class RunCodeChecks:
+    """Checks the code that a command runs; in existing workspace files only certain findings count.
+
+    `judge_shell_text` judges a shell script; `contains_denied` tells whether a text in another
+    language contains a command that is always denied."""
 
     def __init__(
         self,
-        places: Places,
-        staged: Staged,
-        verdict: Verdict,
-        run_text: Callable[[str, Simple], None],
-        names_worst: Callable[[str, Simple], bool],
+        path_zones: PathZones,
+        written_files: WrittenFiles,
+        findings: Findings,
+        judge_shell_text: Callable[[str, SimpleCommand], None],
+        contains_denied: Callable[[str, SimpleCommand], bool],
     ) -> None:
-        self._places = places
-        self._staged = staged
-        self._stored = Stored(places)
-        self._verdict = verdict
-        self._run_text = run_text
-        self._names_worst = names_worst
+        self._path_zones = path_zones
+        self._written_files = written_files
+        self._workspace_files = WorkspaceFiles(path_zones)
+        self._findings = findings
+        self._judge_shell_text = judge_shell_text
+        self._contains_denied = contains_denied
 
-    def called(self, call: Call, simple: Simple) -> None:
+    def check_call(self, call: ProgramCall, simple: SimpleCommand) -> None:
         """What a call of a shell, of make or of an interpreter runs."""
         if call.name in ("make", "gmake"):
-            self._makefile(call, simple)
+            self._check_makefile(call, simple)
         elif call.name.startswith(("python", "pypy")):
-            self._python(call, simple)
+            self._check_python(call, simple)
         elif call.name in SHELLS or call.name in ("source", "."):
-            self._shell(call, simple)
+            self._check_shell(call, simple)
 
-    def run(self, word: str, simple: Simple, *, given_to_shell: bool = False) -> bool:
+    def check_file(self, word: str, simple: SimpleCommand, *, given_to_shell: bool = False) -> bool:
         """Judge the text of a file that is run; True when only run time can tell it."""
-        written_here, text = self._staged.find(word, simple)
+        written_here, text = self._written_files.find_text(word, simple)
         if written_here and text is None:
-            said = f"runs {written(word)}, which this command writes: its text is not known"
-            self._verdict.ask(said)
-            self._verdict.dynamic = True
+            said = f"runs {display_word(word)}, which this command writes: its text is not known"
+            self._findings.ask(said)
+            self._findings.dynamic = True
             return True
         if text is not None:
             if not _OTHER_LANGUAGE.match(text):
-                self._run_text(text, simple)
+                self._judge_shell_text(text, simple)
             return False
-        stored = self._stored_text(word, simple)
-        if stored is not None and is_shell(stored, given_to_shell=given_to_shell):
-            with self._verdict.reading_files():
-                self._run_text(stored, simple)
+        stored = self._read_workspace_file(word, simple)
+        if stored is not None and is_shell_script(stored, given_to_shell=given_to_shell):
+            with self._findings.workspace_file_scope():
+                self._judge_shell_text(stored, simple)
         return False
 
-    def _shell(self, call: Call, simple: Simple) -> None:
+    def _check_shell(self, call: ProgramCall, simple: SimpleCommand) -> None:
         for text in simple.offered:
-            self._run_text(text, simple)
-        for word in call.rest("-o +o -O +O")[:1]:
-            self.run(word, simple, given_to_shell=True)
-            if literal(word) in STDIN and simple.feed and not simple.feed.startswith("\x02"):
-                self._run_text(simple.feed, simple)
+            self._judge_shell_text(text, simple)
+        for word in call.positional_words("-o +o -O +O")[:1]:
+            self.check_file(word, simple, given_to_shell=True)
+            if (
+                literal_text(word) in STDIN_NAMES
+                and simple.feed
+                and not simple.feed.startswith("\x02")
+            ):
+                self._judge_shell_text(simple.feed, simple)
 
-    def _makefile(self, call: Call, simple: Simple) -> None:
-        given, folder = call.value("-f", "--file"), call.value("-C", "--directory")
-        targets = [literal(word) for word in call.rest("-f --file -C --directory -j -l -o -W -I")]
+    def _check_makefile(self, call: ProgramCall, simple: SimpleCommand) -> None:
+        given, folder = call.option_value("-f", "--file"), call.option_value("-C", "--directory")
+        targets = [
+            literal_text(word)
+            for word in call.positional_words("-f --file -C --directory -j -l -o -W -I")
+        ]
         for word in [given] if given else _MAKEFILES:
             path = f"{folder}/{word}" if folder else word
-            written_here, text = self._staged.find(path, simple)
+            written_here, text = self._written_files.find_text(path, simple)
             if text:
-                self._run_text(recipes(text), simple)
-            stored = None if written_here else self._stored_text(path, simple)
+                self._judge_shell_text(extract_recipes(text), simple)
+            stored = None if written_here else self._read_workspace_file(path, simple)
             if stored is not None:
-                with self._verdict.reading_files():
-                    self._run_text(recipes(stored, targets), simple)
+                with self._findings.workspace_file_scope():
+                    self._judge_shell_text(extract_recipes(stored, targets), simple)
                 return
 
-    def _python(self, call: Call, simple: Simple) -> None:
+    def _check_python(self, call: ProgramCall, simple: SimpleCommand) -> None:
         script = next((word for word in call.words if not word.startswith("-")), "")
         if not script.endswith(".py") or call.words[0] in ("-c", "-m"):
             return
-        text = self._stored_text(script, simple)
-        if text and _RUNS_COMMANDS.search(text) and self._names_worst(text, simple):
-            self._verdict.ask(f"{call.name} runs {script}, which holds a command of the hard list")
+        text = self._read_workspace_file(script, simple)
+        if text and _RUNS_COMMANDS.search(text) and self._contains_denied(text, simple):
+            self._findings.ask(f"{call.name} runs {script}, which holds a command of the hard list")
 
-    def _stored_text(self, word: str, simple: Simple) -> str | None:
-        if vague(word):
+    def _read_workspace_file(self, word: str, simple: SimpleCommand) -> str | None:
+        if is_vague(word):
             return None
-        for path in self._places.paths(word, simple.folders):
-            if (text := self._stored.text(path)) is not None:
+        for path in self._path_zones.resolve_paths(word, simple.folders):
+            if (text := self._workspace_files.read_text(path)) is not None:
                 return text
         return None

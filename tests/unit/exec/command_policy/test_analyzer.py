@@ -13,8 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes.core.errors import ConfigError
-from hermes.exec.command_policy import Judgement, Rule, Rules, as_data, judge
-from hermes.exec.command_policy.hard_denials import named
+from hermes.exec.command_policy import (
+    CommandRule,
+    CommandRules,
+    Judgement,
+    judge_command,
+    rule_to_data,
+)
+from hermes.exec.command_policy.hard_denials import find_hard_program
 from hermes.exec.command_policy.types import STRICTNESS
 
 
@@ -31,7 +37,7 @@ def _corpus() -> Any:
 corpus = _corpus()
 HOME = Path("/home/somebody/.hermes")
 WORKSPACE = Path("/srv/projects/app")
-RULES = Rules()
+RULES = CommandRules()
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -44,7 +50,7 @@ def a_home() -> Any:
 
 def verdict(command: str, **more: Any) -> Judgement:
     facts = {"workspace": WORKSPACE, "home": HOME, "rules": RULES, "sandboxed": True} | more
-    return judge(command, **facts)
+    return judge_command(command, **facts)
 
 
 def decision(command: str, **more: Any) -> str:
@@ -166,7 +172,8 @@ def test_speed():
 
 def test_importing_the_package_loads_no_parser():
     code = (
-        "import sys; from hermes.exec.command_policy import Rules; Rules.load([]); "
+        "import sys; from hermes.exec.command_policy import CommandRules; "
+        "CommandRules.load_rules([]); "
         "print([m for m in sys.modules if 'tree_sitter' in m"
         " or m.startswith('hermes.exec.command_policy.')"
         " and m.rpartition('.')[2] not in ('rules', 'types')])"
@@ -205,11 +212,13 @@ def test_it_never_raises(command: str):
 def test_no_letter_crashes_the_parser():
     """`{` before a code point far from ASCII used to, in some processes. So: in one of its own."""
     code = (
-        "from pathlib import Path; from hermes.exec.command_policy import judge, Rules\n"
+        "from pathlib import Path\n"
+        "from hermes.exec.command_policy import judge_command, CommandRules\n"
         "for point in range(0x80, 0x110000, 0x777):\n"
         "    letter = chr(point) if not 0xD800 <= point < 0xE000 else 'x'\n"
         "    for text in ('{' + letter, '$' + letter + '[', '<<' + letter, letter * 3 + '=('):\n"
-        "        judge(text, workspace=Path('/w'), home=Path('/h'), rules=Rules(), sandboxed=True)"
+        "        judge_command(text, workspace=Path('/w'), home=Path('/h'), rules=CommandRules(),"
+        " sandboxed=True)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -333,7 +342,7 @@ def bash(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @given(_REAL)
 def test_bash_runs_exactly_what_the_gate_saw(bash: Any, command: str):
     """Only what is allowed is compared: there the reading must have been complete."""
-    known = Rules([Rule("allow", (name,)) for name in ("pa", "pb", "pc", "pd")])
+    known = CommandRules([CommandRule("allow", (name,)) for name in ("pa", "pb", "pc", "pd")])
     found = verdict(command, rules=known)
     if found.decision != "allow":
         return
@@ -672,7 +681,7 @@ def test_what_cannot_be_read_is_said_so():
 
 def test_what_cannot_be_read_is_refused_with_yolo_only_when_it_names_the_worst():
     """Where nobody is asked. Ordinary commands are not refused for it."""
-    lost = [c for c in corpus.ORDINARY if not verdict(c).understood and named(c)]
+    lost = [c for c in corpus.ORDINARY if not verdict(c).understood and find_hard_program(c)]
     assert len(lost) <= len(corpus.ORDINARY) * 0.03, lost
     for text in (
         "if then /bin/rm -rf x (",
@@ -681,10 +690,10 @@ def test_what_cannot_be_read_is_refused_with_yolo_only_when_it_names_the_worst()
         "'\nkill -9 1",
     ):
         assert not verdict(text).understood, text
-        assert named(text), text
+        assert find_hard_program(text), text
     for text in ("if then fi (", "echo $( killer rm-old x.rm --rm=1 format", "(( warm cp2 $("):
         assert not verdict(text).understood, text
-        assert not named(text), text
+        assert not find_hard_program(text), text
 
 
 # Rules
@@ -696,7 +705,7 @@ def test_answers_are_remembered_by_program_and_subcommand():
     assert verdict("frobnicate apply x").grants == (("frobnicate", "apply"),)
     text = ("psql", "-c", "select 1")
     assert verdict("psql -c 'select 1'").grants == (text,)
-    assert decision("psql -c 'drop database x'", rules=RULES.granting([text])) == "ask"
+    assert decision("psql -c 'drop database x'", rules=RULES.with_grants([text])) == "ask"
     assert verdict("git push && frobnicate").grants == (("git", "push"), ("frobnicate",))
     for command in ("curl -d @x u", "$X y", "docker run x", "ssh h", "git push | sh", "sudo ls"):
         found = verdict(command)
@@ -705,7 +714,7 @@ def test_answers_are_remembered_by_program_and_subcommand():
 
 
 def test_a_grant_allows_that_and_nothing_more():
-    rules = RULES.granting(verdict("git push").grants)
+    rules = RULES.with_grants(verdict("git push").grants)
     assert decision("git push origin main", rules=rules) == "allow"
     assert decision("git -C sub push", rules=rules) == "allow"
     for command in (
@@ -719,7 +728,9 @@ def test_a_grant_allows_that_and_nothing_more():
 
 
 def test_allowing_a_program_does_not_allow_what_it_can_be_made_to_do():
-    rules = Rules([Rule("allow", (name,)) for name in ("git", "bash", "rm", "sudo", "python3")])
+    rules = CommandRules(
+        [CommandRule("allow", (name,)) for name in ("git", "bash", "rm", "sudo", "python3")]
+    )
     for command in (
         "git -c core.pager=sh log", "git -c alias.x='!sh' x", "bash -c \"$X\"", "curl u | bash",
         "sudo ls", "python3 -c 'import os'; os", "python3 -c 'exec(1)'", "rm -rf $X", "rm -rf .",
@@ -730,12 +741,12 @@ def test_allowing_a_program_does_not_allow_what_it_can_be_made_to_do():
 
 
 def test_deny_beats_ask_beats_allow():
-    rules = Rules(
+    rules = CommandRules(
         [
-            Rule("allow", ("npm", "publish")),
-            Rule("ask", ("npm", ("publish", "test")), "people read it"),
-            Rule("deny", ("make", "deploy"), "not from here"),
-            Rule("allow", ("make",)),
+            CommandRule("allow", ("npm", "publish")),
+            CommandRule("ask", ("npm", ("publish", "test")), "people read it"),
+            CommandRule("deny", ("make", "deploy"), "not from here"),
+            CommandRule("allow", ("make",)),
         ]
     )
     assert decision("npm publish", rules=rules) == "ask"
@@ -751,11 +762,11 @@ def test_rules_are_data_and_their_examples_are_checked():
         {"decision": "deny", "prefix": "git push --force", "match": ["git push --force x"]},
         {"decision": "allow", "prefix": ["make", ["a", "b"]], "miss": ["make c", "make"]},
     ]
-    rules = Rules.load(data)
+    rules = CommandRules.load_rules(data)
     assert decision("git push --force", rules=rules) == "deny"
     assert decision("make b", rules=rules, sandboxed=False) == "allow"
-    again = Rules.load([as_data(rule) for rule in rules.own])
-    assert again.own == rules.own
+    again = CommandRules.load_rules([rule_to_data(rule) for rule in rules.rules])
+    assert again.rules == rules.rules
 
 
 @pytest.mark.parametrize(
@@ -774,4 +785,4 @@ def test_rules_are_data_and_their_examples_are_checked():
 )
 def test_a_rule_that_is_wrong_is_refused_with_a_sentence(item: Any, said: str):
     with pytest.raises(ConfigError, match=said):
-        Rules.load([item])
+        CommandRules.load_rules([item])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hermes.exec.command_policy.programs.call import Call
-from hermes.exec.command_policy.programs.file_writers import outside
-from hermes.exec.command_policy.shell.words import literal, vague
-from hermes.exec.command_policy.types import Certainty, Finding, objection
+from hermes.exec.command_policy.programs.call import ProgramCall
+from hermes.exec.command_policy.programs.file_writers import is_outside
+from hermes.exec.command_policy.shell.words import is_vague, literal_text
+from hermes.exec.command_policy.types import Certainty, Finding, ask_finding
 
 _SAFE_KEYS = re.compile(
     r"(?:user\.(?:name|email|signingkey)|color\.[\w.]+|core\.(?:quotepath|autocrlf|safecrlf|"
@@ -18,14 +18,14 @@ _SAFE_KEYS = re.compile(
     r"column\.\w+|status\.\w+|branch\.sort|tag\.sort)",
     re.IGNORECASE,
 )
-_TRAPS = (
+_RUNNING_OPTIONS = (
     "--upload-pack --receive-pack --exec --open-files-in-pager --ext-diff --extcmd --template "
     "--tree-filter --index-filter --msg-filter --env-filter --commit-filter --tag-name-filter "
     "--to-cmd --cc-cmd --smtp-server --strategy-option-exec"
 ).split()
 
 
-_COMMITTING = frozenset(
+_WRITING_SUBCOMMANDS = frozenset(
     "init add stage commit checkout switch restore stash merge cherry-pick revert tag branch reset "
     "rm mv apply notes update-ref update-index symbolic-ref read-tree write-tree commit-tree "
     "hash-object mktree rebase am pull fetch gc prune repack pack-refs reflog replace".split()
@@ -33,19 +33,19 @@ _COMMITTING = frozenset(
 """Subcommands that write to the repository."""
 
 
-def git(call: Call) -> Iterator[Finding]:
+def check_git(call: ProgramCall) -> Iterator[Finding]:
     at = 0
-    if not all(folder and call.places.in_workspace(folder) for folder in call.simple.folders):
+    if not all(folder and call.path_zones.in_workspace(folder) for folder in call.simple.folders):
         call.alters = True
     while at < len(call.args) and call.words[at].startswith("-"):
         word = call.words[at]
         if word in ("-c", "--config-env") or word.startswith("--config-env"):
             key, _, value = (call.words[at + 1] if at + 1 < len(call.words) else "").partition("=")
             if not _SAFE_KEYS.fullmatch(key) or value.startswith("!"):
-                yield objection("git -c can make git run anything")
+                yield ask_finding("git -c can make git run anything")
             at += 1
         elif word.startswith("--exec-path="):
-            yield objection("git is told to use other programs")
+            yield ask_finding("git is told to use other programs")
         elif word in ("-C", "--git-dir", "--work-tree", "--namespace"):
             call.alters = True  # another repository may tell git to run something
             at += 1
@@ -55,36 +55,36 @@ def git(call: Call) -> Iterator[Finding]:
     if at:  # the rules see prefixes, and options hide the subcommand from them
         call.words = call.words[at:]
         call.args = call.args[at:]
-    if vague(call.args[0]):
-        yield objection("what git does is only known when it runs", Certainty.UNCERTAIN)
+    if is_vague(call.args[0]):
+        yield ask_finding("what git does is only known when it runs", Certainty.UNCERTAIN)
         return
-    yield from _subcommand(call, call.words[0])
+    yield from _check_subcommand(call, call.words[0])
 
 
-def _subcommand(call: Call, name: str) -> Iterator[Finding]:
+def _check_subcommand(call: ProgramCall, name: str) -> Iterator[Finding]:
     args = call.words[1:]
-    call.commits = name in _COMMITTING
-    if any(arg.partition("=")[0] in _TRAPS for arg in args):
-        yield objection(f"git {name} is told to run something else")
+    call.commits = name in _WRITING_SUBCOMMANDS
+    if any(arg.partition("=")[0] in _RUNNING_OPTIONS for arg in args):
+        yield ask_finding(f"git {name} is told to run something else")
     if any("ext::" in arg or arg.startswith("fd::") for arg in args):
-        yield objection("git is told to run a program as its transport")
+        yield ask_finding("git is told to run a program as its transport")
     if name == "archive" and any(arg.startswith("--remote") for arg in args):
-        yield objection("git archive reaches other machines")
+        yield ask_finding("git archive reaches other machines")
     if name == "grep" and any(re.match(r"-[a-zA-Z]*O", arg) for arg in args):
-        yield objection("git grep is told to open a program")
+        yield ask_finding("git grep is told to open a program")
     if name == "rebase" and any(re.match(r"-[a-zA-Z]*x|--exec", arg) for arg in args):
-        yield objection("git rebase is told to run a command")
+        yield ask_finding("git rebase is told to run a command")
     if name in ("clone", "fetch", "pull") and any(re.match(r"-u|-c|--config", arg) for arg in args):
-        yield objection(f"git {name} is told to run something else")
-    output = call.value("--output", "--output-directory")
+        yield ask_finding(f"git {name} is told to run something else")
+    output = call.option_value("--output", "--output-directory")
     if output is not None:
         call.alters = True
-        if outside(call, output):
-            yield objection("git writes outside the workspace")
-    yield from _particular(call, name, args)
+        if is_outside(call, output):
+            yield ask_finding("git writes outside the workspace")
+    yield from _check_special(call, name, args)
 
 
-_DISCARDS: dict[str, str] = {
+_DISCARDING_OPTIONS: dict[str, str] = {
     "reset": r"--hard|--merge|--keep",
     "branch": r"-[a-zA-Z]*[Df][a-zA-Z]*|--force",
     "checkout": r"-[a-zA-Z]*[fB][a-zA-Z]*|--force|--orphan",
@@ -107,13 +107,13 @@ _DISCARDS: dict[str, str] = {
 _EVERYTHING = frozenset((".", "./", ":/", "*", ":/*", "./*", "**"))
 
 
-def _discards(call: Call, name: str, args: list[str]) -> bool:
-    pattern = _DISCARDS.get(name)
+def _discards_work(call: ProgramCall, name: str, args: list[str]) -> bool:
+    pattern = _DISCARDING_OPTIONS.get(name)
     if pattern is not None and (
         any(re.fullmatch(pattern, arg) for arg in args) or (name == "prune" and not args)
     ):
         return True
-    whole = any(literal(arg) in _EVERYTHING for arg in args)
+    whole = any(literal_text(arg) in _EVERYTHING for arg in args)
     if name == "restore":
         return whole and not any(arg in ("-S", "--staged") for arg in args)
     if name == "rm":
@@ -121,38 +121,38 @@ def _discards(call: Call, name: str, args: list[str]) -> bool:
     return name == "checkout" and whole
 
 
-def _particular(call: Call, name: str, args: list[str]) -> Iterator[Finding]:
+def _check_special(call: ProgramCall, name: str, args: list[str]) -> Iterator[Finding]:
     words = [arg for arg in args if not arg.startswith("-")]
-    if _discards(call, name, args):
-        yield objection(f"git {name} throws away what was kept")
+    if _discards_work(call, name, args):
+        yield ask_finding(f"git {name} throws away what was kept")
     if name == "remote" and words[:1] in (["add"], ["set-url"], ["rename"], ["rm"], ["remove"]):
-        yield objection("git remote changes where the work is sent to")
+        yield ask_finding("git remote changes where the work is sent to")
     if name == "config" and not any(
         arg in ("--get", "--list", "-l", "--get-all", "--get-regexp", "list", "get") for arg in args
     ):
         if len(words) != 1 and not (words and _SAFE_KEYS.fullmatch(words[0])):
-            yield objection("git config can make git run anything")
+            yield ask_finding("git config can make git run anything")
         if any(arg in ("--global", "--system", "-e", "--edit") or arg.startswith(("-f", "--file"))
                for arg in args):  # fmt: skip
-            yield objection("git config changes settings outside the workspace")
+            yield ask_finding("git config changes settings outside the workspace")
     elif name == "push" and (
         any(re.match(r"-[a-zA-Z]*[fd]|--(?:force|delete|mirror|prune|all|tags)", a) for a in args)
         or any(re.match(r"[+:]|[\w.-]+@|\w+://|[./~]", word) for word in words)
     ):
-        yield objection("git push replaces or deletes what others have, or sends it elsewhere")
+        yield ask_finding("git push replaces or deletes what others have, or sends it elsewhere")
     elif name == "submodule" and words[:1] == ["foreach"]:
-        yield objection("git submodule foreach runs a command")
+        yield ask_finding("git submodule foreach runs a command")
     elif name == "clean" and not any(re.match(r"-[a-z]*n|--dry-run", arg) for arg in args):
-        yield objection("git clean deletes what git does not keep")
+        yield ask_finding("git clean deletes what git does not keep")
     elif name in ("filter-branch", "difftool", "mergetool", "instaweb", "web--browse", "hook"):
-        yield objection(f"git {name} runs other programs")
+        yield ask_finding(f"git {name} runs other programs")
     elif name in ("clone", "worktree", "init"):
-        yield from _target(call, name, words)
+        yield from _check_target(call, name, words)
 
 
-def _target(call: Call, name: str, words: list[str]) -> Iterator[Finding]:
+def _check_target(call: ProgramCall, name: str, words: list[str]) -> Iterator[Finding]:
     if name == "worktree" and words[:1] != ["add"]:
         return
     target = words[1:2] if name != "init" else words[:1]
-    if target and outside(call, target[0]):
-        yield objection(f"git {name} writes to {literal(target[0])}, outside the workspace")
+    if target and is_outside(call, target[0]):
+        yield ask_finding(f"git {name} writes to {literal_text(target[0])}, outside the workspace")
