@@ -13,16 +13,17 @@ from pathlib import Path
 from bench.measure import emit, median
 from hermes.exec.process.local import Command, run
 from hermes.exec.process.output_capture import Capture
-from hermes.exec.sandbox import Policy, probe, standard
+from hermes.exec.sandbox import Policy, Tier, standard
+from hermes.exec.sandbox_probe import probe
 
 ROUNDS = 60
 ENV = {"PATH": os.defpath, "HOME": str(Path.home())}
 
 
-async def once(folder: Path, policy: Policy | None) -> float:
+async def once(folder: Path, policy: Policy | None, tier: Tier | None) -> float:
     out = Capture(1000, folder)
     begin = time.perf_counter()
-    outcome = await run(Command("echo x", folder, ENV, 20, policy), out)
+    outcome = await run(Command("echo x", folder, ENV, 20, policy, tier), out)
     took = (time.perf_counter() - begin) * 1e3
     if outcome.status != 0 or out.text() != "x\n":
         raise RuntimeError(f"the command failed: {outcome} {out.text()}")
@@ -45,8 +46,8 @@ async def main() -> None:
         policy = standard("workspace-write", work, base / "home", Path(ENV["HOME"]))
         confined, plain = [], []
         for _ in range(ROUNDS):
-            confined.append(await once(work, policy))
-            plain.append(await once(work, None))
+            confined.append(await once(work, policy, tier))
+            plain.append(await once(work, None, None))
         emit("sandbox_command", *confined)
         emit("floor:sandbox_command", *plain)
         emit("sandbox_start", median(confined) - median(plain))

@@ -22,8 +22,8 @@ from hermes.exec.commits import Stand, stand_in, take_over
 from hermes.exec.process.local import Command, run, stop_all
 from hermes.exec.process.output_capture import Capture
 from hermes.exec.sandbox import standard
-from hermes.exec.sandbox.tier_probe import attempt as try_tier
-from hermes.exec.sandbox.tier_probe import candidates
+from hermes.exec.sandbox_probe import attempt as try_tier
+from hermes.exec.sandbox_probe import candidates
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="sandboxes need Linux"),

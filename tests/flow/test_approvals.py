@@ -10,7 +10,7 @@ from hermes.app.runtime import Options
 from hermes.core.errors import ConfigError
 from hermes.core.events import Approval, TurnEnd
 from hermes.core.message import user
-from hermes.exec.sandbox import probe
+from hermes.exec.sandbox_probe import probe
 from hermes.exec.snapshots.checkpoints import list_
 from tests.kit import Received, call, say
 from tests.kit.bodies import messages, quoted

@@ -14,7 +14,7 @@ import yaml
 from hermes.app.runtime import Options
 from hermes.core.events import Answer, Approval, Question
 from hermes.core.message import user
-from hermes.exec.sandbox import probe
+from hermes.exec.sandbox_probe import probe
 from tests.kit import Received, call, say
 from tests.kit.bodies import messages, quoted
 from tests.kit.rig import Rig, rig

@@ -13,7 +13,7 @@ import pytest
 
 from hermes.app.runtime import Options
 from hermes.exec.command_policy import CommandRules, judge_command
-from hermes.exec.sandbox import probe
+from hermes.exec.sandbox_probe import probe
 from tests.kit import call, say
 from tests.kit.bodies import messages, quoted
 from tests.kit.rig import Rig, rig

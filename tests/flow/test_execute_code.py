@@ -19,8 +19,8 @@ from hermes.core.events import Approval, ToolProgress, TurnEnd
 from hermes.core.message import ToolReturn, user
 from hermes.core.provider import ToolSpec
 from hermes.core.tool import ToolContext, tool
+from hermes.exec import sandbox_probe as probing
 from hermes.exec.sandbox import Tier
-from hermes.exec.sandbox import tier_probe as probing
 from hermes.exec.snapshots.checkpoints import list_
 from hermes.tools.code import _stubs
 from tests.kit.home import KEY, Home, run_hermes

@@ -20,8 +20,8 @@ from hermes.config.load import load
 from hermes.core.errors import ConfigError
 from hermes.core.events import Approval, TurnEnd
 from hermes.core.message import ToolReturn, user
+from hermes.exec import sandbox_probe as probing
 from hermes.exec.sandbox import Tier
-from hermes.exec.sandbox import tier_probe as probing
 from tests.kit.home import Home
 from tests.kit.replies import call, say
 from tests.kit.rig import Rig, rig

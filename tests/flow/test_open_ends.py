@@ -9,7 +9,7 @@ import pytest
 from hermes.app.runtime import Options
 from hermes.core.events import Approval, TurnEnd
 from hermes.core.message import user
-from hermes.exec.sandbox import probe
+from hermes.exec.sandbox_probe import probe
 from tests.flow.test_terminal_tool import command, results
 from tests.kit.replies import call, say
 from tests.kit.rig import rig

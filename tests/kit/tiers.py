@@ -7,8 +7,8 @@ from functools import cache
 
 import pytest
 
+from hermes.exec import sandbox_probe as probing
 from hermes.exec.sandbox import Tier
-from hermes.exec.sandbox import tier_probe as probing
 
 _missing: dict[int, str] = {}
 

@@ -36,7 +36,7 @@ class Egress:
         await self._held.aclose()
 
     async def _start(self) -> str:
-        from hermes.exec.sandbox import probe
+        from hermes.exec.sandbox_probe import probe
         from hermes.net.egress_proxy import serve, serve_local
 
         if (await probe(cache_folder(self._home))).level == 1:

@@ -13,16 +13,15 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.exec.process.local import Command, Outcome, run
 from hermes.exec.process.output_capture import Capture
-
-if TYPE_CHECKING:
-    from hermes.exec.sandbox import Policy
+from hermes.exec.sandbox import Policy
+from hermes.exec.sandbox_probe import probe
 
 INSTALL = (
     "No Chromium was found. Install one (for example `apt install chromium`, or "
@@ -150,7 +149,8 @@ async def running(
     words = _Words(home)
     inside = {**_environment(env), "HOME": str(home), "TMPDIR": str(home)}
     text = _command(executable, home, bare=os.geteuid() == 0)
-    command = Command(text, home, inside, _FOREVER, policy)
+    tier = await probe() if policy else None
+    command = Command(text, home, inside, _FOREVER, policy, tier)
     with _ends(home) as (ours, theirs):
         task = asyncio.ensure_future(run(command, words))
         try:

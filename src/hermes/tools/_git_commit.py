@@ -22,7 +22,7 @@ async def committing(command: Command, ctx: ToolContext, run: Run) -> ToolResult
     when it was interrupted: the files of the workspace have changed with it."""
     from hermes.config.paths import cache_folder
     from hermes.exec.commits import NO_REPOSITORY, stand_in
-    from hermes.exec.sandbox import probe
+    from hermes.exec.sandbox_probe import probe
 
     tier = await probe(cache_folder(ctx.home))
     if tier.level == 3 or command.policy is None:

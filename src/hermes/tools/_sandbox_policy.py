@@ -17,7 +17,8 @@ async def policy(ctx: ToolContext) -> Policy | None:
     if ctx.sandbox == "full-access":
         return None
     from hermes.config.paths import cache_folder
-    from hermes.exec.sandbox import probe, require, standard
+    from hermes.exec.sandbox import require, standard
+    from hermes.exec.sandbox_probe import probe
 
     tier = await probe(cache_folder(ctx.home))
     home = ctx.child_env.get("HOME")

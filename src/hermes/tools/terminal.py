@@ -41,7 +41,9 @@ class Params(Struct, frozen=True):
     timeout=MAX_TIMEOUT + 10,
 )
 async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
+    from hermes.config.paths import cache_folder
     from hermes.exec.process.local import Command
+    from hermes.exec.sandbox_probe import probe
 
     timeout = min(ctx.terminal_timeout if p.timeout is None else p.timeout, MAX_TIMEOUT)
     if timeout <= 0:
@@ -51,7 +53,8 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
         folder, walls = elsewhere.folder(p.workdir, ctx.place), None
     else:
         folder, walls = _folder(p.workdir, ctx.cwd), await policy(ctx)
-    command = Command(p.command, folder, ctx.child_env, timeout, walls, pty=bool(p.pty))
+    tier = await probe(cache_folder(ctx.home)) if walls else None
+    command = Command(p.command, folder, ctx.child_env, timeout, walls, tier, pty=bool(p.pty))
     await tidied(ctx)
     if p.background:
         return await _leave_running(command, p, ctx)
@@ -61,9 +64,6 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
 
 
 async def _leave_running(command: Command, p: Params, ctx: ToolContext) -> ToolResult:
-    from hermes.config.paths import cache_folder
-    from hermes.exec.sandbox import probe
-
     processes, owner = opened(ctx)
     if ctx.place:
         confined = await ctx.place.confined()
@@ -71,8 +71,7 @@ async def _leave_running(command: Command, p: Params, ctx: ToolContext) -> ToolR
         state = await processes.start(client, owner, confined=confined, stands_for=command)
         elsewhere.remember(ctx, state.record.id, client)
     else:
-        tier = await probe(cache_folder(ctx.home))
-        confined = command.policy is not None and tier.level < 3
+        confined = command.tier is not None and command.tier.level < 3
         state = await processes.start(command, owner, confined=confined)
     state = await settled(processes, state, 0)
     if state.end and state.end.why == "sandbox":

@@ -214,7 +214,7 @@ class Approvals:
         if self.safety.mode == "full-access":
             return False
         from hermes.config.paths import cache_folder
-        from hermes.exec.sandbox import probe
+        from hermes.exec.sandbox_probe import probe
 
         tier = await probe(cache_folder(self._home))
         if tier.lowered and not self._warned:

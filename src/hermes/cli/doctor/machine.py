@@ -48,7 +48,8 @@ def sqlite() -> Check:
 
 async def sandbox(setup: Setup | None) -> Check:
     from hermes.config.paths import cache_folder
-    from hermes.exec.sandbox import describe, probe
+    from hermes.exec.sandbox import describe
+    from hermes.exec.sandbox_probe import probe
 
     cache = cache_folder(setup.home) if setup is not None else None
     tier = await probe(cache, fresh=True)
@@ -65,7 +66,7 @@ async def sandbox(setup: Setup | None) -> Check:
 
 
 def programs() -> Iterator[Check]:
-    from hermes.exec.sandbox.tier_probe import BWRAP
+    from hermes.exec.sandbox_probe import BWRAP
 
     path = environment().get("PATH", os.defpath)
     for name, (words, loss) in _PROGRAMS.items():
@@ -76,7 +77,7 @@ def programs() -> Iterator[Check]:
 
 async def browser(setup: Setup | None) -> Check:
     from hermes.exec.chromium import find
-    from hermes.exec.sandbox import probe
+    from hermes.exec.sandbox_probe import probe
 
     configured = setup.config.browser.executable if setup is not None else ""
     try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from hermes.config.schema import Docker as DockerSettings
 from hermes.core.errors import ToolError
-from hermes.exec.backends import Site
+from hermes.exec.backends.base import Site
 from hermes.exec.backends.docker_container import DockerContainer
 from hermes.exec.backends.remote import (
     END_SECONDS,
@@ -22,9 +22,6 @@ from hermes.exec.backends.remote import (
 from hermes.exec.backends.remote_scripts import END, RUN, RUN_BARE, RUN_SHOWN
 from hermes.exec.process.local import MAX_COMMAND, Command, Outcome
 from hermes.exec.process.output_capture import Capture
-
-if TYPE_CHECKING:
-    from hermes.config.schema import Docker as DockerSettings
 
 _RECREATED = b"[the container was gone and was made anew: only the workspace is kept]\n"
 _GONE = "no such container|is not running"

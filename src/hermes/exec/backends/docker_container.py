@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import secrets
 import shutil
+from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import structs
 
+from hermes.config.schema import Docker as DockerSettings
 from hermes.core.errors import ToolError
-from hermes.exec.backends import Site
+from hermes.exec.backends.base import Site
 from hermes.exec.backends.remote import LONG, Lifeline, ask
 from hermes.exec.backends.remote_scripts import INIT, WARDEN
 from hermes.exec.process.local import Command
-
-if TYPE_CHECKING:
-    from hermes.config.schema import Docker as DockerSettings
-    from hermes.exec.sandbox import Policy
-    from hermes.exec.sandbox.protected_paths import Guards
+from hermes.exec.sandbox import Policy, standard
+from hermes.exec.sandbox.protected_paths import Guards, guards
 
 _START_SECONDS = 60.0
 _MACHINE, _OWNER = "hermes.machine", "hermes.owner"
@@ -126,13 +126,11 @@ class DockerContainer:
             if self.is_external:
                 self._confined = await self._inspect_confinement()
             else:
-                guards = self._guard_paths()
-                self._confined = self._settings.network == "none" and not guards.cover
+                found = self._guard_paths()
+                self._confined = self._settings.network == "none" and not found.cover
         return self._confined
 
     async def _inspect_confinement(self) -> bool:
-        import json
-
         status, text, _ = await self.run_docker("inspect", "--type", "container", self.name)
         return not status and _is_isolated(json.loads(text)[0], self._site.workspace)
 
@@ -144,11 +142,11 @@ class DockerContainer:
         placeholders: tuple[str, ...] = ()
         inner: list[str] = []
         if writable and site.mode != "full-access":
-            guards = self._guard_paths()
-            placeholders = guards.make
-            writable = not guards.barred
-            inner = [_format_bind(path) for path in (*guards.keep, *placeholders)]
-            inner += [_format_bind(path, writable=writable) for path in guards.pin]
+            found = self._guard_paths()
+            placeholders = found.make
+            writable = not found.barred
+            inner = [_format_bind(path) for path in (*found.keep, *placeholders)]
+            inner += [_format_bind(path, writable=writable) for path in found.pin]
         mounts = [_format_bind(workspace, writable=writable), *inner]
         mounts += self._hide_paths(workspace)
         argv = self._find_docker(
@@ -171,8 +169,6 @@ class DockerContainer:
 
     def _guard_paths(self) -> Guards:
         """Links among the protected names (`cover`) are what a mount cannot protect here."""
-        from hermes.exec.sandbox.protected_paths import guards
-
         policy = self._build_policy()
         return guards(policy.workspace, policy.protected, policy.unmade)
 
@@ -188,8 +184,6 @@ class DockerContainer:
         ]
 
     def _build_policy(self) -> Policy:
-        from hermes.exec.sandbox import standard
-
         site = self._site
         return standard("workspace-write", site.workspace, site.home, site.user_home)
 
@@ -255,8 +249,6 @@ def _format_field(name: str, value: str) -> str:
 def machine_label() -> str:
     """Identifies this machine and its PID namespace, outside of which a process number means
     nothing."""
-    from hashlib import blake2b
-
     facts = [os.uname().nodename, str(os.getuid())]
     for path in ("/etc/machine-id", "/proc/self/ns/pid"):
         try:

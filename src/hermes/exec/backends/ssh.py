@@ -11,13 +11,13 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from hermes.config.paths import private_folder
+from hermes.config.schema import Ssh as SshSettings
 from hermes.core.errors import ToolError
-from hermes.exec.backends import Site
+from hermes.exec.backends.base import Site
 from hermes.exec.backends.remote import (
     END_SECONDS,
     LONG,
@@ -32,9 +32,6 @@ from hermes.exec.backends.remote import (
 from hermes.exec.backends.remote_scripts import END, RUN, RUN_BARE, RUN_SHOWN, WARDEN
 from hermes.exec.process.local import MAX_COMMAND, Command, Outcome
 from hermes.exec.process.output_capture import Capture
-
-if TYPE_CHECKING:
-    from hermes.config.schema import Ssh as SshSettings
 
 _SOCKET = 80
 """Most bytes of our socket's path: the system allows some 100, of which ssh adds 17 for a while."""

@@ -9,9 +9,10 @@
 # - `analyzer`: judges each simple command; `findings` collects what is found.
 # - `hard_denials`: what never runs. `embedded_commands`: the same inside texts, decoded texts and
 #   behind unknown names.
-# - `programs/wrappers`: programs that run others. `workspace_code`: the scripts they run.
+# - `programs/wrappers`: programs that run others. `file_checks`: the files that are read, written
+#   or run.
 # - `programs/options` (with the other modules of `programs`): uses of a known program that need
-#   approval. `paths`: files that are read or written.
+#   approval. `paths`: what a path leads to.
 # - `rules`, `programs/builtin_rules`, `rule_lookup`: what is allowed by rule or an earlier answer.
 
 from __future__ import annotations

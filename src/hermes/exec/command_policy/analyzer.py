@@ -16,9 +16,15 @@ from hermes.exec.command_policy.embedded_commands import (
     find_quoted_commands,
     find_suspects,
 )
+from hermes.exec.command_policy.file_checks import (
+    AGENT_FILES,
+    FileChecks,
+    RunCodeChecks,
+    WrittenFiles,
+)
 from hermes.exec.command_policy.findings import Findings
 from hermes.exec.command_policy.hard_denials import explain_denial, locate_hard_programs
-from hermes.exec.command_policy.paths import AGENT_FILES, FileChecks, PathZones
+from hermes.exec.command_policy.paths import PathZones
 from hermes.exec.command_policy.programs.call import ProgramCall
 from hermes.exec.command_policy.programs.environment import explain_risky_variable
 from hermes.exec.command_policy.programs.options import check_program
@@ -43,7 +49,6 @@ from hermes.exec.command_policy.shell.words import (
     remove_marks,
 )
 from hermes.exec.command_policy.types import Certainty, Judgement, TooComplexError
-from hermes.exec.command_policy.workspace_code import RunCodeChecks, WrittenFiles
 
 _MAX_LAYERS = 5
 _MAX_CALLS = 2000

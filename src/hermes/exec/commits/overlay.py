@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.config.paths import private_folder
-from hermes.exec.launcher.child_setup import PLACEHOLDER
+from hermes.exec.launcher.placeholders import PLACEHOLDER
 from hermes.exec.snapshots.shadow_repo import find_git
 
 MAX_FILES = 20_000

@@ -11,34 +11,33 @@ import errno
 import fcntl
 import os
 import socket
-import struct
 import time
-from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from hermes.exec.launcher.protocol import (
+    ANSWER,
+    CLOSE,
+    END,
+    ENDED,
+    FRAME,
+    INPUT_LIMIT,
+    KILL,
+    LOCK,
+    MAX_OPERATION,
+    OPERATION,
+    SEGMENT,
+    SEGMENT_SIZE,
+    SOCKET,
+    TOKEN,
+    WRITE,
+    DeskPlan,
+    Why,
+)
 from hermes.exec.launcher.pty import END_OF_INPUT, open_terminal
-from hermes.exec.launcher.supervisor import ENDED, FRAME
 
-if TYPE_CHECKING:
-    from hermes.exec.launcher.child_setup import DeskPlan
-
-OPERATION = struct.Struct("!cI")
-"""From agent to keeper: one of the kinds below, the length of what follows, and that."""
-TOKEN, WRITE, CLOSE, KILL = b"T", b"W", b"C", b"K"
-ANSWER = b"A"
-"""(errno or 0, bytes of input the command has not taken yet): to each operation."""
-SOCKET, LOCK, END = "socket", "lock", "end"
-SEGMENT = "out."
-"""The log is in files named after the position of their first byte."""
-SEGMENT_SIZE = 1024 * 1024
 _LAST_SEGMENTS = 2
-INPUT_LIMIT = 1024 * 1024
-"""Bytes a command may leave unread before it is given no more."""
-MAX_OPERATION = INPUT_LIMIT + 64
 _VISITORS = 16
 _CHUNK = 64 * 1024
 _DRAIN = 1024 * 1024
-Why: TypeAlias = Literal["", "killed", "agent", "sandbox"]
-"""What ended it: itself, somebody who asked for it, the end of the agent; or it never ran."""
 
 
 class Log:

@@ -4,32 +4,27 @@
 # `hermes.exec.sandbox`; here it is merely done, and a step that fails keeps the command from
 # running.
 
-# ruff: noqa: PTH101, PTH102, PTH104, PTH106, PTH108, PTH110, PTH115, PTH120, PTH123, PTH208, PTH211
+# ruff: noqa: PTH102, PTH104, PTH108, PTH110, PTH120, PTH123, PTH208
 from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import socket
 import struct
-import time
-from typing import TypedDict
 
 from hermes.exec.launcher import cgroup
 from hermes.exec.launcher import syscall_broker as broker
 from hermes.exec.launcher.libc import call, check, libc
-
-STATUS_FD = 60
-"""Where bubblewrap reports that the command has begun, and how it ended."""
-FIRST_FILE_FD = 61
-"""Of the descriptors that hold `files`."""
-PLACEHOLDER = 0o040501
-"""Kind and mode of the empty folders that hold the places of protected names: nobody else makes
-such folders, so one that was left behind is known."""
-ASIDE = b"HEAD.not-a-repository"
-NOWHERE = "/nonexistent/held by hermes while a command runs"
-"""Target of the links that hold the places of protected names that somebody outside may read
-meanwhile: he finds no such file, as before."""
-_LOCK_WAIT = 1.0
+from hermes.exec.launcher.placeholders import (
+    ASIDE,
+    hold,
+    hold_links,
+    let_go,
+    let_go_links,
+    would_be_bare,
+)
+from hermes.exec.launcher.protocol import FIRST_FILE_FD, STATUS_FD, Box
 
 _NEWNS, _NEWUSER, _MS_PRIVATE = 0x00020000, 0x10000000, 0x44000
 _MS_READ_ONLY_BIND, _MS_RELATIME = 0x1021, 0x200000
@@ -43,65 +38,6 @@ _NO_ROOT_POWERS = 0x2F
 _CAPABILITIES = 0x20080522
 _FILTER, _NEW_LISTENER = 1, 8
 _AT_FDCWD = -100
-
-
-class DeskPlan(TypedDict):
-    """What the keeper of a command in the background is told."""
-
-    folder: bytes
-    """Of the command alone; the record, the log and the socket are there."""
-    token: bytes
-    """Who has read the record knows it."""
-    keep: bool
-    """Whether the command outlives the agent: then its keeper listens for the next one."""
-
-
-class Box(TypedDict, total=False):
-    """Instructions for one command; every path is bytes."""
-
-    stdin: bool
-    """Whether the last descriptor sent along is the command's standard input."""
-    pty: bool
-    """Whether its streams are a terminal of its own."""
-    desk: DeskPlan
-    """For a command in the background: where its keeper records what becomes of it."""
-    limits: list[tuple[int, int]]
-    """(resource, most)"""
-    otherwise: list[tuple[int, int]]
-    """More of them, where there are no control groups."""
-    cgroup: tuple[int, int]
-    """Bytes of memory and number of processes, where control groups can be had."""
-    placeholders: list[bytes]
-    """Protected names that do not exist: held by empty folders as long as the command lives."""
-    links: list[bytes]
-    """The same, held by links to NOWHERE; they are among `covers` too."""
-    unwanted: list[bytes]
-    """Files that were not there before and are removed after the command."""
-    plain: bytes
-    """A folder that is no bare repository, and must not be one after the command: nothing can hold
-    a name for that without being in every listing, so the HEAD it takes is put aside."""
-    covers: list[bytes]
-    """Protected symbolic links: covered by what they point to, so that nobody can replace them."""
-    scratch: bytes
-    """A folder made for the command and removed after it."""
-    files: list[bytes]
-    """Contents of descriptors FIRST_FILE_FD and up."""
-    wrapper: bool
-    """Whether bubblewrap is started, which reports on STATUS_FD."""
-    bare: bool
-    """Whether to give up every capability and every way to new ones."""
-    landlock: tuple[tuple[int, int, int], list[tuple[bytes, int]]]
-    """Handled file accesses, network accesses, scopes; and what is allowed beneath which path."""
-    seccomp: tuple[int, bytes]
-    """Number of the system call on this machine, and the program."""
-    writable: list[bytes]
-    """With a seccomp program that asks: where modes and times of files may be changed ..."""
-    readonly: list[bytes]
-    """... except there."""
-    workspace: bytes
-    """... where what Landlock cannot open is made and removed by the keeper ..."""
-    way: tuple[str, int]
-    """... and the one address its sockets are connected to."""
 
 
 class Held:
@@ -133,11 +69,11 @@ class Held:
         if scratch := self._box.get("scratch"):
             os.mkdir(scratch, 0o700)
         for path in self._box.get("placeholders", ()):
-            self._places.append((path, _hold(path)))
+            self._places.append((path, hold(path)))
         links = self._box.get("links", ())
         for folder in sorted({os.path.dirname(path) for path in links}):
             paths = [path for path in links if os.path.dirname(path) == folder]
-            self._folders.append((paths, _hold_links(folder, paths)))
+            self._folders.append((paths, hold_links(folder, paths)))
         if limits := self._box.get("cgroup"):
             self._counted = cgroup.limit(self._groups, *limits)
         if self.wrapped:
@@ -200,9 +136,9 @@ class Held:
 
     def release(self) -> None:
         for path, lock in self._places:
-            _let_go(path, lock)
+            let_go(path, lock)
         for paths, lock in self._folders:
-            _let_go_links(paths, lock)
+            let_go_links(paths, lock)
         for path in self._box.get("unwanted", ()):
             with contextlib.suppress(OSError):
                 os.unlink(path)
@@ -212,86 +148,6 @@ class Held:
         if scratch := self._box.get("scratch"):
             with contextlib.suppress(OSError, RecursionError):
                 _remove(scratch)
-
-
-def would_be_bare(folder: bytes) -> bool:
-    """Whether git would take the folder itself for a repository, and follow its settings."""
-    if not os.path.lexists(folder + b"/HEAD"):
-        return False
-    if os.path.lexists(folder + b"/commondir"):
-        return True
-    return all(os.path.exists(folder + b"/" + name) for name in (b"objects", b"refs"))
-
-
-def _hold(path: bytes) -> int:
-    """Make sure that something is at `path`; a shared lock on it if it is a placeholder."""
-    import fcntl
-
-    until = time.monotonic() + _LOCK_WAIT
-    while True:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(path, 0o700)
-            os.chmod(path, PLACEHOLDER & 0o777)
-        lock = -1
-        try:
-            found = os.lstat(path)
-            if found.st_mode != PLACEHOLDER:
-                return -1
-            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            if os.path.samestat(os.lstat(path), os.fstat(lock)):
-                return lock
-        except (FileNotFoundError, BlockingIOError):  # its last holder is just removing it
-            if time.monotonic() > until:
-                raise
-        if lock >= 0:
-            os.close(lock)
-        time.sleep(0.001)
-
-
-def _let_go(path: bytes, lock: int) -> None:
-    """Remove the placeholder unless another command relies on it."""
-    import fcntl
-
-    if lock < 0:
-        return
-    with contextlib.suppress(OSError):
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.lstat(path), os.fstat(lock)):
-            os.rmdir(path)
-    os.close(lock)
-
-
-def _hold_links(folder: bytes, paths: list[bytes]) -> int:
-    """A shared lock on the folder, which keeps the links in it from being removed."""
-    import fcntl
-
-    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    until = time.monotonic() + _LOCK_WAIT
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:  # the last of others is just removing them
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.001)
-    for path in paths:
-        with contextlib.suppress(FileExistsError):
-            os.symlink(NOWHERE, path)
-    return lock
-
-
-def _let_go_links(paths: list[bytes], lock: int) -> None:
-    import fcntl
-
-    with contextlib.suppress(OSError):
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for path in paths:
-            with contextlib.suppress(OSError):
-                if os.readlink(path) == NOWHERE.encode():
-                    os.unlink(path)
-    os.close(lock)
 
 
 def _cover(links: list[bytes]) -> None:
@@ -331,8 +187,6 @@ def _in_memory(content: bytes) -> int:
 
 
 def _limit(limits: list[tuple[int, int]]) -> None:
-    import resource
-
     for number, most in limits:
         hard = resource.getrlimit(number)[1]
         value = most if hard == resource.RLIM_INFINITY else min(most, hard)

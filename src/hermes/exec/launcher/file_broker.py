@@ -18,6 +18,8 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from hermes.exec.launcher.libc import call
+
 CALLS: dict[str, tuple[int, int]] = {
     "open": (2, -1), "openat": (257, 56), "creat": (85, -1),
     "mkdir": (83, -1), "mkdirat": (258, 34),
@@ -144,13 +146,7 @@ def _two(name: str, args: list[int], asker: Asker, ground: Ground) -> None:
 
 
 def _rename(machine: int, here: Place, there: Place, flags: int) -> None:
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    places = (here.folder, here.last, there.folder, there.last)
-    if libc.syscall(_RENAME[machine], *places, flags) < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+    call(_RENAME[machine], here.folder, here.last, there.folder, there.last, flags)
 
 
 # Opening

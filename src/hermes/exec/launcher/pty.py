@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import struct
+import termios
 
 ROWS, COLUMNS = 24, 80
 END_OF_INPUT = b"\x04"
@@ -12,9 +14,6 @@ END_OF_INPUT = b"\x04"
 
 def open_terminal() -> tuple[int, int]:
     """Our end, which does not block, and the command's."""
-    import fcntl
-    import termios
-
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     os.set_blocking(ours, False)

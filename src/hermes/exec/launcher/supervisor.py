@@ -7,36 +7,23 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import marshal
 import os
 import select
 import signal
 import socket
-import struct
 import sys
+import termios
 import time
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from hermes.exec.launcher import child_setup as confine
+from hermes.exec.launcher.background_supervisor import Desk
+from hermes.exec.launcher.libc import libc
+from hermes.exec.launcher.protocol import ENDED, FAILED, FRAME, GRACE, HEADER, STARTED, Box
 
-if TYPE_CHECKING:
-    from hermes.exec.launcher.background_supervisor import Desk
-
-FRAME = struct.Struct("!cii")
-"""From keeper to agent: one of the kinds below and two numbers."""
-STARTED = b"S"
-"""(pid, 0)"""
-FAILED = b"F"
-"""(errno, what was at fault: 0 the program, 1 the folder, 2 the sandbox, 3 the record)"""
-ENDED = b"E"
-"""(exit status or minus the signal, number of processes left behind). After the last of those
-the keeper hangs up."""
-HEADER = struct.Struct("!I")
-"""From agent to keeper: the length of a marshalled (argv, cwd, env, confine.Box), and then it."""
-
-GRACE = 1.5
-"""Seconds between TERM and KILL."""
 _GIVE_UP = 12.0
 """Seconds after which processes that not even KILL ends (stuck in the kernel) are let go."""
 _LOOK_AGAIN = 0.03
@@ -78,11 +65,9 @@ def keep(control: socket.socket, output: Sequence[int], groups: list[str]) -> No
             desk.close()
 
 
-def _open_desk(box: confine.Box, control: socket.socket) -> Desk | None:
+def _open_desk(box: Box, control: socket.socket) -> Desk | None:
     if "desk" not in box:
         return None
-    from hermes.exec.launcher.background_supervisor import Desk
-
     try:
         return Desk(box["desk"], control, pty=bool(box.get("pty")))
     except OSError as error:
@@ -90,7 +75,7 @@ def _open_desk(box: confine.Box, control: socket.socket) -> Desk | None:
         return None
 
 
-def _streams(box: confine.Box, given: Sequence[int], desk: Desk | None) -> tuple[int, int, int]:
+def _streams(box: Box, given: Sequence[int], desk: Desk | None) -> tuple[int, int, int]:
     """Standard input, output and error of the command. 0 is /dev/null here."""
     if desk:
         return (given[0] if box.get("stdin") else desk.input, desk.output, desk.output)
@@ -144,9 +129,6 @@ def _become(
 
 def _control_terminal() -> None:
     """Keys like Ctrl-C on the terminal at standard input are signals to us."""
-    import fcntl
-    import termios
-
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
@@ -277,9 +259,7 @@ def become_reaper() -> None:
 
 def _prctl(option: int, value: int) -> None:
     if _LINUX:
-        import ctypes
-
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+        libc().prctl(option, value, 0, 0, 0)
 
 
 def _receive(control: socket.socket, size: int) -> bytes:

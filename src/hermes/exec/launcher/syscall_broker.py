@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import select
+import socket
 import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -70,16 +72,12 @@ class Reach(NamedTuple):
 
 def hurry(listener: int) -> None:
     """Who asks and who answers take turns on one processor, where the kernel knows how (6.6)."""
-    import fcntl
-
     with contextlib.suppress(OSError):
         fcntl.ioctl(listener, _TAKE_TURNS, 1)
 
 
 def answer(listener: int, reach: Reach) -> bool:
     """Take one question and answer it. False when nobody is left who could ask."""
-    import fcntl
-
     poll = select.poll()
     poll.register(listener, select.POLLIN)
     events = poll.poll(0)
@@ -172,8 +170,6 @@ def _connect(
     pid: int, args: list[int], way: tuple[str, int] | None, still_there: Callable[[], None]
 ) -> None:
     """Whatever the socket is by now, it is connected to the one address, or to nothing."""
-    import socket
-
     if way is None:
         raise PermissionError(errno.EPERM, "no network was granted")
     granted = struct.pack("=H", socket.AF_INET) + struct.pack("!H", way[1])
@@ -202,8 +198,6 @@ def _connect(
 
 def _settled(connecting: Any) -> int:
     """How it ended; soon, for it is on this machine, and the keeper has others to look after."""
-    import socket
-
     poll = select.poll()
     poll.register(connecting, select.POLLOUT)
     if not poll.poll(_CONNECT_MS):

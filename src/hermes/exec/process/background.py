@@ -11,29 +11,27 @@ import sys
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, structs
 
 from hermes.config.paths import private_folder
 from hermes.core.errors import ToolError
-from hermes.exec.launcher.background_supervisor import (
+from hermes.exec.launcher.protocol import (
     CLOSE,
+    GRACE,
     INPUT_LIMIT,
     KILL,
     OPERATION,
     SOCKET,
     TOKEN,
     WRITE,
+    DeskPlan,
 )
-from hermes.exec.launcher.supervisor import GRACE
 from hermes.exec.process import background_records as records
 from hermes.exec.process.background_records import Record, State
 from hermes.exec.process.local import Command, hand_over, request_of
 from hermes.exec.process.supervisor_client import Line, NotStarted
-
-if TYPE_CHECKING:
-    from hermes.exec.launcher.child_setup import DeskPlan
 
 MOST = 16
 """Commands of one session that run at the same time."""

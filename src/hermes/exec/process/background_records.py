@@ -16,9 +16,10 @@ import msgspec
 from msgspec import Struct
 
 from hermes.config.instances import alive
-from hermes.exec.launcher.background_supervisor import END, LOCK, SEGMENT, Why
+from hermes.exec.launcher.protocol import END, LOCK, SEGMENT, Why
 from hermes.exec.process.ansi import plain
 from hermes.exec.process.output_capture import whole_lines
+from hermes.exec.process.signals import signal_name
 
 RECORD, SEEN, INPUT = "record", "seen", "input"
 MAX_TYPED = 32 * 1024
@@ -87,8 +88,6 @@ def _how(end: End) -> str:
     if end.why == "sandbox":
         return "never ran: the sandbox could not be set up"
     if end.status < 0:
-        from hermes.exec.process.signals import signal_name
-
         how = f"killed by {signal_name(-end.status)}"
     else:
         how = f"exited with status {end.status}"

@@ -11,19 +11,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
+from hermes.exec.launcher.protocol import GRACE, HEADER, Box
 from hermes.exec.launcher.pty import END_OF_INPUT, open_terminal
-from hermes.exec.launcher.supervisor import GRACE, HEADER
 from hermes.exec.process.output_capture import Capture
 from hermes.exec.process.supervisor_client import Line, NotStarted
-
-if TYPE_CHECKING:
-    from hermes.exec.launcher.child_setup import Box
-    from hermes.exec.sandbox import Policy, Tier
+from hermes.exec.sandbox import Policy, Tier, wrap
 
 MAX_COMMAND = 128 * 1024 - 1
 """Bytes in one argument of a program; the limit of the Linux kernel."""
@@ -57,7 +54,7 @@ class Command(Struct, frozen=True):
     policy: Policy | None = None
     """What it may see and change; None: all that we may."""
     tier: Tier | None = None
-    """How that is enforced; None: as strongly as this machine can."""
+    """How the policy is enforced; needed where there is one."""
     stdin: int = -1
     """Descriptor of its standard input, which stays the caller's; -1: there is nothing to read."""
     pty: bool = False
@@ -109,12 +106,11 @@ async def request_of(command: Command, **more: Unpack[Box]) -> bytes:
     if command.pty:
         env = {"TERM": "xterm", **env}
     if command.policy:
-        from hermes.exec.sandbox import probe, wrap
-
-        tier = command.tier or await probe()
-        if command.pty and tier.level == 1:
+        if command.tier is None:
+            raise ValueError("a command with a policy needs a tier")
+        if command.pty and command.tier.level == 1:
             argv = (*_own_session(), *argv)
-        launch = wrap(argv, command.policy, tier, env=env, cwd=command.cwd)
+        launch = wrap(argv, command.policy, command.tier, env=env, cwd=command.cwd)
         argv, env, box = launch.argv, launch.env, launch.box
     names = {os.fsencode(k): os.fsencode(v) for k, v in env.items()}
     parts = [os.fsencode(part) for part in argv]

@@ -9,8 +9,7 @@ import socket
 from collections import deque
 
 from hermes.core.errors import ToolError
-from hermes.exec.launcher.background_supervisor import ANSWER, OPERATION
-from hermes.exec.launcher.supervisor import ENDED, FAILED, FRAME, STARTED
+from hermes.exec.launcher.protocol import ANSWER, ENDED, FAILED, FRAME, OPERATION, STARTED
 
 _PATIENCE = 10
 """Seconds for an answer; a keeper has little else to do."""

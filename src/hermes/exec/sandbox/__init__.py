@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hermes.core.errors import ConfigError, ToolError
+from hermes.exec.sandbox import bubblewrap, landlock
+from hermes.exec.sandbox.limits import box_of
 from hermes.exec.sandbox.policy import Launch, Limits, Mode, Policy, Tier, standard
-from hermes.exec.sandbox.tier_probe import probe
 
 __all__ = [
     "Launch", "Limits", "Mode", "Policy", "Tier",
-    "describe", "probe", "require", "standard", "wrap",
+    "describe", "require", "standard", "wrap",
 ]  # fmt: skip
 
 
@@ -31,17 +32,11 @@ def wrap(
     if policy.mode == "full-access":
         return Launch(tuple(argv), dict(env))
     if tier.level == 1:
-        from hermes.exec.sandbox import bubblewrap as bubble
-
-        return bubble.launch(argv, policy, tier.bwrap, env=env, cwd=cwd or policy.workspace)
+        return bubblewrap.launch(argv, policy, tier.bwrap, env=env, cwd=cwd or policy.workspace)
     if policy.instead:
         raise ToolError("Only a sandbox with namespaces (tier 1) can show one folder for another.")
     if tier.level == 2:
-        from hermes.exec.sandbox import landlock as confined
-
-        return confined.launch(argv, policy, tier.landlock, os.uname().machine, env)
-    from hermes.exec.sandbox.limits import box_of
-
+        return landlock.launch(argv, policy, tier.landlock, os.uname().machine, env)
     return Launch(tuple(argv), dict(env), box_of(policy.limits))
 
 

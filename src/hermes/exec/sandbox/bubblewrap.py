@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from hermes.core.errors import ToolError
-from hermes.exec.launcher.child_setup import FIRST_FILE_FD, STATUS_FD, Box, would_be_bare
-from hermes.exec.sandbox import seccomp as filters
+from hermes.exec.launcher.placeholders import would_be_bare
+from hermes.exec.launcher.protocol import FIRST_FILE_FD, STATUS_FD, Box
+from hermes.exec.sandbox import seccomp
 from hermes.exec.sandbox.limits import box_of
 from hermes.exec.sandbox.network import through_relay
 from hermes.exec.sandbox.policy import Launch, Policy
@@ -62,8 +63,8 @@ def launch(
     for name, value in inside.items():
         options += ["--setenv", name, value]
     options += ["--chdir", os.path.realpath(cwd)]
-    table, _ = filters.MACHINES[os.uname().machine]
-    files = [filters.isolated(table), b"\0".join(os.fsencode(o) for o in options)]
+    table, _ = seccomp.MACHINES[os.uname().machine]
+    files = [seccomp.isolated(table), b"\0".join(os.fsencode(o) for o in options)]
     box: Box = {
         **resources,
         "placeholders": [os.fsencode(path) for path in kept.make],

@@ -7,8 +7,9 @@ import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from hermes.core.errors import ToolError
-from hermes.exec.launcher.child_setup import Box, would_be_bare
-from hermes.exec.sandbox import seccomp as filters
+from hermes.exec.launcher.placeholders import would_be_bare
+from hermes.exec.launcher.protocol import Box
+from hermes.exec.sandbox import seccomp
 from hermes.exec.sandbox.limits import box_of
 from hermes.exec.sandbox.network import by_address, environment
 from hermes.exec.sandbox.policy import Launch, Policy
@@ -30,7 +31,7 @@ _SHARED = ("/tmp", "/var/tmp", "/run", "/dev")
 def launch(
     argv: Sequence[str], policy: Policy, landlock: int, machine: str, env: Mapping[str, str]
 ) -> Launch:
-    table, number = filters.MACHINES[machine]
+    table, number = seccomp.MACHINES[machine]
     workspace = os.path.realpath(policy.workspace)
     if workspace == "/":
         raise ToolError("/ cannot be the workspace of a sandbox; nothing was run.")
@@ -71,9 +72,9 @@ def launch(
     return Launch(tuple(argv), inside, box)
 
 
-def _filter(table: filters.Machine, policy: Policy, landlock: int, *, makes: bool) -> bytes:
+def _filter(table: seccomp.Machine, policy: Policy, landlock: int, *, makes: bool) -> bytes:
     online = bool(policy.network)
-    return filters.confined(table, ask=True, truncation=landlock >= 3, online=online, makes=makes)
+    return seccomp.confined(table, ask=True, truncation=landlock >= 3, online=online, makes=makes)
 
 
 def _readable(policy: Policy, workspace: str, hidden: set[str]) -> dict[str, int]:

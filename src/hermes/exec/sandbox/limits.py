@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import resource
 
-from hermes.exec.launcher.child_setup import Box
+from hermes.exec.launcher.protocol import Box
 from hermes.exec.sandbox.policy import Limits
 
 _GB = 1024**3

@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.config.paths import CONTEXT_FILES
-from hermes.exec.launcher.child_setup import PLACEHOLDER, would_be_bare
+from hermes.exec.launcher.placeholders import PLACEHOLDER, would_be_bare
 
 _ALWAYS = (".git", ".hermes")
 _WHEN_PRESENT = (

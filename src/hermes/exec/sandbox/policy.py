@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from hermes.core.errors import ConfigError
-from hermes.exec.launcher.child_setup import Box
+from hermes.exec.launcher.protocol import Box
 from hermes.exec.sandbox.agent_home import own
 from hermes.exec.sandbox.planted_files import trusted
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hermes.exec.launcher.child_setup import NOWHERE, PLACEHOLDER
+from hermes.exec.launcher.placeholders import NOWHERE, PLACEHOLDER
 
 _LINKS = 40
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hermes.exec.launcher.child_setup import NOWHERE, PLACEHOLDER
+from hermes.exec.launcher.placeholders import NOWHERE, PLACEHOLDER
 from hermes.exec.snapshots.shadow_repo import Shadow, ShadowError
 
 LARGEST_FILE = 5 * 1024 * 1024

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
+from hermes.config.paths import private_folder
 from hermes.core.errors import ToolError
 
 _GIT = (
@@ -168,8 +169,6 @@ def folder_of(workspace: Path, home: Path) -> Path:
 
 
 def _private(folder: Path) -> None:
-    from hermes.config.paths import private_folder
-
     try:
         private_folder(folder)
     except OSError as error:

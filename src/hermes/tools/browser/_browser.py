@@ -256,7 +256,8 @@ async def _both(
 
 
 async def _walls(ctx: ToolContext, home: Path) -> Policy | None:
-    from hermes.exec.sandbox import probe, standard
+    from hermes.exec.sandbox import standard
+    from hermes.exec.sandbox_probe import probe
 
     if (await probe(cache_folder(ctx.home))).level != 1:
         if ctx.sandbox_required:

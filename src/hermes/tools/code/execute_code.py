@@ -90,12 +90,13 @@ def _bare(code: str) -> str:
 
 async def _run(code: str, ctx: ToolContext, desk: _Desk, output: Any, seconds: float) -> Outcome:
     from hermes.exec.process.local import Command, Outcome, run
-    from hermes.exec.sandbox import probe
+    from hermes.exec.sandbox_probe import probe
 
     python = os.path.realpath(sys.executable)  # noqa: ASYNC240 - beneath a virtual environment
     argv = (python, "-I", "-S", "-u", "-X", "utf8", "-c", _boot())
     confined = await _policy(ctx)
-    walls = confined is not None and (await probe()).level < 3
+    tier = await probe() if confined else None
+    walls = tier is not None and tier.level < 3
     with _private_folder(made=not walls) as extra:
         ours, theirs = socket.socketpair()
         with theirs:
@@ -105,6 +106,7 @@ async def _run(code: str, ctx: ToolContext, desk: _Desk, output: Any, seconds: f
                 {**ctx.child_env, **extra},
                 2 * MAX_SECONDS,
                 confined,
+                tier,
                 stdin=theirs.fileno(),
             )
             with suppress(TimeoutError):

@@ -17,15 +17,8 @@ from pathlib import Path
 import pytest
 
 from hermes.core.errors import ToolError
-from hermes.exec.launcher.background_supervisor import (
-    LOCK,
-    OPERATION,
-    SEGMENT_SIZE,
-    SOCKET,
-    TOKEN,
-    WRITE,
-    Log,
-)
+from hermes.exec.launcher.background_supervisor import Log
+from hermes.exec.launcher.protocol import LOCK, OPERATION, SEGMENT_SIZE, SOCKET, TOKEN, WRITE
 from hermes.exec.process import background
 from hermes.exec.process import background_records as records
 from hermes.exec.process import output_files as spills

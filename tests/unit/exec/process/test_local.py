@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.core.errors import ToolError
-from hermes.exec.launcher.supervisor import GRACE
+from hermes.exec.launcher.protocol import GRACE
 from hermes.exec.process import local
 from hermes.exec.process.ansi import plain
 from hermes.exec.process.local import Command, Outcome, run, stop_all

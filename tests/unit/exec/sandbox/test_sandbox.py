@@ -17,13 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.core.errors import ConfigError, ToolError
+from hermes.exec import sandbox_probe as probing
 from hermes.exec.launcher import cgroup
 from hermes.exec.process.local import Command, Outcome, run
 from hermes.exec.process.output_capture import Capture
-from hermes.exec.sandbox import Limits, Policy, Tier, describe, probe, require, standard, wrap
+from hermes.exec.sandbox import Limits, Policy, Tier, describe, require, standard, wrap
 from hermes.exec.sandbox import seccomp as filters
-from hermes.exec.sandbox import tier_probe as probing
 from hermes.exec.sandbox.protected_paths import Guards, guards
+from hermes.exec.sandbox_probe import probe
 from tests.kit.tiers import had, tiers
 
 LINUX = sys.platform == "linux"
@@ -373,7 +374,7 @@ from pathlib import Path
 from hermes.exec.process.output_capture import Capture
 from hermes.exec.process.local import Command, run
 from hermes.exec.sandbox import Policy
-from hermes.exec.sandbox.tier_probe import candidates
+from hermes.exec.sandbox_probe import candidates
 async def main():
     folder = Path(sys.argv[2])
     (tier,) = [tier for tier in candidates() if tier.level == int(sys.argv[3])]
@@ -568,7 +569,7 @@ from pathlib import Path
 from hermes.exec.process.output_capture import Capture
 from hermes.exec.process.local import Command, run
 from hermes.exec.sandbox import Policy
-from hermes.exec.sandbox.tier_probe import attempt, candidates
+from hermes.exec.sandbox_probe import attempt, candidates
 async def main():
     found, work = {}, Path(sys.argv[1])
     for candidate in candidates():

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hermes.core.errors import ToolError
-from hermes.exec.launcher import child_setup as confine
+from hermes.exec.launcher.placeholders import NOWHERE
 from hermes.exec.snapshots import checkpoints
 from hermes.exec.snapshots import file_index as survey
 from hermes.exec.snapshots import shadow_repo as shadow
@@ -200,7 +200,7 @@ async def test_a_workspace_that_is_too_large(
 
 async def test_what_holds_a_place_while_a_command_runs_is_not_kept(work: Path, home: Path) -> None:
     (work / "AGENTS.md").mkdir(mode=0o501)
-    (work / "held").symlink_to(confine.NOWHERE)
+    (work / "held").symlink_to(NOWHERE)
     (work / "empty").mkdir()
     found = await snapshot(work, home, "while one runs")
     assert found

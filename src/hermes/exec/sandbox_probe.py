@@ -7,12 +7,19 @@ import logging
 import os
 import socket
 import sys
+import tempfile
 from pathlib import Path
+from shlex import join
 
 import msgspec
 from msgspec import Struct
 
+from hermes.config.paths import private_folder
+from hermes.core.errors import ToolError
 from hermes.exec.launcher import cgroup
+from hermes.exec.launcher.libc import call
+from hermes.exec.process.local import Command, run
+from hermes.exec.process.output_capture import Capture
 from hermes.exec.sandbox.policy import Policy, Tier
 from hermes.exec.sandbox.seccomp import MACHINES
 from hermes.version import VERSION
@@ -25,6 +32,7 @@ BWRAP = (
     "/run/current-system/sw/bin/bwrap",
 )
 """Where it may be: never where PATH leads, which anybody's folder may be part of."""
+_LANDLOCK_CREATE = 444
 _VERSION = 1
 """Raised when the sandbox changes so that an old finding says nothing about it."""
 _FILE = "sandbox.json"
@@ -123,8 +131,6 @@ def candidates() -> list[Tier]:
 
 async def attempt(tier: Tier) -> tuple[Tier | None, str]:
     """The tier with what the canary found; or None, and why not."""
-    import tempfile
-
     with tempfile.TemporaryDirectory(prefix="hermes-canary-") as folder:
         base = Path(folder).resolve()  # noqa: ASYNC240 - once per boot
         for name in ("workspace", "outside", "home"):
@@ -142,15 +148,9 @@ async def attempt(tier: Tier) -> tuple[Tier | None, str]:
 
 
 async def _run(base: Path, port: int, tier: Tier) -> dict[str, str]:
-    from shlex import join
-
-    from hermes.core.errors import ToolError
-    from hermes.exec.process.local import Command, run
-    from hermes.exec.process.output_capture import Capture
-
     # As a text, and by the interpreter beneath a virtual environment: where we are installed may
     # be hidden in the sandbox, a home or a temporary folder.
-    script = Path(__file__).with_name("self_test.py").read_text()
+    script = Path(__file__).with_name("sandbox").joinpath("self_test.py").read_text()
     python = os.path.realpath(sys.executable)  # noqa: ASYNC240 - once per boot
     words = [python, "-I", "-S", "-c", script, str(base / "outside")]
     words += [str(base / "home" / "secret"), str(port), str(os.getpid())]
@@ -190,10 +190,10 @@ def _judge(tier: Tier, results: dict[str, str]) -> tuple[Tier | None, str]:
 
 
 def landlock_version() -> int:
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    return max(0, int(libc.syscall(ctypes.c_long(444), None, ctypes.c_size_t(0), 1)))
+    try:
+        return call(_LANDLOCK_CREATE, None, 0, 1)
+    except OSError:
+        return 0
 
 
 def _uncounted() -> str:
@@ -235,8 +235,6 @@ def _recall(cache: Path | None) -> _Finding | None:
 def _remember(cache: Path | None, finding: _Finding) -> None:
     if cache is None:
         return
-    from hermes.config.paths import private_folder
-
     with contextlib.suppress(OSError):
         private_folder(cache)
         temporary = cache / f"{_FILE}.{os.getpid()}"

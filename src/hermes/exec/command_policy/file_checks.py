@@ -1,19 +1,28 @@
-"""The code a command would run: what it writes itself, scripts and makefiles of the workspace."""
+"""Checks the files that a command reads, writes and runs."""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from hermes.exec.command_policy.findings import Findings
-from hermes.exec.command_policy.paths import PathZones, resolve_links
+from hermes.exec.command_policy.paths import (
+    PathZones,
+    Zone,
+    describe_zones,
+    explain_denied_write,
+    resolve_links,
+)
+from hermes.exec.command_policy.programs.builtin_rules import NETWORK_PROGRAMS
 from hermes.exec.command_policy.programs.call import ProgramCall
-from hermes.exec.command_policy.programs.wrappers import SHELLS, STDIN_NAMES
+from hermes.exec.command_policy.programs.wrappers import SHELLS, STDIN_NAMES, unwrap_command
 from hermes.exec.command_policy.shell.simple_command import SimpleCommand
 from hermes.exec.command_policy.shell.static_output import predict_output
 from hermes.exec.command_policy.shell.words import display_word, is_vague, literal_text
+from hermes.exec.command_policy.types import Certainty
 
 _COPIES = frozenset("cp mv install ln".split())
 _MAX_STAGED = 50
@@ -27,9 +36,80 @@ _RULE = re.compile(
 )
 _VARIABLE = re.compile(r"\$\(([\w.@<^*+?-]+)\)|\$([@<^*+?])")
 _FUNCTION = re.compile(r"\$\((?!shell\b)[\w-]+ [^()]*\)")
+AGENT_FILES = "touches the agent's own files"
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 _OTHER_LANGUAGE = re.compile(r"\s*#!(?!.*\b(?:ba|da|z|k)?sh\b)")
 _RUNS_COMMANDS = re.compile(r"\b(?:os\.(?:system|popen|exec|spawn)|subprocess|pty\.spawn)")
+
+
+class FileChecks:
+    """What is found about files goes into the findings; what came from the network is marked."""
+
+    def __init__(self, path_zones: PathZones, findings: Findings, *, sandboxed: bool) -> None:
+        self._path_zones = path_zones
+        self._findings = findings
+        self._sandboxed = sandboxed
+
+    def check_write(self, word: str, simple: SimpleCommand) -> None:
+        zones = self._path_zones.classify_word(word, simple.folders, follow=True)
+        if zones != {"plain"}:
+            self._findings.read_only = False
+        if reason := explain_denied_write(word, simple.folders, self._path_zones):
+            self._findings.deny(reason)
+        if "own" in zones:
+            self._findings.deny(f"writes to {display_word(word)}: {AGENT_FILES}")
+        if bad := zones - {"inside", "plain", "top", "device", "own"}:
+            self._findings.ask(
+                f"writes to {display_word(word)}{describe_zones(bad)}", _zone_certainty(bad)
+            )
+        elif not self._sandboxed and zones != {"plain"}:
+            self._findings.ask("writes a file, and there is no sandbox")
+        wrapped = simple.argv and unwrap_command(simple.argv, None) is not None
+        programs = (*simple.sources, *(simple.argv if wrapped else simple.argv[:1]))
+        if {word.rpartition("/")[2] for word in programs} & NETWORK_PROGRAMS:
+            for path in self._path_zones.resolve_paths(word, simple.folders):
+                self.mark_download(path)
+
+    def check_read(self, word: str, folders: tuple[str | None, ...]) -> None:
+        zones = self._path_zones.classify_word(word, folders, follow=True)
+        if "own" in zones:
+            self._findings.deny(f"reads {display_word(word)}: {AGENT_FILES}")
+        if bad := zones & {"secret", "network", "device"}:
+            self._findings.ask(f"reads {display_word(word)}{describe_zones(bad)}")
+
+    def check_argument(self, word: str, program: str, folders: tuple[str | None, ...]) -> None:
+        """Any argument may be a path, also behind `--option=` or `@`."""
+        text = word
+        if text.startswith("-") or "=" in text:
+            text = text.rpartition("=")[2] or text
+        text = text.lstrip("@<>")
+        if " " in literal_text(text) or "\n" in text or program in ("echo", "printf"):
+            return
+        zones = self._path_zones.classify_word(text, folders, follow=False)
+        if "own" in zones:
+            self._findings.deny(f"{display_word(word)}: {AGENT_FILES}")
+        if bad := zones & {"secret", "network"}:
+            self._findings.ask(f"{display_word(word)}{describe_zones(bad)}")
+
+    def check_execution(self, word: str, simple: SimpleCommand) -> None:
+        for path in self._path_zones.resolve_paths(word, simple.folders):
+            if path is not None and self._path_zones.is_tainted(path):
+                self._findings.ask(f"runs {display_word(word)}, which came from the network")
+
+    def is_agent_path(self, value: str) -> bool:
+        """A value that names the agent's own files."""
+        return value.startswith("/") and "own" in self._path_zones.classify_word(
+            value, (None,), follow=False
+        )
+
+    def mark_download(self, path: str | None) -> None:
+        if path is not None and not self._findings.denials_only and not path.startswith("/dev/"):
+            self._findings.downloads.append(Path(path))
+            self._path_zones.tainted |= {path}
+
+
+def _zone_certainty(zones: Iterable[Zone]) -> Certainty:
+    return Certainty.UNCERTAIN if "unknown" in zones else Certainty.CERTAIN
 
 
 class WrittenFiles:
