@@ -26,16 +26,16 @@ import pytest
 
 from hermes.core.errors import ToolError
 from hermes.exec.launcher import cgroup
-from hermes.exec.process.local import Command, run, stop_all
-from hermes.exec.process.output_capture import Capture
-from hermes.exec.sandbox import Limits, Policy, Tier
-from hermes.exec.sandbox.seccomp import _NUMBERS
+from hermes.exec.process.local import CommandSpec, run_command, stop_left_running
+from hermes.exec.process.output_capture import OutputCapture
+from hermes.exec.sandbox import ResourceLimits, SandboxPolicy, SandboxTier
+from hermes.exec.sandbox.seccomp import CALL_NUMBERS
 from tests.kit.tiers import had, tiers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes need Linux")
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-LIMITS = Limits(memory=192 * 2**20, processes=60, file=8 * 2**20)
+LIMITS = ResourceLimits(memory=192 * 2**20, processes=60, file=8 * 2**20)
 PRELUDE = """
 import ctypes, os, re, resource, signal, socket, struct, time
 globals().update(os.environ)
@@ -85,7 +85,7 @@ def py(name: str, witness: Witness, script: str, control: Control = "always") ->
 
 def call(name: str, arguments: str, control: Control = "often", system_call: str = "") -> Attempt:
     """A system call; any answer but "not permitted" and "no such call" is the escape."""
-    number = _NUMBERS[system_call or name][0 if os.uname().machine == "x86_64" else 1]
+    number = CALL_NUMBERS[system_call or name][0 if os.uname().machine == "x86_64" else 1]
     script = f"if libc.syscall({number}, {arguments}) >= 0 or errno() not in (1, 38): escaped()"
     return Attempt(name, "claimed", script, control, True)
 
@@ -360,7 +360,7 @@ PROCESSES = [
     sh("signal the agent", "signalled", "kill -USR1 $AGENT"),
     sh("kill another process", "signalled", "kill -9 $VICTIM"),
     sh("signal everything", "signalled", "kill -CONT -1", "never"),
-    sh("kill the keeper", "signalled", "kill -9 $PPID; sleep 0.1"),
+    sh("kill the supervisor", "signalled", "kill -9 $PPID; sleep 0.1"),
     py("kill by a descriptor", "signalled", "signal.pidfd_send_signal(os.pidfd_open(VICTIM), 9)"),
     py("queue a signal", "signalled", "libc.sigqueue(VICTIM, 9, None)"),
     py("trace another process", "claimed", TRACE, "often"),
@@ -508,8 +508,8 @@ class World:
         shutil.rmtree(f"{self.workspace}.old", ignore_errors=True)
 
     @property
-    def policy(self) -> Policy:
-        return Policy(
+    def policy(self) -> SandboxPolicy:
+        return SandboxPolicy(
             "workspace-write",
             self.workspace,
             (self.agent_home, self.home),
@@ -534,26 +534,28 @@ class World:
             "ABSTRACT": self.mark,
             "MARK": self.mark,
             "DISKS": " ".join(str(path) for path in Path("/dev").glob("[vsn][dv][a-z]*")),
-            "GROUPS_": " ".join(folder for _, folder in cgroup._places()),
+            "GROUPS_": " ".join(folder for _, folder in cgroup._find_parents()),
         }
 
-    async def run(self, attempt: Attempt, policy: Policy, tier: Tier | None) -> dict[Witness, str]:
+    async def run(
+        self, attempt: Attempt, policy: SandboxPolicy, tier: SandboxTier | None
+    ) -> dict[Witness, str]:
         """What the witnesses saw."""
         text = attempt.script
         if attempt.python:
-            number = _NUMBERS["clone"][0 if os.uname().machine == "x86_64" else 1]
+            number = CALL_NUMBERS["clone"][0 if os.uname().machine == "x86_64" else 1]
             script = self.workspace / "sub" / "attempt.py"
             script.write_text(f"{PRELUDE}\nCLONE = {number}\n{text}")
             text = f"{os.path.realpath(sys.executable)} -I -S sub/attempt.py"
-        out = Capture(100_000, self.base / "spill")
+        out = OutputCapture(100_000, self.base / "spill")
         lost = ""
         try:
-            await run(Command(text, self.workspace, self.env, 10, policy, tier), out)
+            await run_command(CommandSpec(text, self.workspace, self.env, 10, policy, tier), out)
         except ToolError as error:
             lost = str(error)
         finally:
             out.close()
-        await stop_all()
+        await stop_left_running()
         seen = self._seen(out.text())
         if lost:
             seen["signalled"] = lost
@@ -678,7 +680,7 @@ def world(spare: list[World]) -> Iterator[World]:
 
 
 @pytest.fixture(params=tiers(), ids=lambda tier: f"tier{tier.level}")
-async def tier(request: pytest.FixtureRequest) -> Tier:
+async def tier(request: pytest.FixtureRequest) -> SandboxTier:
     return await had(request.param)
 
 
@@ -691,15 +693,15 @@ def test_there_are_enough_of_them() -> None:
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=_name)
-async def test_no_way_out(world: World, tier: Tier, attempt: Attempt) -> None:
-    if attempt.script == MEMORY_BOMBS and not cgroup.possible():
+async def test_no_way_out(world: World, tier: SandboxTier, attempt: Attempt) -> None:
+    if attempt.script == MEMORY_BOMBS and not cgroup.can_limit():
         pytest.skip("there are no control groups for us: memory is limited per process")
     assert await world.run(attempt, world.policy, tier) == {}
 
 
 @pytest.mark.parametrize("attempt", [a for a in ATTEMPTS if a.control == "always"], ids=_name)
 async def test_the_attempt_works_without_a_sandbox(world: World, attempt: Attempt) -> None:
-    free = Policy("full-access", world.workspace)
+    free = SandboxPolicy("full-access", world.workspace)
     assert attempt.witness in await world.run(attempt, free, None)
 
 
@@ -712,7 +714,7 @@ async def test_most_others_work_as_root(tmp_path: Path) -> None:
     for attempt in others:
         world = World(Path(tempfile.mkdtemp(prefix="hx")))
         try:
-            free = Policy("full-access", world.workspace)
+            free = SandboxPolicy("full-access", world.workspace)
             if attempt.witness not in await world.run(attempt, free, None):
                 failed.append(attempt.name)
         finally:
@@ -745,12 +747,16 @@ BENIGN = {
 
 
 @pytest.mark.parametrize("name", BENIGN)
-async def test_ordinary_work_goes_on(world: World, tier: Tier, name: str) -> None:
+async def test_ordinary_work_goes_on(world: World, tier: SandboxTier, name: str) -> None:
     for program in ("git", "cc"):
         if program in BENIGN[name].split() and not shutil.which(program):
             pytest.skip(f"there is no {program} here")
-    policy = Policy("workspace-write", world.workspace, (world.home,), world.policy.protected)
-    out = Capture(10_000, world.base)
+    policy = SandboxPolicy(
+        "workspace-write", world.workspace, (world.home,), world.policy.protected
+    )
+    out = OutputCapture(10_000, world.base)
     env = {"PATH": PATH, "HOME": str(world.home)}
-    outcome = await run(Command(BENIGN[name], world.workspace, env, 20, policy, tier), out)
+    outcome = await run_command(
+        CommandSpec(BENIGN[name], world.workspace, env, 20, policy, tier), out
+    )
     assert (outcome.status, out.text().strip()) == (0, "1")

@@ -18,12 +18,12 @@ from typing import NamedTuple
 import pytest
 from msgspec import structs
 
-from hermes.exec.commits import Stand, stand_in, take_over
-from hermes.exec.process.local import Command, run, stop_all
-from hermes.exec.process.output_capture import Capture
-from hermes.exec.sandbox import standard
-from hermes.exec.sandbox_probe import attempt as try_tier
-from hermes.exec.sandbox_probe import candidates
+from hermes.exec.commits import ChangesRejected, create_overlay, merge_overlay
+from hermes.exec.process.local import CommandSpec, run_command, stop_left_running
+from hermes.exec.process.output_capture import OutputCapture
+from hermes.exec.sandbox import build_policy
+from hermes.exec.sandbox_probe import list_candidates
+from hermes.exec.sandbox_probe import try_tier as try_tier
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="sandboxes need Linux"),
@@ -224,21 +224,23 @@ class World:
 
     async def inside(self, script: str) -> str:
         """In the sandbox, as the terminal tool runs it; why what it did was not kept."""
-        stand = stand_in(self.work, self.home, self.env)
-        assert isinstance(stand, Stand), stand
-        policy = standard("workspace-write", self.work, self.home, self.base / "nobody")
+        overlay = create_overlay(self.work, self.home, self.env)
+        policy = build_policy("workspace-write", self.work, self.home, self.base / "nobody")
         policy = structs.replace(
-            policy, instead=stand.places, hidden=(*policy.hidden, self.secrets)
+            policy, overlays=overlay.mounts, hidden=(*policy.hidden, self.secrets)
         )
-        tier = candidates()[0]
-        out = Capture(100_000, self.base / "spill")
-        env = {**self.env, **stand.env}
+        tier = list_candidates()[0]
+        out = OutputCapture(100_000, self.base / "spill")
+        env = {**self.env, **overlay.env}
         try:
-            await run(Command(script, self.work, env, 20, policy, tier), out)
-            return take_over(stand)
+            await run_command(CommandSpec(script, self.work, env, 20, policy, tier), out)
+            merge_overlay(overlay)
+            return ""
+        except ChangesRejected as rejected:
+            return str(rejected)
         finally:
             out.close()
-            await stop_all()
+            await stop_left_running()
 
     def settings(self) -> dict[str, bytes]:
         """What makes git run something, and must stay as it is."""
@@ -257,7 +259,7 @@ _usable: list[bool] = []
 @pytest.fixture
 async def tier() -> None:
     if not _usable:
-        found = candidates()
+        found = list_candidates()
         level = found[0].level if found else 3
         _usable.append(level == 1 and not (await try_tier(found[0]))[1])
     if not _usable[0]:

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from hermes.app.runtime import Options
 from hermes.core.errors import ConfigError
-from hermes.exec.backends.ssh import _script
-from hermes.exec.snapshots.checkpoints import list_
+from hermes.exec.backends.ssh import encode_script
+from hermes.exec.snapshots.checkpoints import list_checkpoints
 from tests.flow.test_terminal_tool import TREE, command, results
 from tests.kit.home import KEY, Home, finish, run_hermes, start_hermes
 from tests.kit.processes import living, until
@@ -126,7 +126,7 @@ async def test_file_tools_are_not_offered_and_the_prompt_says_where(
         assert not names & {"read_file", "write_file", "patch", "search_files", "execute_code"}
         assert f"Commands run on {server.user}@there over ssh" in r.session.meta.system
         assert (there / "made").exists()
-        assert not await list_(r.home.work, r.home.path)
+        assert not await list_checkpoints(r.home.work, r.home.path)
         with pytest.raises(ConfigError, match="read_file cannot be used: commands run on there"):
             await r.runtime.session(options=Options(toolsets=("read_file",)))
 
@@ -317,7 +317,7 @@ async def test_doctor_says_whether_it_works(tmp_path: Path, own_server: Sshd) ->
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=60))
 @example("a'b\\c\nd!e\\\\f$(x)`y`%s\"")
 def test_any_text_reaches_the_shell_unchanged(text: str) -> None:
-    line = _script('printf "%s." "$1"', text)
+    line = encode_script('printf "%s." "$1"', text)
     inside = line.partition("hermes '")[2].removesuffix("'")
     assert not set(inside) & set("'!\n")
     assert "\\\\" not in inside

@@ -53,11 +53,11 @@ def bounded(text: str, context: ToolContext, limit: int) -> str:
 
 
 def _save(text: str, context: ToolContext) -> str:
-    from hermes.exec.process.output_files import due, tidy
+    from hermes.exec.process.output_files import is_cleanup_due, remove_old_outputs
 
     name = re.sub(r"[^A-Za-z0-9_-]", "_", context.call.id)[:64] or "output"
-    if due(context.spill):
-        tidy(context.spill)
+    if is_cleanup_due(context.spill):
+        remove_old_outputs(context.spill)
     path = context.spill / f"{context.stem}-{name}.txt"
     try:
         context.spill.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -11,8 +11,8 @@ from hermes.tools.registry import Tools
 
 if TYPE_CHECKING:
     from hermes.config.load import Setup
-    from hermes.exec.backends import Backend
-    from hermes.exec.sandbox import Mode
+    from hermes.exec.backends import CommandBackend
+    from hermes.exec.sandbox import SandboxMode
 
 _OF_FILES = frozenset("read_file write_file patch search_files execute_code".split())
 """Tools that act on the files of this machine."""
@@ -24,7 +24,7 @@ class Places:
     def __init__(self, setup: Setup, env: Mapping[str, str]) -> None:
         self._setup = setup
         self._env = env
-        self._open: dict[str, Backend] = {}
+        self._open: dict[str, CommandBackend] = {}
 
     @property
     def elsewhere(self) -> bool:
@@ -35,7 +35,7 @@ class Places:
     def _away(self) -> bool:
         return self._setup.config.terminal.backend in ("docker", "ssh")
 
-    def place(self, session_id: str, cwd: Path, mode: Mode) -> Backend | None:
+    def place(self, session_id: str, cwd: Path, mode: SandboxMode) -> CommandBackend | None:
         """None: commands run here."""
         terminal = self._setup.config.terminal
         if not self._away:
@@ -43,11 +43,11 @@ class Places:
         key = "" if self.elsewhere else session_id
         found = self._open.get(key)
         if found is None:
-            from hermes.exec.backends import Site, open_backend
+            from hermes.exec.backends import BackendSession, open_backend
 
             home = self._env.get("HOME")
             user_home = Path(home) if home else Path.home()
-            site = Site(cwd, self._setup.home, user_home, mode, self._env)
+            site = BackendSession(cwd, self._setup.home, user_home, mode, self._env)
             found = open_backend(terminal, site)
             assert found is not None
             self._open[key] = found
@@ -86,7 +86,7 @@ class Places:
             "working directory is there, under the same path."
         )
 
-    async def leave(self, place: Backend | None) -> None:
+    async def leave(self, place: CommandBackend | None) -> None:
         """The session it was for has ended."""
         for key, found in list(self._open.items()):
             if found is place and key:

@@ -38,9 +38,11 @@ def spoken_label(label: str) -> str:
 
 async def save_files(context: ToolContext, asked: str, session_id: str, place: int) -> None:
     """Before a turn changes files for the first time: how they were."""
-    from hermes.exec.snapshots.checkpoints import snapshot
+    from hermes.exec.snapshots.checkpoints import create_checkpoint
 
-    await snapshot(context.cwd, context.home, turn_label(asked, session_id, place), log.info)
+    await create_checkpoint(
+        context.cwd, context.home, turn_label(asked, session_id, place), log.info
+    )
 
 
 def starts(messages: Sequence[Message]) -> list[int]:
@@ -51,11 +53,11 @@ def starts(messages: Sequence[Message]) -> list[int]:
 async def checkpoint_since(runtime: Runtime, session: Session, place: int) -> Checkpoint | None:
     """The files as they were before the message at `place` was answered: the earliest checkpoint
     of a turn from there on. None when none of those changed any."""
-    from hermes.exec.snapshots.checkpoints import list_
+    from hermes.exec.snapshots.checkpoints import list_checkpoints
 
     upto = {session_id: end async for session_id, end in _lineage(runtime, session)}
     found: list[tuple[int, float, Checkpoint]] = []
-    for made in await list_(Path(session.meta.cwd), runtime.setup.home):
+    for made in await list_checkpoints(Path(session.meta.cwd), runtime.setup.home):
         mark = _MARK.search(made.label)
         if mark and place <= int(mark[2]) < upto.get(mark[1], 0):
             found.append((int(mark[2]), made.created, made))

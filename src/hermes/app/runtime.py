@@ -228,7 +228,7 @@ class Runtime:
             await browser.stop_all()
         local = sys.modules.get("hermes.exec.process.local")  # by the first command
         if local is not None:
-            await local.stop_all()
+            await local.stop_left_running()
         await self.background.close()
         await self.places.close()
         if self._way_out is not None:

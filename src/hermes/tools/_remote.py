@@ -9,7 +9,7 @@ from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext
 
 if TYPE_CHECKING:
-    from hermes.exec.process.local import Command
+    from hermes.exec.process.local import CommandSpec
 
 _CLIENTS = "clients"
 
@@ -20,20 +20,20 @@ def folder(workdir: str | None, place: Any) -> Path:
         raise ToolError("workdir contains a NUL character; nothing was run.")
     if workdir and workdir.startswith("~"):
         return Path(workdir)
-    here: Path = place.folder / (workdir or "")
+    here: Path = place.start_folder / (workdir or "")
     return here
 
 
 async def require(ctx: ToolContext) -> None:
     """For `sandbox.required: true`."""
-    if ctx.sandbox_required and not await ctx.place.confined():
+    if ctx.sandbox_required and not await ctx.place.is_confined():
         raise ToolError(
-            f"sandbox.required is true, but commands run {ctx.place.where}, which confines them "
+            f"sandbox.required is true, but commands run {ctx.place.location}, which confines them "
             "to nothing. Nothing was run."
         )
 
 
-def remember(ctx: ToolContext, name: str, client: Command) -> None:
+def remember(ctx: ToolContext, name: str, client: CommandSpec) -> None:
     """The client of a command in the background, by the name that it got."""
     ctx.state.setdefault(_CLIENTS, {})[name] = client
 
@@ -42,4 +42,4 @@ async def end(ctx: ToolContext, name: str) -> None:
     """What the command started there: ending its client does not."""
     client = ctx.state.get(_CLIENTS, {}).pop(name, None)
     if client is not None:
-        await ctx.place.end(client)
+        await ctx.place.end_command(client)

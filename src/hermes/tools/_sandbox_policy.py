@@ -9,24 +9,24 @@ from hermes.core.errors import ConfigError, ToolError
 from hermes.core.tool import ToolContext
 
 if TYPE_CHECKING:
-    from hermes.exec.sandbox import Policy
+    from hermes.exec.sandbox import SandboxPolicy
 
 
-async def policy(ctx: ToolContext) -> Policy | None:
+async def policy(ctx: ToolContext) -> SandboxPolicy | None:
     """None: they are not confined."""
     if ctx.sandbox == "full-access":
         return None
     from hermes.config.paths import cache_folder
-    from hermes.exec.sandbox import require, standard
-    from hermes.exec.sandbox_probe import probe
+    from hermes.exec.sandbox import build_policy, require_confinement
+    from hermes.exec.sandbox_probe import probe_tier
 
-    tier = await probe(cache_folder(ctx.home))
+    tier = await probe_tier(cache_folder(ctx.home))
     home = ctx.child_env.get("HOME")
     user_home = Path(home) if home else Path.home()
     try:
         if ctx.sandbox_required:
-            require(tier)
+            require_confinement(tier)
         network = await ctx.egress() if ctx.egress and tier.level < 3 else ""
-        return standard(ctx.sandbox, ctx.cwd, ctx.home, user_home, network=network)
+        return build_policy(ctx.sandbox, ctx.cwd, ctx.home, user_home, network=network)
     except ConfigError as error:
         raise ToolError(f"{error} Nothing was run.") from None

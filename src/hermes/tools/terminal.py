@@ -17,7 +17,7 @@ from hermes.tools._git_commit import committing
 from hermes.tools._sandbox_policy import policy
 
 if TYPE_CHECKING:
-    from hermes.exec.process.local import Command
+    from hermes.exec.process.local import CommandSpec
 
 LIMIT = 40_000
 """Bytes of output a model is shown."""
@@ -42,8 +42,8 @@ class Params(Struct, frozen=True):
 )
 async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
     from hermes.config.paths import cache_folder
-    from hermes.exec.process.local import Command
-    from hermes.exec.sandbox_probe import probe
+    from hermes.exec.process.local import CommandSpec
+    from hermes.exec.sandbox_probe import probe_tier
 
     timeout = min(ctx.terminal_timeout if p.timeout is None else p.timeout, MAX_TIMEOUT)
     if timeout <= 0:
@@ -53,8 +53,8 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
         folder, walls = elsewhere.folder(p.workdir, ctx.place), None
     else:
         folder, walls = _folder(p.workdir, ctx.cwd), await policy(ctx)
-    tier = await probe(cache_folder(ctx.home)) if walls else None
-    command = Command(p.command, folder, ctx.child_env, timeout, walls, tier, pty=bool(p.pty))
+    tier = await probe_tier(cache_folder(ctx.home)) if walls else None
+    command = CommandSpec(p.command, folder, ctx.child_env, timeout, walls, tier, pty=bool(p.pty))
     await tidied(ctx)
     if p.background:
         return await _leave_running(command, p, ctx)
@@ -63,11 +63,11 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
     return await _see_through(command, ctx)
 
 
-async def _leave_running(command: Command, p: Params, ctx: ToolContext) -> ToolResult:
+async def _leave_running(command: CommandSpec, p: Params, ctx: ToolContext) -> ToolResult:
     processes, owner = opened(ctx)
     if ctx.place:
-        confined = await ctx.place.confined()
-        client = await ctx.place.client(command)
+        confined = await ctx.place.is_confined()
+        client = await ctx.place.build_client(command)
         state = await processes.start(client, owner, confined=confined, stands_for=command)
         elsewhere.remember(ctx, state.record.id, client)
     else:
@@ -88,16 +88,16 @@ async def _leave_running(command: Command, p: Params, ctx: ToolContext) -> ToolR
     )
 
 
-async def _see_through(command: Command, ctx: ToolContext) -> ToolResult:
-    from hermes.exec.process.local import run
-    from hermes.exec.process.output_capture import Capture
+async def _see_through(command: CommandSpec, ctx: ToolContext) -> ToolResult:
+    from hermes.exec.process.local import run_command
+    from hermes.exec.process.output_capture import OutputCapture
 
     if command.pty:  # a pager would wait for keys that nobody presses
         quiet = {"PAGER": "cat", "GIT_PAGER": "cat", **command.env}
         command = structs.replace(command, env=quiet)
-    output = Capture(LIMIT, ctx.spill, name=ctx.stem, watch=_watcher(ctx.progress))
+    output = OutputCapture(LIMIT, ctx.spill, name=ctx.stem, watch=_watcher(ctx.progress))
     try:
-        outcome = await (ctx.place.run if ctx.place else run)(command, output)
+        outcome = await (ctx.place.run if ctx.place else run_command)(command, output)
     finally:
         output.close()
     text = output.text().rstrip("\n")
@@ -139,7 +139,7 @@ def _ending(status: int) -> str:
 def _watcher(progress: Callable[[str], None]) -> Callable[[bytes], None]:
     """Shows the latest output now and then, whatever its rate."""
     from hermes.core.untrusted_text import reveal
-    from hermes.exec.process.ansi import plain
+    from hermes.exec.process.ansi import to_plain_text
 
     shown = 0.0
 
@@ -148,6 +148,6 @@ def _watcher(progress: Callable[[str], None]) -> Callable[[bytes], None]:
         now = time.monotonic()
         if now - shown >= _PROGRESS_EVERY:
             shown = now
-            progress(reveal(plain(data[-2000:].decode("utf-8", "replace"))))
+            progress(reveal(to_plain_text(data[-2000:].decode("utf-8", "replace"))))
 
     return watch

@@ -15,7 +15,7 @@ from hermes.core.taint import Taint, needs_approval
 from hermes.core.tool import Consultant, Tool, Verdict
 
 if TYPE_CHECKING:
-    from hermes.exec.backends import Backend
+    from hermes.exec.backends import CommandBackend
     from hermes.exec.command_policy import CommandRules, Judgement
 
 Mode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
@@ -89,7 +89,7 @@ class Approvals:
         home: Path,
         book: Rulebook,
         seams: Seams,
-        place: Backend | None = None,
+        place: CommandBackend | None = None,
     ) -> None:
         self.safety = safety
         self._cwd = cwd
@@ -205,18 +205,18 @@ class Approvals:
             return judged
         return Judgement("allow") if sandboxed else Judgement("ask", (_UNCONFINED,))
 
-    def _place_of(self, params: Any) -> Backend | None:
+    def _place_of(self, params: Any) -> CommandBackend | None:
         return self._place if hasattr(params, "command") else None
 
     async def _confined(self, params: Any) -> bool:
         if place := self._place_of(params):
-            return await place.confined()
+            return await place.is_confined()
         if self.safety.mode == "full-access":
             return False
         from hermes.config.paths import cache_folder
-        from hermes.exec.sandbox_probe import probe
+        from hermes.exec.sandbox_probe import probe_tier
 
-        tier = await probe(cache_folder(self._home))
+        tier = await probe_tier(cache_folder(self._home))
         if tier.lowered and not self._warned:
             self._warned = True
             text = f"{tier.evidence[0].capitalize()}. `hermes doctor` says why."

@@ -18,7 +18,7 @@ from hermes.config.env import argument_text, environment, inside_agent
 from hermes.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hermes.exec.snapshots.checkpoints import Checkpoint, Restored
+    from hermes.exec.snapshots.checkpoints import Checkpoint, RestoredFiles
 
 _EPILOG = """\
 commands:
@@ -69,29 +69,31 @@ def run(argv: list[str], profile: str) -> int:
 
 def _nearest(here: Path, home: Path) -> Path:
     """This folder, or the one above it that has checkpoints: sessions start at the top."""
-    from hermes.exec.snapshots.shadow_repo import folder_of
+    from hermes.exec.snapshots.shadow_repo import repository_folder
 
     above = (here, *here.parents)
-    return next((f for f in above if folder_of(f.resolve(), home.resolve()).is_dir()), here)
+    return next((f for f in above if repository_folder(f.resolve(), home.resolve()).is_dir()), here)
 
 
 async def _folders(args: Namespace) -> list[Path]:
     from hermes.exec.snapshots import checkpoints
 
-    return await checkpoints.workspaces(args.home) if args.all else [args.workspace]
+    return await checkpoints.list_workspaces(args.home) if args.all else [args.workspace]
 
 
 async def _list(args: Namespace) -> int:
     from hermes.exec.snapshots import checkpoints
 
     found = [
-        c for folder in await _folders(args) for c in await checkpoints.list_(folder, args.home)
+        c
+        for folder in await _folders(args)
+        for c in await checkpoints.list_checkpoints(folder, args.home)
     ]
     if args.json:
         print(dump([_public(c) for c in found]))
         return 0
     if not found:
-        why = checkpoints.unsuitable(args.workspace, args.home)
+        why = checkpoints.explain_unsuitable(args.workspace, args.home)
         print(f"No checkpoints{f': {why}' if why and not args.all else ' yet'}.", file=sys.stderr)
     for c in found:
         skipped = f", {c.skipped} skipped" if c.skipped else ""
@@ -106,7 +108,7 @@ async def _show(args: Namespace) -> int:
 
     found = await _find(args)
     rest = [str(args.base.resolve() / word) for word in args.words[1:]]
-    text = await checkpoints.diff(args.workspace, args.home, found.id, rest)
+    text = await checkpoints.diff_checkpoint(args.workspace, args.home, found.id, rest)
     if args.json:
         print(dump({**_public(found), "diff": text}))
         return 0
@@ -135,7 +137,7 @@ async def _restore(args: Namespace) -> int:
             print("Nothing was changed.", file=sys.stderr)
             return 0
     rest = [str(args.base.resolve() / word) for word in args.words[1:]]
-    done = await checkpoints.restore(args.workspace, args.home, found.id, rest)
+    done = await checkpoints.restore_checkpoint(args.workspace, args.home, found.id, rest)
     if args.json:
         print(dump(_public(done)))
     else:
@@ -143,7 +145,7 @@ async def _restore(args: Namespace) -> int:
     return 0
 
 
-def _tell(done: Restored) -> None:
+def _tell(done: RestoredFiles) -> None:
     for word, names in (
         ("changed", done.changed),
         ("brought back", done.added),
@@ -158,11 +160,13 @@ def _tell(done: Restored) -> None:
 
 
 async def _prune(args: Namespace) -> int:
-    from hermes.exec.snapshots.checkpoints import DAYS, KEEP, prune
+    from hermes.exec.snapshots.checkpoints import KEEP_COUNT, KEEP_DAYS, prune_checkpoints
 
     gone = 0
     for folder in await _folders(args):
-        gone += await prune(folder, args.home, args.keep or KEEP, args.days or DAYS)
+        gone += await prune_checkpoints(
+            folder, args.home, args.keep or KEEP_COUNT, args.days or KEEP_DAYS
+        )
     print(dump({"forgotten": gone}) if args.json else f"forgotten: {gone}")
     return 0
 
@@ -171,7 +175,7 @@ async def _find(args: Namespace) -> Checkpoint:
     from hermes.exec.snapshots import checkpoints
 
     prefix = argument_text(args.words[0])
-    listed = await checkpoints.list_(args.workspace, args.home)
+    listed = await checkpoints.list_checkpoints(args.workspace, args.home)
     found = [c for c in listed if prefix and c.id.startswith(prefix)]
     match [c for c in found if c.id == prefix] or found:
         case [one]:
@@ -189,7 +193,7 @@ def _when(checkpoint: Checkpoint) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(checkpoint.created))
 
 
-def _public(value: Checkpoint | Restored) -> Any:
+def _public(value: Checkpoint | RestoredFiles) -> Any:
     return msgspec.to_builtins(value)
 
 

@@ -102,9 +102,9 @@ def mend(home: Path) -> list[str]:
             done.append(f"{path} could not be closed: {error.strerror}")
         else:
             done.append(f"{path}: {mode:04o} is now {mode & 0o700:04o}")
-    from hermes.exec.process.background_records import tidy
+    from hermes.exec.process.background_records import remove_old
 
-    tidy(home / "processes")
+    remove_old(home / "processes")
     return done
 
 

@@ -48,12 +48,12 @@ def sqlite() -> Check:
 
 async def sandbox(setup: Setup | None) -> Check:
     from hermes.config.paths import cache_folder
-    from hermes.exec.sandbox import describe
-    from hermes.exec.sandbox_probe import probe
+    from hermes.exec.sandbox import describe_tier
+    from hermes.exec.sandbox_probe import probe_tier
 
     cache = cache_folder(setup.home) if setup is not None else None
-    tier = await probe(cache, fresh=True)
-    head, *details = describe(tier)
+    tier = await probe_tier(cache, fresh=True)
+    head, *details = describe_tier(tier)
     text = head.partition(": ")[2]
     name = f"sandbox tier {tier.level}"
     details = [line.strip() for line in details]
@@ -66,27 +66,27 @@ async def sandbox(setup: Setup | None) -> Check:
 
 
 def programs() -> Iterator[Check]:
-    from hermes.exec.sandbox_probe import BWRAP
+    from hermes.exec.sandbox_probe import BWRAP_PATHS
 
     path = environment().get("PATH", os.defpath)
     for name, (words, loss) in _PROGRAMS.items():
-        places = BWRAP if words == "bwrap" else words.split()
+        places = BWRAP_PATHS if words == "bwrap" else words.split()
         found = next(filter(None, (shutil.which(word, path=path) for word in places)), None)
         yield Check(name, "ok" if found else "note", found or f"not found: {loss}")
 
 
 async def browser(setup: Setup | None) -> Check:
-    from hermes.exec.chromium import find
-    from hermes.exec.sandbox_probe import probe
+    from hermes.exec.chromium import find_browser
+    from hermes.exec.sandbox_probe import probe_tier
 
     configured = setup.config.browser.executable if setup is not None else ""
     try:
-        found = find(configured, environment())
+        found = find_browser(configured, environment())
     except ToolError as error:
         return Check("chromium", "failed" if configured else "note", f"no browser tools: {error}")
     if os.geteuid() != 0:
         return Check("chromium", "ok", found)
-    if (await probe()).level == 1:
+    if (await probe_tier()).level == 1:
         why = "root cannot use its own sandbox: runs with --no-sandbox inside bubblewrap"
         return Check("chromium", "ok", found, (why,))
     why = "as root it runs with --no-sandbox, and nothing else confines it: use another user"

@@ -139,20 +139,20 @@ async def backend(setup: Setup) -> Check:
     """Tried for real: a container is made and removed, or a host connected to."""
     from hermes.app.backends import Places
     from hermes.config.env import child_env
-    from hermes.exec.process.local import stop_all
+    from hermes.exec.process.local import stop_left_running
 
     name = f"terminal backend {setup.config.terminal.backend}"
     places = Places(setup, child_env(setup.secrets))
     place = places.place("doctor", Path.cwd(), setup.config.sandbox.mode)
     assert place is not None
     try:
-        text = await place.check()
-        confined = await place.confined()
+        text = await place.check_access()
+        confined = await place.is_confined()
     except HermesError as error:
         return Check(name, "failed", str(error).removesuffix(" Nothing was run."))
     finally:
         await places.close()
-        await stop_all()
+        await stop_left_running()
     if confined:
         return Check(name, "ok", f"{text}; commands are confined to it")
     state: State = "failed" if setup.config.sandbox.required else "note"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from hermes.config.schema import Terminal
-from hermes.exec.backends.base import Backend, Site
+from hermes.exec.backends.base import BackendSession, CommandBackend
 from hermes.exec.backends.docker import DockerBackend
 from hermes.exec.backends.ssh import SshBackend
 
-__all__ = ["Backend", "Site", "open_backend"]
+__all__ = ["BackendSession", "CommandBackend", "open_backend"]
 
 
-def open_backend(settings: Terminal, site: Site) -> Backend | None:
+def open_backend(settings: Terminal, site: BackendSession) -> CommandBackend | None:
     """The backend named in the settings; None when commands run on this machine."""
     match settings.backend:
         case "docker":

@@ -1,4 +1,4 @@
-"""What a place that runs commands needs to know, and what it offers."""
+"""The protocol of a backend: where commands run when it is not this machine."""
 
 from __future__ import annotations
 
@@ -8,63 +8,62 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from hermes.exec.process.local import Command, Outcome
-from hermes.exec.process.output_capture import Capture
-from hermes.exec.sandbox import Mode
+from hermes.exec.process.local import CommandResult, CommandSpec
+from hermes.exec.process.output_capture import OutputCapture
+from hermes.exec.sandbox import SandboxMode
 
 
-class Site(Struct, frozen=True):
-    """What a backend needs to know about the session it works for."""
+class BackendSession(Struct, frozen=True):
+    """The session that a backend runs commands for."""
 
     workspace: Path
     home: Path
-    """The agent's own folder."""
+    """The agent's home folder."""
     user_home: Path
-    mode: Mode
+    mode: SandboxMode
     client_env: Mapping[str, str]
-    """For the programs that reach the place (docker, ssh): no secret, but the sockets they use."""
-    name: str = ""
+    """Environment of the client program (docker, ssh): no secrets, but the sockets it uses."""
 
 
-class Backend(Protocol):
-    """One place. Nothing is started before the first command, and nothing outlives `close` or the
-    agent."""
+class CommandBackend(Protocol):
+    """A container or host that runs commands. Nothing is started before the first command, and
+    nothing outlives `close` or the agent."""
 
     @property
-    def where(self) -> str:
-        """In words: behind "commands run "."""
+    def location(self) -> str:
+        """Completes the sentence "commands run …"."""
         ...
 
     @property
-    def folder(self) -> Path:
-        """Where commands begin, in that place's own paths."""
+    def start_folder(self) -> Path:
+        """The folder in which commands start, as a path on the backend."""
         ...
 
     @property
     def workspace(self) -> Path:
-        """The same as an absolute path, for judging what a command does to it."""
+        """The same as an absolute path, for judging what a command changes."""
         ...
 
-    async def confined(self) -> bool:
-        """Whether a command can reach nothing but the workspace."""
+    async def is_confined(self) -> bool:
+        """Whether commands can reach nothing but the workspace."""
         ...
 
-    async def run(self, command: Command, out: Capture) -> Outcome:
-        """As `exec.process.local.run`: when it returns, what timed out or was cancelled is dead.
-        Of the environment only a few harmless names are passed on."""
+    async def run(self, command: CommandSpec, out: OutputCapture) -> CommandResult:
+        """As `exec.process.local.run_command`: when it times out or is cancelled, every process of
+        the command has ended when it returns. Only a few harmless variables are forwarded."""
         ...
 
-    async def client(self, command: Command) -> Command:
-        """The command on this machine that runs it there, with its input, for whoever starts it
-        himself: in the background. It must be ended by `end` with this very value."""
+    async def build_client(self, command: CommandSpec) -> CommandSpec:
+        """The command on this machine that runs `command` on the backend with its input, for
+        background commands. It must be ended by `end_command` with this very value."""
         ...
 
-    async def end(self, client: Command) -> None:
-        """End everything that was started there through `client`: TERM, KILL after 1.5 s."""
+    async def end_command(self, client: CommandSpec) -> None:
+        """End everything that was started through `client`: TERM, KILL after 1.5 s."""
         ...
 
-    async def check(self) -> str:
-        """A sentence about what works, having tried it; ToolError when it does not."""
+    async def check_access(self) -> str:
+        """Try the backend and describe it in a sentence; raises ToolError when it does not work."""
         ...
 
     async def close(self) -> None: ...

@@ -9,93 +9,97 @@ from msgspec import structs
 
 from hermes.config.schema import Docker as DockerSettings
 from hermes.core.errors import ToolError
-from hermes.exec.backends.base import Site
+from hermes.exec.backends.base import BackendSession
 from hermes.exec.backends.docker_container import DockerContainer
 from hermes.exec.backends.remote import (
     END_SECONDS,
-    Call,
-    Clients,
-    Vanished,
-    on_terminal,
-    passed_on,
+    BackendGone,
+    ClientProcesses,
+    RemoteCall,
+    run_on_terminal,
+    select_forwarded,
 )
-from hermes.exec.backends.remote_scripts import END, RUN, RUN_BARE, RUN_SHOWN
-from hermes.exec.process.local import MAX_COMMAND, Command, Outcome
-from hermes.exec.process.output_capture import Capture
+from hermes.exec.backends.remote_scripts import END_MARKED, RUN_BARE, RUN_ON_TERMINAL, RUN_REPORTED
+from hermes.exec.process.local import MAX_COMMAND, CommandResult, CommandSpec
+from hermes.exec.process.output_capture import OutputCapture
 
 _RECREATED = b"[the container was gone and was made anew: only the workspace is kept]\n"
-_GONE = "no such container|is not running"
+_GONE_PATTERN = "no such container|is not running"
 
 
 class DockerBackend:
     """Runs, watches and ends commands in the session's container."""
 
-    def __init__(self, settings: DockerSettings, site: Site) -> None:
+    def __init__(self, settings: DockerSettings, site: BackendSession) -> None:
         self._settings = settings
         self._site = site
         self._spill = site.home / "outputs"
         self._container = DockerContainer(settings, site, self._spill)
-        self._clients = Clients()
+        self._clients = ClientProcesses()
         self._count = 0
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         if self._settings.container:
             return f"in the container {self._settings.container}"
         return f"in a container of {self._settings.image}"
 
     @property
-    def folder(self) -> Path:
+    def start_folder(self) -> Path:
         return self._site.workspace
 
     @property
     def workspace(self) -> Path:
         return self._site.workspace
 
-    async def confined(self) -> bool:
+    async def is_confined(self) -> bool:
         return await self._container.is_confined()
 
-    async def run(self, command: Command, out: Capture) -> Outcome:
+    async def run(self, command: CommandSpec, out: OutputCapture) -> CommandResult:
         if await self._container.ensure_running():
             out.feed(_RECREATED)
         try:
             return await self._run_once(command, out)
-        except Vanished:
+        except BackendGone:
             if self._container.is_external:
                 raise
-        await self._container.disconnect()  # somebody has removed it just now
+        await self._container.disconnect()  # somebody has just removed it
         await self._container.ensure_running()
         out.feed(_RECREATED)
         return await self._run_once(command, out)
 
-    async def _run_once(self, command: Command, out: Capture) -> Outcome:
+    async def _run_once(self, command: CommandSpec, out: OutputCapture) -> CommandResult:
         mark = self._next_mark()
 
         async def end(root: int) -> None:
             await self._end_marked(mark, root)
 
         if command.pty:
-            client = self._build_exec(mark, command, RUN_SHOWN, ("-t", "-i"))
-            return await on_terminal(self._clients.start(client, out, out), command.timeout, end)
-        call = Call(self._clients, self._build_exec(mark, command, RUN), mark, self._spill)
+            client = self._build_exec(mark, command, RUN_ON_TERMINAL, ("-t", "-i"))
+            return await run_on_terminal(
+                self._clients.start(client, out, out), command.timeout, end
+            )
+        call = RemoteCall(
+            self._clients, self._build_exec(mark, command, RUN_REPORTED), mark, self._spill
+        )
         return await call.run(
             out,
             seconds=command.timeout,
             end=end,
             where=str(command.cwd),
             explain=self._container.explain_failure,
-            gone=_GONE,
+            gone=_GONE_PATTERN,
         )
 
-    async def client(self, command: Command) -> Command:
+    async def build_client(self, command: CommandSpec) -> CommandSpec:
         await self._container.ensure_running()
         options = ("-t", "-i") if command.pty else ("-i",)
         return self._build_exec(self._next_mark(), command, RUN_BARE, options)
 
-    async def end(self, client: Command) -> None:
+    async def end_command(self, client: CommandSpec) -> None:
         await self._end_marked(client.text[client.text.index("hermes") + 1], 0)
 
-    async def check(self) -> str:
+    async def check_access(self) -> str:
         await self._container.remove_orphans()
         await self._container.ensure_running()
         facts = [self._container.greeting]
@@ -103,7 +107,7 @@ class DockerBackend:
         if not self._container.is_external:
             network = "no network" if settings.network == "none" else f"network {settings.network}"
             facts += [network, f"{settings.memory} memory", f"{settings.pids} processes"]
-        return f"commands run {self.where} ({', '.join(filter(None, facts))})"
+        return f"commands run {self.location} ({', '.join(filter(None, facts))})"
 
     async def close(self) -> None:
         await self._clients.close()
@@ -114,8 +118,8 @@ class DockerBackend:
         return f"{self._container.agent}.{self._count}."
 
     def _build_exec(
-        self, mark: str, command: Command, script: str, options: Sequence[str] = ()
-    ) -> Command:
+        self, mark: str, command: CommandSpec, script: str, options: Sequence[str] = ()
+    ) -> CommandSpec:
         text = command.text
         if not isinstance(text, str):
             raise ToolError("Only shell commands run in a container.")
@@ -124,7 +128,7 @@ class DockerBackend:
         if "\0" in text:
             raise ToolError("The command contains a NUL character; nothing was run.")
         shell = (self._container.name, "/bin/sh", "-c", script, "hermes")
-        given = (mark, str(command.cwd), text, *passed_on(command.env))
+        given = (mark, str(command.cwd), text, *select_forwarded(command.env))
         return structs.replace(
             self._container.build_exec(*options, *shell, *given), pty=command.pty
         )
@@ -132,7 +136,7 @@ class DockerBackend:
     async def _end_marked(self, mark: str, root: int) -> None:
         """End what was started under this mark; `root` is its first process, if known."""
         orphans = "" if self._container.is_external else "yes"
-        words = ("/bin/sh", "-c", END, "hermes", mark, str(root or ""), orphans)
+        words = ("/bin/sh", "-c", END_MARKED, "hermes", mark, str(root or ""), orphans)
         status, _, _ = await self._container.run_docker(
             "exec", self._container.name, *words, seconds=END_SECONDS
         )

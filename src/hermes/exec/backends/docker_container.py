@@ -1,4 +1,4 @@
-"""The container of one Docker session: created, found again, checked and removed."""
+"""Creates, checks and removes the Docker container of one session."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from msgspec import structs
 
 from hermes.config.schema import Docker as DockerSettings
 from hermes.core.errors import ToolError
-from hermes.exec.backends.base import Site
-from hermes.exec.backends.remote import LONG, Lifeline, ask
-from hermes.exec.backends.remote_scripts import INIT, WARDEN
-from hermes.exec.process.local import Command
-from hermes.exec.sandbox import Policy, standard
-from hermes.exec.sandbox.protected_paths import Guards, guards
+from hermes.exec.backends.base import BackendSession
+from hermes.exec.backends.remote import UNLIMITED_SECONDS, Lifeline, run_client
+from hermes.exec.backends.remote_scripts import CONTAINER_INIT, END_WITH_AGENT
+from hermes.exec.process.local import CommandSpec
+from hermes.exec.sandbox import SandboxPolicy, build_policy
+from hermes.exec.sandbox.protected_paths import PathGuards, plan_guards
 
 _START_SECONDS = 60.0
-_MACHINE, _OWNER = "hermes.machine", "hermes.owner"
+_MACHINE_LABEL, _OWNER_LABEL = "hermes.machine", "hermes.owner"
 """Labels of a container: the machine its agent runs on, and the agent's process."""
 _SECURITY_OPTIONS = ("info", "--format", "{{.SecurityOptions}}")
-_REASONS = (
+_FAILURE_REASONS = (
     ("permission denied while trying to connect", "You may not use the Docker daemon: join its "
      "group (`docker`) and log in again, or use a rootless daemon."),
     ("cannot connect to the docker daemon", "The Docker daemon does not answer: start it."),
@@ -45,7 +45,7 @@ class DockerContainer:
     """Created by the first command, ended with the agent, and created again when somebody removed
     it. A container named in the settings is used as it is and never removed."""
 
-    def __init__(self, settings: DockerSettings, site: Site, spill: Path) -> None:
+    def __init__(self, settings: DockerSettings, site: BackendSession, spill: Path) -> None:
         self._settings = settings
         self._site = site
         self._spill = spill
@@ -71,13 +71,13 @@ class DockerContainer:
     async def ensure_running(self) -> bool:
         """Create or join the container; True when it had to be created again."""
         async with self._opening:
-            if self._lifeline.alive:
+            if self._lifeline.is_alive:
                 return False
             again = self._created
             await self._lifeline.close()
             placeholders: tuple[str, ...] = ()
             if self.is_external:
-                argv = self._find_docker("exec", "-i", self.name, "/bin/sh", "-c", WARDEN)
+                argv = self._find_docker("exec", "-i", self.name, "/bin/sh", "-c", END_WITH_AGENT)
                 argv = (*argv, "hermes", self.agent)
             else:
                 if not again:
@@ -87,7 +87,7 @@ class DockerContainer:
                 argv, placeholders = self._build_run()
             base = self._local_command(argv)
 
-            def client(stdin: int) -> Command:
+            def client(stdin: int) -> CommandSpec:
                 return structs.replace(base, stdin=stdin, placeholders=placeholders)
 
             await self._lifeline.open(client, _START_SECONDS, self.explain_failure)
@@ -100,7 +100,7 @@ class DockerContainer:
 
     async def remove_stuck(self) -> None:
         """Remove our container when not even a command that ends others can be started in it."""
-        if not self.is_external and self._lifeline.alive:
+        if not self.is_external and self._lifeline.is_alive:
             await self.run_docker("rm", "-f", self.name)
             await self._lifeline.close()
 
@@ -112,8 +112,8 @@ class DockerContainer:
 
     async def remove_orphans(self) -> None:
         """Remove containers left by agents of this machine that no longer run."""
-        known = f"label={_MACHINE}={machine_label()}"
-        shown = '{{.ID}} {{.Label "' + _OWNER + '"}}'
+        known = f"label={_MACHINE_LABEL}={machine_label()}"
+        shown = '{{.ID}} {{.Label "' + _OWNER_LABEL + '"}}'
         _, text, _ = await self.run_docker("ps", "-a", "--filter", known, "--format", shown)
         rows = [line.partition(" ") for line in text.splitlines()]
         dead = [name for name, _, owner in rows if owner and not _is_owner_alive(owner)]
@@ -127,7 +127,7 @@ class DockerContainer:
                 self._confined = await self._inspect_confinement()
             else:
                 found = self._guard_paths()
-                self._confined = self._settings.network == "none" and not found.cover
+                self._confined = self._settings.network == "none" and not found.links
         return self._confined
 
     async def _inspect_confinement(self) -> bool:
@@ -143,16 +143,16 @@ class DockerContainer:
         inner: list[str] = []
         if writable and site.mode != "full-access":
             found = self._guard_paths()
-            placeholders = found.make
+            placeholders = found.placeholders
             writable = not found.barred
-            inner = [_format_bind(path) for path in (*found.keep, *placeholders)]
-            inner += [_format_bind(path, writable=writable) for path in found.pin]
+            inner = [_format_bind(path) for path in (*found.read_only, *placeholders)]
+            inner += [_format_bind(path, writable=writable) for path in found.pinned]
         mounts = [_format_bind(workspace, writable=writable), *inner]
         mounts += self._hide_paths(workspace)
         argv = self._find_docker(
             "run", "--rm", "--interactive", "--pull", "never", "--name", self.name,
-            "--label", f"{_MACHINE}={machine_label()}",
-            "--label", f"{_OWNER}={owner_label(os.getpid())}",
+            "--label", f"{_MACHINE_LABEL}={machine_label()}",
+            "--label", f"{_OWNER_LABEL}={owner_label(os.getpid())}",
             "--network", settings.network, "--cap-drop", "ALL",
             "--security-opt", "no-new-privileges", "--ipc", "private",
             "--pids-limit", str(settings.pids), "--memory", settings.memory,
@@ -165,12 +165,12 @@ class DockerContainer:
         )  # fmt: skip
         for mount in mounts:
             argv += ("--mount", mount)
-        return (*argv, settings.image, "-c", INIT), placeholders
+        return (*argv, settings.image, "-c", CONTAINER_INIT), placeholders
 
-    def _guard_paths(self) -> Guards:
+    def _guard_paths(self) -> PathGuards:
         """Links among the protected names (`cover`) are what a mount cannot protect here."""
         policy = self._build_policy()
-        return guards(policy.workspace, policy.protected, policy.unmade)
+        return plan_guards(policy.workspace, policy.protected, policy.kept_missing)
 
     def _hide_paths(self, workspace: str) -> list[str]:
         """Mounts that cover the hidden files and folders inside the workspace."""
@@ -183,25 +183,27 @@ class DockerContainer:
             for path in inside
         ]
 
-    def _build_policy(self) -> Policy:
+    def _build_policy(self) -> SandboxPolicy:
         site = self._site
-        return standard("workspace-write", site.workspace, site.home, site.user_home)
+        return build_policy("workspace-write", site.workspace, site.home, site.user_home)
 
     # The docker program
 
-    def build_exec(self, *words: str) -> Command:
+    def build_exec(self, *words: str) -> CommandSpec:
         """The command on this machine that executes something in the container."""
         return self._local_command(self._find_docker("exec", *words))
 
     async def run_docker(self, *words: str, seconds: float = 30) -> tuple[int, str, str]:
         """Run docker to its end: status (-1: too slow), stdout, stderr."""
-        return await ask(self._local_command(self._find_docker(*words)), self._spill, seconds)
+        return await run_client(
+            self._local_command(self._find_docker(*words)), self._spill, seconds
+        )
 
     def explain_failure(self, complaint: str) -> str:
         """What a message of the docker program means, and what to do about it."""
         low = complaint.lower()
         names = {"image": self._settings.image, "container": self.name}
-        for sign, sentence in _REASONS:
+        for sign, sentence in _FAILURE_REASONS:
             if sign in low:
                 return sentence.format(**names)
         lines = [line for line in complaint.splitlines() if "--help" not in line and line.strip()]
@@ -216,8 +218,8 @@ class DockerContainer:
             )
         return (program, *words)
 
-    def _local_command(self, argv: tuple[str, ...]) -> Command:
-        return Command(argv, Path("/"), self._site.client_env, LONG)
+    def _local_command(self, argv: tuple[str, ...]) -> CommandSpec:
+        return CommandSpec(argv, Path("/"), self._site.client_env, UNLIMITED_SECONDS)
 
 
 def _is_isolated(facts: dict[str, Any], workspace: Path) -> bool:

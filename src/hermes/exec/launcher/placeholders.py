@@ -1,4 +1,4 @@
-"""Holds protected names that do not exist, so that no command can create them while it runs."""
+"""Occupies protected names that do not exist, so that no command can create them while it runs."""
 
 # ruff: noqa: PTH101, PTH102, PTH106, PTH108, PTH110, PTH115, PTH211
 from __future__ import annotations
@@ -9,17 +9,17 @@ import os
 import time
 
 PLACEHOLDER = 0o040501
-"""Kind and mode of the empty folders that hold the places of protected names: nobody else makes
-such folders, so one that was left behind is known."""
-ASIDE = b"HEAD.not-a-repository"
-NOWHERE = "/nonexistent/held by hermes while a command runs"
-"""Target of the links that hold the places of protected names that somebody outside may read
-meanwhile: he finds no such file, as before."""
+"""Type and mode of the empty folders that occupy protected names. Nobody else creates folders with
+this mode, so one that was left behind is recognised."""
+LINK_TARGET = "/nonexistent/held by hermes while a command runs"
+"""Target of the dangling links that occupy protected names which programs outside may read
+meanwhile: to them the file is missing, as before."""
+RENAMED_HEAD = b"HEAD.not-a-repository"
 _LOCK_WAIT = 1.0
 
 
-def would_be_bare(folder: bytes) -> bool:
-    """Whether git would take the folder itself for a repository, and follow its settings."""
+def is_bare_repository(folder: bytes) -> bool:
+    """Whether git would take the folder itself for a repository, and obey its settings."""
     if not os.path.lexists(folder + b"/HEAD"):
         return False
     if os.path.lexists(folder + b"/commondir"):
@@ -27,8 +27,9 @@ def would_be_bare(folder: bytes) -> bool:
     return all(os.path.exists(folder + b"/" + name) for name in (b"objects", b"refs"))
 
 
-def hold(path: bytes) -> int:
-    """Make sure that something is at `path`; a shared lock on it if it is a placeholder."""
+def hold_name(path: bytes) -> int:
+    """Make sure that something exists at `path`. Returns a descriptor with a shared lock if that
+    is a placeholder, else -1."""
     until = time.monotonic() + _LOCK_WAIT
     while True:
         with contextlib.suppress(FileExistsError):
@@ -43,7 +44,7 @@ def hold(path: bytes) -> int:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             if os.path.samestat(os.lstat(path), os.fstat(lock)):
                 return lock
-        except (FileNotFoundError, BlockingIOError):  # its last holder is just removing it
+        except (FileNotFoundError, BlockingIOError):  # its last user is just removing it
             if time.monotonic() > until:
                 raise
         if lock >= 0:
@@ -51,7 +52,7 @@ def hold(path: bytes) -> int:
         time.sleep(0.001)
 
 
-def let_go(path: bytes, lock: int) -> None:
+def release_name(path: bytes, lock: int) -> None:
     """Remove the placeholder unless another command relies on it."""
     if lock < 0:
         return
@@ -63,28 +64,30 @@ def let_go(path: bytes, lock: int) -> None:
 
 
 def hold_links(folder: bytes, paths: list[bytes]) -> int:
-    """A shared lock on the folder, which keeps the links in it from being removed."""
+    """Create dangling links at `paths`. Returns a descriptor with a shared lock on their folder,
+    which keeps others from removing them."""
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     until = time.monotonic() + _LOCK_WAIT
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             break
-        except BlockingIOError:  # the last of others is just removing them
+        except BlockingIOError:  # another command's last supervisor is just removing them
             if time.monotonic() > until:
                 raise
             time.sleep(0.001)
     for path in paths:
         with contextlib.suppress(FileExistsError):
-            os.symlink(NOWHERE, path)
+            os.symlink(LINK_TARGET, path)
     return lock
 
 
-def let_go_links(paths: list[bytes], lock: int) -> None:
+def release_links(paths: list[bytes], lock: int) -> None:
+    """Remove the dangling links unless another command relies on them."""
     with contextlib.suppress(OSError):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         for path in paths:
             with contextlib.suppress(OSError):
-                if os.readlink(path) == NOWHERE.encode():
+                if os.readlink(path) == LINK_TARGET.encode():
                     os.unlink(path)
     os.close(lock)

@@ -6,95 +6,98 @@ import struct
 from typing import Literal, TypeAlias, TypedDict
 
 FRAME = struct.Struct("!cii")
-"""From keeper to agent: one of the kinds below and two numbers."""
+"""From supervisor to agent: one of the kinds below and two numbers."""
 STARTED = b"S"
 """(pid, 0)"""
 FAILED = b"F"
-"""(errno, what was at fault: 0 the program, 1 the folder, 2 the sandbox, 3 the record)"""
+"""(errno, what failed: 0 the program, 1 the folder, 2 the sandbox, 3 the record)"""
 ENDED = b"E"
-"""(exit status or minus the signal, number of processes left behind). After the last of those
-the keeper hangs up."""
+"""(exit status or minus the signal, number of processes left behind). The supervisor closes the
+connection after the last of those has ended."""
 HEADER = struct.Struct("!I")
-"""From agent to keeper: the length of a marshalled (argv, cwd, env, confine.Box), and then it."""
+"""From agent to supervisor: the length of the marshalled (argv, cwd, env, SetupInstructions) that
+follows."""
 
-GRACE = 1.5
+GRACE_SECONDS = 1.5
 """Seconds between TERM and KILL."""
 
 OPERATION = struct.Struct("!cI")
-"""From agent to keeper: one of the kinds below, the length of what follows, and that."""
+"""From agent to supervisor: one of the kinds below, and the length of the data that follows."""
 TOKEN, WRITE, CLOSE, KILL = b"T", b"W", b"C", b"K"
 ANSWER = b"A"
-"""(errno or 0, bytes of input the command has not taken yet): to each operation."""
+"""The answer to each operation: (errno or 0, bytes of input the command has not read yet)."""
 SOCKET, LOCK, END = "socket", "lock", "end"
-SEGMENT = "out."
-"""The log is in files named after the position of their first byte."""
+SEGMENT_PREFIX = "out."
+"""The log is stored in files named after the position of their first byte."""
 SEGMENT_SIZE = 1024 * 1024
 INPUT_LIMIT = 1024 * 1024
-"""Bytes a command may leave unread before it is given no more."""
+"""Bytes of unread input above which a command is given no more."""
 MAX_OPERATION = INPUT_LIMIT + 64
-Why: TypeAlias = Literal["", "killed", "agent", "sandbox"]
-"""What ended it: itself, somebody who asked for it, the end of the agent; or it never ran."""
+EndCause: TypeAlias = Literal["", "killed", "agent", "sandbox"]
+"""Why a command ended: by itself, on request, with the agent; or the sandbox kept it from
+starting."""
 
 STATUS_FD = 60
-"""Where bubblewrap reports that the command has begun, and how it ended."""
+"""Descriptor on which bubblewrap reports that the command has started, and how it ended."""
 FIRST_FILE_FD = 61
-"""Of the descriptors that hold `files`."""
+"""First of the descriptors with the contents of `memory_files`."""
 
 
-class DeskPlan(TypedDict):
-    """What the keeper of a command in the background is told."""
+class BackgroundPlan(TypedDict):
+    """What the supervisor of a background command needs to know."""
 
     folder: bytes
-    """Of the command alone; the record, the log and the socket are there."""
+    """Belongs to this command alone; holds its record, log and socket."""
     token: bytes
-    """Who has read the record knows it."""
+    """Authenticates whoever has read the record."""
     keep: bool
-    """Whether the command outlives the agent: then its keeper listens for the next one."""
+    """Whether the command outlives the agent; if so its supervisor listens for later agents."""
 
 
-class Box(TypedDict, total=False):
-    """Instructions for one command; every path is bytes."""
+class SetupInstructions(TypedDict, total=False):
+    """How a supervisor starts and confines one command; every path is bytes."""
 
     stdin: bool
     """Whether the last descriptor sent along is the command's standard input."""
     pty: bool
-    """Whether its streams are a terminal of its own."""
-    desk: DeskPlan
-    """For a command in the background: where its keeper records what becomes of it."""
+    """Whether the command gets a terminal of its own."""
+    background: BackgroundPlan
+    """For a background command only."""
     limits: list[tuple[int, int]]
-    """(resource, most)"""
-    otherwise: list[tuple[int, int]]
-    """More of them, where there are no control groups."""
-    cgroup: tuple[int, int]
-    """Bytes of memory and number of processes, where control groups can be had."""
+    """(resource, maximum) for setrlimit."""
+    fallback_limits: list[tuple[int, int]]
+    """More of them, used where there are no control groups."""
+    cgroup_limits: tuple[int, int]
+    """Bytes of memory and number of processes, used where there are control groups."""
     placeholders: list[bytes]
-    """Protected names that do not exist: held by empty folders as long as the command lives."""
-    links: list[bytes]
-    """The same, held by links to NOWHERE; they are among `covers` too."""
-    unwanted: list[bytes]
-    """Files that were not there before and are removed after the command."""
-    plain: bytes
-    """A folder that is no bare repository, and must not be one after the command: nothing can hold
-    a name for that without being in every listing, so the HEAD it takes is put aside."""
-    covers: list[bytes]
-    """Protected symbolic links: covered by what they point to, so that nobody can replace them."""
+    """Missing protected names, occupied by empty folders while the command runs."""
+    link_placeholders: list[bytes]
+    """Missing protected names, occupied by dangling links instead; also in `covered_links`."""
+    removed_after: list[bytes]
+    """Files that did not exist before the command and are removed after it."""
+    not_bare: bytes
+    """A folder that must not become a bare repository. Nothing can occupy the necessary name
+    without showing up in every listing, so a HEAD created in it is renamed afterwards."""
+    covered_links: list[bytes]
+    """Protected symbolic links, covered by a mount of their target so that nobody can replace
+    them."""
     scratch: bytes
-    """A folder made for the command and removed after it."""
-    files: list[bytes]
-    """Contents of descriptors FIRST_FILE_FD and up."""
-    wrapper: bool
-    """Whether bubblewrap is started, which reports on STATUS_FD."""
-    bare: bool
-    """Whether to give up every capability and every way to new ones."""
+    """A folder created for the command and removed after it."""
+    memory_files: list[bytes]
+    """Contents of the descriptors from FIRST_FILE_FD on."""
+    wrapped: bool
+    """Whether the program started is bubblewrap, which reports on STATUS_FD."""
+    drop_privileges: bool
+    """Whether to give up every capability and every way to regain one."""
     landlock: tuple[tuple[int, int, int], list[tuple[bytes, int]]]
-    """Handled file accesses, network accesses, scopes; and what is allowed beneath which path."""
+    """Handled file accesses, network accesses and scopes; and what is allowed beneath each path."""
     seccomp: tuple[int, bytes]
-    """Number of the system call on this machine, and the program."""
+    """Number of the seccomp system call on this machine, and the filter program."""
     writable: list[bytes]
-    """With a seccomp program that asks: where modes and times of files may be changed ..."""
+    """Where the syscall broker may change files; present when the filter notifies it."""
     readonly: list[bytes]
-    """... except there."""
+    """Exceptions to `writable`."""
     workspace: bytes
-    """... where what Landlock cannot open is made and removed by the keeper ..."""
-    way: tuple[str, int]
-    """... and the one address its sockets are connected to."""
+    """Where the syscall broker creates and removes what Landlock cannot allow."""
+    proxy_address: tuple[str, int]
+    """The only address that sockets may be connected to."""

@@ -29,7 +29,7 @@ from hermes.tools.browser._tabs import Tabs
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Page, Playwright, ProxySettings
 
-    from hermes.exec.sandbox import Policy
+    from hermes.exec.sandbox import SandboxPolicy
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class _Way(Struct, frozen=True):
 
     proxy: str
     login: Local | None = None
-    policy: Policy | None = None
+    policy: SandboxPolicy | None = None
 
 
 class Browser:
@@ -64,7 +64,7 @@ class Browser:
         self._settings = settings
         self._gate = gate
         self._held = AsyncExitStack()
-        self._pipe: chromium.Pipe | None = None
+        self._pipe: chromium.BrowserPipe | None = None
         self._context: BrowserContext | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -135,10 +135,10 @@ class Browser:
         return await self.tabs.current(self._context)
 
     async def _start(self, ctx: ToolContext) -> None:
-        executable = chromium.find(self._settings.executable, ctx.child_env)
+        executable = chromium.find_browser(self._settings.executable, ctx.child_env)
         ctx.progress("starting the browser")
         async with AsyncExitStack() as stack:
-            home = stack.enter_context(chromium.folder())
+            home = stack.enter_context(chromium.temporary_profile())
             way = await self._way(ctx, home, stack)
             pipe, playwright = await _both(executable, home, ctx.child_env, way.policy, stack)
             endpoint = await stack.enter_async_context(bridge(pipe.reader, pipe.writer))
@@ -237,9 +237,9 @@ async def _both(
     executable: str,
     home: Path,
     env: Mapping[str, str],
-    policy: Policy | None,
+    policy: SandboxPolicy | None,
     stack: AsyncExitStack,
-) -> tuple[chromium.Pipe, Playwright]:
+) -> tuple[chromium.BrowserPipe, Playwright]:
     """The browser and the driver, started side by side."""
     path = env.get("PATH", os.defpath)
     own = {**_DRIVER, "PATH": path, "HOME": str(home), "TMPDIR": str(home)}
@@ -247,7 +247,7 @@ async def _both(
     try:
         async with asyncio.TaskGroup() as group:
             pipe = group.create_task(
-                enter(chromium.running(executable, home, env=env, policy=policy))
+                enter(chromium.run_browser(executable, home, env=env, policy=policy))
             )
             playwright = group.create_task(enter(driver(own)))
     except ExceptionGroup as failed:
@@ -255,11 +255,11 @@ async def _both(
     return pipe.result(), playwright.result()
 
 
-async def _walls(ctx: ToolContext, home: Path) -> Policy | None:
-    from hermes.exec.sandbox import standard
-    from hermes.exec.sandbox_probe import probe
+async def _walls(ctx: ToolContext, home: Path) -> SandboxPolicy | None:
+    from hermes.exec.sandbox import build_policy
+    from hermes.exec.sandbox_probe import probe_tier
 
-    if (await probe(cache_folder(ctx.home))).level != 1:
+    if (await probe_tier(cache_folder(ctx.home))).level != 1:
         if ctx.sandbox_required:
             raise ToolError(
                 "sandbox.required is true, and a browser of root cannot be confined here: install "
@@ -267,7 +267,7 @@ async def _walls(ctx: ToolContext, home: Path) -> Policy | None:
             )
         return None
     user = ctx.child_env.get("HOME")
-    policy = standard("workspace-write", home, ctx.home, Path(user) if user else Path.home())
+    policy = build_policy("workspace-write", home, ctx.home, Path(user) if user else Path.home())
     return structs.replace(policy, protected=())
 
 

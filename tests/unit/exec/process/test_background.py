@@ -17,27 +17,25 @@ from pathlib import Path
 import pytest
 
 from hermes.core.errors import ToolError
-from hermes.exec.launcher.background_supervisor import Log
+from hermes.exec.launcher.background_supervisor import OutputLog
 from hermes.exec.launcher.protocol import LOCK, OPERATION, SEGMENT_SIZE, SOCKET, TOKEN, WRITE
-from hermes.exec.process import background
-from hermes.exec.process import background_records as records
-from hermes.exec.process import output_files as spills
-from hermes.exec.process.background import Owner, Processes
-from hermes.exec.process.background_records import State
-from hermes.exec.process.local import Command, Outcome, run
-from hermes.exec.process.output_capture import Capture
-from hermes.exec.process.output_files import tidy
+from hermes.exec.process import background, background_records, output_files
+from hermes.exec.process.background import BackgroundProcesses, ProcessOwner
+from hermes.exec.process.background_records import ProcessState
+from hermes.exec.process.local import CommandResult, CommandSpec, run_command
+from hermes.exec.process.output_capture import OutputCapture
+from hermes.exec.process.output_files import remove_old_outputs
 from tests.kit.processes import living, parent_of, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
-ME = Owner("session-1")
+ME = ProcessOwner("session-1")
 TREE = "setsid sleep {0} & (setsid sh -c 'trap \"\" TERM; sleep {0} & wait' &) ; sleep {0}; true"
 
 
 def launchers_above(pid: int) -> list[int]:
-    """The keeper of a process, and the launcher of that."""
+    """The supervisor of a process, and the launcher of that."""
     found = []
     while pid > 1:
         pid = parent_of(pid)
@@ -51,18 +49,18 @@ class Desk:
 
     def __init__(self, folder: Path, *, keep: bool = False) -> None:
         self.folder = folder
-        self.processes = Processes(folder / "processes", keep=keep)
+        self.processes = BackgroundProcesses(folder / "processes", keep=keep)
 
-    async def start(self, text: str, *, pty: bool = False) -> State:
-        return await self.processes.start(Command(text, self.folder, ENV, 20, pty=pty), ME)
+    async def start(self, text: str, *, pty: bool = False) -> ProcessState:
+        return await self.processes.start(CommandSpec(text, self.folder, ENV, 20, pty=pty), ME)
 
-    async def shows(self, state: State, text: str) -> str:
+    async def shows(self, state: ProcessState, text: str) -> str:
         """All its output, once this is in it."""
-        await until(lambda: text in records.whole(state.folder))
-        return records.whole(state.folder)
+        await until(lambda: text in background_records.read_log(state.folder))
+        return background_records.read_log(state.folder)
 
-    def look(self, state: State) -> State:
-        return self.processes.find(state.record.id, ME)
+    def look(self, state: ProcessState) -> ProcessState:
+        return self.processes.find_process(state.record.id, ME)
 
 
 @pytest.fixture
@@ -72,19 +70,19 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     await one.processes.close()
 
 
-def words(state: State) -> str:
-    return state.words(state.record.started)
+def words(state: ProcessState) -> str:
+    return state.describe(state.record.started)
 
 
 async def test_a_command_runs_on_and_its_end_is_known(desk: Desk) -> None:
     state = await desk.start("echo one; read word; echo got $word; exit 3")
     assert state.record.id == "p1" and state.running
     await desk.shows(state, "one\n")
-    assert records.news(state, 1000) == "one\n"
+    assert background_records.take_new_output(state, 1000) == "one\n"
     await desk.processes.write(state, "two\n")
     state = await desk.processes.wait(state, 10)
-    assert records.news(state, 1000) == "got two\n"
-    assert records.news(state, 1000) == ""
+    assert background_records.take_new_output(state, 1000) == "got two\n"
+    assert background_records.take_new_output(state, 1000) == ""
     assert not state.alive and state.end and state.end.status == 3
     assert words(state).startswith("exited with status 3")
     assert (await desk.start("true")).record.id == "p2"
@@ -97,7 +95,7 @@ async def test_only_the_owner_can_read_what_is_kept(desk: Desk, tmp_path: Path) 
         state = await desk.start("echo hi; cat")
         await desk.shows(state, "hi")
         await desk.processes.write(state, "x\n")
-        records.news(state, 10)
+        background_records.take_new_output(state, 10)
     finally:
         os.umask(old)
     folder = state.folder
@@ -137,7 +135,7 @@ async def test_the_end_of_input_is_an_end(desk: Desk, pty: bool) -> None:
     state = await desk.start("cat; echo over", pty=pty)
     await desk.processes.write(state, "last\n", close=True)
     state = await desk.processes.wait(state, 10)
-    assert records.whole(state.folder).endswith("last\nover\n")
+    assert background_records.read_log(state.folder).endswith("last\nover\n")
 
 
 async def test_who_does_not_read_is_given_no_more_than_fits(desk: Desk, mark: str) -> None:
@@ -170,7 +168,7 @@ async def test_what_a_command_leaves_behind_is_said_and_can_be_ended(desk: Desk,
 
 
 async def test_there_is_a_limit(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "MOST", 2)
+    monkeypatch.setattr(background, "MAX_RUNNING", 2)
     first = await desk.start("cat")
     await desk.start("cat")
     with pytest.raises(ToolError, match=r"2 background processes.*nothing was started.*p1, p2"):
@@ -181,23 +179,23 @@ async def test_there_is_a_limit(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> 
 
 async def test_unknown_and_foreign_ids(desk: Desk) -> None:
     with pytest.raises(ToolError, match=r"no background process 'p1'. None was started"):
-        desk.processes.find("p1", ME)
+        desk.processes.find_process("p1", ME)
     state = await desk.start("cat")
     for wrong in ("p9", "", "../p1", "1"):
         with pytest.raises(ToolError, match="There are: p1"):
-            desk.processes.find(wrong, ME)
+            desk.processes.find_process(wrong, ME)
     with pytest.raises(ToolError, match="None was started"):
-        desk.processes.find("p1", Owner("another"))
-    assert desk.processes.find("p1", ME).record == state.record
-    desk.processes.adopt(ME.session, "child")
-    assert desk.processes.find("p1", Owner("child")).running
+        desk.processes.find_process("p1", ProcessOwner("another"))
+    assert desk.processes.find_process("p1", ME).record == state.record
+    desk.processes.move_to_child(ME.session, "child")
+    assert desk.processes.find_process("p1", ProcessOwner("child")).running
 
 
 async def test_what_cannot_start_leaves_no_record(desk: Desk) -> None:
-    command = Command("true", desk.folder / "missing", ENV, 5)
+    command = CommandSpec("true", desk.folder / "missing", ENV, 5)
     with pytest.raises(ToolError, match=r"working directory cannot be used.*Nothing was run"):
         await desk.processes.start(command, ME)
-    assert desk.processes.all(ME) == []
+    assert desk.processes.list_all(ME) == []
 
 
 async def test_a_gigabyte_leaves_three_megabytes(desk: Desk) -> None:
@@ -207,16 +205,16 @@ async def test_a_gigabyte_leaves_three_megabytes(desk: Desk) -> None:
     assert state.end and state.end.status == 0
     sizes = [p.stat().st_size for p in state.folder.glob("out.*")]
     assert sum(sizes) <= 3 * SEGMENT_SIZE
-    shown = records.news(state, 2000)
+    shown = background_records.take_new_output(state, 2000)
     assert shown.startswith("first\n") and shown.endswith("\nlast\n") and len(shown) < 3000
-    assert records.written(state.folder) == 1_000_000_000 + len("first\n\nlast\n")
+    assert background_records.count_output(state.folder) == 1_000_000_000 + len("first\n\nlast\n")
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert after - before < 20 * 1024
 
 
 def test_a_full_disk_is_a_gap_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    log = Log()
+    log = OutputLog()
     log.feed(b"before\n")
     real = os.write
 
@@ -227,24 +225,27 @@ def test_a_full_disk_is_a_gap_in_the_log(tmp_path: Path, monkeypatch: pytest.Mon
     log.feed(b"lost")
     monkeypatch.setattr(os, "write", real)
     log.feed(b"after\n")
-    assert records.whole(tmp_path) == "before\n\n[... 4 bytes were not kept ...]\nafter\n"
+    assert (
+        background_records.read_log(tmp_path)
+        == "before\n\n[... 4 bytes were not kept ...]\nafter\n"
+    )
 
 
 async def test_half_a_word_waits_until_it_is_whole(desk: Desk) -> None:
     """Half a secret cannot be recognised as one."""
     state = await desk.start("printf 'key: sk-half-of-'; read x; printf 'a-secret\\n> '; read x")
     await desk.shows(state, "half-of-")
-    assert records.news(state, 1000) == "key: "
+    assert background_records.take_new_output(state, 1000) == "key: "
     await desk.processes.write(state, "\n")
     await desk.shows(state, "> ")
-    assert records.news(state, 1000) == "sk-half-of-a-secret\n> "
+    assert background_records.take_new_output(state, 1000) == "sk-half-of-a-secret\n> "
 
 
 async def test_a_word_that_stays_alone_is_shown_at_last(desk: Desk) -> None:
     state = await desk.start("printf 'Continue-or-not'; read x")
     await desk.shows(state, "not")
-    assert records.news(state, 1000) == ""
-    assert records.news(state, 1000) == "Continue-or-not"
+    assert background_records.take_new_output(state, 1000) == ""
+    assert background_records.take_new_output(state, 1000) == "Continue-or-not"
 
 
 # -- agents that die -------------------------------------------------------------------------
@@ -252,12 +253,12 @@ async def test_a_word_that_stays_alone_is_shown_at_last(desk: Desk) -> None:
 AGENT = """
 import asyncio, sys
 from pathlib import Path
-from hermes.exec.process.background import Owner, Processes
-from hermes.exec.process.local import Command
+from hermes.exec.process.background import BackgroundProcesses, ProcessOwner
+from hermes.exec.process.local import CommandSpec
 async def main():
     folder = Path(sys.argv[2])
-    processes = Processes(folder / "processes", keep=sys.argv[3] == "keep")
-    await processes.start(Command(sys.argv[1], folder, {env!r}, 60), Owner("session-1"))
+    processes = BackgroundProcesses(folder / "processes", keep=sys.argv[3] == "keep")
+    await processes.start(CommandSpec(sys.argv[1], folder, {env!r}, 60), ProcessOwner("session-1"))
     print("started", flush=True)
     await asyncio.sleep(60)
 asyncio.run(main())
@@ -281,11 +282,11 @@ async def dies(process: subprocess.Popen[bytes], mark: str, count: int) -> None:
 async def test_nothing_survives_the_agent_by_default(tmp_path: Path, mark: str) -> None:
     await dies(agent("echo began; " + TREE.format(mark), tmp_path), mark, 3)
     after = Desk(tmp_path)
-    (state,) = after.processes.all(ME)
+    (state,) = after.processes.list_all(ME)
     await until(lambda: not living(mark) and not after.look(state).alive)
     state = after.look(state)
     assert words(state).startswith("ended when the agent stopped (killed by SIGTERM)")
-    assert records.news(state, 1000) == "began\n"
+    assert background_records.take_new_output(state, 1000) == "began\n"
 
 
 async def test_what_is_kept_is_found_again(tmp_path: Path, mark: str) -> None:
@@ -293,9 +294,9 @@ async def test_what_is_kept_is_found_again(tmp_path: Path, mark: str) -> None:
     deep.mkdir(parents=True)
     await dies(agent(f"echo began; sleep {mark} & cat; echo over; wait", deep, "keep"), mark, 1)
     next_agent = Desk(deep)
-    (state,) = next_agent.processes.all(ME)
+    (state,) = next_agent.processes.list_all(ME)
     assert state.running
-    assert records.news(state, 1000) == "began\n"
+    assert background_records.take_new_output(state, 1000) == "began\n"
     await next_agent.processes.write(state, "still there?\n", close=True)
     await next_agent.shows(state, "still there?\nover\n")
     waited = await next_agent.processes.wait(state, 0.05)
@@ -303,7 +304,7 @@ async def test_what_is_kept_is_found_again(tmp_path: Path, mark: str) -> None:
     await next_agent.processes.close()
     assert living(mark), "an agent that ends does not end it either"
     for pid in launchers_above(living(mark)[0])[1:]:
-        os.kill(pid, signal.SIGKILL)  # the keeper can do without the launcher that made it
+        os.kill(pid, signal.SIGKILL)  # the supervisor can do without the launcher that made it
     third = Desk(deep)
     state = await third.processes.kill(third.look(state))
     assert not living(mark)
@@ -320,7 +321,7 @@ async def test_an_agent_killed_at_any_moment_leaves_nothing(tmp_path: Path, mark
         assert process.stdout
         process.stdout.close()
     after = Desk(tmp_path)
-    await until(lambda: not living(mark) and not after.processes.running(ME))
+    await until(lambda: not living(mark) and not after.processes.list_running(ME))
 
 
 async def test_a_start_that_is_interrupted_leaves_nothing(tmp_path: Path, mark: str) -> None:
@@ -335,11 +336,11 @@ async def test_a_start_that_is_interrupted_leaves_nothing(tmp_path: Path, mark: 
                 await starting
         else:
             await desk.processes.kill(starting.result())
-    await until(lambda: not living(mark) and not desk.processes.running(ME))
+    await until(lambda: not living(mark) and not desk.processes.list_running(ME))
     await desk.processes.close()
 
 
-async def test_a_killed_keeper_takes_its_command_along_and_is_told(
+async def test_a_killed_supervisor_takes_its_command_along_and_is_told(
     tmp_path: Path, mark: str
 ) -> None:
     desk = Desk(tmp_path, keep=True)
@@ -350,7 +351,7 @@ async def test_a_killed_keeper_takes_its_command_along_and_is_told(
     assert (state.folder / SOCKET).exists(), "a stale socket is no sign of life"
     fresh = Desk(tmp_path)
     found = fresh.look(state)
-    assert "nobody knows how" in words(found) and "exit status unknown" in words(found)
+    assert "exit status unknown: its supervisor was killed" in words(found)
     with pytest.raises(ToolError, match="takes no input"):
         await fresh.processes.write(found, "x\n")
     assert await fresh.processes.kill(found) == found
@@ -370,7 +371,7 @@ async def test_a_stranger_without_the_token_is_not_served(tmp_path: Path) -> Non
         stranger.close()
     await desk.processes.write(state, "good\n", close=True)
     state = await desk.processes.wait(state, 10)
-    assert records.whole(state.folder) == "good\n"
+    assert background_records.read_log(state.folder) == "good\n"
     await desk.processes.close()
 
 
@@ -394,8 +395,8 @@ async def test_old_records_go_and_running_ones_stay(desk: Desk) -> None:
     live = await desk.start("cat")
     for state in (old, live):
         os.utime(state.folder, (1, 1))
-    records.tidy(desk.processes.root)
-    assert [s.record.id for s in desk.processes.all(ME)] == ["p2"]
+    background_records.remove_old(desk.processes.root)
+    assert [s.record.id for s in desk.processes.list_all(ME)] == ["p2"]
     assert (live.folder / LOCK).exists()
     assert (await desk.start("true")).record.id == "p3"
 
@@ -404,17 +405,17 @@ async def test_old_records_go_and_running_ones_stay(desk: Desk) -> None:
 
 
 async def test_a_foreground_command_on_a_terminal(tmp_path: Path) -> None:
-    out = Capture(1000, tmp_path)
+    out = OutputCapture(1000, tmp_path)
     text = "test -t 0 && test -t 1 && test -t 2 && stty size; read x; echo over; exit 4"
-    command = Command(text, tmp_path, ENV, 10, pty=True)
-    assert await run(command, out) == Outcome(4)
+    command = CommandSpec(text, tmp_path, ENV, 10, pty=True)
+    assert await run_command(command, out) == CommandResult(4)
     assert out.text() == "24 80\nover\n"
 
 
 async def test_a_terminal_is_killed_like_everything(tmp_path: Path, mark: str) -> None:
-    out = Capture(1000, tmp_path)
-    command = Command(TREE.format(mark), tmp_path, ENV, 0.5, pty=True)
-    assert await run(command, out) == Outcome(None)
+    out = OutputCapture(1000, tmp_path)
+    command = CommandSpec(TREE.format(mark), tmp_path, ENV, 0.5, pty=True)
+    assert await run_command(command, out) == CommandResult(None)
     assert not living(mark)
 
 
@@ -425,16 +426,16 @@ def test_spilled_outputs_are_kept_for_a_week_and_half_a_gigabyte(tmp_path: Path)
         when = time.time() - age * 86400 - 60
         os.utime(path, (when, when))
     (tmp_path / "folder").mkdir()
-    assert tidy(tmp_path) == 3
-    assert tidy(tmp_path) == 0
-    assert tidy(tmp_path, most=250) == 5
+    assert remove_old_outputs(tmp_path) == 3
+    assert remove_old_outputs(tmp_path) == 0
+    assert remove_old_outputs(tmp_path, most=250) == 5
     assert {p.name for p in tmp_path.iterdir()} == {"folder", "s-0.txt", "s-1.txt"}
-    assert tidy(tmp_path / "missing") == 0
+    assert remove_old_outputs(tmp_path / "missing") == 0
 
 
 def test_a_server_that_runs_for_weeks_tidies_every_hour(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = iter((10.0, 20.0, 10.0 + spills.EVERY, 20.0 + spills.EVERY))
-    monkeypatch.setattr(spills.time, "monotonic", lambda: next(clock))
-    assert [spills.due(tmp_path) for _ in range(4)] == [True, False, True, False]
+    clock = iter((10.0, 20.0, 10.0 + output_files.CHECK_SECONDS, 20.0 + output_files.CHECK_SECONDS))
+    monkeypatch.setattr(output_files.time, "monotonic", lambda: next(clock))
+    assert [output_files.is_cleanup_due(tmp_path) for _ in range(4)] == [True, False, True, False]

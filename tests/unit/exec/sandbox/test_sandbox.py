@@ -17,14 +17,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.core.errors import ConfigError, ToolError
-from hermes.exec import sandbox_probe as probing
+from hermes.exec import sandbox_probe
 from hermes.exec.launcher import cgroup
-from hermes.exec.process.local import Command, Outcome, run
-from hermes.exec.process.output_capture import Capture
-from hermes.exec.sandbox import Limits, Policy, Tier, describe, require, standard, wrap
-from hermes.exec.sandbox import seccomp as filters
-from hermes.exec.sandbox.protected_paths import Guards, guards
-from hermes.exec.sandbox_probe import probe
+from hermes.exec.process.local import CommandResult, CommandSpec, run_command
+from hermes.exec.process.output_capture import OutputCapture
+from hermes.exec.sandbox import (
+    ResourceLimits,
+    SandboxPolicy,
+    SandboxTier,
+    build_policy,
+    confine_command,
+    describe_tier,
+    require_confinement,
+    seccomp,
+)
+from hermes.exec.sandbox.protected_paths import PathGuards, plan_guards
+from hermes.exec.sandbox_probe import probe_tier
 from tests.kit.tiers import had, tiers
 
 LINUX = sys.platform == "linux"
@@ -34,15 +42,15 @@ ALLOW, ASK = 0x7FFF0000, 0x7FC00000
 
 
 @pytest.fixture(params=tiers(), ids=lambda tier: f"tier{tier.level}")
-async def tier(request: pytest.FixtureRequest) -> Tier:
+async def tier(request: pytest.FixtureRequest) -> SandboxTier:
     return await had(request.param)
 
 
 @pytest.fixture
-async def first(tmp_path: Path) -> Tier:
+async def first(tmp_path: Path) -> SandboxTier:
     """The tier with namespaces."""
-    for candidate in probing.candidates():
-        if candidate.level == 1 and (await probing.attempt(candidate))[0]:
+    for candidate in sandbox_probe.list_candidates():
+        if candidate.level == 1 and (await sandbox_probe.try_tier(candidate))[0]:
             return candidate
     pytest.skip("bubblewrap does not work here")
 
@@ -54,11 +62,13 @@ def workspace(tmp_path: Path) -> Path:
     return path
 
 
-async def sh(text: str, policy: Policy, tier: Tier, *, timeout: float = 20) -> tuple[Outcome, str]:
-    out = Capture(20_000, policy.workspace.parent / "spill")
-    command = Command(text, policy.workspace, ENV, timeout, policy, tier)
+async def sh(
+    text: str, policy: SandboxPolicy, tier: SandboxTier, *, timeout: float = 20
+) -> tuple[CommandResult, str]:
+    out = OutputCapture(20_000, policy.workspace.parent / "spill")
+    command = CommandSpec(text, policy.workspace, ENV, timeout, policy, tier)
     try:
-        return await run(command, out), out.text()
+        return await run_command(command, out), out.text()
     finally:
         out.close()
 
@@ -117,10 +127,10 @@ MACHINES: dict[str, tuple[int, dict[str, int]]] = {
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_what_the_filters_refuse(machine: filters.Machine) -> None:
+def test_what_the_filters_refuse(machine: seccomp.Machine) -> None:
     arch, numbers = MACHINES[machine]
-    isolated = filters.isolated(machine)
-    confined = filters.confined(machine, ask=True, truncation=False)
+    isolated = seccomp.build_namespace_filter(machine)
+    confined = seccomp.build_landlock_filter(machine, truncation=False)
 
     def both(name: str, *args: int) -> tuple[int, int]:
         number = numbers[name]
@@ -155,9 +165,9 @@ def test_what_the_filters_refuse(machine: filters.Machine) -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_with_network_there_is_tcp_and_the_keeper_connects_it(machine: filters.Machine) -> None:
+def test_with_network_there_is_tcp_and_the_supervisor_connects_it(machine: seccomp.Machine) -> None:
     arch, numbers = MACHINES[machine]
-    online = filters.confined(machine, ask=True, truncation=True, online=True)
+    online = seccomp.build_landlock_filter(machine, truncation=True, online=True)
 
     def got(name: str, *args: int) -> int:
         return verdict(online, arch, numbers[name], *args)
@@ -177,12 +187,12 @@ def test_with_network_there_is_tcp_and_the_keeper_connects_it(machine: filters.M
 @pytest.mark.parametrize("machine", MACHINES)
 @given(number=st.integers(471, 2**31 - 1), other=st.integers(0, 2**32 - 1))
 def test_what_a_filter_does_not_know_does_not_exist(
-    machine: filters.Machine, number: int, other: int
+    machine: seccomp.Machine, number: int, other: int
 ) -> None:
     arch, numbers = MACHINES[machine]
     for program in (
-        filters.isolated(machine),
-        filters.confined(machine, ask=False, truncation=True),
+        seccomp.build_namespace_filter(machine),
+        seccomp.build_landlock_filter(machine, truncation=True),
     ):
         assert verdict(program, arch, number) == no(errno.ENOSYS)
         assert verdict(program, arch, numbers["read"] | 0x40000000) == no(errno.ENOSYS)
@@ -202,24 +212,24 @@ def test_how_protected_paths_are_kept(workspace: Path) -> None:
     (workspace / "far").symlink_to("/etc/passwd")
     (workspace / "loop").symlink_to("loop")
     names = [".git/hooks", ".git/commondir", "CLAUDE.md", "rules", "far", "loop", ".h/a/b", "../x"]
-    found = guards(workspace, tuple(workspace / name for name in names))
+    found = plan_guards(workspace, tuple(workspace / name for name in names))
 
     def at(*names: str) -> tuple[str, ...]:
         return tuple(sorted(f"{workspace}/{name}" for name in names))
 
-    assert found == Guards(
-        keep=at(".git/hooks", "AGENTS.md"),
-        make=at(".git/commondir", "sub/rules", ".h"),
-        cover=at("CLAUDE.md", "rules", "far", "loop"),
-        pin=at(".git", "sub"),
+    assert found == PathGuards(
+        read_only=at(".git/hooks", "AGENTS.md"),
+        placeholders=at(".git/commondir", "sub/rules", ".h"),
+        links=at("CLAUDE.md", "rules", "far", "loop"),
+        pinned=at(".git", "sub"),
     )
 
 
 @linux
 async def test_missing_names_are_held_only_while_a_command_runs(
-    workspace: Path, tier: Tier
+    workspace: Path, tier: SandboxTier
 ) -> None:
-    policy = Policy("workspace-write", workspace, (), (workspace / "AGENTS.md",))
+    policy = SandboxPolicy("workspace-write", workspace, (), (workspace / "AGENTS.md",))
     os.mkfifo(workspace / "sub" / "gate")
     waiting = asyncio.create_task(sh("read x < sub/gate; echo evil > AGENTS.md", policy, tier))
     outcome, text = await sh("echo evil > AGENTS.md; mkdir AGENTS.md/x", policy, tier)
@@ -232,12 +242,14 @@ async def test_missing_names_are_held_only_while_a_command_runs(
 
 
 @linux
-async def test_a_name_left_held_by_a_killed_keeper_is_let_go(workspace: Path, tier: Tier) -> None:
+async def test_a_name_held_by_a_killed_supervisor_is_released(
+    workspace: Path, tier: SandboxTier
+) -> None:
     (workspace / "AGENTS.md").mkdir()
     (workspace / "AGENTS.md").chmod(0o501)
     (workspace / "empty").mkdir()
     protected = (workspace / "AGENTS.md", workspace / "empty")
-    await sh("true", Policy("workspace-write", workspace, (), protected), tier)
+    await sh("true", SandboxPolicy("workspace-write", workspace, (), protected), tier)
     expected = ["empty", "sub"] if tier.level == 1 else ["AGENTS.md", "empty", "sub"]
     assert sorted(os.listdir(workspace)) == expected
 
@@ -250,27 +262,27 @@ def test_the_standard_policy(tmp_path: Path) -> None:
     for folder in (agent, work, home / ".ssh", home / ".cargo" / "bin"):
         folder.mkdir(parents=True)
     (work / "AGENTS.md").touch()
-    found = standard("workspace-write", work, agent, home)
+    found = build_policy("workspace-write", work, agent, home)
     assert {home, agent} <= set(found.hidden)
     assert home / ".cargo" / "bin" in found.visible
     assert {work / ".git", work / "AGENTS.md", work / ".hermes"} <= set(found.protected)
     assert work / "CLAUDE.md" not in found.protected, "nothing in its place shows in listings"
-    at_home = standard("workspace-write", home, agent, home)
+    at_home = build_policy("workspace-write", home, agent, home)
     assert {home / ".ssh", agent} <= set(at_home.hidden)
     assert home not in at_home.hidden
     with pytest.raises(ConfigError):
-        standard("workspace-write", Path("/"), agent, home)
+        build_policy("workspace-write", Path("/"), agent, home)
 
 
 @linux
-async def test_a_workspace_at_home_hides_the_rest_of_it(tmp_path: Path, tier: Tier) -> None:
+async def test_a_workspace_at_home_hides_the_rest_of_it(tmp_path: Path, tier: SandboxTier) -> None:
     home, agent, work = tmp_path / "u", tmp_path / "u" / ".hermes", tmp_path / "u" / "work"
     for folder in (agent, work / "sub", home / ".ssh"):
         folder.mkdir(parents=True)
     (home / ".ssh" / "key").write_text("SECRET")
     (agent / ".env").write_text("SECRET")
     for workspace in (work, home):
-        policy = standard("workspace-write", workspace, agent, home)
+        policy = build_policy("workspace-write", workspace, agent, home)
         _, text = await sh(f"cat {home}/.ssh/key {agent}/.env; ls {agent}", policy, tier)
         assert "SECRET" not in text
         assert ".env" not in text.replace(f"{agent}/.env", "")
@@ -279,8 +291,8 @@ async def test_a_workspace_at_home_hides_the_rest_of_it(tmp_path: Path, tier: Ti
 
 
 @linux
-async def test_read_only(workspace: Path, tier: Tier) -> None:
-    policy = Policy("read-only", workspace)
+async def test_read_only(workspace: Path, tier: SandboxTier) -> None:
+    policy = SandboxPolicy("read-only", workspace)
     outcome, text = await sh("ls; echo x > $(mktemp) && echo x > sub/new", policy, tier)
     assert outcome.status == 1
     assert text.startswith("sub\n")
@@ -288,22 +300,22 @@ async def test_read_only(workspace: Path, tier: Tier) -> None:
 
 
 async def test_full_access_is_no_sandbox(workspace: Path, tmp_path: Path) -> None:
-    policy = Policy("full-access", workspace, (tmp_path,))
-    outcome, _ = await sh(f"echo x > {tmp_path}/new", policy, Tier(3, "none"))
-    assert outcome == Outcome(0)
-    assert wrap(["a"], policy, Tier(1, "x"), env={"B": "c"}).box is None
+    policy = SandboxPolicy("full-access", workspace, (tmp_path,))
+    outcome, _ = await sh(f"echo x > {tmp_path}/new", policy, SandboxTier(3, "none"))
+    assert outcome == CommandResult(0)
+    assert confine_command(["a"], policy, SandboxTier(1, "x"), env={"B": "c"}).setup is None
 
 
 # How commands run and end.
 
 
 @linux
-async def test_environment_status_and_output(workspace: Path, tier: Tier) -> None:
-    policy = Policy("workspace-write", workspace)
+async def test_environment_status_and_output(workspace: Path, tier: SandboxTier) -> None:
+    policy = SandboxPolicy("workspace-write", workspace)
     outcome, text = await sh("env | grep -v -e ^_= -e SHLVL -e PWD -e TMPDIR -e HOME", policy, tier)
-    assert (outcome, text.split()) == (Outcome(0), [f"PATH={ENV['PATH']}"])
-    assert (await sh("exit 1", policy, tier))[0] == Outcome(1)
-    assert (await sh("exit 77", policy, tier))[0] == Outcome(77)
+    assert (outcome, text.split()) == (CommandResult(0), [f"PATH={ENV['PATH']}"])
+    assert (await sh("exit 1", policy, tier))[0] == CommandResult(1)
+    assert (await sh("exit 77", policy, tier))[0] == CommandResult(77)
     assert (await sh("kill -KILL $$", policy, tier))[0].status in (-9, 137)
     _, text = await sh("ls /proc/self/fd; pwd", policy, tier)
     assert text.split() == ["0", "1", "2", "3", str(workspace)]
@@ -312,22 +324,22 @@ async def test_environment_status_and_output(workspace: Path, tier: Tier) -> Non
 
 
 @linux
-async def test_out_of_time_it_may_say_goodbye(workspace: Path, tier: Tier) -> None:
+async def test_out_of_time_it_may_say_goodbye(workspace: Path, tier: SandboxTier) -> None:
     script = "trap 'echo bye > sub/bye; exit' TERM; echo ready; while :; do sleep 0.02; done"
-    outcome, text = await sh(script, Policy("workspace-write", workspace), tier, timeout=1)
-    assert (outcome, text.split()[0]) == (Outcome(None), "ready")
+    outcome, text = await sh(script, SandboxPolicy("workspace-write", workspace), tier, timeout=1)
+    assert (outcome, text.split()[0]) == (CommandResult(None), "ready")
     assert (workspace / "sub" / "bye").read_text() == "bye\n"
 
 
 @linux
-async def test_out_of_time_a_fork_bomb_ends(workspace: Path, tier: Tier) -> None:
-    policy = Policy("workspace-write", workspace, limits=Limits(processes=40))
+async def test_out_of_time_a_fork_bomb_ends(workspace: Path, tier: SandboxTier) -> None:
+    policy = SandboxPolicy("workspace-write", workspace, limits=ResourceLimits(processes=40))
     mark = f"{400_000 + os.getpid()}.{tier.level}"
     script = f"trap '' TERM; f() {{ sleep {mark} & f & f; }}; f 2>/dev/null"
-    if not cgroup.possible():
+    if not cgroup.can_limit():
         pytest.skip("there are no control groups for us")
     outcome, _ = await sh(script, policy, tier, timeout=0.5)
-    assert outcome == Outcome(None)
+    assert outcome == CommandResult(None)
     assert f"sleep\0{mark}" not in _command_lines()
 
 
@@ -343,54 +355,57 @@ def _command_lines() -> str:
 
 
 @linux
-async def test_nothing_is_left_behind(workspace: Path, tier: Tier) -> None:
-    policy = Policy("workspace-write", workspace, (), (workspace / ".git",))
+async def test_nothing_is_left_behind(workspace: Path, tier: SandboxTier) -> None:
+    policy = SandboxPolicy("workspace-write", workspace, (), (workspace / ".git",))
     _, text = await sh("mkdir -p $TMPDIR/a/b; chmod 0 $TMPDIR/a; echo $TMPDIR", policy, tier)
     assert tier.level == 1 or not Path(text.strip()).exists()
     assert os.listdir(workspace) == ["sub"]
     _, text = await sh("grep -o 'hermes-[0-9]*' /proc/self/cgroup", policy, tier)
-    groups = [Path(folder) / name for _, folder in cgroup._places() for name in text.split()]
+    groups = [Path(folder) / name for _, folder in cgroup._find_parents() for name in text.split()]
     async with asyncio.timeout(5):
         while any(group.exists() for group in groups):
             await asyncio.sleep(0.01)
 
 
 @linux
-async def test_a_sandbox_that_cannot_be_set_up_runs_nothing(workspace: Path, first: Tier) -> None:
+async def test_a_sandbox_that_cannot_be_set_up_runs_nothing(
+    workspace: Path, first: SandboxTier
+) -> None:
     elsewhere = workspace.parent / "elsewhere"  # in the shared /tmp, of which it sees none
     elsewhere.mkdir()
-    policy = Policy("workspace-write", workspace)
-    out = Capture(1000, workspace)
+    policy = SandboxPolicy("workspace-write", workspace)
+    out = OutputCapture(1000, workspace)
     with pytest.raises(ToolError, match=r"sandbox cannot be used.*Nothing was run.*chdir"):
-        await run(Command("echo x > f", elsewhere, ENV, 5, policy, first), out)
+        await run_command(CommandSpec("echo x > f", elsewhere, ENV, 5, policy, first), out)
     with pytest.raises(ToolError):
-        await sh("true", Policy("workspace-write", Path("/proc")), first)
+        await sh("true", SandboxPolicy("workspace-write", Path("/proc")), first)
     assert os.listdir(workspace) == ["sub"]
 
 
 AGENT = """
 import asyncio, sys
 from pathlib import Path
-from hermes.exec.process.output_capture import Capture
-from hermes.exec.process.local import Command, run
-from hermes.exec.sandbox import Policy
-from hermes.exec.sandbox_probe import candidates
+from hermes.exec.process.output_capture import OutputCapture
+from hermes.exec.process.local import CommandSpec, run_command
+from hermes.exec.sandbox import SandboxPolicy
+from hermes.exec.sandbox_probe import list_candidates
 async def main():
     folder = Path(sys.argv[2])
-    (tier,) = [tier for tier in candidates() if tier.level == int(sys.argv[3])]
-    policy = Policy("workspace-write", folder)
-    await run(Command(sys.argv[1], folder, {env!r}, 60, policy, tier), Capture(1000, folder))
+    (tier,) = [tier for tier in list_candidates() if tier.level == int(sys.argv[3])]
+    policy = SandboxPolicy("workspace-write", folder)
+    command = CommandSpec(sys.argv[1], folder, {env!r}, 60, policy, tier)
+    await run_command(command, OutputCapture(1000, folder))
 asyncio.run(main())
 """
 
 
 @linux
-async def test_a_killed_agent_takes_its_commands_along(workspace: Path, tier: Tier) -> None:
+async def test_a_killed_agent_takes_its_commands_along(workspace: Path, tier: SandboxTier) -> None:
     mark = f"{300_000 + os.getpid()}.{tier.level}"
     command = f"trap '' HUP TERM; setsid sleep {mark} & (setsid sleep {mark} &); sleep {mark}; true"
     agent = subprocess.Popen(
         [sys.executable, "-c", AGENT.format(env=ENV), command, workspace, str(tier.level)],
-        env={"PYTHONPATH": str(Path(probing.__file__).parents[3])},
+        env={"PYTHONPATH": str(Path(sandbox_probe.__file__).parents[3])},
     )
     try:
         async with asyncio.timeout(10):
@@ -405,7 +420,7 @@ async def test_a_killed_agent_takes_its_commands_along(workspace: Path, tier: Ti
 
 
 @linux
-async def test_the_network_is_the_proxys_socket(workspace: Path, first: Tier) -> None:
+async def test_the_network_is_the_proxys_socket(workspace: Path, first: SandboxTier) -> None:
     address = workspace.parent / "p"
     lines: list[bytes] = []
 
@@ -416,16 +431,18 @@ async def test_the_network_is_the_proxys_socket(workspace: Path, first: Tier) ->
 
     server = await asyncio.start_unix_server(serve, address)
     async with server:
-        policy = Policy("workspace-write", workspace, (workspace.parent,), network=str(address))
+        policy = SandboxPolicy(
+            "workspace-write", workspace, (workspace.parent,), network=str(address)
+        )
         script = (
             "echo $HTTP_PROXY; exec 3<>/dev/tcp/127.0.0.1/3128; echo 'CONNECT a.b:443' >&3; cat <&3"
         )
         outcome, text = await sh(script, policy, first)
-    assert outcome == Outcome(0)
+    assert outcome == CommandResult(0)
     assert text.split()[:3] == ["http://127.0.0.1:3128", "HTTP/1.1", "403"]
     assert lines == [b"CONNECT a.b:443\n"]
     with pytest.raises(ToolError):
-        wrap(["x"], policy, Tier(2, "x", landlock=7), env={})
+        confine_command(["x"], policy, SandboxTier(2, "x", landlock=7), env={})
 
 
 # Tiers.
@@ -435,49 +452,51 @@ async def test_the_network_is_the_proxys_socket(workspace: Path, first: Tier) ->
 async def test_the_probe_remembers_what_it_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs: list[Tier] = []
+    runs: list[SandboxTier] = []
 
-    async def counted(tier: Tier) -> tuple[Tier | None, str]:
+    async def counted(tier: SandboxTier) -> tuple[SandboxTier | None, str]:
         runs.append(tier)
         return tier, ""
 
-    monkeypatch.setattr(probing, "attempt", counted)
-    monkeypatch.setattr(probing, "candidates", lambda: [Tier(2, "x", ("tried",), ("y",), 7)])
+    monkeypatch.setattr(sandbox_probe, "try_tier", counted)
+    monkeypatch.setattr(
+        sandbox_probe, "list_candidates", lambda: [SandboxTier(2, "x", ("tried",), ("y",), 7)]
+    )
 
-    async def again() -> Tier:
-        monkeypatch.setattr(probing, "_known", None)
-        return await probe(tmp_path / "cache")
+    async def again() -> SandboxTier:
+        monkeypatch.setattr(sandbox_probe, "_known_tier", None)
+        return await probe_tier(tmp_path / "cache")
 
     found = await again()
     assert (found.level, await again(), len(runs)) == (2, found, 1)
     file = tmp_path / "cache" / "sandbox.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    monkeypatch.setattr(probing, "_VERSION", 10**6)
+    monkeypatch.setattr(sandbox_probe, "_PROBE_VERSION", 10**6)
     assert (await again(), len(runs)) == (found, 2)
     file.write_bytes(b"{")
     assert (await again(), len(runs)) == (found, 3)
-    assert await probe(tmp_path / "cache", fresh=True) == found and len(runs) == 4
+    assert await probe_tier(tmp_path / "cache", fresh=True) == found and len(runs) == 4
 
 
 @linux
 async def test_a_weaker_tier_is_never_taken_without_a_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    strong, weak = Tier(1, "x", bwrap="/usr/bin/bwrap"), Tier(2, "y", landlock=7)
+    strong, weak = SandboxTier(1, "x", bwrap="/usr/bin/bwrap"), SandboxTier(2, "y", landlock=7)
     here, broken = [strong, weak], False
     runs: list[int] = []
 
-    async def attempt(tier: Tier) -> tuple[Tier | None, str]:
+    async def attempt(tier: SandboxTier) -> tuple[SandboxTier | None, str]:
         runs.append(tier.level)
         return (None, "it broke") if broken and tier == strong else (tier, "")
 
-    monkeypatch.setattr(probing, "attempt", attempt)
-    monkeypatch.setattr(probing, "candidates", lambda: list(here))
+    monkeypatch.setattr(sandbox_probe, "try_tier", attempt)
+    monkeypatch.setattr(sandbox_probe, "list_candidates", lambda: list(here))
 
-    async def process(*, fresh: bool = False) -> Tier:
-        monkeypatch.setattr(probing, "_known", None)
+    async def process(*, fresh: bool = False) -> SandboxTier:
+        monkeypatch.setattr(sandbox_probe, "_known_tier", None)
         caplog.clear()
-        return await probe(tmp_path / "cache", fresh=fresh)
+        return await probe_tier(tmp_path / "cache", fresh=fresh)
 
     assert (await process()).level == 1 and runs == [1]
     broken = True
@@ -485,13 +504,13 @@ async def test_a_weaker_tier_is_never_taken_without_a_word(
     for _ in range(2):  # a canary's failure is not remembered, what it once was is
         found = await process(fresh=not runs[1:])
         assert found.level == 2 and found.lowered
-        assert "tier 2, it was 1" in found.evidence[0] and "tier 2, it was 1" in caplog.text
+        assert "tier 2 instead of 1" in found.evidence[0] and "tier 2 instead of 1" in caplog.text
     assert runs == [1, 1, 2, 1, 2]
     broken = False
     found = await process()
     assert (found.level, found.lowered, caplog.text) == (1, False, "")
     del here[0]
-    monkeypatch.setattr(probing, "_VERSION", 10**6)  # its parts are gone
+    monkeypatch.setattr(sandbox_probe, "_PROBE_VERSION", 10**6)  # its parts are gone
     assert (await process()).lowered
     found = await process()
     assert (found.level, found.lowered, len(runs)) == (2, False, 7), "the strongest there is now"
@@ -504,21 +523,23 @@ async def test_a_wrapper_that_confines_nothing_is_found_out(
     fake = tmp_path / "bwrap"
     fake.write_text('#!/bin/sh\nwhile [ $1 != -- ]; do shift; done; shift; exec "$@"\n')
     fake.chmod(0o755)
-    monkeypatch.setattr(probing, "_known", None)
-    monkeypatch.setattr(probing, "candidates", lambda: [Tier(1, "bubblewrap", bwrap=str(fake))])
-    found = await probe()
-    monkeypatch.setattr(probing, "_known", None)
+    monkeypatch.setattr(sandbox_probe, "_known_tier", None)
+    monkeypatch.setattr(
+        sandbox_probe, "list_candidates", lambda: [SandboxTier(1, "bubblewrap", bwrap=str(fake))]
+    )
+    found = await probe_tier()
+    monkeypatch.setattr(sandbox_probe, "_known_tier", None)
     assert found.level == 3
     assert "write outside the workspace" in found.evidence[0]
     assert "reach the network" in found.evidence[0]
     with pytest.raises(ConfigError, match=r"sandbox\.required"):
-        require(found)
+        require_confinement(found)
 
 
 @linux
-@pytest.mark.parametrize("version", range(1, probing.landlock_version() + 1))
+@pytest.mark.parametrize("version", range(1, sandbox_probe.landlock_version() + 1))
 async def test_older_kernels_confine_as_well(workspace: Path, version: int) -> None:
-    tier, why = await probing.attempt(Tier(2, "Landlock", landlock=version))
+    tier, why = await sandbox_probe.try_tier(SandboxTier(2, "Landlock", landlock=version))
     assert tier is not None, why
     target = workspace.parent / "target"
     target.write_text("as it was")
@@ -528,7 +549,7 @@ async def test_older_kernels_confine_as_well(workspace: Path, version: int) -> N
     {sys.executable} -c 'import os; os.truncate("{target}", 1)'
     """
     before = target.stat()
-    policy = Policy("workspace-write", workspace, visible=(workspace.parent,))
+    policy = SandboxPolicy("workspace-write", workspace, visible=(workspace.parent,))
     outcome, _ = await sh(script, policy, tier)
     assert outcome.status not in (0, None)
     after = target.stat()
@@ -538,47 +559,50 @@ async def test_older_kernels_confine_as_well(workspace: Path, version: int) -> N
 
 @linux
 async def test_a_missing_wrapper_is_no_tier(tmp_path: Path) -> None:
-    tier, why = await probing.attempt(Tier(1, "bubblewrap", bwrap=str(tmp_path / "none")))
+    tier, why = await sandbox_probe.try_tier(
+        SandboxTier(1, "bubblewrap", bwrap=str(tmp_path / "none"))
+    )
     assert tier is None
     assert "cannot be used" in why
 
 
 def test_a_tier_is_described_with_what_it_loses() -> None:
-    tier = Tier(2, "Landlock", ("tried to write: denied",), ("signals",))
-    assert describe(tier) == [
+    tier = SandboxTier(2, "Landlock", ("tried to write: denied",), ("signals",))
+    assert describe_tier(tier) == [
         "sandbox tier 2: Landlock",
         "  tried to write: denied",
-        "  lost: signals",
+        "  not protected: signals",
     ]
-    require(tier)
+    require_confinement(tier)
 
 
 @linux
 async def test_the_probe_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probing, "_known", None)
-    found = await probe()
+    monkeypatch.setattr(sandbox_probe, "_known_tier", None)
+    found = await probe_tier()
     assert found.evidence
-    assert found.level == min((t.level for t in probing.candidates()), default=3)
+    assert found.level == min((t.level for t in sandbox_probe.list_candidates()), default=3)
     assert found.lost
-    assert msgspec.json.decode(msgspec.json.encode(found), type=Tier) == found
+    assert msgspec.json.decode(msgspec.json.encode(found), type=SandboxTier) == found
 
 
 NOBODY = """
 import asyncio, json, os, sys
 from pathlib import Path
-from hermes.exec.process.output_capture import Capture
-from hermes.exec.process.local import Command, run
-from hermes.exec.sandbox import Policy
-from hermes.exec.sandbox_probe import attempt, candidates
+from hermes.exec.process.output_capture import OutputCapture
+from hermes.exec.process.local import CommandSpec, run_command
+from hermes.exec.sandbox import SandboxPolicy
+from hermes.exec.sandbox_probe import list_candidates, try_tier
 async def main():
     found, work = {}, Path(sys.argv[1])
-    for candidate in candidates():
-        tier, why = await attempt(candidate)
-        out = Capture(1000, work)
+    for candidate in list_candidates():
+        tier, why = await try_tier(candidate)
+        out = OutputCapture(1000, work)
         if tier:
-            policy = Policy("workspace-write", work, (), (work / "AGENTS.md",))
+            policy = SandboxPolicy("workspace-write", work, (), (work / "AGENTS.md",))
             text = "echo evil > AGENTS.md; echo fine > sub/f; cat sub/f; ulimit -u; rm sub/f"
-            await run(Command(text, work, {"PATH": "/usr/bin:/bin"}, 10, policy, tier), out)
+            env = {"PATH": "/usr/bin:/bin"}
+            await run_command(CommandSpec(text, work, env, 10, policy, tier), out)
         found[candidate.level] = [why, out.text(), os.listdir(work)]
     print(json.dumps(found))
 asyncio.run(main())
@@ -588,7 +612,7 @@ asyncio.run(main())
 @linux
 @pytest.mark.skipif(os.geteuid() != 0, reason="already runs as an ordinary user")
 def test_an_ordinary_user_has_the_same_tiers(tmp_path: Path) -> None:
-    paths = [str(Path(probing.__file__).parents[3]), sysconfig.get_path("purelib")]
+    paths = [str(Path(sandbox_probe.__file__).parents[3]), sysconfig.get_path("purelib")]
     work = Path("/tmp") / f"hermes-nobody-{os.getpid()}"
     (work / "sub").mkdir(parents=True)
     for folder in (work, work / "sub"):
@@ -608,7 +632,7 @@ def test_an_ordinary_user_has_the_same_tiers(tmp_path: Path) -> None:
     finally:
         (work / "sub").rmdir()
         work.rmdir()
-    assert set(found) == {str(tier.level) for tier in probing.candidates()}
+    assert set(found) == {str(tier.level) for tier in sandbox_probe.list_candidates()}
     for why, text, left in found.values():
         assert why == ""
         assert text.splitlines()[1] == "fine"
