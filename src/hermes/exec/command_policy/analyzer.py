@@ -1,4 +1,4 @@
-"""Weighs every simple command of a command line, and whatever is inside it."""
+"""Judges every simple command of a command line, and the commands nested inside it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _RENAMING = frozenset("alias hash enable".split())
 
 
 class CommandAnalyzer:
-    """One judgement."""
+    """Judges one command line."""
 
     def __init__(self, path_zones: PathZones, rules: CommandRules, *, sandboxed: bool) -> None:
         self._path_zones = path_zones
@@ -93,9 +93,9 @@ class CommandAnalyzer:
         self._searched_bytes = 0
         self._searched_texts: set[str] = set()
         self._judged_texts: set[str] = set()
-        """Texts that need not be searched for the worst again."""
+        """Texts that have already been judged."""
         self._unknown_calls: list[tuple[tuple[str, ...], SimpleCommand]] = []
-        """The calls of programs that nobody knows, or only when they run."""
+        """Calls of programs that are unknown, or known only at run time."""
 
     def judge_command(self, command: str, folder: str) -> Judgement:
         scope = ShellScope(folder, self._path_zones.user_home)
@@ -109,7 +109,7 @@ class CommandAnalyzer:
         return findings.build_judgement()
 
     def _search_unreadable(self, command: str, scope: ShellScope) -> None:
-        """In the whole as a text, in its texts once decoded, and behind names not known."""
+        """Search for denials in the whole text, in decoded texts, and behind unknown names."""
         self._search_denials(command, scope)
         if (shorter := drop_empty_expansions(command)) != command:
             self._search_denials(shorter, scope)
@@ -129,13 +129,13 @@ class CommandAnalyzer:
     # Scripts
 
     def _judge_script(self, text: str, scope: ShellScope) -> None:
-        """A whole command line, or a text that a shell inside it would run."""
+        """Judge a command line, or a text that a shell inside it would run."""
         if self._layers > _MAX_LAYERS:
-            self._findings.mark_not_understood("too complex: shells within shells")
+            self._findings.mark_not_understood("too complex: too many nested shells")
             return
         whole = join_lines(text)
         if whole != text:
-            self._findings.ask("a line is continued in the middle of a word", Certainty.UNCERTAIN)
+            self._findings.ask("a line break splits a word", Certainty.UNCERTAIN)
             self._parse_and_judge(whole, scope.copy())
         self._parse_and_judge(text, scope)
 
@@ -157,7 +157,7 @@ class CommandAnalyzer:
             self._layers -= 1
 
     def _search_denials(self, text: str, scope: ShellScope, *, whole: bool = False) -> None:
-        """What cannot be read in full is searched for the worst: nothing must hide it."""
+        """Search for denials in a text that cannot be fully understood."""
         with self._findings.denials_only_scope():
             pieces = [text] if whole else []
             for piece in islice(chain(pieces, find_suspects(text)), _MAX_PIECES):
@@ -210,7 +210,7 @@ class CommandAnalyzer:
         if (inherited or name == "PATH") and name not in _HARMLESS_VARIABLES:
             findings.read_only = False
             if not self._sandboxed:
-                reason = f"{name} may change what programs do, and there is no sandbox"
+                reason = f"{name} may change what programs do (no sandbox)"
                 findings.ask(reason, _certainty_of(name))
         if reason := explain_risky_variable(name, value):
             findings.ask(reason, _certainty_of(name.partition("[")[0]))
@@ -225,7 +225,7 @@ class CommandAnalyzer:
         try:
             self._calls += 1
             if self._layers > _MAX_LAYERS * 3 or self._calls > _MAX_CALLS:
-                self._findings.mark_not_understood("too complex: programs within programs")
+                self._findings.mark_not_understood("too complex: too many nested programs")
             else:
                 self._judge_call(argv, simple)
         finally:
@@ -236,7 +236,7 @@ class CommandAnalyzer:
             if "/" in word or "=" in word or word[:1] == ".":
                 self._files.check_argument(word, argv[0], simple.folders)
         if is_vague(argv[0]):
-            reason = "the name of a program is only known when it runs"
+            reason = "which program runs is known only at run time"
             self._findings.ask(reason, Certainty.UNCERTAIN)
             self._findings.dynamic = True
             self._search_arguments(argv, simple)
@@ -273,7 +273,7 @@ class CommandAnalyzer:
                 self._judge_argv(command, simple)
         for script in inner.scripts:
             if is_vague(script):
-                reason = "the text a shell would run is only known when it runs"
+                reason = "the shell code is known only at run time"
                 findings.ask(reason, Certainty.UNCERTAIN)
                 findings.dynamic = True
             folder = simple.folders[0]
@@ -282,7 +282,7 @@ class CommandAnalyzer:
             self._judge_script(literal_text(script).replace(UNKNOWN, "").replace("\x1e", ""), scope)
 
     def _is_file_or_test(self, word: str, simple: SimpleCommand) -> bool:
-        """It is a file, or the name of a test, and so no command."""
+        """Whether a word is a file or the name of a test, and therefore not a command."""
         text = literal_text(word)
         if re.search(r"[/.:]", text):
             return self._path_zones.classify_word(word, simple.folders, follow=False) <= {
@@ -298,7 +298,7 @@ class CommandAnalyzer:
         if not name:
             return
         if name == "hermes" and argv[1:2] not in (("--version",), ("--help",)):
-            findings.deny("the agent's own program is the operator's to run")
+            findings.deny("only the user may run hermes itself")
             return
         if name in _DECLARING:  # as in `command export A=b`, which is no assignment to the parser
             for word in argv[1:]:
@@ -318,7 +318,7 @@ class CommandAnalyzer:
         for path in call.downloads:
             self._files.mark_download(path)
         if call.alters and not self._sandboxed:
-            findings.ask(f"{name} changes files, and there is no sandbox")
+            findings.ask(f"{name} changes files (no sandbox)")
         known = (name, *call.words) if call.words else _WITHOUT_ARGUMENTS.get(name, (name,))
         suspect = bool(objections) or call.alters
         if not apply_rules(
@@ -330,10 +330,10 @@ class CommandAnalyzer:
                 self._deny_disguised(argv, simple)
 
     def _resolve_program(self, word: str, simple: SimpleCommand) -> str:
-        """The program's name; empty when it is a file, which is weighed here."""
+        """The program's name; empty when it is a file, which is judged here."""
         findings = self._findings
         if "=" in word:
-            findings.ask(f"{display_word(word)} is no name of a program")
+            findings.ask(f"{display_word(word)} is not the name of a program")
             return ""
         if "/" not in word:
             if not word.isascii():
@@ -349,18 +349,18 @@ class CommandAnalyzer:
             self._files.check_execution(word, simple)
             findings.read_only = False
             if not self._sandboxed:
-                findings.ask(f"{display_word(word)} changes things, and there is no sandbox")
+                findings.ask(f"{display_word(word)} may change files (no sandbox)")
             return word.rpartition("/")[2] if _ENVIRONMENTS.search(word) else ""
-        reason = f"runs {display_word(word)}, a program outside the workspace"
+        reason = f"runs {display_word(word)}, a program outside the project folder"
         findings.ask(reason, Certainty.UNCERTAIN)
         self._deny_disguised((word, *simple.argv[1:]), simple)
         return ""
 
-    # What is never allowed, in what cannot be read
+    # Denials in what cannot be understood
 
     def _search_arguments(self, argv: tuple[str, ...], simple: SimpleCommand) -> None:
-        """What runs texts, or is not known, may run what is never allowed: that is denied even
-        where nobody is asked."""
+        """Search the arguments of a program that runs text, or is unknown, for denials, which hold
+        even where nobody is asked."""
         self._searches += 1
         findings = self._findings
         if self._searches > _MAX_SEARCHES or findings.denials_only or not findings.counts_uncertain:
@@ -369,7 +369,7 @@ class CommandAnalyzer:
         fed = simple.feed if simple.feed and not simple.feed.startswith("\x02") else ""
         text = "\n".join((*words, fed))
         if self._path_zones.mentions_agent_home(text):
-            self._findings.deny(f"a text {AGENT_FILES}")
+            self._findings.deny(f"code in it {AGENT_FILES}")
         with self._findings.denials_only_scope():
             for inner in find_hard_commands((argv[0], *drop_messages(argv))):
                 self._judge_argv(inner, simple)
@@ -391,7 +391,7 @@ class CommandAnalyzer:
                 self._parse_and_judge(piece, scope.copy())
 
     def _deny_disguised(self, argv: tuple[str, ...], simple: SimpleCommand) -> None:
-        """A program under an unknown name is denied what no program may do with these words."""
+        """Deny what no program may do with these arguments, since an unknown name may be any."""
         for name in (
             candidate_programs(literal_text(argv[0])) if self._findings.counts_uncertain else ()
         ):
@@ -401,11 +401,11 @@ class CommandAnalyzer:
     # Code that is run
 
     def _judge_shell_text(self, text: str, simple: SimpleCommand) -> None:
-        """A text that a shell reads from a file, a pipe or a substitution."""
+        """Judge text that a shell reads from a file, a pipe or a substitution."""
         self._judge_script(text, ShellScope(simple.folders[0] or "/", self._path_zones.user_home))
 
     def _contains_denied(self, text: str, simple: SimpleCommand) -> bool:
-        """Whether a text of another language holds a command that is never run."""
+        """Whether a text in another language contains a command that is always denied."""
         analyzer = CommandAnalyzer(self._path_zones, self._rules, sandboxed=self._sandboxed)
         analyzer._search_text_denials(
             text, ShellScope(simple.folders[0] or "/", self._path_zones.user_home)

@@ -1,4 +1,4 @@
-"""Finds what may be commands in the words of a program that runs texts, or that nobody knows."""
+"""Finds denied commands in the arguments of programs that run text or are unknown."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _ROT13 = str.maketrans(
 
 
 def find_hard_commands(argv: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """What stands behind a program if it is a wrapper: the words from a name of the hard list."""
+    """The commands an unknown wrapper may run: the words from each hard-denied program on."""
     found = 0
     for at in range(1, min(len(argv), _MAX_WORDS)):
         if found < _MAX_COMMANDS and literal_text(argv[at]).rpartition("/")[2] in _HARD:
@@ -55,8 +55,8 @@ def find_hard_commands(argv: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def candidate_programs(name: str) -> tuple[str, ...]:
-    """The programs that may be behind a name with wildcards in it, or one that is not known; only
-    those whose words give them away."""
+    """Programs that a name with wildcards, or an unknown name, may stand for; only those that their
+    arguments give away."""
     pattern = name.rpartition("/")[2]
     if any(mark in pattern for mark in "*?["):
         return tuple(known for known in HARD_PROGRAMS if fnmatchcase(known, pattern))
@@ -64,7 +64,7 @@ def candidate_programs(name: str) -> tuple[str, ...]:
 
 
 def mentions_hard_denial(text: str) -> bool:
-    """It names a program of the hard list, or writes to a device."""
+    """Whether a text names a hard-denied program, or writes to a device."""
     return bool(find_hard_program(text)) or _device_write_pattern().search(text) is not None
 
 
@@ -74,8 +74,8 @@ def _device_write_pattern() -> re.Pattern[str]:
 
 
 def find_suspects(text: str) -> list[str]:
-    """The simple commands around names of the hard list, as far as separators show them; also from
-    the name on, if what follows could be its words: what stands before it may be no command."""
+    """The commands around names of hard-denied programs, as far as separators show them; also from
+    the name on, if what follows could be its arguments."""
     pieces: dict[str, None] = {}
     written = ((found.start(), found[0]) for found in _device_write_pattern().finditer(text))
     done, seen = 0, set[str]()
@@ -103,13 +103,13 @@ def find_suspects(text: str) -> list[str]:
 
 
 def contains_fork_bomb(text: str) -> bool:
-    """A function that calls itself twice at once, in a text of any language."""
+    """Whether a text in any language contains a function that calls itself twice at once."""
     return "{" in text and _BOMB.search(text) is not None
 
 
 def find_quoted_commands(text: str) -> list[str]:
-    """The simple commands of the hard list in a text of any language: as one string of it, or as
-    a list of strings."""
+    """Hard-denied commands in a text of any language, written as one string or as a list of
+    strings."""
     text = _BLANKS.sub(" ", text[:_MAX_TEXT])
     if not mentions_hard_denial(text):
         return []
@@ -120,19 +120,19 @@ def find_quoted_commands(text: str) -> list[str]:
 
 
 def drop_empty_expansions(text: str) -> str:
-    """Without the expansions inside words that are most likely empty: `sh$()utdown`."""
+    """The text without expansions inside words that are probably empty: `sh$()utdown`."""
     return _NOTHING.sub("", text) if "$" in text or "``" in text else text
 
 
 def drop_messages(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """The words without messages to people: a title may well speak of the worst."""
+    """The arguments without messages to people: a title may well mention denied commands."""
     if argv[0] not in ("git", "gh", "glab", "hub"):
         return argv[1:]
     return tuple(word for before, word in pairwise(argv) if before not in _MESSAGES)
 
 
 def collect_texts(commands: Iterable[SimpleCommand]) -> list[str]:
-    """The texts that these commands hold or print: something unknown may run them."""
+    """Texts that these commands contain or print: something unknown may run them."""
     texts: dict[str, None] = {}
     for simple in commands:
         texts |= dict.fromkeys(value for _, value in simple.assigned)
@@ -144,7 +144,7 @@ def collect_texts(commands: Iterable[SimpleCommand]) -> list[str]:
 
 
 def decode_suspects(texts: Iterable[str]) -> list[str]:
-    """Those of the texts, and of what they are the usual codes for, that name the worst."""
+    """Those of the texts, as they are or decoded, that contain hard-denied commands."""
     found: dict[str, None] = {}
     budget = _MAX_TEXT
     for text in texts:

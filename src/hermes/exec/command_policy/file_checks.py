@@ -29,7 +29,7 @@ _MAX_STAGED = 50
 _MAX_READ = 3
 _MAX_BYTES = 16 * 1024
 _DATABASE = re.compile(r"\.(?:db|sqlite)\d*(?:-\w+)?$")
-"""Whoever opens and closes one drops the locks that SQLite holds on it in this process."""
+"""Never opened: closing one would drop the locks that SQLite holds on it in this process."""
 _SHELL = re.compile(r"\s*#!.*\b(?:ba|da|z|k|a)?sh\b")
 _RULE = re.compile(
     r"^([^\s#=:][^#=:\n]*?)[ \t]*::?(?!=)[ \t]*([^=;#\n]*)(?:;([^\n]*))?", re.MULTILINE
@@ -43,7 +43,7 @@ _RUNS_COMMANDS = re.compile(r"\b(?:os\.(?:system|popen|exec|spawn)|subprocess|pt
 
 
 class FileChecks:
-    """What is found about files goes into the findings; what came from the network is marked."""
+    """Records findings about files, and marks files that come from the network."""
 
     def __init__(self, path_zones: PathZones, findings: Findings, *, sandboxed: bool) -> None:
         self._path_zones = path_zones
@@ -63,7 +63,7 @@ class FileChecks:
                 f"writes to {display_word(word)}{describe_zones(bad)}", _zone_certainty(bad)
             )
         elif not self._sandboxed and zones != {"plain"}:
-            self._findings.ask("writes a file, and there is no sandbox")
+            self._findings.ask("writes a file (no sandbox)")
         wrapped = simple.argv and unwrap_command(simple.argv, None) is not None
         programs = (*simple.sources, *(simple.argv if wrapped else simple.argv[:1]))
         if {word.rpartition("/")[2] for word in programs} & NETWORK_PROGRAMS:
@@ -78,7 +78,7 @@ class FileChecks:
             self._findings.ask(f"reads {display_word(word)}{describe_zones(bad)}")
 
     def check_argument(self, word: str, program: str, folders: tuple[str | None, ...]) -> None:
-        """Any argument may be a path, also behind `--option=` or `@`."""
+        """Check an argument, which may be a path, also after `--option=` or `@`."""
         text = word
         if text.startswith("-") or "=" in text:
             text = text.rpartition("=")[2] or text
@@ -94,10 +94,10 @@ class FileChecks:
     def check_execution(self, word: str, simple: SimpleCommand) -> None:
         for path in self._path_zones.resolve_paths(word, simple.folders):
             if path is not None and self._path_zones.is_tainted(path):
-                self._findings.ask(f"runs {display_word(word)}, which came from the network")
+                self._findings.ask(f"runs {display_word(word)}, which was downloaded")
 
     def is_agent_path(self, value: str) -> bool:
-        """A value that names the agent's own files."""
+        """Whether a value names the agent's own files."""
         return value.startswith("/") and "own" in self._path_zones.classify_word(
             value, (None,), follow=False
         )
@@ -113,7 +113,7 @@ def _zone_certainty(zones: Iterable[Zone]) -> Certainty:
 
 
 class WrittenFiles:
-    """The text of each file by its path; None where it is only known when it runs."""
+    """Files that the command line writes itself: path -> text, None if known only at run time."""
 
     def __init__(self, path_zones: PathZones) -> None:
         self._path_zones = path_zones
@@ -123,7 +123,7 @@ class WrittenFiles:
         return len(self._texts)
 
     def record_command(self, simple: SimpleCommand) -> None:
-        """What this command leaves behind."""
+        """Record the files that a command writes."""
         name = simple.argv[0].rpartition("/")[2] if simple.argv else ""
         if not simple.writes and name != "tee" and name not in _COPIES:
             return
@@ -140,7 +140,7 @@ class WrittenFiles:
             self._record_copy(words[:-1], words[-1], simple)
 
     def find_text(self, word: str, simple: SimpleCommand) -> tuple[bool, str | None]:
-        """Whether it was written here, and its text."""
+        """Whether the command line writes this file, and its text."""
         for path in self._path_zones.resolve_paths(word, simple.folders):
             if path in self._texts:
                 return True, self._texts[path]
@@ -168,7 +168,7 @@ class WrittenFiles:
 
 
 class WorkspaceFiles:
-    """A few small plain files per judgement; a link that leads out of the workspace is none."""
+    """Reads a few small regular files of the workspace; never through a link that leads out."""
 
     def __init__(self, path_zones: PathZones) -> None:
         self._path_zones = path_zones
@@ -199,15 +199,15 @@ class WorkspaceFiles:
 
 
 def is_shell_script(text: str, *, given_to_shell: bool) -> bool:
-    """A file is a shell's when it says so, or says nothing and is run by one."""
+    """Whether a file is a shell script: by its first line, or because a shell runs it."""
     if text.lstrip().startswith("#!"):
         return _SHELL.match(text) is not None
     return given_to_shell
 
 
 def extract_recipes(text: str, targets: list[str] | None = None) -> str:
-    """What make would run for these targets, or for the first, and what they depend on; without
-    targets for all."""
+    """The commands make would run for these targets, or for the first one, and for what they depend
+    on; for all targets when None is given."""
     rules: dict[str, tuple[list[str], list[str]]] = {}
     found = list(_RULE.finditer(text))
     for at, rule in enumerate(found):
@@ -232,7 +232,7 @@ def extract_recipes(text: str, targets: list[str] | None = None) -> str:
 
 
 def _make_to_shell(text: str) -> str:
-    """The variables and functions of make in the words of a shell."""
+    """Translate variables and functions of make to shell syntax."""
     text = _FUNCTION.sub("$MADE", _VARIABLE.sub(lambda found: "${MADE}", text))
     return text.replace("$(shell ", "$(").replace("$$", "$")
 
@@ -259,7 +259,7 @@ class RunCodeChecks:
         self._contains_denied = contains_denied
 
     def check_call(self, call: ProgramCall, simple: SimpleCommand) -> None:
-        """What a call of a shell, of make or of an interpreter runs."""
+        """Check the code that a shell, make or an interpreter runs."""
         if call.name in ("make", "gmake"):
             self._check_makefile(call, simple)
         elif call.name.startswith(("python", "pypy")):
@@ -268,11 +268,11 @@ class RunCodeChecks:
             self._check_shell(call, simple)
 
     def check_file(self, word: str, simple: SimpleCommand, *, given_to_shell: bool = False) -> bool:
-        """Judge the text of a file that is run; True when only run time can tell it."""
+        """Judge the text of a file that is run; True when it is known only at run time."""
         written_here, text = self._written_files.find_text(word, simple)
         if written_here and text is None:
-            said = f"runs {display_word(word)}, which this command writes: its text is not known"
-            self._findings.ask(said)
+            reason = f"runs {display_word(word)}, which it writes itself with unknown content"
+            self._findings.ask(reason)
             self._findings.dynamic = True
             return True
         if text is not None:
@@ -320,7 +320,9 @@ class RunCodeChecks:
             return
         text = self._read_workspace_file(script, simple)
         if text and _RUNS_COMMANDS.search(text) and self._contains_denied(text, simple):
-            self._findings.ask(f"{call.name} runs {script}, which holds a command of the hard list")
+            self._findings.ask(
+                f"{call.name} runs {script}, which contains a command that is always denied"
+            )
 
     def _read_workspace_file(self, word: str, simple: SimpleCommand) -> str | None:
         if is_vague(word):

@@ -1,4 +1,4 @@
-"""Gathers the findings of one judgement and sums them up."""
+"""Collects the findings about one command and turns them into a judgement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX_REASON = 200
 
 
 class Findings:
-    """Every finding can only make it stricter."""
+    """Findings can only make the judgement stricter."""
 
     def __init__(self) -> None:
         self.commands: list[tuple[str, ...]] = []
@@ -21,16 +21,16 @@ class Findings:
         self.read_only = True
         self.understood = True
         self.dynamic = False
-        """Some of it is only known when it runs: it is searched for the worst as a text, too."""
+        """Part of the command is known only at run time: its text is searched for denials too."""
         self.commits = False
         self.denials_only = 0
-        """While this is positive, only what is denied counts."""
+        """While this is positive, only denials count."""
         self._certain_only = 0
         self._findings: list[Finding] = []
 
     @property
     def is_nested(self) -> bool:
-        """What is read now is no command of the line itself."""
+        """Whether what is read now is not a command of the line itself."""
         return self.denials_only > 0 or self._certain_only > 0
 
     @property
@@ -58,7 +58,7 @@ class Findings:
         self._findings.append(Finding("deny", reason))
 
     def add_rule_decision(self, decision: Decision, reason: str) -> None:
-        """A rule of the operator says so."""
+        """Record what a rule of the user decides."""
         if decision == "deny" or not self.denials_only:
             self._findings.append(Finding(decision, reason))
 
@@ -68,7 +68,7 @@ class Findings:
 
     @contextmanager
     def denials_only_scope(self) -> Iterator[None]:
-        """What is read meanwhile may not run at all: only the worst counts."""
+        """Code read inside may not run at all, so only denials count."""
         understood, dynamic = self.understood, self.dynamic
         self.denials_only += 1
         try:
@@ -79,7 +79,7 @@ class Findings:
 
     @contextmanager
     def workspace_file_scope(self) -> Iterator[None]:
-        """What is read meanwhile is code of the workspace: nobody is asked about doubts in it."""
+        """Code read inside is from existing workspace files: uncertain findings do not count."""
         understood, dynamic = self.understood, self.dynamic
         self._certain_only += 1
         try:
@@ -90,11 +90,11 @@ class Findings:
 
     def build_judgement(self) -> Judgement:
         decision = self.decision
-        telling = [f for f in self._findings if f.decision == decision]
-        reasons = tuple(dict.fromkeys(shorten_reason(finding.reason) for finding in telling))
+        decisive = [f for f in self._findings if f.decision == decision]
+        reasons = tuple(dict.fromkeys(shorten_reason(finding.reason) for finding in decisive))
         grants: tuple[tuple[str, ...], ...] = ()
-        if decision == "ask" and all(finding.grant for finding in telling):
-            grants = tuple(dict.fromkeys(finding.grant for finding in telling))
+        if decision == "ask" and all(finding.grant for finding in decisive):
+            grants = tuple(dict.fromkeys(finding.grant for finding in decisive))
         return Judgement(
             decision,
             reasons[:_MAX_REASONS],

@@ -1,4 +1,4 @@
-"""The hard list: what no mode and no answer makes runnable, told from a command's words."""
+"""Hard denials: commands that no mode and no answer allows, recognised by their words."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SYSTEMCTL = frozenset(
 
 
 def explain_denial(argv: tuple[str, ...], folders: Folders, path_zones: PathZones) -> str:
-    """Why this simple command is never run, or empty."""
+    """Why this simple command is always denied; empty when it is not."""
     name = literal_text(argv[0]).rpartition("/")[2]
     args = argv[1:]
     if name in _DENIED_REASONS and not (name == "mkfs" and not args):
@@ -38,12 +38,12 @@ def explain_denial(argv: tuple[str, ...], folders: Folders, path_zones: PathZone
 
 
 def find_hard_program(text: str) -> str:
-    """A program of the hard list that a text names which could not be read, or empty."""
+    """A program with hard denials that a text names, or empty."""
     return next((name for _, name in locate_hard_programs(text)), "")
 
 
 def locate_hard_programs(text: str) -> Iterator[tuple[int, str]]:
-    """Where a text names programs of the hard list."""
+    """Positions and names of programs with hard denials in a text."""
     names = _intersect_names(text)
     if not names:
         return iter(())
@@ -235,5 +235,5 @@ _CHECKS: dict[str, Callable[[tuple[str, ...], Folders, PathZones], str]] = {
 }
 _NAME = re.compile(r"(?<![\w.-])([a-z][a-z0-9.]*)(?![\w.=-])")
 HARD_PROGRAMS = (*_DENIED_REASONS, *_DISKS, *_CHECKS)
-"""The programs of the hard list."""
+"""Programs with hard denials."""
 _NAMES = frozenset(HARD_PROGRAMS)

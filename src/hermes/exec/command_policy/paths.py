@@ -1,4 +1,4 @@
-"""Where a path leads: into the workspace, out of it, or to something that is no tool's business."""
+"""Classifies paths: inside the workspace, outside, secret, vital and so on."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ _SECRET_PAIRS = re.compile(
 _PROC_ALIAS = re.compile(r"/+proc/+[^/]+/+(?:task/+[^/]+/+)?(root|cwd)(?=/|$)(.*)", re.DOTALL)
 """Other names of `/` and of the folder a process is in."""
 _ZONE_PHRASES: dict[Zone, str] = {
-    "outside": "outside the workspace",
-    "vital": "outside the workspace",
-    "unknown": "only known when it runs",
+    "outside": "outside the project folder",
+    "vital": "outside the project folder",
+    "unknown": "known only at run time",
     "secret": "holds credentials",
     "network": "a network connection",
-    "git": "git acts on it",
+    "git": "git obeys it",
     "device": "a device",
-    "top": "the whole workspace",
+    "top": "the whole project folder",
 }
 _MAX_PATTERN = 60
 _MAX_PARTS = 40
@@ -75,8 +75,8 @@ _CRITICAL = re.compile(
 
 
 class PathZones:
-    """The folders of one judgement. Paths are compared as text and, for files that are written,
-    after following links."""
+    """Classifies the paths of one command. They are compared as text and, for files that are
+    written, after following links."""
 
     def __init__(self, workspace: Path, home: Path, tainted: frozenset[Path]) -> None:
         self.user_home = _find_user_home()
@@ -89,7 +89,7 @@ class PathZones:
         self._classified: dict[tuple[str, tuple[str | None, ...], bool], set[Zone]] = {}
 
     def resolve_paths(self, word: str, folders: tuple[str | None, ...]) -> list[str | None]:
-        """Every path a word may mean; None when that cannot be told. Wildcards stay."""
+        """Every path a word may mean; None when that is unknown. Wildcards remain."""
         if is_vague(word):
             return [None]
         text = literal_text(word)
@@ -125,7 +125,7 @@ class PathZones:
         return found
 
     def _follow_links(self, path: str) -> str:
-        """As os.path.realpath, which looks at every folder of a path again each time."""
+        """As os.path.realpath, but without looking at the same folders again."""
         known = self._real_paths.get(path)
         if known is None:
             parent, _, name = path.rpartition("/")
@@ -178,7 +178,7 @@ class PathZones:
         return bool(self.tainted) and resolve_links(path) in self.tainted
 
     def holds_secrets(self, path: str) -> bool:
-        """Somewhere below it are credentials."""
+        """Whether there are credentials somewhere below it."""
         parents = ("/", "/home", "/root", "/Users", "/etc", "/proc", "/run", self.user_home)
         path = path.rstrip("/*") or "/"
         if any(path == w or _is_inside(path, w) for w in self._workspaces):
@@ -197,18 +197,18 @@ class PathZones:
         return any(path == w or _is_inside(path, w) for w in self._workspaces)
 
     def mentions_agent_home(self, text: str) -> bool:
-        """A text in some language that names the agent's home."""
+        """Whether a text in any language names the agent's home."""
         homes = [
             home for home in self._homes if not any(_is_inside(w, home) for w in self._workspaces)
         ]
         return any(home in text for home in homes) or re.search(r"/\.hermes\b", text) is not None
 
     def is_critical(self, path: str) -> bool:
-        """Overwriting it takes the machine down or hands it over."""
+        """Whether overwriting it breaks the machine or gives away control of it."""
         return _CRITICAL.search(path) is not None
 
     def _is_agent_file(self, path: str) -> bool:
-        """All of its home, unless one works inside that home."""
+        """Whether it is in the agent's home, apart from a workspace inside that home."""
         for home in self._homes:
             if path == home or _is_inside(path, home):
                 working_there = [w for w in self._workspaces if _is_inside(w, home)]
@@ -242,7 +242,7 @@ class PathZones:
 
 
 def explain_denied_write(word: str, folders: tuple[str | None, ...], path_zones: PathZones) -> str:
-    """Why nothing may be written there, or empty."""
+    """Why nothing may be written there; empty when it may."""
     if is_vague(word):
         return ""
     if "device" in path_zones.classify_word(word, folders, follow=True):
@@ -258,7 +258,7 @@ def describe_zones(zones: Iterable[Zone]) -> str:
 
 
 def resolve_links(path: str) -> str:
-    """Where links lead; the path itself where that may not be seen, as in /proc."""
+    """The path with links resolved, or unchanged where that is not permitted, as in /proc."""
     try:
         return os.path.realpath(path)
     except OSError:
@@ -294,12 +294,12 @@ def _selects_all_in(path: str, folder: str) -> bool:
 
 
 def _is_broad_wildcard(name: str) -> bool:
-    """A wildcard that spares (nearly) nothing."""
+    """Whether a wildcard matches (nearly) everything."""
     return re.fullmatch(r"[.*?]*\*[.*?]*|\.?\[[^]]*\]\*|\?+", name) is not None
 
 
 def _may_match_folder(path: str, folder: str) -> bool:
-    """Wildcards in it may stand for this folder."""
+    """Whether its wildcards may match this folder."""
     if not any(c in path for c in "*?[") or len(path) > _MAX_PATTERN * 4:
         return False
     parts, names = path.split("/"), folder.split("/")
@@ -310,7 +310,7 @@ def _may_match_folder(path: str, folder: str) -> bool:
 
 @lru_cache(2048)
 def _contains_name(path: str, names: frozenset[str]) -> bool:
-    """One of the names is a part of the path, or what a wildcard in it may stand for."""
+    """Whether one of the names is a part of the path, or may match a wildcard in it."""
     parts = path.split("/")
     if not names.isdisjoint(parts):
         return True

@@ -1,4 +1,4 @@
-"""The rules of one session: the builtin ones and the operator's, checked when they are loaded."""
+"""The user's rules about commands, checked when they are loaded."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hermes.exec.command_policy.types import STRICTNESS, CommandRule
 
 
 class CommandRules:
-    """Among the operator's rules deny beats ask beats allow; they override the builtin ones,
-    except what is denied for everybody."""
+    """Deny beats ask beats allow. The user's rules override the built-in ones, except hard
+    denials."""
 
     def __init__(self, rules: Iterable[CommandRule] = ()) -> None:
         self.rules = tuple(rules)
@@ -23,7 +23,7 @@ class CommandRules:
 
     @classmethod
     def load_rules(cls, data: Any) -> CommandRules:
-        """From plain data: a list of mappings. `prefix` may be one text, as it would be typed."""
+        """Load a list of mappings; `prefix` may be a string, as it would be typed."""
         if data is None:
             return cls()
         if not isinstance(data, list):
@@ -31,25 +31,25 @@ class CommandRules:
         return cls(_parse_rule(number, item) for number, item in enumerate(data, 1))
 
     def with_grants(self, prefixes: Iterable[tuple[str, ...]]) -> CommandRules:
-        """The same and these prefixes allowed: what "session" and "always" mean."""
+        """These rules and permission for the prefixes of "session" and "always" answers."""
         known = set(self.rules)
         return CommandRules(
             (*self.rules, *(r for r in map(build_grant, prefixes) if r not in known))
         )
 
     def find_rule(self, argv: tuple[str, ...]) -> CommandRule | None:
-        """The strictest of the operator's rules for a simple command."""
+        """The strictest rule that matches a simple command."""
         found = [rule for rule in self._index.get(argv[0], ()) if rule.matches_rest(argv)]
         return max(found, key=lambda rule: STRICTNESS[rule.decision]) if found else None
 
 
 def build_grant(prefix: tuple[str, ...]) -> CommandRule:
-    """The rule that an answer of "session" or "always" stands for."""
+    """The rule for an answer of "session" or "always"."""
     return CommandRule("allow", prefix, "allowed by an earlier answer")
 
 
 def rule_to_data(rule: CommandRule) -> dict[str, Any]:
-    """For a file of rules; `Rules.load` reads it back."""
+    """A rule as plain data, which `CommandRules.load_rules` reads back."""
     data = {"decision": rule.decision, "prefix": [_word_to_data(word) for word in rule.prefix]}
     extra = {"reason": rule.reason, "match": list(rule.match), "miss": list(rule.miss)}
     return data | {key: value for key, value in extra.items() if value}

@@ -1,4 +1,4 @@
-"""What the gate takes and gives: rules, judgements, and the strictness of decisions."""
+"""Values of the command policy: rules, findings, judgements, and the strictness of decisions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CommandRule(Struct, frozen=True, forbid_unknown_fields=True):
 
     decision: Decision
     prefix: tuple[str | tuple[str, ...], ...]
-    """Each element is a word, or a tuple of words any of which will do."""
+    """Each element is a word, or a tuple of alternative words."""
     reason: str = ""
     match: tuple[str, ...] = ()
     """Commands the rule must apply to, checked when rules are loaded."""
@@ -37,7 +37,7 @@ class CommandRule(Struct, frozen=True, forbid_unknown_fields=True):
         return self.matches_rest(argv, 0)
 
     def matches_rest(self, argv: tuple[str, ...], start: int = 1) -> bool:
-        """The same, when the words before `start` are known to match."""
+        """Whether the words from `start` on match; those before are known to."""
         if len(argv) < len(self.prefix):
             return False
         for at in range(start, len(self.prefix)):
@@ -53,19 +53,20 @@ class Judgement(Struct, frozen=True):
     decision: Decision
     reasons: tuple[str, ...] = ()
     commands: tuple[tuple[str, ...], ...] = ()
-    """The simple commands found. A part that is only known when it runs is shown as `…`."""
+    """The simple commands found; parts known only at run time are shown as `…`."""
     read_only: bool = False
-    """Nothing but known read-only programs, and nothing written: may run without a sandbox."""
+    """Only known read-only programs, and nothing written: may run without a sandbox."""
     grants: tuple[tuple[str, ...], ...] = ()
     """The prefixes that "session" and "always" would allow; empty when the answer must not be
     remembered."""
     understood: bool = True
-    """Every part was read. Otherwise the hard list could not be checked in full: where nobody is
-    asked (yolo), it must not run if it names a program of that list (`blocks.named`)."""
+    """Whether every part was understood. If not, the hard denials could not be checked completely:
+    where nobody is asked (yolo), the command must not run if it names one of their programs
+    (`hard_denials.find_hard_program`)."""
     downloads: tuple[Path, ...] = ()
     """Files the command writes from the network: `tainted_files` of later judgements."""
     commits: bool = False
-    """Git is told to write to the repository."""
+    """Whether git writes to the repository."""
 
 
 class Finding(Struct, frozen=True):
@@ -74,7 +75,7 @@ class Finding(Struct, frozen=True):
     decision: Decision
     reason: str
     grant: tuple[str, ...] = ()
-    """The prefix that would have made it unnecessary; empty: no rule can."""
+    """The prefix whose rule would have made it unnecessary; empty: no rule can."""
     certainty: Certainty = Certainty.CERTAIN
 
 
@@ -84,4 +85,4 @@ def ask_finding(reason: str, certainty: Certainty = Certainty.CERTAIN) -> Findin
 
 
 class TooComplexError(Exception):
-    """The command cannot be understood within the limits."""
+    """The command exceeds the limits of the analysis."""

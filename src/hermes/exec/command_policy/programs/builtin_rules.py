@@ -1,4 +1,4 @@
-"""The builtin rules: which programs only read, which are everyday work, which need a human."""
+"""The built-in rules: programs that only read, programs for everyday work, sensitive ones."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ READ_RULES: tuple[CommandRule, ...] = (
         "tzvf")), match=("tar tf a.tar",), miss=("tar xf a.tar",)),
     _allow_rule(("unzip", ("-l", "-v", "-t", "-p", "-Z")), match=("unzip -l a.zip",)),
 )  # fmt: skip
-"""Allowed wherever they run: they change nothing, and what they are given they tell nobody."""
+"""Allowed everywhere: they change nothing and send nothing."""
 
 WORK_RULES: tuple[CommandRule, ...] = (
     _allow_rule(
@@ -192,14 +192,14 @@ WORK_RULES: tuple[CommandRule, ...] = (
         match=("terraform fmt",), miss=("terraform apply",)),
     _allow_rule(("helm", _any_of("lint template version")), match=("helm lint .",)),
 )  # fmt: skip
-"""Allowed in a sandbox: they change the workspace, and it holds them there."""
+"""Allowed in a sandbox, which keeps their changes inside the workspace."""
 
 VERSION_ASKABLE = frozenset(
     "python python2 python3 pypy3 node go cargo rustc gcc g++ cc clang clang++ java javac ruby php "
     "perl lua dotnet git npm pip pip3 uv make cmake ninja docker tar curl wget ffmpeg sqlite3 zig "
     "ghc swift julia deno bun R Rscript rustup openssl bash zsh".split()
 )
-"""Asked for their version they read no file of the workspace, as many others do."""
+"""With --version they read no file of the workspace, as many others do."""
 
 NETWORK_PROGRAMS = frozenset(
     "curl wget http https xh aria2c ssh scp sftp ftp lftp nc ncat netcat socat telnet rsync rclone "
@@ -207,7 +207,7 @@ NETWORK_PROGRAMS = frozenset(
     "smbclient gsutil aws gcloud az s3cmd mc croc ngrok cloudflared tor torsocks websocat "
     "grpcurl".split()
 )
-"""They reach other machines: an answer about one of them is not remembered."""
+"""They connect to other machines, so answers about them are not remembered."""
 
 SENSITIVE_PROGRAMS = frozenset(
     "docker podman nerdctl kubectl helm systemctl service launchctl crontab at batch mount umount "
@@ -219,7 +219,7 @@ SENSITIVE_PROGRAMS = frozenset(
 READ_ONLY_SUBCOMMANDS = frozenset(
     "get describe logs ps status list ls show images inspect top diff history search info".split()
 )
-"""What may be remembered of a sensitive program: it only looks."""
+"""Subcommands of sensitive programs that only read: answers about them are remembered."""
 
 WITH_SUBCOMMAND = frozenset(
     "git npm pnpm yarn cargo go pip pip3 uv poetry pipenv conda mamba docker podman kubectl helm "
@@ -228,7 +228,7 @@ WITH_SUBCOMMAND = frozenset(
     "mix dart flutter rails npx make just task ansible vagrant nix pulumi cdk sam serverless "
     "service launchctl dpkg rpm flatpak".split()
 )
-"""Their second word says what they do, and belongs to what is remembered."""
+"""Their second word is a subcommand, and part of the prefix that is remembered."""
 WITH_TWO_SUBCOMMANDS = frozenset("gh aws gcloud az docker podman nix".split())
 
 KNOWN_PACKAGES = frozenset(
@@ -243,12 +243,12 @@ KNOWN_PACKAGES = frozenset(
     "cookiecutter copier httpie yt-dlp pycowsay check-jsonschema djlint sqlfluff pyproject-fmt "
     "validate-pyproject zizmor pip-tools nbstripout pdoc build".split()
 )
-"""Packages that npx, uvx and the like may fetch and run: well known tools of development."""
+"""Well-known development tools that npx, uvx and the like may download and run."""
 
 
 @cache
 def index_builtin_rules() -> tuple[dict[str, list[CommandRule]], dict[str, list[CommandRule]]]:
-    """What is allowed anywhere, and what only in a sandbox, by program."""
+    """The rules that apply everywhere and those that apply in a sandbox, by program."""
     for rule in (*READ_RULES, *WORK_RULES):
         check_examples(rule)
     return index_by_program(READ_RULES), index_by_program(WORK_RULES)
@@ -256,5 +256,5 @@ def index_builtin_rules() -> tuple[dict[str, list[CommandRule]], dict[str, list[
 
 @cache
 def known_programs() -> frozenset[str]:
-    """The programs that the builtin rules know."""
+    """The programs that built-in rules exist for."""
     return frozenset(name for index in index_builtin_rules() for name in index)

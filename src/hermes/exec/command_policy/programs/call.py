@@ -1,4 +1,4 @@
-"""One call of a program, as the checks of options and files see it."""
+"""One call of a program, as the checks of programs see it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from hermes.exec.command_policy.shell.words import literal_text
 
 
 class ProgramCall:
-    """`downloads` gathers the files it writes from the network; `alters` is set when a program
-    that mostly reads is told to change something."""
+    """`downloads` collects the files it writes from the network; `alters` is set when a program
+    that mostly reads changes something."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ProgramCall:
         return None
 
     def positional_words(self, valued: str = "") -> list[str]:
-        """The words that are no options, nor values of those named."""
+        """The words that are neither options nor values of the options named."""
         takes = valued.split()
         found: list[str] = []
         at = 0

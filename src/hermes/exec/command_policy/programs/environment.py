@@ -1,4 +1,4 @@
-"""Variables that change what programs do: setting one can be as good as running something."""
+"""Environment variables that change what programs do: setting one can amount to running code."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ _NODE_OPTIONS = re.compile(
 
 
 def explain_risky_variable(name: str, value: str) -> str:
-    """Why setting this variable needs a human, or empty."""
+    """Why setting this variable needs approval; empty when it does not."""
     base = name.partition("[")[0]
     text = literal_text(value)
     if base in _STEERING_VARIABLES or base.startswith(
         ("BASH_FUNC_", "GIT_CONFIG_", "LD_", "DYLD_")
     ):
-        return f"{base} changes what other programs run"
+        return f"{base} changes which code other programs run"
     if base in _COMMAND_VARIABLES and not _SAFE_COMMANDS.fullmatch(text):
-        return f"{base} names a command that others run"
+        return f"{base} is a command that other programs run"
     if base == "PATH" and not all(_PATH_PART.fullmatch(p) for p in value.split(":") if p):
-        return "PATH leads to other programs"
+        return "PATH is set to unusual folders"
     if base == "NODE_OPTIONS" and (is_vague(value) or not _NODE_OPTIONS.fullmatch(text)):
         return "NODE_OPTIONS changes what node runs"
     if base.startswith("HERMES_"):
-        return f"{base} steers the agent"
+        return f"{base} changes settings of the agent"
     if "$(" in text or "`" in text:
-        return "a variable holds a text that looks like a command"
+        return "a variable contains text that looks like a command"
     return ""

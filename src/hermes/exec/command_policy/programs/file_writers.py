@@ -1,4 +1,4 @@
-"""Programs that write, move or delete the files they are given: where those files are."""
+"""Programs that write, move or delete files: whether those are inside the workspace."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ _OUTSIDE_ZONES = frozenset(("outside", "vital", "secret", "git", "device", "netw
 
 
 def is_outside(call: ProgramCall, word: str) -> bool:
-    """Not surely in the workspace, as far as can be told."""
+    """Whether a path may be outside the workspace, or is protected."""
     return bool(call.classify_word(word) & _OUTSIDE_ZONES)
 
 
 def _check_targets(
     call: ProgramCall, words: list[str], verb: str, *, strict: bool
 ) -> Iterator[Finding]:
-    """`strict`: what is not known, and the workspace itself, need a human."""
+    """`strict`: unknown paths, and the workspace as a whole, need approval."""
     for word in words:
         zones = call.classify_word(word)
         if zones & _OUTSIDE_ZONES:
             yield ask_finding(
-                f"{call.name} {verb} {display_word(word)}, outside what it may change"
+                f"{call.name} {verb} {display_word(word)}, outside the project folder"
             )
         elif strict and "top" in zones:
-            yield ask_finding(f"{call.name} {verb} the whole workspace")
+            yield ask_finding(f"{call.name} {verb} the whole project folder")
         elif strict and (is_vague(word) or "unknown" in zones):
             yield ask_finding(
-                f"what {call.name} {verb} is only known when it runs", Certainty.UNCERTAIN
+                f"what {call.name} {verb} is known only at run time", Certainty.UNCERTAIN
             )
 
 
@@ -45,7 +45,7 @@ def _check_remove(call: ProgramCall) -> Iterator[Finding]:
     words = call.positional_words()
     if any(word.startswith("\x1e") for word in call.args) and not words:
         yield ask_finding(
-            f"what {call.name} deletes is only known when it runs", Certainty.UNCERTAIN
+            f"what {call.name} deletes is known only at run time", Certainty.UNCERTAIN
         )
     yield from _check_targets(call, words, "deletes", strict=True)
 
@@ -77,11 +77,13 @@ def _check_link(call: ProgramCall) -> Iterator[Finding]:
     words = call.positional_words("-t --target-directory -S --suffix")
     for word in words:
         if not is_vague(word) and is_outside(call, word):
-            yield ask_finding(f"ln links {display_word(word)}, outside the workspace")
+            yield ask_finding(
+                f"ln creates a link to {display_word(word)}, outside the project folder"
+            )
 
 
 def _check_tee(call: ProgramCall) -> Iterator[Finding]:
-    """What comes through a pipe from the network stays suspect in the file."""
+    """Data piped from the network makes the file a download."""
     if {source.rpartition("/")[2] for source in call.simple.sources} & NETWORK_PROGRAMS:
         for word in call.positional_words():
             call.downloads += call.resolve_paths(word)
@@ -96,7 +98,7 @@ def _check_all_words(call: ProgramCall) -> Iterator[Finding]:
 def _check_chmod(call: ProgramCall) -> Iterator[Finding]:
     words = call.positional_words("--reference")
     if words and re.search(r"[ugo]*\+[rwxX]*s|^[2467]\d{3}$|^0[2467]\d{3}$", words[0]):
-        yield ask_finding("chmod gives a program the rights of its owner")
+        yield ask_finding("chmod lets a program run with the rights of its owner")
     yield from _check_targets(
         call, words[1:], "changes", strict=call.has_option("-R", "--recursive")
     )
@@ -121,7 +123,7 @@ def _check_tar(call: ProgramCall) -> Iterator[Finding]:
         if folder is not None:
             yield from _check_targets(call, [folder], "unpacks to", strict=False)
     if any(re.fullmatch(r"-?[a-zA-Z]*P[a-zA-Z]*", w) for w in words[:1]) or "-P" in words:
-        yield ask_finding("tar uses absolute paths")
+        yield ask_finding("tar reads or writes absolute paths")
     creates = any(re.match(r"-?[a-zA-Z]*[cru]", w) for w in words[:1] if not w.startswith("--"))
     if creates or call.has_option("--create", "--append", "--update"):
         rest = call.positional_words("-C --directory --exclude -X")
@@ -151,7 +153,7 @@ def _check_output_options(*options: str) -> Callable[[ProgramCall], Iterator[Fin
 
 def _check_rsync(call: ProgramCall) -> Iterator[Finding]:
     if call.has_option("-e", "--rsh", "--rsync-path"):
-        yield ask_finding("rsync is told to run a program")
+        yield ask_finding("rsync is given a program to run")
     words = call.positional_words("--exclude --include -e --filter -f")
     if any(re.match(r"[\w.@-]+:", w) or "::" in w for w in words):
         yield ask_finding("rsync copies to or from another machine")
@@ -159,12 +161,12 @@ def _check_rsync(call: ProgramCall) -> Iterator[Finding]:
 
 
 def _check_shred(call: ProgramCall) -> Iterator[Finding]:
-    yield ask_finding(f"{call.name} destroys files for good")
+    yield ask_finding(f"{call.name} destroys files irrecoverably")
 
 
 def _check_kill(call: ProgramCall) -> Iterator[Finding]:
     if any(has_wildcard(arg) for arg in call.args):
-        yield ask_finding("what it ends is only known when it runs", Certainty.UNCERTAIN)
+        yield ask_finding(f"what {call.name} ends is known only at run time", Certainty.UNCERTAIN)
 
 
 WRITER_CHECKS: dict[str, Callable[[ProgramCall], Iterator[Finding]]] = {

@@ -1,4 +1,4 @@
-"""What git can be told to do besides keeping versions."""
+"""Uses of git that need approval."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def check_git(call: ProgramCall) -> Iterator[Finding]:
         if word in ("-c", "--config-env") or word.startswith("--config-env"):
             key, _, value = (call.words[at + 1] if at + 1 < len(call.words) else "").partition("=")
             if not _SAFE_KEYS.fullmatch(key) or value.startswith("!"):
-                yield ask_finding("git -c can make git run anything")
+                yield ask_finding("git -c can make git run any program")
             at += 1
         elif word.startswith("--exec-path="):
-            yield ask_finding("git is told to use other programs")
+            yield ask_finding("git would use its programs from another folder")
         elif word in ("-C", "--git-dir", "--work-tree", "--namespace"):
             call.alters = True  # another repository may tell git to run something
             at += 1
@@ -56,7 +56,7 @@ def check_git(call: ProgramCall) -> Iterator[Finding]:
         call.words = call.words[at:]
         call.args = call.args[at:]
     if is_vague(call.args[0]):
-        yield ask_finding("what git does is only known when it runs", Certainty.UNCERTAIN)
+        yield ask_finding("what git does is known only at run time", Certainty.UNCERTAIN)
         return
     yield from _check_subcommand(call, call.words[0])
 
@@ -65,22 +65,22 @@ def _check_subcommand(call: ProgramCall, name: str) -> Iterator[Finding]:
     args = call.words[1:]
     call.commits = name in _WRITING_SUBCOMMANDS
     if any(arg.partition("=")[0] in _RUNNING_OPTIONS for arg in args):
-        yield ask_finding(f"git {name} is told to run something else")
+        yield ask_finding(f"git {name} is given a program to run")
     if any("ext::" in arg or arg.startswith("fd::") for arg in args):
-        yield ask_finding("git is told to run a program as its transport")
+        yield ask_finding("git would run a program as its transport")
     if name == "archive" and any(arg.startswith("--remote") for arg in args):
-        yield ask_finding("git archive reaches other machines")
+        yield ask_finding("git archive connects to another machine")
     if name == "grep" and any(re.match(r"-[a-zA-Z]*O", arg) for arg in args):
-        yield ask_finding("git grep is told to open a program")
+        yield ask_finding("git grep is given a program to run")
     if name == "rebase" and any(re.match(r"-[a-zA-Z]*x|--exec", arg) for arg in args):
-        yield ask_finding("git rebase is told to run a command")
+        yield ask_finding("git rebase is given a command to run")
     if name in ("clone", "fetch", "pull") and any(re.match(r"-u|-c|--config", arg) for arg in args):
-        yield ask_finding(f"git {name} is told to run something else")
+        yield ask_finding(f"git {name} is given a program to run")
     output = call.option_value("--output", "--output-directory")
     if output is not None:
         call.alters = True
         if is_outside(call, output):
-            yield ask_finding("git writes outside the workspace")
+            yield ask_finding("git writes outside the project folder")
     yield from _check_special(call, name, args)
 
 
@@ -103,7 +103,7 @@ _DISCARDING_OPTIONS: dict[str, str] = {
     "lfs": r"prune|migrate",
     "replace": r".*",
 }
-"""Options and words after which something that was kept is kept no longer."""
+"""Options and words that make a subcommand discard something."""
 _EVERYTHING = frozenset((".", "./", ":/", "*", ":/*", "./*", "**"))
 
 
@@ -124,26 +124,28 @@ def _discards_work(call: ProgramCall, name: str, args: list[str]) -> bool:
 def _check_special(call: ProgramCall, name: str, args: list[str]) -> Iterator[Finding]:
     words = [arg for arg in args if not arg.startswith("-")]
     if _discards_work(call, name, args):
-        yield ask_finding(f"git {name} throws away what was kept")
+        yield ask_finding(f"git {name} discards saved or uncommitted work")
     if name == "remote" and words[:1] in (["add"], ["set-url"], ["rename"], ["rm"], ["remove"]):
-        yield ask_finding("git remote changes where the work is sent to")
+        yield ask_finding("git remote changes which machine work is sent to")
     if name == "config" and not any(
         arg in ("--get", "--list", "-l", "--get-all", "--get-regexp", "list", "get") for arg in args
     ):
         if len(words) != 1 and not (words and _SAFE_KEYS.fullmatch(words[0])):
-            yield ask_finding("git config can make git run anything")
+            yield ask_finding("git config can make git run any program")
         if any(arg in ("--global", "--system", "-e", "--edit") or arg.startswith(("-f", "--file"))
                for arg in args):  # fmt: skip
-            yield ask_finding("git config changes settings outside the workspace")
+            yield ask_finding("git config changes settings outside the project folder")
     elif name == "push" and (
         any(re.match(r"-[a-zA-Z]*[fd]|--(?:force|delete|mirror|prune|all|tags)", a) for a in args)
         or any(re.match(r"[+:]|[\w.-]+@|\w+://|[./~]", word) for word in words)
     ):
-        yield ask_finding("git push replaces or deletes what others have, or sends it elsewhere")
+        yield ask_finding(
+            "git push overwrites or deletes remote branches, or sends to another repository"
+        )
     elif name == "submodule" and words[:1] == ["foreach"]:
-        yield ask_finding("git submodule foreach runs a command")
+        yield ask_finding("git submodule foreach runs a command in every submodule")
     elif name == "clean" and not any(re.match(r"-[a-z]*n|--dry-run", arg) for arg in args):
-        yield ask_finding("git clean deletes what git does not keep")
+        yield ask_finding("git clean deletes untracked files")
     elif name in ("filter-branch", "difftool", "mergetool", "instaweb", "web--browse", "hook"):
         yield ask_finding(f"git {name} runs other programs")
     elif name in ("clone", "worktree", "init"):
@@ -155,4 +157,6 @@ def _check_target(call: ProgramCall, name: str, words: list[str]) -> Iterator[Fi
         return
     target = words[1:2] if name != "init" else words[:1]
     if target and is_outside(call, target[0]):
-        yield ask_finding(f"git {name} writes to {literal_text(target[0])}, outside the workspace")
+        yield ask_finding(
+            f"git {name} writes to {literal_text(target[0])}, outside the project folder"
+        )

@@ -1,4 +1,4 @@
-"""Interpreters: whether they run a file of the workspace, or a text from who knows where."""
+"""Interpreters: whether they run a file of the workspace or other code."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _check_python(call: ProgramCall) -> Iterator[Finding]:
         if re.fullmatch(r"-[a-zA-Z]*c.*", word):
             code = call.args[at][word.index("c") + 1 :] or "".join(call.args[at + 1 : at + 2])
             if not _is_harmless_code(call, code):
-                yield ask_finding(f"{call.name} runs a text")
+                yield ask_finding(f"{call.name} runs inline code")
             return
         if re.fullmatch(r"-[a-zA-Z]*m.*", word):
             module = word[word.index("m") + 1 :] or "".join(call.words[at + 1 : at + 2])
@@ -63,11 +63,11 @@ def _check_python(call: ProgramCall) -> Iterator[Finding]:
                 is_vague("".join(call.args[at : at + 2]))
                 or module.partition(".")[0] in _RISKY_MODULES
             ):
-                yield ask_finding(f"{call.name} runs a text")
+                yield ask_finding(f"{call.name} runs inline code")
             folder = call.option_value("-d", "--directory") if module == "http.server" else None
             if folder is not None and is_outside(call, folder):
                 yield ask_finding(
-                    f"{call.name} serves {display_word(folder)}, outside the workspace"
+                    f"{call.name} serves {display_word(folder)}, outside the project folder"
                 )
             return
         if word in ("-", "-i") or ("i" in word.lstrip("-")[:4] and not word.startswith("--")):
@@ -92,26 +92,27 @@ def _check_script(call: ProgramCall, args: tuple[str, ...]) -> Iterator[Finding]
             yield from check_executed_file(call, call.simple.reads[-1])
         elif call.simple.feed is not None:
             if not _is_harmless_code(call, call.simple.feed):
-                yield ask_finding(f"{call.name} runs what it reads")
+                yield ask_finding(f"{call.name} runs code from its input")
         elif args:
-            yield ask_finding(f"{call.name} runs a text")
+            yield ask_finding(f"{call.name} runs inline code")
         return
     yield from check_executed_file(call, script)
 
 
 def check_executed_file(call: ProgramCall, word: str) -> Iterator[Finding]:
-    """Why running this file needs a human."""
+    """Why running this file needs approval."""
     if is_vague(word):
-        yield ask_finding(f"what {call.name} runs is only known when it runs", Certainty.UNCERTAIN)
+        yield ask_finding(f"what {call.name} runs is known only at run time", Certainty.UNCERTAIN)
         return
     zones = call.classify_word(word)
     if zones & {"outside", "vital", "secret", "plain", "network", "unknown", "device"}:
         yield ask_finding(
-            f"{call.name} runs {display_word(word)}, outside the workspace", Certainty.UNCERTAIN
+            f"{call.name} runs {display_word(word)}, outside the project folder",
+            Certainty.UNCERTAIN,
         )
     for path in call.resolve_paths(word):
         if path is not None and call.path_zones.is_tainted(path):
-            yield ask_finding(f"{call.name} runs {display_word(word)}, which came from the network")
+            yield ask_finding(f"{call.name} runs {display_word(word)}, which was downloaded")
 
 
 def _check_interpreter(call: ProgramCall) -> Iterator[Finding]:
@@ -119,17 +120,17 @@ def _check_interpreter(call: ProgramCall) -> Iterator[Finding]:
     at = 0
     while at < len(call.words) and call.words[at].startswith("-") and call.words[at] != "-":
         if pattern.fullmatch(call.words[at]):
-            yield ask_finding(f"{call.name} runs a text")
+            yield ask_finding(f"{call.name} runs inline code")
             return
         at += 1
     rest = call.args[at:]
     if rest and pattern.fullmatch(call.words[at]):
-        yield ask_finding(f"{call.name} runs a text")
+        yield ask_finding(f"{call.name} runs inline code")
     elif call.name in _FILE_INTERPRETERS:
         if rest or call.simple.feed is not None:
             yield from _check_script(call, rest)
     elif call.simple.feed is not None and not rest:
-        yield ask_finding(f"{call.name} runs what it reads")
+        yield ask_finding(f"{call.name} runs code from its input")
 
 
 _FILE_INTERPRETERS = frozenset(
@@ -140,10 +141,10 @@ _FILE_INTERPRETERS = frozenset(
 def _check_shell(call: ProgramCall) -> Iterator[Finding]:
     rest = call.positional_words("-o +o -O +O")
     if not rest:
-        yield ask_finding(f"{call.name} runs what it reads")
+        yield ask_finding(f"{call.name} runs code from its input")
     for word in rest[:1]:
         if call.simple.feed is not None and literal_text(word) == "-":
-            yield ask_finding(f"{call.name} runs what it reads")
+            yield ask_finding(f"{call.name} runs code from its input")
         yield from check_executed_file(call, word)
 
 
@@ -154,15 +155,15 @@ def _check_source(call: ProgramCall) -> Iterator[Finding]:
 
 def _check_npx(call: ProgramCall) -> Iterator[Finding]:
     if call.has_option("-c", "--call", "--shell-auto-fallback"):
-        yield ask_finding(f"{call.name} runs a text")
+        yield ask_finding(f"{call.name} runs inline code")
     yield from check_fetched_package(
         call, 1 if call.name == "pipx" and call.words[:1] == ["run"] else 0
     )
 
 
 def check_fetched_package(call: ProgramCall, at: int) -> Iterator[Finding]:
-    """A package by its name, of which all code may come from the network: known ones pass, and
-    those that are installed here."""
+    """Why running a package that may be downloaded first needs approval; well-known and installed
+    ones do not."""
     packages: list[str] = []
     while at < len(call.words) and call.words[at].startswith("-"):
         option, equals, value = call.args[at].partition("=")
@@ -174,13 +175,13 @@ def check_fetched_package(call: ProgramCall, at: int) -> Iterator[Finding]:
     for package in packages:
         if is_vague(package):
             yield ask_finding(
-                f"what {call.name} runs is only known when it runs", Certainty.UNCERTAIN
+                f"what {call.name} runs is known only at run time", Certainty.UNCERTAIN
             )
         elif not _is_known_package(
             call, re.sub(r"(?<=.)(?:@[^/]*|[=<>~].*)$", "", literal_text(package))
         ):
             yield ask_finding(
-                f"{call.name} fetches and runs {display_word(package)}, which is not known"
+                f"{call.name} downloads and runs {display_word(package)}, an unknown package"
             )
 
 

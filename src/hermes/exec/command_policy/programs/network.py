@@ -1,4 +1,4 @@
-"""Programs that fetch: what they send, where they put what they get."""
+"""Programs that download: what they send, and where they save the result."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def _check_curl(call: ProgramCall) -> Iterator[Finding]:
     local = all(_LOCAL_HOST.match(literal_text(url)) for url in urls)
     method = call.option_value("-X", "--request")
     if not local and call.has_option(*(o for o in _SENDING_OPTIONS if len(o) > 2)):
-        yield ask_finding("curl sends data or goes another way")
+        yield ask_finding("curl sends data, or uses another route or configuration")
     if not local and any(re.match(r"-[a-zA-Z]*[dFTKxE]", w) for w in call.words if w[:2] != "--"):
-        yield ask_finding("curl sends data or goes another way")
+        yield ask_finding("curl sends data, or uses another route or configuration")
     if not local and method is not None and literal_text(method) not in ("GET", "HEAD", "OPTIONS"):
         yield ask_finding("curl changes something on another machine")
     yield from _check_curl_output(call, urls)
@@ -71,9 +71,9 @@ def _check_wget(call: ProgramCall) -> Iterator[Finding]:
     yield from _check_addresses(call, urls)
     if call.has_option("--post-data", "--post-file", "--body-data", "--body-file", "--method", "-e",
                 "--execute", "--use-askpass", "--config", "--input-file"):  # fmt: skip
-        yield ask_finding("wget sends data or follows other orders")
+        yield ask_finding("wget sends data, or reads more options or addresses from elsewhere")
     if any(re.fullmatch(r"-[a-zA-Z]*[ie]", w) for w in call.words):
-        yield ask_finding("wget sends data or follows other orders")
+        yield ask_finding("wget sends data, or reads more options or addresses from elsewhere")
     short = next((w for w in call.words if re.fullmatch(r"-[a-zA-Z]*O", w)), "-O")
     target = call.option_value(short, "--output-document")
     if target is None:
@@ -90,26 +90,28 @@ def _check_addresses(call: ProgramCall, urls: list[str]) -> Iterator[Finding]:
             head = re.split("[\0\x1e]", url, maxsplit=1)[0]
             if not _LOCAL_HOST.match(head) or "/" not in head[8:]:
                 yield ask_finding(
-                    f"what {call.name} asks for is only known when it runs", Certainty.UNCERTAIN
+                    f"what {call.name} requests is known only at run time", Certainty.UNCERTAIN
                 )
         elif _METADATA_HOST.match(literal_text(url)):
             yield ask_finding(
-                f"{call.name} asks for {display_word(url)}, which hands out credentials"
+                f"{call.name} requests {display_word(url)}, which hands out credentials"
             )
         elif re.match(
             r"(?:file|gopher|dict|ldap|smb|scp|sftp|telnet|tftp|ftp)s?:", literal_text(url)
         ):
-            yield ask_finding(f"{call.name} uses {literal_text(url).partition(':')[0]}")
+            yield ask_finding(
+                f"{call.name} uses the protocol {literal_text(url).partition(':')[0]}"
+            )
 
 
 def _check_download(call: ProgramCall, target: str) -> Iterator[Finding]:
     call.downloads += call.resolve_paths(target)
     if is_vague(target) or is_outside(call, target):
-        yield ask_finding(f"{call.name} writes {display_word(target)}, outside the workspace")
+        yield ask_finding(f"{call.name} writes {display_word(target)}, outside the project folder")
 
 
 def _download_name(url: str) -> str:
-    """The name under which a download is saved."""
+    """The file name under which a download is saved."""
     path = re.sub(r"[?#].*", "", literal_text(url)).rstrip("/")
     name = path.rpartition("/")[2]
     return name if "://" in path and path.count("/") > 2 and name else "index.html"
@@ -118,14 +120,14 @@ def _download_name(url: str) -> str:
 def _check_httpie(call: ProgramCall) -> Iterator[Finding]:
     urls = call.positional_words("-o --output -a --auth")
     if not all(_LOCAL_HOST.match(literal_text(word)) for word in urls[:1]):
-        yield ask_finding(f"{call.name} reaches other machines")
+        yield ask_finding(f"{call.name} connects to other machines")
 
 
 def _check_transfer(call: ProgramCall) -> Iterator[Finding]:
     target = call.option_value("-o", "--out")
     if target is not None:
         call.downloads += call.resolve_paths(target)
-    yield ask_finding(f"{call.name} reaches other machines")
+    yield ask_finding(f"{call.name} connects to other machines")
 
 
 NETWORK_CHECKS: dict[str, Callable[[ProgramCall], Iterator[Finding]]] = {

@@ -1,4 +1,4 @@
-"""Options that turn a harmless program into one that runs, writes or sends something else."""
+"""Uses of known programs that need approval, whatever the rules say about the program."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _SUBSTITUTION = re.compile(r"\$\(|`")
 
 
 def check_program(call: ProgramCall) -> Iterator[Finding]:
-    """Why this call needs a human, whatever the rules say about its program."""
+    """Why this call needs approval, whatever the rules say about its program."""
     name = call.name
     if name not in _CHECKED_PROGRAMS:
         return
     if name in _CHANGING_OPTIONS and call.has_option(*_CHANGING_OPTIONS[name]):
         call.alters = True
     if name in _RISKY_OPTIONS and call.has_option(*_RISKY_OPTIONS[name]):
-        yield ask_finding(f"{name} is told to run or to do something else")
+        yield ask_finding(f"an option of {name} runs a program or changes something")
     if (
         name in _RISKY_OPTIONS
         and any(arg[:1] == "\x1e" for arg in call.args)
         and name in _STRICT_PROGRAMS
     ):
-        yield ask_finding(f"the options of {name} are only known when it runs", Certainty.UNCERTAIN)
+        yield ask_finding(f"the options of {name} are known only at run time", Certainty.UNCERTAIN)
     if name in _ALWAYS_ASK:
         yield _ALWAYS_ASK[name]
     if name in _EVALUATES_NAMES and any(_SUBSTITUTION.search(word) for word in call.words):
-        yield ask_finding(f"{name} would evaluate a command hidden in a name")
+        yield ask_finding(f"{name} would run a command hidden in a variable name")
     if name in _SETS_VARIABLES and any(
         explain_risky_variable(word, "/x") for word in call.words if _VARIABLE_NAME.match(word)
     ):
@@ -53,19 +53,20 @@ def check_program(call: ProgramCall) -> Iterator[Finding]:
 
 _ALWAYS_ASK: dict[str, Finding] = {
     **dict.fromkeys("vi vim nvim view vimdiff ex ed emacs emacsclient nano pico micro".split(),
-                    ask_finding("an editor can run anything")),
+                    ask_finding("an editor can run any command")),
     **dict.fromkeys("alias unalias enable complete compgen bind".split(),
-                    ask_finding("it changes what later commands mean", Certainty.UNCERTAIN)),
+                    ask_finding("changes what later commands mean", Certainty.UNCERTAIN)),
     **dict.fromkeys("nc ncat netcat socat telnet ftp lftp tftp sftp scp rclone smbclient mail "
                     "mailx sendmail mutt croc ngrok cloudflared websocat".split(),
-                    ask_finding("it connects to other machines")),
-    **dict.fromkeys("crontab at batch".split(), ask_finding("what it plans runs later, unwatched")),
+                    ask_finding("connects to other machines")),
+    **dict.fromkeys("crontab at batch".split(),
+                    ask_finding("schedules commands that run later, unsupervised")),
     **dict.fromkeys("gdb lldb tmux screen expect osascript".split(),
-                    ask_finding("it can run anything")),
+                    ask_finding("can run any command")),
     **dict.fromkeys("mount umount losetup mknod insmod modprobe rmmod setcap sysctl iptables nft "
                     "ufw useradd userdel usermod groupadd passwd chpasswd visudo chsh".split(),
-                    ask_finding("it changes the system")),
-    "killall": ask_finding("it ends every process of that name"),
+                    ask_finding("changes the system")),
+    "killall": ask_finding("ends every process of that name"),
 }  # fmt: skip
 _EVALUATES_NAMES = frozenset(
     "test [ read unset declare export local typeset readonly let printf mapfile readarray getopts "
@@ -157,11 +158,11 @@ def _check_find(call: ProgramCall) -> Iterator[Finding]:
     for at, arg in enumerate(call.args):
         if call.words[at] in ("-fprint", "-fprintf", "-fls", "-fprint0"):
             if at + 1 < len(call.args) and is_outside(call, call.args[at + 1]):
-                yield ask_finding("find writes a file outside the workspace")
+                yield ask_finding("find writes a file outside the project folder")
             call.alters = True
         if arg[0:1] == "\x1e" or (arg[:1] == UNKNOWN and at):
             yield ask_finding(
-                "the conditions of find are only known when it runs", Certainty.UNCERTAIN
+                "the conditions of find are known only at run time", Certainty.UNCERTAIN
             )
     deletes = "-delete" in call.words
     runs = any(word in ("-exec", "-execdir", "-ok", "-okdir") for word in call.words)
@@ -195,17 +196,19 @@ def _check_find_folders(call: ProgramCall, deletes: bool) -> Iterator[Finding]:
             for path in call.resolve_paths(start)
         ):
             yield ask_finding(
-                f"find runs something for all of {literal_text(start)}, where credentials are kept"
+                f"find runs a command on all of {literal_text(start)}, which holds credentials"
             )
         if removes and is_outside(call, start):
-            yield ask_finding(f"find deletes files in {literal_text(start)}, outside the workspace")
+            yield ask_finding(
+                f"find deletes files in {literal_text(start)}, outside the project folder"
+            )
 
 
 _RECURSIVE_OPTIONS = ("-r", "-R", "-a", "--recursive", "--dereference-recursive", "--archive")
 
 
 def _check_broad_search(call: ProgramCall) -> Iterator[Finding]:
-    """Searching or copying a folder that has the folders with credentials in it."""
+    """Searching or copying a folder that contains folders with credentials."""
     if call.name in ("grep", "egrep", "fgrep", "zgrep", "cp", "zip") and not call.has_option(
         *_RECURSIVE_OPTIONS
     ):
@@ -217,35 +220,35 @@ def _check_broad_search(call: ProgramCall) -> Iterator[Finding]:
             for path in call.resolve_paths(word)
         ):
             yield ask_finding(
-                f"{call.name} goes through {literal_text(word)}, where credentials are kept"
+                f"{call.name} reads all of {literal_text(word)}, which holds credentials"
             )
 
 
 def _check_make(call: ProgramCall) -> Iterator[Finding]:
     for word in call.words:
         if re.match(r"(?:SHELL|MAKE|\.SHELLFLAGS|MAKEFLAGS)\s*[:+?]?=", word):
-            yield ask_finding("make is told to use another shell")
+            yield ask_finding("make would use another shell")
         if "$(shell" in word or "`" in word or ("=" in word and "$(" in word):
-            yield ask_finding("make is told to run a command")
+            yield ask_finding("make is given a command to run")
     if call.option_value("-f", "--file") in ("-", "/dev/stdin", "/dev/fd/0"):
-        yield ask_finding("make runs what it reads")
+        yield ask_finding("make runs a makefile from its input")
     for option in ("-f", "--file", "-C", "--directory"):
         target = call.option_value(option)
         if target is not None and is_outside(call, target):
-            yield ask_finding(f"make works on {literal_text(target)}, outside the workspace")
+            yield ask_finding(f"make works on {literal_text(target)}, outside the project folder")
         for path in call.resolve_paths(target) if target and option in ("-f", "--file") else []:
             if path is not None and call.path_zones.is_tainted(path):
-                yield ask_finding("make reads a file that came from the network")
+                yield ask_finding("make reads a file that was downloaded")
 
 
 def _check_npm(call: ProgramCall) -> Iterator[Finding]:
-    """Its options may stand before the word that says what it does."""
+    """Its options may precede the subcommand."""
     valued = ("--prefix", "-C", "--dir", "--filter", "-F", "--cwd", "-w", "--workspace")
     at = 0
     while at < len(call.words) - 1 and call.words[at].startswith("-"):
         folder = call.words[at] in valued
         if folder and call.words[at] in valued[:3] and is_outside(call, call.args[at + 1]):
-            yield ask_finding(f"{call.name} works outside the workspace")
+            yield ask_finding(f"{call.name} works outside the project folder")
         at += 2 if folder else 1
     if 0 < at < len(call.words) and not is_vague(call.args[at]):
         call.words, call.args = call.words[at:], call.args[at:]
@@ -257,13 +260,13 @@ def _check_pip(call: ProgramCall) -> Iterator[Finding]:
     if call.name == "uv" and call.words[:2] == ["tool", "run"]:
         yield from check_fetched_package(call, 2)
     if any(re.match(r"(?:git|hg|svn|bzr)\+|https?:|ssh:|git@|file:", word) for word in call.words):
-        yield ask_finding(f"{call.name} installs from an address")
+        yield ask_finding(f"{call.name} installs from a URL")
     if any(word == "--user" for word in call.words):
-        yield ask_finding(f"{call.name} installs outside the workspace")
+        yield ask_finding(f"{call.name} installs outside the project folder")
     for option in ("--target", "-t", "--prefix", "--root"):
         target = call.option_value(option)
         if target is not None and target and is_outside(call, target):
-            yield ask_finding(f"{call.name} installs outside the workspace")
+            yield ask_finding(f"{call.name} installs outside the project folder")
 
 
 def _check_callback(call: ProgramCall) -> Iterator[Finding]:
@@ -275,7 +278,7 @@ def _check_second_word(call: ProgramCall) -> Iterator[Finding]:
     for target in call.positional_words("-f -s -w -c -l -o -g -n")[1:2]:
         call.alters = True
         if is_outside(call, target):
-            yield ask_finding(f"{call.name} writes outside the workspace")
+            yield ask_finding(f"{call.name} writes outside the project folder")
 
 
 def _check_system_change(call: ProgramCall) -> Iterator[Finding]:
@@ -307,14 +310,14 @@ _DESTRUCTIVE_SQL = re.compile(
 def _check_sqlite(call: ProgramCall) -> Iterator[Finding]:
     text = " ".join(call.words) + " " + (call.simple.feed or "")
     if _DESTRUCTIVE_SQL.search(text):
-        yield ask_finding(f"{call.name} is told to destroy data or to use other files")
+        yield ask_finding(f"{call.name} destroys data or uses other files")
     if re.search(r"(?:^|[\s\"';])\.(?:shell|system|import|load|output|once|open|excel)\b|"
                  r"load_extension|\|", text) or call.simple.feed == "\x02pipe":  # fmt: skip
-        yield ask_finding(f"{call.name} can run commands that way")
+        yield ask_finding(f"{call.name} can run commands or open files this way")
 
 
 def _check_possible_wrapper(call: ProgramCall) -> Iterator[Finding]:
-    """On some systems the words after it are a command."""
+    """On some systems its arguments are a command."""
     if call.positional_words():
         yield ask_finding(f"{call.name} may run another program")
 
@@ -371,4 +374,4 @@ _CHECKED_PROGRAMS: frozenset[str] = frozenset().union(
     WRITER_CHECKS,
     NETWORK_CHECKS,
 )
-"""Every program that there is something to say about."""
+"""All programs that have a check."""

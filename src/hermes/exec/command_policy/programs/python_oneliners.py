@@ -1,4 +1,4 @@
-"""Recognises one-liners of Python that only look at something: versions, arithmetic, imports."""
+"""Recognises harmless Python one-liners: versions, arithmetic, imports."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LIMIT = 2000
 
 
 def is_harmless_python(code: str) -> bool:
-    """Only imports, reading attributes and calls of functions that do nothing outside."""
+    """Whether code only imports, reads attributes and calls functions without side effects."""
     if len(code) > _LIMIT:
         return False
     try:

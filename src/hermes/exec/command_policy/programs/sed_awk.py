@@ -1,4 +1,4 @@
-"""The small languages of sed and awk: whether a script only edits what passes through it."""
+"""Scripts of sed and awk: whether they only edit their input."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SED_STEP = re.compile(
 
 
 def is_harmless_sed(script: str) -> bool:
-    """Only editing: no command, no other file."""
+    """Whether a script only edits: it runs no command and uses no other file."""
     at = 0
     while at < len(script):
         found = _SED_STEP.match(script, at)
@@ -41,14 +41,14 @@ def check_sed(call: ProgramCall) -> Iterator[Finding]:
         if is_vague(script):
             if not _is_harmless_template(script):
                 yield ask_finding(
-                    "the commands of sed are only known when it runs", Certainty.UNCERTAIN
+                    "the commands of sed are known only at run time", Certainty.UNCERTAIN
                 )
         elif not is_harmless_sed(literal_text(script)):
             yield ask_finding("sed runs a command or writes another file")
     if call.has_option("-i", "--in-place"):
         for file in files:
             if not is_vague(file) and is_outside(call, file):
-                yield ask_finding(f"sed changes {literal_text(file)}, outside the workspace")
+                yield ask_finding(f"sed changes {literal_text(file)}, outside the project folder")
 
 
 def _split_sed_words(call: ProgramCall) -> tuple[list[str], list[str], bool]:
@@ -95,7 +95,7 @@ def check_awk(call: ProgramCall) -> Iterator[Finding]:
     for program in programs[:1]:
         if is_vague(program):
             yield ask_finding(
-                f"the program of {call.name} is only known when it runs", Certainty.UNCERTAIN
+                f"the program of {call.name} is known only at run time", Certainty.UNCERTAIN
             )
         elif _AWK_RUNS.search(literal_text(program)) or _AWK_RUNS.search(
             _AWK_STRINGS.sub('""', literal_text(program))

@@ -1,4 +1,4 @@
-"""Programs that run another program: what is inside env, sudo, xargs, find -exec, bash -c."""
+"""Programs that run other programs: what env, sudo, xargs, find -exec or bash -c would run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Argv = tuple[str, ...]
 
 
 class WrapperOptions(Struct, frozen=True):
-    """How to get past a wrapper's own options: those that take a value, and how many words stand
-    before the command."""
+    """How to skip a wrapper's own options: those that take a value, and the number of words before
+    the command."""
 
     valued: frozenset[str] = frozenset()
     words: int = 0
@@ -61,18 +61,18 @@ PLAIN_WRAPPERS: dict[str, WrapperOptions] = {
     "firejail": _wrapper_options("", 0, _NAMESPACE),
     "proot": _wrapper_options("-r -b -w", 0, _NAMESPACE),
     "fakeroot": _wrapper_options("", 0, _NAMESPACE),
-    "strace": _wrapper_options("-o -e -p -s -u", 0, "watches another program"),
-    "ltrace": _wrapper_options("-o -e -p -s -u", 0, "watches another program"),
+    "strace": _wrapper_options("-o -e -p -s -u", 0, "traces another program"),
+    "ltrace": _wrapper_options("-o -e -p -s -u", 0, "traces another program"),
     "rlwrap": _wrapper_options(),
     "busybox": _wrapper_options("", 0, "runs a program of busybox"),
     "toybox": _wrapper_options("", 0, "runs a program of toybox"),
-    "parallel": _wrapper_options("-j -n -I -a -S -N -L --jobs", 0, "runs commands it reads"),
-    "rush": _wrapper_options("-j", 0, "runs commands it reads"),
+    "parallel": _wrapper_options("-j -n -I -a -S -N -L --jobs", 0, "runs commands from its input"),
+    "rush": _wrapper_options("-j", 0, "runs commands from its input"),
     "entr": _wrapper_options(),
     "flock": _wrapper_options("-w -E --timeout --conflict-exit-code", 1),
     "ssh-agent": _wrapper_options(),
-    "torsocks": _wrapper_options("", 0, "reaches the network by another way"),
-    "proxychains": _wrapper_options("-f", 0, "reaches the network by another way"),
+    "torsocks": _wrapper_options("", 0, "reaches the network by another route"),
+    "proxychains": _wrapper_options("-f", 0, "reaches the network by another route"),
     "valgrind": _wrapper_options(),
     "chronic": _wrapper_options(),
     "setarch": _wrapper_options("", 1),
@@ -113,22 +113,22 @@ class WrappedCommands(Struct, frozen=True):
 
     commands: tuple[Argv, ...] = ()
     likely: tuple[Argv, ...] = ()
-    """The same with what is probably added at run time."""
+    """The same with the arguments that are probably added at run time."""
     scripts: tuple[str, ...] = ()
-    """Texts a shell would read; with `UNKNOWN` where they are not known."""
+    """Texts that a shell would run; with `UNKNOWN` for unknown parts."""
     fed: bool = False
-    """The scripts are what comes in; else they read it."""
+    """The scripts come from standard input; otherwise they can read it."""
     arguments: Argv = ()
     """The positional parameters of the scripts."""
     ask: str = ""
-    """Why the wrapper itself needs a human, whatever is inside."""
+    """Why the wrapper itself needs approval, whatever it runs."""
     certainty: Certainty = Certainty.CERTAIN
     """Of that reason."""
     assigned: tuple[tuple[str, str], ...] = ()
     passed_on: Argv = ()
-    """Words that it may run as a command, if they are no files."""
+    """Words that it may run as a command, unless they are files."""
     pure: bool = True
-    """Apart from what it runs, the wrapper does nothing."""
+    """Whether the wrapper does nothing but run the commands."""
 
 
 STDIN_NAMES = ("-s", "-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
@@ -141,7 +141,7 @@ _WITH_RUN_SUBCOMMAND = frozenset(words[0] for words in SUBCOMMAND_WRAPPERS)
 
 
 def unwrap_command(argv: Argv, feed: str | None) -> WrappedCommands | None:
-    """What is inside; None when this is no wrapper."""
+    """What a wrapper would run; None when this is not a wrapper."""
     name = literal_text(argv[0]).rpartition("/")[2]
     if name not in _WRAPPERS:
         return None
@@ -168,11 +168,11 @@ def unwrap_command(argv: Argv, feed: str | None) -> WrappedCommands | None:
 
 
 def _mark_bisect(inner: WrappedCommands) -> WrappedCommands:
-    """`git bisect run`: a script may be another one in every version."""
+    """`git bisect run`: a script may be different in every version."""
     name = literal_text(inner.commands[0][0]) if inner.commands else ""
     script = name in SHELLS or name.startswith("./")
     return (
-        structs.replace(inner, ask="git bisect runs a script of every version")
+        structs.replace(inner, ask="git bisect runs a script that differs in every version")
         if script
         else (inner)
     )
@@ -274,7 +274,7 @@ def _unwrap_xargs(argv: Argv, feed: str | None) -> WrappedCommands | None:
     inner = tuple(w.replace(replace, UNKNOWN) for w in inner) if replace else (*inner, FIELDS)
     likely: tuple[Argv, ...] = ()
     shell = literal_text(inner[0]).rpartition("/")[2] in SHELLS
-    ask = "a shell is given words that are only known when it runs" if shell else ""
+    ask = "a shell is given arguments known only at run time" if shell else ""
     if feed and not feed.startswith("\x02"):
         likely = ((*argv[at:], *feed.split()[:50]),)
         if replace:
@@ -298,7 +298,7 @@ def _unwrap_find(argv: Argv, feed: str | None) -> WrappedCommands | None:
         at += 1
     if len(commands) > _MAX_COMMANDS:
         return WrappedCommands(
-            tuple(commands[:_MAX_COMMANDS]), ask="find runs too much to read", pure=False
+            tuple(commands[:_MAX_COMMANDS]), ask="find runs too many commands to check", pure=False
         )
     return WrappedCommands(tuple(c for c in commands if c), pure=False) if commands else None
 
@@ -328,22 +328,20 @@ def _unwrap_shell(argv: Argv, feed: str | None) -> WrappedCommands | None:
             break
         at += 2 if word in ("-o", "+o", "-O", "+O", "--rcfile", "--init-file") else 1
         if word in ("--rcfile", "--init-file"):
-            return WrappedCommands(ask="a shell starts with a file of its own")
+            return WrappedCommands(ask="a shell first runs a startup file")
     if at < len(argv) and literal_text(argv[at]) not in STDIN_NAMES:
         return None  # a script file
     if feed is None:
         return WrappedCommands() if at == 1 else None
     if feed.startswith("\x02"):
-        return WrappedCommands(ask="a shell runs what another program prints")
-    return WrappedCommands(
-        scripts=(feed,), fed=True, ask="a shell runs a text from its standard input"
-    )
+        return WrappedCommands(ask="pipes the output of another program into a shell")
+    return WrappedCommands(scripts=(feed,), fed=True, ask="runs shell code from standard input")
 
 
 def _unwrap_eval(argv: Argv, feed: str | None) -> WrappedCommands | None:
     return WrappedCommands(
         scripts=(" ".join(argv[1:]),),
-        ask="eval runs a text as a command",
+        ask="eval runs text as a command",
         certainty=Certainty.UNCERTAIN,
     )
 
@@ -370,7 +368,7 @@ def _unwrap_watch(argv: Argv, feed: str | None) -> WrappedCommands | None:
 def _unwrap_script(argv: Argv, feed: str | None) -> WrappedCommands | None:
     script = _find_c_option(argv[1:])
     return WrappedCommands(
-        scripts=(script,) if script else (), ask="script records a session of its own"
+        scripts=(script,) if script else (), ask="script starts a shell of its own"
     )
 
 
@@ -417,7 +415,7 @@ def _unwrap_npm(argv: Argv, feed: str | None) -> WrappedCommands | None:
             option, equals, value = word.partition("=")
             if option in ("-c", "--call", "--shell-mode"):
                 text = value if equals else "".join(argv[at + 1 : at + 2])
-                return WrappedCommands(scripts=(text,), ask="npm gives a text to a shell")
+                return WrappedCommands(scripts=(text,), ask="npm runs text in a shell")
     return None
 
 

@@ -1,4 +1,4 @@
-"""Reads assignments and declarations, and tells the scope."""
+"""Reads assignments and declarations into the scope."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class AssignmentReader:
-    """A value of which some part is not known is only likely in the scope."""
+    """A value with an unknown part is only probable in the scope."""
 
     def __init__(self, word_reader: WordReader, scope: ShellScope) -> None:
         self._word_reader = word_reader

@@ -1,4 +1,4 @@
-"""From the tree of a command line to the simple commands in it, in the order they may run."""
+"""Turns the syntax tree of a command line into simple commands, in the order they may run."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _MAX_CALLS = 8
 
 
 class CommandReader:
-    """Collects `commands`, and `doubts`: why the reading may not be what the shell does."""
+    """Collects `commands`, and `doubts`: why the shell may behave differently."""
 
     def __init__(self, root: Node, source: bytes, scope: ShellScope, depth: int = 0) -> None:
         self.commands: list[SimpleCommand] = []
         self.doubts: list[str] = []
         self.bombs: list[str] = []
-        self.hidden: list[tuple[str, str]] = []  # texts overlooked by the parser, and their folder
+        self.hidden: list[tuple[str, str]] = []  # texts the parser overlooked, and their folder
         self._source = source
         self._scope = scope
         self._depth = depth
@@ -83,7 +83,7 @@ class CommandReader:
         if root.has_error:
             self.add_doubt("it could not be parsed completely")
         if skips_blanks(root, source):
-            self.add_doubt("its words could not be told apart")
+            self.add_doubt("its words could not be separated reliably")
         self._visit_statements(root)
 
     def add_doubt(self, reason: str) -> None:
@@ -145,7 +145,7 @@ class CommandReader:
             self._visit_statements(node)
 
     def _read_substitution(self, node: Node) -> str | None:
-        """Read a command substitution; its output if that can be told."""
+        """Read a command substitution; returns its output if that is known."""
         first = len(self.commands)
         feed, line_feed = self._feed, self._line_feed
         if self._source[node.start_byte : node.start_byte + 2] == b">(":
@@ -175,7 +175,7 @@ class CommandReader:
 
     def _visit_while(self, node: Node) -> None:
         if spawns_endlessly(node):
-            self.add_doubt("it starts processes without end")
+            self.add_doubt("it starts processes endlessly")
         self._visit_branches(node)
 
     def _visit_for(self, node: Node) -> None:
@@ -220,7 +220,7 @@ class CommandReader:
     def _visit_test(self, node: Node) -> None:
         self._word_reader.look_inside(node)
         for text in find_subscript_commands(node, self._source):
-            self._add_hidden("a test would evaluate a command hidden in a name", text)
+            self._add_hidden("a test would run a command hidden in a variable name", text)
         self.commands.append(SimpleCommand(("test",), folders=self._scope.folders))
 
     def _visit_declaration(self, node: Node) -> None:
@@ -245,7 +245,7 @@ class CommandReader:
             if before is not None:
                 gap = self._word_reader.classify_gap(before, child)
                 if gap == "odd" or (gap == "none" and kind not in REDIRECTS):
-                    self.add_doubt("its words could not be told apart")
+                    self.add_doubt("its words could not be separated reliably")
                 phrases += [None] if gap == "line" else []
             before = child
             if kind == "variable_assignment":

@@ -1,4 +1,4 @@
-"""Reads the words of a command line: what each becomes once the shell has expanded it."""
+"""Reads the words of a command line as the shell would expand them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _WordPieces:
 
 
 class WordReader:
-    """`substitute` reads a command substitution and may tell its output."""
+    """Expands words; `substitute` reads a command substitution and may return its output."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class WordReader:
         return "line" if rest else "blank"
 
     def look_inside(self, node: Node) -> None:
-        """Only for the commands hidden in it."""
+        """Search a node for hidden commands only."""
         todo = [node]
         while todo:
             inner = todo.pop()
@@ -216,7 +216,7 @@ class WordReader:
     def _read_arithmetic(self, node: Node) -> None:
         self.look_inside(node)
         for text in find_subscript_commands(node, self._source):
-            self.add_doubt("a sum would evaluate a command hidden in a name", text)
+            self.add_doubt("arithmetic would run a command hidden in a variable name", text)
 
     def _read_process_substitution(self, node: Node) -> None:
         text = self._substitute(node)
@@ -245,7 +245,7 @@ class WordReader:
         children = node.children
         for at, child in enumerate(children):
             if child.start_byte != end:
-                self.add_doubt("its words could not be told apart")
+                self.add_doubt("its words could not be separated reliably")
             end = child.end_byte
             following = children[at + 1].type if at + 1 < len(children) else ""
             if child.type == "$" and following == "string":
@@ -258,7 +258,7 @@ class WordReader:
         unknown = UNKNOWN if in_quotes else FIELDS
         if plain:
             if plain[1] == "IFS":
-                self.add_doubt("it plays with IFS")
+                self.add_doubt("it uses IFS to split words")
             if plain[1] in _NUMBERS:
                 out.add_piece(UNKNOWN)
             else:
@@ -312,7 +312,7 @@ class WordReader:
             self.add_doubt("a command is hidden in one of its words")
         replaced = node.parent is not None and node.parent.type == "expansion"
         if node.type == "word" and not replaced and _BARE_SPACE.search(text):
-            self.add_doubt("its words could not be told apart")
+            self.add_doubt("its words could not be separated reliably")
 
     def node_bytes(self, node: Node) -> bytes:
         return self._source[node.start_byte : node.end_byte]

@@ -1,4 +1,4 @@
-"""What the shape of a tree gives away: disguised names, fork bombs, blanks the parser lost."""
+"""Recognises suspicious syntax: disguised names, fork bombs, blanks the parser dropped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SUBSCRIPT = re.compile(r"(?:\[[^\]]*?|\A.)(?:\$\(|`)(.*?)(?:\)\]|`|\Z)", re.DOT
 
 
 def explain_disguise(name: Node) -> str:
-    """Why the name of a program is suspicious: plain text needs no disguise. Or empty."""
+    """Why the name of a program is suspicious; empty when it is plain text."""
     if name.type == "ansi_c_string":
         return "the name of a program is disguised"
     kinds = {child.type for child in name.children}
@@ -30,7 +30,7 @@ def explain_disguise(name: Node) -> str:
 
 
 def calls_itself(function: Node, source: bytes) -> tuple[bool, bool]:
-    """Whether a function does, and whether it starts several processes."""
+    """Whether a function calls itself, and whether it starts several processes."""
     name, body = function.child_by_field_name("name"), function.child_by_field_name("body")
     if name is None or body is None:
         return False, False

@@ -1,6 +1,6 @@
-"""A first look at a command's text: characters that mislead, and shapes too costly to parse.
+"""Checks a command's text before parsing: misleading characters, and shapes too costly to parse.
 
-The parser takes quadratic time to recover from errors, and it cannot be interrupted. So what is
+The parser takes quadratic time to recover from errors and cannot be interrupted. So text that is
 unbalanced, nested too deeply or has too many operators never reaches it.
 """
 
@@ -32,10 +32,10 @@ _OPENING = {"(": ")", "$(": ")", "<(": ")", ">(": ")", "$((": "))", "((": "))", 
 
 
 def explain_misleading(text: str) -> str:
-    """Why a person could take this text for another one, or empty."""
+    """Why a person could mistake this text for another one; empty when not."""
     if text.isascii() and not _compile_pattern("control").search(text):
         return ""
-    for char in set(text):
+    for char in dict.fromkeys(text):
         if char in "\t\n" or " " <= char <= "~":
             continue
         category = unicodedata.category(char)
@@ -48,7 +48,7 @@ def explain_misleading(text: str) -> str:
 
 
 def normalize_look(text: str) -> str:
-    """As it looks to a person: look-alikes are what they look like, nothing is invisible."""
+    """The text as it looks to a person: look-alikes replaced, invisible characters removed."""
     chars = unicodedata.normalize("NFKC", text[:_MAX_PLAIN]).translate(_LOOK_ALIKES)
     shown = {char: _visible_form(char) for char in set(chars)}
     return "".join([shown[char] for char in chars])
@@ -70,7 +70,7 @@ def join_lines(text: str) -> str:
 
 
 def avoid_parser_bugs(text: str) -> str:
-    """The same command, without what the parser is known to stumble over."""
+    """The same command, rewritten where the parser has known bugs."""
     if ":$" in text:
         text = _compile_pattern("after colon").sub(r":${\1}", text)
     if "- <<" in text:
@@ -107,7 +107,7 @@ class _ShapeCheck:
         self.documents = 0
         self.heredocs: list[str] = []
         self.waiting = ""
-        """An operator after which something must come."""
+        """An operator that something must follow."""
 
     def check(self) -> None:
         at, end = 0, len(self.text)

@@ -1,4 +1,4 @@
-"""What a command line says about its own variables and folders while it is being read."""
+"""Variables and working folders of a command line while it is being read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ShellScope:
     def __init__(self, folder: str, home: str, arguments: tuple[str, ...] = ()) -> None:
         self.home = home
         self.feed: str | None = None
-        """What its first reader of standard input gets, as in Simple."""
+        """Standard input of its first command, as in SimpleCommand."""
         self.folders: tuple[str | None, ...] = (folder,)
         self.values: dict[str, tuple[str, bool]] = {}
         self.set_arguments(arguments)
@@ -42,7 +42,7 @@ class ShellScope:
             self.values["*"] = (" ".join(arguments[1:]), False)
 
     def variable_value(self, name: str, *, in_quotes: bool) -> tuple[str, str]:
-        """What is certain of a variable's value, and what it probably is."""
+        """The certain and the probable value of a variable."""
         unknown = UNKNOWN if in_quotes else FIELDS
         known = self.values.get(name)
         if known is None:
@@ -61,14 +61,14 @@ class ShellScope:
         return (shown, shown) if certain else (unknown, shown)
 
     def assign_variable(self, name: str, certain: str | None, likely: str) -> None:
-        """`certain` is None when only run time can tell."""
+        """`certain` is None when the value is known only at run time."""
         if certain is not None and not self._doubt:
             self.values[name] = (certain, True)
         else:
             self.values[name] = (likely, False)
 
     def apply_cd(self, argv: tuple[str, ...]) -> None:
-        """cd, pushd or popd was run."""
+        """Apply a cd, pushd or popd."""
         targets = [word for word in argv[1:] if word not in ("--", "-P", "-L")]
         target = targets[0] if targets else self.home
         if argv[0] == "popd" and self._stack:
@@ -98,7 +98,7 @@ class ShellScope:
         return self._looks_left > 0 and os.path.isdir(folder)  # noqa: PTH112 - plain text
 
     def confirm_change(self) -> None:
-        """The last change of folder succeeded: `cd x && …`."""
+        """The last change of folder has succeeded: `cd x && …`."""
         if self._target and set(self._target) <= set(self.folders):
             self.folders = self._target
         self._target = ()

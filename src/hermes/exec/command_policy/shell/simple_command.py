@@ -1,4 +1,4 @@
-"""The simple commands found in a command line, and what is redirected around them."""
+"""Simple commands of a command line, and their redirections."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Redirections:
             if child.type in REDIRECTS:
                 gap = reader.classify_gap(before, child) if before is not None else "none"
                 if gap == "odd":
-                    reader.add_doubt("its words could not be told apart")
+                    reader.add_doubt("its words could not be separated reliably")
                 self.extra += [None] if gap == "line" else []
                 self.read_one(child, reader)
                 before = child
@@ -122,7 +122,7 @@ class Redirections:
         targets = node.children_by_field_name("destination")
         number = node.child_by_field_name("descriptor")
         if number is not None and not reader.node_bytes(number).strip(b"{}").isalnum():
-            reader.add_doubt("a word was taken for the number of a file")
+            reader.add_doubt("a redirection could not be read")
         if not targets:
             return
         phrase = reader.read_words(targets[0])
@@ -140,7 +140,7 @@ class Redirections:
         for before, target in pairwise(targets):
             gap = reader.classify_gap(before, target)
             if gap in ("none", "odd"):
-                reader.add_doubt("its words could not be told apart")
+                reader.add_doubt("its words could not be separated reliably")
             self.extra += [None] if gap == "line" else []
             self.extra.append(reader.read_words(target))
 
@@ -151,7 +151,7 @@ class Redirections:
             if kind == "heredoc_body":
                 body = reader.read_heredoc(child, as_it_is=as_it_is)
             elif kind == "heredoc_end" and not reader.ends_document(child, delimiter):
-                reader.add_doubt("where a here-document ends is not clear")
+                reader.add_doubt("the end of a here-document is unclear")
             elif kind == "heredoc_start":
                 text = reader.node_bytes(child)
                 delimiter = re.sub(rb"['\"\\]", b"", text)

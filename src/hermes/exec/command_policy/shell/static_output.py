@@ -1,4 +1,4 @@
-"""What a few harmless programs print, when that can be told without running them."""
+"""Predicts the output of a few harmless programs without running them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LIMIT = 16_384
 
 
 def predict_output(argv: tuple[str, ...], feed: str | None) -> str | None:
-    """The output of echo, printf, cat, base64 -d and the like; None when it is not known."""
+    """The output of echo, printf, cat, base64 -d and the like; None when it is unknown."""
     if not argv or any(is_vague(word) for word in argv):
         return None
     name, words = argv[0].rpartition("/")[2], [literal_text(word) for word in argv[1:]]

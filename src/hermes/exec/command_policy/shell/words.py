@@ -151,7 +151,7 @@ def expand_words(text: str, home: str, *, keep_empty: bool) -> list[str]:
         fields = [f for f in piece.split(GAP) if f] if GAP in piece else [piece]
         words += [_expand_tilde(field, home).translate(_FROM_QUOTED) for field in fields]
         if len(words) > _MAX_WORDS:
-            raise TooComplexError("a word expands to too many")
+            raise TooComplexError("a word expands to too many words")
     return [word for word in words if word or keep_empty]
 
 
@@ -176,7 +176,7 @@ def _expand_braces(text: str, depth: int = 0) -> list[str]:
     start, end, options = found
     tails = _expand_braces(text[end:], depth + 1)
     if len(options) * len(tails) > _MAX_WORDS:
-        raise TooComplexError("a word expands to too many")
+        raise TooComplexError("a word expands to too many words")
     heads = [h for option in options for h in _expand_braces(option, depth + 1)]
     return [text[:start] + head + tail for head in heads for tail in tails]
 
