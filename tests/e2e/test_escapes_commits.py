@@ -217,7 +217,7 @@ class World:
 
     def outside(self, script: str, folder: Path | None = None) -> str:
         done = subprocess.run(
-            ["bash", "-c", script], cwd=folder or self.work, env=self.env, timeout=20,
+            ["bash", "-c", script], cwd=folder or self.work, env=self.env, timeout=60,
             capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False,
         )  # fmt: skip
         return done.stdout + done.stderr
@@ -233,7 +233,7 @@ class World:
         out = OutputCapture(100_000, self.base / "spill")
         env = {**self.env, **overlay.env}
         try:
-            await run_command(CommandSpec(script, self.work, env, 20, policy, tier), out)
+            await run_command(CommandSpec(script, self.work, env, 60, policy, tier), out)
             merge_overlay(overlay)
             return ""
         except ChangesRejected as rejected:

@@ -1,5 +1,6 @@
 """Workspaces of every shape: a command leaves nothing in them that others will run."""
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -97,7 +98,7 @@ async def sh(text: str, workspace: Path, home: Path, tier: SandboxTier) -> str:
     policy = build_policy("workspace-write", workspace, home.parent / "agent", home)
     out = OutputCapture(20_000, home.parent / "spill")
     env = {"PATH": PATH, "HOME": str(home)}
-    await run_command(CommandSpec(text, workspace, env, 30, policy, tier), out)
+    await run_command(CommandSpec(text, workspace, env, 60, policy, tier), out)
     out.close()
     return out.text()
 
@@ -173,7 +174,7 @@ async def test_a_home_as_the_workspace(
     policy = build_policy("workspace-write", home, tmp_path / "agent", user)
     out = OutputCapture(20_000, tmp_path / "spill")
     command = CommandSpec(
-        f"{text}; echo fine > {inside}/project/f", home, {"PATH": PATH}, 30, policy, tier
+        f"{text}; echo fine > {inside}/project/f", home, {"PATH": PATH}, 60, policy, tier
     )
     await run_command(command, out)
     out.close()
@@ -186,16 +187,18 @@ async def test_a_home_as_the_workspace(
 async def test_two_commands_hold_the_same_names(
     tmp_path: Path, home: Path, tier: SandboxTier
 ) -> None:
-    import asyncio
-
     (home / "sub").mkdir()
     os.mkfifo(home / "sub" / "gate")
     waiting = asyncio.create_task(
         sh("read x < sub/gate; echo evil > .profile; echo $x", home, home, tier)
     )
     await sh("echo evil > .profile", home, home, tier)
-    await asyncio.to_thread((home / "sub" / "gate").write_text, "go\n")
-    assert (await waiting).endswith("go\n")
+    gate = os.open(home / "sub" / "gate", os.O_RDWR)  # waits for nobody, whatever became of it
+    try:
+        os.write(gate, b"go\n")
+        assert (await waiting).endswith("go\n")
+    finally:
+        os.close(gate)
     assert sorted(os.listdir(home)) == ["sub"]
 
 
@@ -212,7 +215,7 @@ async def test_work_in_a_folder_of_a_hidden_home(
     text = "cd sub; touch f && chmod 640 f && touch -d @981158400 f && stat -c '%a %Y' f"
     env = {"PATH": f"{home}/own:{PATH}", "HOME": str(home)}
     out = OutputCapture(20_000, tmp_path / "spill")
-    await run_command(CommandSpec(text, work, env, 30, policy, tier), out)
+    await run_command(CommandSpec(text, work, env, 60, policy, tier), out)
     out.close()
     assert out.text() == "640 981158400\n"
 
@@ -247,7 +250,7 @@ async def test_wherever_the_home_is_there_is_one(
     out = OutputCapture(20_000, tmp_path / "spill")
     text = "cat ~/.ssh/id; cd && echo fine > ~/f && cat f"
     env = {"PATH": PATH, "HOME": str(user)}
-    await run_command(CommandSpec(text, tmp_path / "work", env, 30, policy, tier), out)
+    await run_command(CommandSpec(text, tmp_path / "work", env, 60, policy, tier), out)
     out.close()
     assert out.text().endswith("fine\n")
     assert "SECRET" not in out.text()

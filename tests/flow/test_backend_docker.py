@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -16,8 +15,10 @@ from typing import Any
 import pytest
 
 from hermes.app.runtime import Options
+from hermes.exec.backends import remote
 from hermes.exec.backends.docker_container import machine_label, owner_label
 from tests.flow.test_terminal_tool import TREE, command, results
+from tests.kit.deadlines import Deadline
 from tests.kit.engine import Engine, engine
 from tests.kit.home import KEY, Home, finish, run_hermes, start_hermes
 from tests.kit.processes import living, until
@@ -125,11 +126,17 @@ async def test_protected_names_cannot_be_changed_or_made(tmp_path: Path, docker:
     await until(lambda: {p.name for p in work.iterdir()} == names)
 
 
-async def test_out_of_time_nothing_lives_in_it(tmp_path: Path, docker: Engine, mark: str) -> None:
+async def test_out_of_time_nothing_lives_in_it(
+    tmp_path: Path, docker: Engine, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deadline = Deadline(monkeypatch, remote)
     tree = f"trap '' TERM; echo began; (env -i /bin/setsid sleep {mark} &); {TREE.format(mark)}"
     steps = [call(command(tree, timeout=2)), call(command("echo next")), say("ok")]
     async with boxed(tmp_path, steps, docker, Options(yolo=True)) as r:
-        await r.turn()
+        turn = r.begin()
+        await until(lambda: len(living(mark)) == 4)
+        deadline.expire()
+        await turn
         first, second = await texts(r)
         assert first == "began\n[timed out after 2 s (killed)]"
         assert second == "next"
@@ -141,11 +148,9 @@ async def test_an_interrupt_ends_it_there(tmp_path: Path, docker: Engine, mark: 
     async with boxed(tmp_path, steps, docker, Options(yolo=True)) as r:
         turn = r.begin()
         await until(lambda: len(living(mark)) == 3)
-        begin = time.monotonic()
         r.session.interrupt()
         assert (await turn).interrupted
         assert not living(mark)
-        assert time.monotonic() - begin < 5
 
 
 async def test_kill_9_of_the_program_leaves_no_container(
@@ -240,7 +245,7 @@ async def test_what_fills_it_up_ends_all_the_same(
     tmp_path: Path, docker: Engine, mark: str
 ) -> None:
     many = f"for i in $(seq 100); do sleep {mark} & done; wait"
-    steps = [call(command(many, timeout=2)), call(command("echo next", id="c2")), say("ok")]
+    steps = [call(command(many, timeout=10)), call(command("echo next", id="c2")), say("ok")]
     async with boxed(tmp_path, steps, docker, Options(yolo=True), pids=32) as r:
         turn = r.begin()
         most = 0

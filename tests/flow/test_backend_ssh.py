@@ -6,7 +6,6 @@ import os
 import signal
 import stat
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -19,9 +18,11 @@ from hypothesis import strategies as st
 
 from hermes.app.runtime import Options
 from hermes.core.errors import ConfigError
+from hermes.exec.backends import remote
 from hermes.exec.backends.ssh import encode_script
 from hermes.exec.snapshots.checkpoints import list_checkpoints
 from tests.flow.test_terminal_tool import TREE, command, results
+from tests.kit.deadlines import Deadline
 from tests.kit.home import KEY, Home, finish, run_hermes, start_hermes
 from tests.kit.processes import living, until
 from tests.kit.replies import call, say
@@ -151,18 +152,20 @@ async def test_a_required_sandbox_refuses(tmp_path: Path, server: Sshd, there: P
 
 
 async def test_out_of_time_nothing_lives_there(
-    tmp_path: Path, server: Sshd, there: Path, mark: str
+    tmp_path: Path, server: Sshd, there: Path, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    deadline = Deadline(monkeypatch, remote)
     stubborn = f"trap '' TERM; echo began; {TREE.format(mark)}"
     steps = [call(command(stubborn, timeout=1.5)), call(command("echo next")), say("ok")]
     async with far(tmp_path, steps, server, there) as r:
-        begin = time.monotonic()
-        await r.turn()
+        turn = r.begin()
+        await until(lambda: len(living(mark)) == 3)
+        deadline.expire()
+        await turn
         first, second = await texts(r)
         assert first == "began\n[timed out after 1.5 s (killed)]"
         assert second == "next"
         assert not living(mark)
-        assert time.monotonic() - begin < 10
 
 
 async def test_an_interrupt_ends_it_there(
@@ -321,5 +324,5 @@ def test_any_text_reaches_the_shell_unchanged(text: str) -> None:
     inside = line.partition("hermes '")[2].removesuffix("'")
     assert not set(inside) & set("'!\n")
     assert "\\\\" not in inside
-    got = subprocess.run(["/bin/sh", "-c", line], capture_output=True, check=True, timeout=10)
+    got = subprocess.run(["/bin/sh", "-c", line], capture_output=True, check=True, timeout=60)
     assert got.stdout.decode() == text + "."

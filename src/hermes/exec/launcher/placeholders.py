@@ -33,8 +33,7 @@ def hold_name(path: bytes) -> int:
     until = time.monotonic() + _LOCK_WAIT
     while True:
         with contextlib.suppress(FileExistsError):
-            os.mkdir(path, 0o700)
-            os.chmod(path, PLACEHOLDER & 0o777)
+            _create_placeholder(path)
         lock = -1
         try:
             found = os.lstat(path)
@@ -50,6 +49,16 @@ def hold_name(path: bytes) -> int:
         if lock >= 0:
             os.close(lock)
         time.sleep(0.001)
+
+
+def _create_placeholder(path: bytes) -> None:
+    """Create it with its mode at once, or another command could take it for a real folder."""
+    mask = os.umask(0)
+    try:
+        os.mkdir(path, PLACEHOLDER & 0o777)
+    finally:
+        os.umask(mask)
+    os.chmod(path, PLACEHOLDER & 0o777)  # a set-group-ID folder adds that bit
 
 
 def release_name(path: bytes, lock: int) -> None:
