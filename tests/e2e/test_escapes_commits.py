@@ -1,6 +1,6 @@
 """Attempts to plant, through a repository, something that runs later outside the sandbox.
 
-A command gets a stand-in for .git to commit in. Afterwards the user works with his repository as
+A command gets an overlay of .git to commit in. Afterwards the user works with his repository as
 always, outside. Whatever was planted would then leave a canary. The same scripts run without a
 sandbox too, where most of them succeed: an attempt that cannot succeed proves nothing.
 """
@@ -309,7 +309,7 @@ def test_it_would_run_without_the_sandbox(world: World, attempt: Attempt) -> Non
 
 
 @pytest.mark.parametrize("attempt", SECRETS, ids=lambda a: a.name)
-async def test_nothing_is_read_through_the_stand_in(
+async def test_nothing_is_read_through_the_overlay(
     world: World, tier: None, attempt: Attempt
 ) -> None:
     await world.inside(attempt.script)

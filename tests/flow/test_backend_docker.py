@@ -273,7 +273,7 @@ async def test_failures_in_plain_words(
             return result.text
 
     image = await said("a", image="no-such:1")
-    assert image.startswith("There is no image no-such:1 here: `docker pull no-such:1`.")
+    assert image.startswith("The image no-such:1 is missing: run `docker pull no-such:1`.")
     named = await said("b", container="nobody")
     assert named.startswith("There is no container nobody.")
     socket = docker.env.get("DOCKER_HOST", "")
@@ -286,10 +286,12 @@ async def test_failures_in_plain_words(
         stranger.chmod(0o755)
         with monkeypatch.context() as patch:
             patch.setenv("PATH", f"{stranger.parent}:{os.environ['PATH']}")
-            assert (await said("e")).startswith("You may not use the Docker daemon: join its group")
+            assert (await said("e")).startswith(
+                "You have no access to the Docker daemon: join the group"
+            )
     with monkeypatch.context() as patch:
         patch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing")
-        assert (await said("c")).startswith("The Docker daemon does not answer: start it.")
+        assert (await said("c")).startswith("The Docker daemon is not running: start it.")
         patch.setenv("PATH", str(tmp_path))
         assert "there is no program `docker` here" in await said("d")
 
@@ -304,4 +306,4 @@ async def test_doctor_says_whether_it_works(tmp_path: Path, docker: Engine) -> N
         home.configure(terminal=terminal(docker, image="no-such:1"))
         broken = await run_hermes(["doctor"], home, env=docker.env)
         assert broken.rc == 1
-        assert "FAILED  terminal backend docker: There is no image no-such:1" in broken.stdout
+        assert "FAILED  terminal backend docker: The image no-such:1 is missing" in broken.stdout

@@ -244,7 +244,7 @@ async def test_in_the_background_and_on_a_terminal(
         assert "p1" in killed
         assert not living(mark)
         assert "/no/such/folder on " in nowhere
-        assert "does not exist there; nothing was run" in nowhere
+        assert "does not exist there. Nothing was run" in nowhere
 
 
 async def test_a_flood_is_capped_and_complete(tmp_path: Path, server: Sshd, there: Path) -> None:
@@ -261,10 +261,10 @@ async def test_a_flood_is_capped_and_complete(tmp_path: Path, server: Sshd, ther
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ("known", "The key of there is not known: connect once by hand"),
-        ("changed", "The key of there is not the one known from before"),
-        ("key", "there does not accept us: no key it knows"),
-        ("port", "there refuses connections: is its ssh server running"),
+        ("known", "The host key of there is unknown: connect once by hand"),
+        ("changed", "The host key of there has changed"),
+        ("key", "there accepts none of the keys"),
+        ("port", "there refuses connections: check that its ssh server runs"),
         ("program", "there is no program `ssh` here"),
     ],
 )
@@ -313,7 +313,7 @@ async def test_doctor_says_whether_it_works(tmp_path: Path, own_server: Sshd) ->
         own_server.refuse_key()
         broken = await run_hermes(["doctor"], home, env=env)
         assert broken.rc == 1
-        assert "FAILED  terminal backend ssh: there does not accept us" in broken.stdout
+        assert "FAILED  terminal backend ssh: there accepts none of the keys" in broken.stdout
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))

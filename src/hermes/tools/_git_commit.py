@@ -18,7 +18,7 @@ Run = Callable[["CommandSpec", ToolContext], Awaitable[ToolResult]]
 
 
 async def committing(command: CommandSpec, ctx: ToolContext, run: Run) -> ToolResult:
-    """Git works on a stand-in; what it did there is taken over when the command has ended, also
+    """Run a command whose git works on an overlay, and merge its changes when it has ended, also
     when it was interrupted: the files of the workspace have changed with it."""
     from hermes.config.paths import cache_folder
     from hermes.exec.commits import NoRepository, OverlayUnavailable, create_overlay

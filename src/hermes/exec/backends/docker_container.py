@@ -27,14 +27,14 @@ _MACHINE_LABEL, _OWNER_LABEL = "hermes.machine", "hermes.owner"
 """Labels of a container: the machine its agent runs on, and the agent's process."""
 _SECURITY_OPTIONS = ("info", "--format", "{{.SecurityOptions}}")
 _FAILURE_REASONS = (
-    ("permission denied while trying to connect", "You may not use the Docker daemon: join its "
-     "group (`docker`) and log in again, or use a rootless daemon."),
-    ("cannot connect to the docker daemon", "The Docker daemon does not answer: start it."),
-    ("error during connect", "The Docker daemon does not answer: start it."),
-    ("no such image", "There is no image {image} here: `docker pull {image}`."),
-    ("unable to find image", "There is no image {image} here: `docker pull {image}`."),
+    ("permission denied while trying to connect", "You have no access to the Docker daemon: "
+     "join the group `docker` and log in again, or use a rootless daemon."),
+    ("cannot connect to the docker daemon", "The Docker daemon is not running: start it."),
+    ("error during connect", "The Docker daemon is not running: start it."),
+    ("no such image", "The image {image} is missing: run `docker pull {image}`."),
+    ("unable to find image", "The image {image} is missing: run `docker pull {image}`."),
     ("no such container", "There is no container {container}."),
-    ("is not running", "The container {container} is not running: `docker start {container}`."),
+    ("is not running", "The container {container} is not running: run `docker start {container}`."),
     ("invalid reference format", "{image} is not the name of an image."),
     ("executable file not found", "The image {image} has no /bin/sh."),
     ("/bin/sh: no such file", "The image {image} has no /bin/sh."),
@@ -207,7 +207,9 @@ class DockerContainer:
             if sign in low:
                 return sentence.format(**names)
         lines = [line for line in complaint.splitlines() if "--help" not in line and line.strip()]
-        return f"Docker: {lines[-1].strip()[:300]}" if lines else "Docker did not start it."
+        return (
+            f"Docker: {lines[-1].strip()[:300]}" if lines else "Docker did not start the command."
+        )
 
     def _find_docker(self, *words: str) -> tuple[str, ...]:
         program = shutil.which("docker", path=self._site.client_env.get("PATH", os.defpath))

@@ -193,7 +193,7 @@ class RemoteCall:
             words = explain(self.reports.complaint()) or str(error or "")
             return ToolError(f"{words} {NOTHING_RUN}".strip())
         if started.result() == 0:
-            return ToolError(f"{where}: the folder does not exist there; nothing was run.")
+            return ToolError(f"{where}: the folder does not exist there. Nothing was run.")
         return ToolError(_CONTACT_LOST.format(where=where))
 
     async def _stop_client(

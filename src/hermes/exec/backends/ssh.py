@@ -48,19 +48,19 @@ _FIXED_OPTIONS = """
 """.split()
 _KEEPALIVE_OPTIONS = ("ServerAliveInterval=15", "ServerAliveCountMax=4")
 _FAILURE_REASONS = (
-    ("remote host identification has changed", "The key of {host} is not the one known from "
-     "before: somebody may be in between. If the change is known, `ssh-keygen -R {host}`, and "
-     "connect once by hand."),
-    ("host key verification failed", "The key of {host} is not known: connect once by hand "
+    ("remote host identification has changed", "The host key of {host} has changed: "
+     "somebody may be intercepting the connection. If you expect the change, run `ssh-keygen -R "
+     "{host}` and connect once by hand."),
+    ("host key verification failed", "The host key of {host} is unknown: connect once by hand "
      "(`ssh {host}`) and check it."),
-    ("unprotected private key", "The key file may be read by others, so ssh does not use it: "
-     "chmod 600."),
-    ("permission denied (", "{host} does not accept us: no key it knows ({key})."),
-    ("too many authentication failures", "{host} refused after too many keys: name the right one "
+    ("unprotected private key", "Others can read the key file, so ssh refuses to use it: run "
+     "`chmod 600` on it."),
+    ("permission denied (", "{host} accepts none of the keys ({key})."),
+    ("too many authentication failures", "{host} refused after too many keys: set the right one "
      "in terminal.ssh.key_file."),
-    ("could not resolve hostname", "There is no host {host}: its name cannot be resolved."),
-    ("connection refused", "{host} refuses connections: is its ssh server running, and the port "
-     "right?"),
+    ("could not resolve hostname", "The host name {host} cannot be resolved."),
+    ("connection refused", "{host} refuses connections: check that its ssh server runs, and the "
+     "port."),
     ("timed out", "{host} does not answer."),
     ("no route to host", "{host} cannot be reached from here."),
     ("network is unreachable", "{host} cannot be reached from here."),
@@ -208,8 +208,8 @@ class SshBackend:
         folder = str(command.cwd)
         line = encode_script(script, mark, folder, command.text, *select_forwarded(command.env))
         if len(line.encode("utf-8", "surrogateescape")) > MAX_COMMAND:
-            raise ToolError("The command is too long for one line over ssh (128 KB when written "
-                            "out): make it shorter.")  # fmt: skip
+            raise ToolError("The command is too long for ssh (128 KB when encoded): make it "
+                            "shorter.")  # fmt: skip
         return structs.replace(self._join_connection(options, line), pty=command.pty)
 
     async def _end_marked(self, mark: str, root: int) -> None:
@@ -261,7 +261,11 @@ class SshBackend:
         for sign, sentence in _FAILURE_REASONS:
             if sign in low:
                 return sentence.format(**names)
-        return f"ssh: {lines[-1][:300]}" if lines[-1] else f"{self._settings.host} ended it."
+        return (
+            f"ssh: {lines[-1][:300]}"
+            if lines[-1]
+            else f"{self._settings.host} ended the connection."
+        )
 
 
 def encode_script(text: str, *arguments: str) -> str:

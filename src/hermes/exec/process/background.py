@@ -114,8 +114,8 @@ class BackgroundProcesses:
         live = [s.record.id for s in self.list_running(owner) if s.record.session == owner.session]
         if len(live) >= MAX_RUNNING:
             raise ToolError(
-                f"{len(live)} background processes of this session are running, which is the most; "
-                f"nothing was started. End one first with `process kill`: {', '.join(live)}."
+                f"{len(live)} background processes of this session run, which is the limit. "
+                f"Nothing was started. End one first with `process kill`: {', '.join(live)}."
             )
         shown = stands_for or command
         text = shown.text if isinstance(shown.text, str) else " ".join(shown.text)
@@ -192,7 +192,9 @@ class BackgroundProcesses:
             await asyncio.wait({connection.closed}, timeout=GRACE_SECONDS + _KILL_SECONDS)
         state = self._reload_state(state)
         if state.alive and not connection.closed.done():
-            raise ToolError(f"{state.record.id} was sent KILL, but part of it does not end.")
+            raise ToolError(
+                f"{state.record.id} was sent KILL, but some of its processes have not ended."
+            )
         return state
 
     async def write(self, state: ProcessState, text: str, *, close: bool = False) -> int:
@@ -200,7 +202,9 @@ class BackgroundProcesses:
         read yet."""
         data = text.encode("utf-8", "replace")
         if len(data) > INPUT_LIMIT:
-            raise ToolError(f"At most {INPUT_LIMIT} bytes can be written at a time; none were.")
+            raise ToolError(
+                f"At most {INPUT_LIMIT} bytes can be written at a time. Nothing was written."
+            )
         if not state.running:
             description = state.describe(time.time())
             raise ToolError(
@@ -324,6 +328,8 @@ def _open_socket(folder: Path) -> socket.socket:
 
 def _check_write(number: int, pending: int, id: str) -> None:
     if number == errno.EPIPE:
-        raise ToolError(f"{id} has closed its input; this was not written.")
+        raise ToolError(f"{id} has closed its input. Nothing was written.")
     if number == errno.EAGAIN:
-        raise ToolError(f"{id} does not read its input ({pending} bytes wait); this was not added.")
+        raise ToolError(
+            f"{id} does not read its input ({pending} bytes are pending). Nothing was written."
+        )

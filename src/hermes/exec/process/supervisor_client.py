@@ -14,7 +14,7 @@ from hermes.exec.launcher.protocol import ANSWER, ENDED, FAILED, FRAME, OPERATIO
 _ANSWER_SECONDS = 10
 """Seconds to wait for an answer; a supervisor has little else to do."""
 CONTACT_LOST = (
-    "Contact with the command was lost: it was killed, or never ran. Check before repeating it."
+    "Contact with the command was lost: it was killed or never ran. Check before repeating it."
 )
 
 

@@ -44,7 +44,7 @@ def find_agent_paths(workspace: Path, agent_home: Path, user_home: Path) -> Agen
         if workspace.is_relative_to(home):
             if _belongs_to_agent(workspace.relative_to(home).parts[0]):
                 raise ConfigError(
-                    f"{workspace} belongs to the agent itself, and no command runs in it: choose "
+                    f"{workspace} belongs to the agent itself, so no command may run in it: choose "
                     "another folder."
                 )
             return AgentPaths()

@@ -41,7 +41,7 @@ def plan_launch(
     """How to start `argv` in new namespaces."""
     workspace = os.path.realpath(policy.workspace)
     if workspace == "/" or any((workspace + "/").startswith(p + "/") for p in _NO_WORKSPACE):
-        raise ToolError(f"{workspace} cannot be the workspace of a sandbox; nothing was run.")
+        raise ToolError(f"{workspace} cannot be the workspace of a sandbox. Nothing was run.")
     inside = dict(env)
     command = list(argv)
     if policy.network:

@@ -35,7 +35,7 @@ def plan_launch(
     table, number = seccomp.MACHINES[machine]
     workspace = os.path.realpath(policy.workspace)
     if workspace == "/":
-        raise ToolError("/ cannot be the workspace of a sandbox; nothing was run.")
+        raise ToolError("/ cannot be the workspace of a sandbox. Nothing was run.")
     guards = plan_guards(policy.workspace, policy.protected, policy.kept_missing)
     closed = {*guards.read_only, *guards.placeholders, *guards.links, *guards.barred}
     hidden = {os.path.realpath(path) for path in policy.hidden}

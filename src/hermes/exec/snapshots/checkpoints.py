@@ -86,11 +86,11 @@ def explain_unsuitable(workspace: Path, home: Path) -> str:
     if not folder.is_dir():
         return f"{folder} is not a folder"
     if str(folder) in _SYSTEM_FOLDERS:
-        return f"{folder} is not a workspace but a folder of the system"
+        return f"{folder} is a system folder, not a workspace"
     if user.is_relative_to(folder):
-        return f"{folder} is a home folder or holds one"
+        return f"{folder} is a home folder or contains one"
     if own.is_relative_to(folder) or folder.is_relative_to(own):
-        return f"{folder} holds the agent's own files"
+        return f"{folder} contains the agent's own files"
     return ""
 
 
@@ -260,7 +260,7 @@ class _Rollback:
                 and self._tree.exists(path)
                 and not self._clear_empty_folder(path)
             ):
-                self._done["kept"].append(f"{path}: what is there now could not be saved first")
+                self._done["kept"].append(f"{path}: its present content could not be saved first")
             else:
                 ready.append(path)
         wanted = [self._then.entries[path] for path in ready]
@@ -361,7 +361,7 @@ def _find_commit(repository: ShadowRepository, id: str) -> tuple[str, Checkpoint
         case []:
             raise ToolError(f"There is no checkpoint {id!r} of {repository.workspace}.")
         case _:
-            raise ToolError(f"{id!r} fits several checkpoints; give more of the id.")
+            raise ToolError(f"{id!r} matches several checkpoints; give more of the id.")
 
 
 def _load_state(repository: ShadowRepository, commit: str) -> _SavedState:

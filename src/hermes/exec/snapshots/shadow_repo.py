@@ -173,7 +173,7 @@ def _create_private_folder(folder: Path) -> None:
     try:
         private_folder(folder)
     except OSError as error:
-        raise ShadowError(f"{folder} cannot be made: {error.strerror}.") from None
+        raise ShadowError(f"{folder} cannot be created: {error.strerror}.") from None
 
 
 def _acquire_lock(handle: int) -> None:

@@ -172,7 +172,7 @@ async def test_there_is_a_limit(harness: Harness, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(background, "MAX_RUNNING", 2)
     first = await harness.start("cat")
     await harness.start("cat")
-    with pytest.raises(ToolError, match=r"2 background processes.*nothing was started.*p1, p2"):
+    with pytest.raises(ToolError, match=r"2 background processes.*Nothing was started.*p1, p2"):
         await harness.start("cat")
     await harness.processes.kill(first)
     assert (await harness.start("cat")).running
