@@ -168,7 +168,7 @@ class DockerContainer:
         return (*argv, settings.image, "-c", CONTAINER_INIT), placeholders
 
     def _guard_paths(self) -> PathGuards:
-        """Links among the protected names (`cover`) are what a mount cannot protect here."""
+        """How the protected names are guarded; a mount cannot protect links (`links`) here."""
         policy = self._build_policy()
         return plan_guards(policy.workspace, policy.protected, policy.kept_missing)
 
