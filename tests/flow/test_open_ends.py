@@ -117,8 +117,8 @@ async def test_what_was_fetched_is_not_run_unasked_later(tmp_path: Path) -> None
                 break
         _, second, third = [p.text for p in await results(r)]
     (reason,) = reasons
-    assert "came from the network" in reason
-    assert "came from the network" in second
+    assert "was downloaded" in reason
+    assert "was downloaded" in second
     assert third == "2"
 
 
