@@ -34,7 +34,7 @@ catalogue.MODELS = (row,)
 import hermes.llm.local.engine as engine
 engine.CHILD = Path("{fake}")
 engine.find_spec = lambda _: object()
-import hermes.llm.local.endpoint as finding
+import hermes.llm.endpoints.embedded as finding
 finding.installed = lambda: True
 """
 """Only data: which file the default model is, where it comes from, and what stands in for

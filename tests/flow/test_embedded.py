@@ -27,7 +27,7 @@ FAKE = Path(__file__).parents[1] / "kit" / "llama.py"
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     monkeypatch.setattr(engine, "CHILD", FAKE)
-    monkeypatch.setattr("hermes.llm.local.endpoint.installed", lambda: True)
+    monkeypatch.setattr("hermes.llm.endpoints.embedded.installed", lambda: True)
     monkeypatch.setattr(engine, "find_spec", lambda _: object())
     made = Home(tmp_path)
     use(made, "small")

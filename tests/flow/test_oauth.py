@@ -24,12 +24,11 @@ from hermes.core.errors import ConfigError, ProviderError
 from hermes.core.events import Recovering
 from hermes.core.message import user
 from hermes.llm.auth.oauth import device, loopback
-from hermes.llm.auth.oauth.flow import completed
-from hermes.llm.auth.oauth.login import Login
+from hermes.llm.auth.oauth.login import Login, completed
 from hermes.llm.auth.oauth.tokens import Token, read
 from hermes.llm.endpoints.catalog import LOGINS, Choice, find, resolve
+from hermes.llm.http.transport import Transport
 from hermes.llm.provider_spec import OAuth
-from hermes.llm.transport import Transport
 from tests.kit import Home, Provider, Received, Reply, say, status
 from tests.kit.home import LIMITS
 from tests.kit.oauth import CLIENT, Authority
@@ -415,7 +414,7 @@ _WORKER = """
 import asyncio, sys
 from pathlib import Path
 import msgspec
-from hermes.llm.transport import Transport
+from hermes.llm.http.transport import Transport
 from hermes.llm.auth.oauth.login import Login
 from hermes.llm.provider_spec import OAuth
 
@@ -529,7 +528,7 @@ def test_a_named_variable_must_hold_a_key_whatever_login_there_is(tmp_path: Path
 
 
 def test_the_list_of_logins_agrees_with_the_rows() -> None:
-    from hermes.llm.auth.inventory import names
+    from hermes.llm.endpoints.inventory import names
 
     rows = [row for name in names() if (row := find(name)) is not None and row.oauth]
     assert {row.name for row in rows} == set(LOGINS)

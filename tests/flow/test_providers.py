@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hermes.core.message import user
-from hermes.llm.transport import Transport
+from hermes.llm.http.transport import Transport
 from tests.kit import Provider, Received, Reply, call, run_hermes, say, stall, status, think
 from tests.kit.home import Home
 from tests.kit.rig import rig

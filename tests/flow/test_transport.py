@@ -27,12 +27,11 @@ from hermes.core.provider import Request
 from hermes.llm.auth.key_pool import Credential, usable
 from hermes.llm.client import Client
 from hermes.llm.endpoints.catalog import Endpoint
+from hermes.llm.http.transport import Transport
+from hermes.llm.http.watchdog import Timeouts, Watchdog
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.response_builder import Answer
 from hermes.llm.response_reader import Reading
-from hermes.llm.timeouts import Timeouts
-from hermes.llm.transport import Transport
-from hermes.llm.watchdog import Watchdog
 from hermes.llm.wire import chat
 from tests.kit import (
     Gate,
@@ -811,7 +810,7 @@ async def test_f02_https_to_a_plain_server(transport: Transport) -> None:
 
 TRUSTED = """
 import asyncio, ssl, sys
-from hermes.llm.transport import Transport, load
+from hermes.llm.http.transport import Transport, load
 started = ssl.SSLContext.set_default_verify_paths
 load()
 assert ssl.SSLContext.set_default_verify_paths is started

@@ -15,7 +15,7 @@ from hermes.app.runtime import Options, Runtime
 from hermes.config.load import load
 from hermes.config.paths import models_folders
 from hermes.core.message import ToolCall, user
-from hermes.llm.local.endpoint import installed
+from hermes.llm.endpoints.embedded import installed
 from hermes.llm.local.models import DEFAULT
 from tests.kit import Home, run_hermes
 from tests.local.requests import UNSEEN

@@ -23,10 +23,9 @@ from hermes.core.message import (
     Usage,
 )
 from hermes.core.provider import Settings, ToolSpec
-from hermes.llm import sse
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.response_builder import Answer
-from hermes.llm.wire import chat
+from hermes.llm.wire import chat, sse
 
 TARGET = Target("p", "m", "chat")
 Json = dict[str, Any]

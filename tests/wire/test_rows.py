@@ -27,8 +27,8 @@ from hermes.core.provider import Effort, Request, Settings, ToolSpec
 from hermes.llm.client import Client
 from hermes.llm.endpoints.catalog import Choice, Endpoint, find, resolve
 from hermes.llm.endpoints.match import HOSTS
+from hermes.llm.http.transport import Transport
 from hermes.llm.response_builder import Answer
-from hermes.llm.transport import Transport
 from hermes.version import VERSION
 from tests.kit import Provider, Received, say
 

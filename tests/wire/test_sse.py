@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.core.errors import Kind, ProviderError
-from hermes.llm import sse
-from hermes.llm.sse import Parser
+from hermes.llm.wire import sse
+from hermes.llm.wire.sse import Parser
 
 Events = list[tuple[str, bytes]]
 

@@ -15,7 +15,7 @@ from hermes.config.load import Setup
 from hermes.config.schema import Auxiliary as Wanted
 from hermes.core.errors import ConfigError
 from hermes.llm.endpoints.catalog import Choice, Endpoint, find, resolve
-from hermes.llm.timeouts import Timeouts
+from hermes.llm.http.watchdog import Timeouts
 
 log = logging.getLogger(__name__)
 

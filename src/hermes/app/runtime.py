@@ -39,7 +39,7 @@ from hermes.llm.auth.cooldown import Cooling
 from hermes.llm.client import Client
 from hermes.llm.endpoints.catalog import Choice, Endpoint, resolve, undecided
 from hermes.llm.endpoints.learned_limits import Remembered
-from hermes.llm.transport import Transport
+from hermes.llm.http.transport import Transport
 from hermes.store.sqlite import SqliteStore
 from hermes.tools.registry import select
 from hermes.tools.todo import recall

@@ -87,9 +87,9 @@ async def newest() -> str:
     """The newest final version that the configured package indexes have."""
     from hermes.config.env import environment
     from hermes.config.package_index import indexes
+    from hermes.llm.http.transport import Transport
     from hermes.llm.local.download import Fetcher, SourceError
     from hermes.llm.local.wheel_source import files_of
-    from hermes.llm.transport import Transport
 
     transport = Transport()
     problem = "the use of an index is turned off here"

@@ -57,7 +57,7 @@ async def _endpoint(setup: Setup) -> list[Candidate]:
         return []
     from hermes.llm.auth.key_pool import NO_KEY, Credential
     from hermes.llm.endpoints.probe import Prober
-    from hermes.llm.transport import Transport
+    from hermes.llm.http.transport import Transport
 
     value = setup.secrets.get("OPENAI_API_KEY")
     key = Credential("OPENAI_API_KEY", value) if value else NO_KEY
@@ -109,7 +109,7 @@ async def _servers() -> list[Candidate]:
 
 
 def _embedded(setup: Setup) -> Iterator[Candidate]:
-    from hermes.llm.local import endpoint as finding
+    from hermes.llm.endpoints import embedded as finding
 
     if not finding.installed():
         return

@@ -14,7 +14,7 @@ from hermes.core.errors import HermesError
 from hermes.core.events import TurnResult
 from hermes.core.message import user
 from hermes.llm.endpoints.catalog import Choice
-from hermes.llm.transport import EMBEDDED
+from hermes.llm.http.transport import EMBEDDED
 
 _HELLO = "Say hello in one short sentence."
 _CALLS = 3

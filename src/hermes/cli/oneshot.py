@@ -26,7 +26,7 @@ from hermes.core.events import Approval, Question, Recorded, StepStart, TurnEnd,
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta, Store
 from hermes.llm.endpoints.catalog import Choice
-from hermes.llm.transport import EMBEDDED
+from hermes.llm.http.transport import EMBEDDED
 
 EXIT_PARTIAL = 3
 INTERRUPTED = TurnResult(interrupted=True, error="Interrupted.", error_code="interrupted")

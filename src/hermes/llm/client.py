@@ -30,13 +30,12 @@ from hermes.llm.endpoints.model_facts import DEFAULT_OUTPUT, ModelFacts
 from hermes.llm.endpoints.model_info import inquire, list_url, names
 from hermes.llm.errors.classifier import MAX_MESSAGE, classify, gist
 from hermes.llm.history_view import View
+from hermes.llm.http.transport import Exchange, Transport
+from hermes.llm.http.watchdog import Timeouts, Watchdog
 from hermes.llm.provider_spec import About, Quirks, overlay
 from hermes.llm.reasoning_effort import fitted
 from hermes.llm.response_builder import Answer
 from hermes.llm.response_reader import FRAMES, Reading, can_unframe
-from hermes.llm.timeouts import Timeouts
-from hermes.llm.transport import Exchange, Transport
-from hermes.llm.watchdog import Watchdog
 from hermes.version import VERSION
 
 Sleep = Callable[[float], Awaitable[None]]

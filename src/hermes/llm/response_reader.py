@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from hermes.core.errors import Failure, Kind, ProviderError
+from hermes.llm.http.transport import Exchange
+from hermes.llm.http.watchdog import Watchdog
 from hermes.llm.response_builder import MAX_BYTES, Answer
-from hermes.llm.transport import Exchange
-from hermes.llm.watchdog import Watchdog
 from hermes.llm.wire import Decoder
 
 _BLANK = b"\xef\xbb\xbf \t\r\n"

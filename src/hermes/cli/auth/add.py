@@ -10,8 +10,8 @@ from hermes.config.load import Setup
 from hermes.config.update import revise
 from hermes.core.errors import ConfigError, HermesError
 from hermes.llm.auth.cooldown import Cooling
-from hermes.llm.auth.inventory import Held, Named, free_name, held, variables
 from hermes.llm.endpoints.catalog import Choice, find, resolve
+from hermes.llm.endpoints.inventory import Held, Named, free_name, held, variables
 
 
 def add_key(setup: Setup, provider: Named, key: str, *, replace: bool) -> str:

@@ -13,12 +13,12 @@ from hermes.config.env import child_env, environment
 from hermes.config.load import Setup
 from hermes.config.private_files import locked
 from hermes.core.errors import ConfigError
-from hermes.llm.auth.inventory import Named
 from hermes.llm.auth.oauth import tokens
 from hermes.llm.auth.oauth.device import Shown
-from hermes.llm.auth.oauth.flow import Steps, enter
+from hermes.llm.auth.oauth.login import Steps, enter
 from hermes.llm.auth.oauth.tokens import Token
-from hermes.llm.transport import Transport
+from hermes.llm.endpoints.inventory import Named
+from hermes.llm.http.transport import Transport
 
 
 async def log_in(setup: Setup, provider: Named, *, browser: bool) -> Token:

@@ -10,7 +10,7 @@ from hermes.config.load import Setup
 from hermes.config.private_files import locked
 from hermes.config.update import revise
 from hermes.core.errors import ConfigError
-from hermes.llm.auth.inventory import Held, Named
+from hermes.llm.endpoints.inventory import Held, Named
 
 
 def remove_keys(setup: Setup, provider: Named, which: str, *, everything: bool) -> list[str]:

@@ -10,8 +10,8 @@ from hermes.config import paths
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.llm.auth.cooldown import Cooling
-from hermes.llm.auth.inventory import Held, Named, everything, held
 from hermes.llm.endpoints.catalog import Choice, resolve
+from hermes.llm.endpoints.inventory import Held, Named, everything, held
 from hermes.llm.endpoints.local_servers import chosen
 
 

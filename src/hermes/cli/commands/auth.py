@@ -13,7 +13,7 @@ from hermes.cli.terminal.text import dump
 from hermes.config.env import argument_text, inside_agent
 from hermes.config.load import Setup, load
 from hermes.core.errors import ConfigError, ProviderError
-from hermes.llm.auth.inventory import Named, named
+from hermes.llm.endpoints.inventory import Named, named
 
 _EPILOG = """\
 commands:

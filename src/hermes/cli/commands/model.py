@@ -162,7 +162,7 @@ def _models(args: Namespace) -> int:
     import asyncio
 
     from hermes.cli.model.choices import offered
-    from hermes.llm.auth.inventory import named
+    from hermes.llm.endpoints.inventory import named
 
     setup = _opened(args)
     name = args.name if args.name in setup.config.providers else named(setup.config, args.name).name
@@ -178,7 +178,7 @@ def _models(args: Namespace) -> int:
 
 
 def _list(args: Namespace) -> int:
-    from hermes.llm.local.endpoint import file_of
+    from hermes.llm.endpoints.embedded import file_of
 
     secrets = load(args.profile).secrets
     rows = [
@@ -210,7 +210,7 @@ def _pull(args: Namespace) -> int:
 
     file = asyncio.run(_download(model))
     print(file)
-    from hermes.llm.local.endpoint import NO_ENGINE, installed
+    from hermes.llm.endpoints.embedded import NO_ENGINE, installed
 
     if not installed():
         fail(NO_ENGINE)
@@ -221,7 +221,7 @@ def _pull(args: Namespace) -> int:
 
 async def _download(model: LocalModel) -> Path:
     from hermes.cli.terminal.download import pull
-    from hermes.llm.transport import Transport
+    from hermes.llm.http.transport import Transport
 
     transport = Transport()
     try:
@@ -238,7 +238,7 @@ def _local(args: Namespace) -> int:
     name = known.name if known else str(_gguf(args.name))
     switch(setup, Wanted("local", name))
     print(f"The model is {name}, on this machine.")
-    from hermes.llm.local.endpoint import NO_ENGINE, installed
+    from hermes.llm.endpoints.embedded import NO_ENGINE, installed
 
     if not installed():
         fail(NO_ENGINE)

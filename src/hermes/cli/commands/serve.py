@@ -120,7 +120,7 @@ def _rest() -> None:
     """What is imported while the port is open already, on a thread of its own."""
     from importlib import import_module
 
-    from hermes.llm import transport as http
+    from hermes.llm.http import transport as http
 
     http.load()  # before anybody imports aiohttp, which takes twice as long by itself
     import_module("hermes.app.runtime")

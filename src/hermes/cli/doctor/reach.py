@@ -15,7 +15,7 @@ from hermes.config.load import Setup
 from hermes.core.errors import ConfigError, HermesError
 from hermes.llm.endpoints.catalog import Choice, Endpoint, resolve
 from hermes.llm.endpoints.local_servers import chosen, usual
-from hermes.llm.transport import EMBEDDED
+from hermes.llm.http.transport import EMBEDDED
 
 _CONNECT = 3.0
 _SKEW = 300.0
@@ -43,7 +43,7 @@ def _model(endpoints: list[Endpoint]) -> Check:
 
 
 def _embedded(target: str, base_url: str, details: list[str]) -> Check:
-    from hermes.llm.local.endpoint import missing
+    from hermes.llm.endpoints.embedded import missing
     from hermes.llm.local.uri import parse
 
     if lacking := missing(base_url):
@@ -102,7 +102,7 @@ def _why(error: Exception) -> str:
 async def _asked(endpoint: Endpoint) -> Check:
     """For its list of models, which costs nothing and takes the key."""
     from hermes.llm.client import Client
-    from hermes.llm.transport import Transport
+    from hermes.llm.http.transport import Transport
 
     name = f"provider {endpoint.target.provider}"
     transport = Transport()

@@ -8,14 +8,14 @@ from hermes.cli.terminal.picker import Row
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.llm.auth.cooldown import Cooling
-from hermes.llm.auth.inventory import everything
 from hermes.llm.client import Client
+from hermes.llm.endpoints import embedded as finding
 from hermes.llm.endpoints.catalog import Choice, Endpoint, resolve
+from hermes.llm.endpoints.inventory import everything
 from hermes.llm.endpoints.local_servers import look_around
 from hermes.llm.endpoints.model_facts import ModelFacts, facts, names
-from hermes.llm.local import endpoint as finding
+from hermes.llm.http.transport import Transport
 from hermes.llm.local.models import MODELS
-from hermes.llm.transport import Transport
 
 _NO_CHAT = ("embed", "whisper", "tts", "dall-e", "moderation", "transcribe", "rerank", "imagen")
 

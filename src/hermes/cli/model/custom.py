@@ -19,7 +19,7 @@ from hermes.core.errors import ConfigError
 from hermes.llm.auth.key_pool import NO_KEY, Credential
 from hermes.llm.endpoints.catalog import CUSTOM, find, wire_for
 from hermes.llm.endpoints.probe import Probe, Prober
-from hermes.llm.transport import Transport
+from hermes.llm.http.transport import Transport
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,40}\Z")
 

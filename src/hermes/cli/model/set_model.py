@@ -10,8 +10,8 @@ from hermes.config.load import Setup, load
 from hermes.config.schema import Config
 from hermes.config.update import revise
 from hermes.core.errors import ConfigError
-from hermes.llm.auth.inventory import named
 from hermes.llm.endpoints.catalog import CUSTOM, Choice, find, resolve
+from hermes.llm.endpoints.inventory import named
 
 
 class Wanted(Struct, frozen=True):

@@ -141,7 +141,7 @@ def _greet(repl: Repl, session: Session) -> None:
 
 async def _fetch(repl: Repl, runtime: Runtime, session: Session) -> None:
     """A model that runs on this machine is downloaded before it is first asked."""
-    from hermes.llm.transport import EMBEDDED
+    from hermes.llm.http.transport import EMBEDDED
 
     base_url = session.agent.providers[0].base_url
     if base_url.startswith(EMBEDDED):
@@ -214,7 +214,7 @@ async def _entered(repl: Repl, text: str, *, queued: bool) -> None:
 
 async def fetched(repl: Repl) -> None:
     """A model of this machine is downloaded before its first answer, with the prompt put aside."""
-    from hermes.llm.transport import EMBEDDED
+    from hermes.llm.http.transport import EMBEDDED
 
     assert repl.conversation is not None
     session, runtime = repl.conversation.session, repl.conversation.runtime
@@ -222,7 +222,7 @@ async def fetched(repl: Repl) -> None:
     if not base_url.startswith(EMBEDDED):
         return
     from hermes.cli.terminal.download import prepare as download
-    from hermes.llm.local.endpoint import missing
+    from hermes.llm.endpoints.embedded import missing
 
     if missing(base_url):
         from prompt_toolkit.application.run_in_terminal import in_terminal

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from hermes.config.env import environment
 from hermes.config.package_index import indexes
 from hermes.config.paths import models_folders
-from hermes.llm.local.endpoint import missing
+from hermes.llm.endpoints.embedded import missing
+from hermes.llm.http.transport import EMBEDDED, Transport
 from hermes.llm.local.models import LocalModel
 from hermes.llm.local.pull import Progress, Puller
-from hermes.llm.transport import EMBEDDED, Transport
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from hermes.llm.provider_spec import OAuth, ProviderSpec
 
 if TYPE_CHECKING:
     from hermes.llm.auth.oauth.login import Login
-    from hermes.llm.transport import Transport
+    from hermes.llm.http.transport import Transport
 
 log = logging.getLogger(__name__)
 

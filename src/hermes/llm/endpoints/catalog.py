@@ -17,8 +17,8 @@ from hermes.core.errors import ConfigError
 from hermes.core.message import Target
 from hermes.llm.auth.key_pool import Credential, Strategy
 from hermes.llm.endpoints.model_facts import UNKNOWN, ModelFacts
+from hermes.llm.http.watchdog import Timeouts
 from hermes.llm.provider_spec import OAuth, ProviderSpec, Quirks, WireName
-from hermes.llm.timeouts import Timeouts
 
 Auth: TypeAlias = Literal["bearer", "x-api-key", "x-goog-api-key", "aws", "none"]
 CUSTOM = "custom"

@@ -13,8 +13,8 @@ from msgspec import Struct
 from hermes.core.errors import ProviderError
 from hermes.llm.auth.key_pool import Credential, usable
 from hermes.llm.endpoints.catalog import wire_for
+from hermes.llm.http.transport import Transport
 from hermes.llm.provider_spec import WireName
-from hermes.llm.transport import Transport
 from hermes.version import VERSION
 
 SECONDS = 10.0

@@ -187,7 +187,7 @@ class Chooser:
 
     def _last_resort(self) -> Wanted | None:
         """The embedded model, where it can run."""
-        from hermes.llm.local import endpoint as finding
+        from hermes.llm.endpoints import embedded as finding
 
         if not finding.installed():
             return None
@@ -246,7 +246,7 @@ class Chooser:
         )
 
     def _embedded(self, wanted: Wanted, spec: ProviderSpec, row: Provider) -> Endpoint | str:
-        from hermes.llm.local import endpoint as finding
+        from hermes.llm.endpoints import embedded as finding
 
         model = wanted.model.removeprefix(f"{wanted.provider}:") or spec.default_model
         settings = row.models.get(model, ModelSettings())

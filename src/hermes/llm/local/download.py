@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
 from hermes.core.errors import HermesError, ProviderError
-from hermes.llm.transport import Exchange, Transport
+from hermes.llm.http.transport import Exchange, Transport
 from hermes.version import VERSION
 
 ANSWER_SECONDS = 20.0

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from hermes.config.env import plain_env
 from hermes.core.errors import Failure, Kind, ProviderError
+from hermes.llm.http.transport import Exchange, load, unreachable
 from hermes.llm.local.models import find
 from hermes.llm.local.uri import Place, parse
-from hermes.llm.transport import Exchange, load, unreachable
 
 if TYPE_CHECKING:
     import aiohttp

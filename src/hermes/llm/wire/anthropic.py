@@ -6,12 +6,12 @@ from typing import Any
 
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import Stop, Target
-from hermes.llm.lenient_json import dumps, loads
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.response_builder import Answer
 from hermes.llm.wire.anthropic_encoder import Encoder
 from hermes.llm.wire.base_decoder import Reader, error, fail
 from hermes.llm.wire.convert import arguments, record, records, string, total
+from hermes.llm.wire.lenient_json import dumps, loads
 
 __all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
 

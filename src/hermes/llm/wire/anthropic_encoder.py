@@ -21,9 +21,7 @@ from hermes.core.message import (
     ToolReturn,
 )
 from hermes.core.provider import Settings, ToolSpec
-from hermes.llm.lenient_json import dumps
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.tool_schema import fit
 from hermes.llm.wire.convert import (
     BUDGETS,
     Opening,
@@ -35,8 +33,10 @@ from hermes.llm.wire.convert import (
     records,
     string,
 )
+from hermes.llm.wire.lenient_json import dumps
 from hermes.llm.wire.message_buffer import MARKER, Forms, Tail
 from hermes.llm.wire.request_fields import Head, shaped
+from hermes.llm.wire.tool_schema import fit
 
 MAX_TOKENS = 8192
 MIN_BUDGET = 1024

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from hermes.core.errors import Failure, Kind, ProviderError
-from hermes.llm import lenient_json as jsonic
 from hermes.llm.errors.classifier import classify
 from hermes.llm.response_builder import Answer
-from hermes.llm.sse import MAX_EVENT, Parser
+from hermes.llm.wire import lenient_json as jsonic
 from hermes.llm.wire.convert import parsed, record, string
+from hermes.llm.wire.sse import MAX_EVENT, Parser
 
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _EVENTS = re.compile(rb"(?:^|[\r\n])(?:data|event):")

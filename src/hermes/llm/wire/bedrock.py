@@ -12,11 +12,11 @@ from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
 from hermes.core.message import Stop, Target
 from hermes.llm.auth.aws import Frames
 from hermes.llm.errors.classifier import classify
-from hermes.llm.lenient_json import dumps, loads
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.response_builder import Answer
 from hermes.llm.wire.bedrock_encoder import Encoder
 from hermes.llm.wire.convert import arguments, parsed, record, records, string, total
+from hermes.llm.wire.lenient_json import dumps, loads
 
 __all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
 

@@ -20,9 +20,7 @@ from hermes.core.message import (
     ToolReturn,
 )
 from hermes.core.provider import Settings, ToolSpec
-from hermes.llm.lenient_json import dumps
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.tool_schema import fit
 from hermes.llm.wire.convert import (
     BUDGETS,
     Opening,
@@ -33,8 +31,10 @@ from hermes.llm.wire.convert import (
     record,
     string,
 )
+from hermes.llm.wire.lenient_json import dumps
 from hermes.llm.wire.message_buffer import Forms, Tail
 from hermes.llm.wire.request_fields import Head, shaped
+from hermes.llm.wire.tool_schema import fit
 
 MAX_TOKENS = 8192
 MIN_BUDGET = 1024

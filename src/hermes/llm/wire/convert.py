@@ -9,7 +9,7 @@ from typing import Any
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import Media, Message, Text, Thinking, ToolCall, ToolReturn
 from hermes.core.provider import Effort
-from hermes.llm import lenient_json as jsonic
+from hermes.llm.wire import lenient_json as jsonic
 
 BUDGETS: dict[Effort, int] = {
     "minimal": 1024,

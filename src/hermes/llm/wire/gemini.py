@@ -10,13 +10,13 @@ from urllib.parse import quote
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import Stop, Target
 from hermes.llm.errors.classifier import classify
-from hermes.llm.lenient_json import dumps, loads
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.response_builder import Answer
 from hermes.llm.wire.base_decoder import Reader
 from hermes.llm.wire.convert import parsed, record, records, string, total
 from hermes.llm.wire.gemini_encoder import Encoder
 from hermes.llm.wire.gemini_tool_calls import Partial
+from hermes.llm.wire.lenient_json import dumps, loads
 
 __all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
 

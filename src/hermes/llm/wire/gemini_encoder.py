@@ -17,12 +17,12 @@ from hermes.core.message import (
     ToolReturn,
 )
 from hermes.core.provider import Settings, ToolSpec
-from hermes.llm.lenient_json import dumps
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.tool_schema import fit
 from hermes.llm.wire.convert import BUDGETS, arguments, inline, opened
+from hermes.llm.wire.lenient_json import dumps
 from hermes.llm.wire.message_buffer import Forms, Tail
 from hermes.llm.wire.request_fields import Head, shaped
+from hermes.llm.wire.tool_schema import fit
 
 EMPTY = "[empty]"
 UNSIGNED = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from hermes.llm.lenient_json import dumps
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.wire.convert import arguments
+from hermes.llm.wire.lenient_json import dumps
 
 
 class Head:

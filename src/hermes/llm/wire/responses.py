@@ -9,9 +9,9 @@ from msgspec import Raw, Struct
 
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import Stop
-from hermes.llm import lenient_json as jsonic
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.response_builder import Answer
+from hermes.llm.wire import lenient_json as jsonic
 from hermes.llm.wire.base_decoder import Reader, error, fail
 from hermes.llm.wire.convert import record, records, string
 from hermes.llm.wire.responses_encoder import Encoder

@@ -17,12 +17,12 @@ from hermes.core.message import (
     ToolReturn,
 )
 from hermes.core.provider import Settings, ToolSpec
-from hermes.llm.lenient_json import dumps
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.tool_schema import fit
 from hermes.llm.wire.convert import content_of, described, located, string
+from hermes.llm.wire.lenient_json import dumps
 from hermes.llm.wire.message_buffer import Tail
 from hermes.llm.wire.request_fields import Head, legal, shaped
+from hermes.llm.wire.tool_schema import fit
 
 ENCRYPTED = "reasoning.encrypted_content"
 _NAMELESS = frozenset({"web_search_call", "tool_search_call", "tool_search_output", "compaction"})

@@ -25,8 +25,8 @@ from hermes.llm.endpoints.catalog import (
     resolve,
     wire_for,
 )
+from hermes.llm.http.watchdog import Timeouts
 from hermes.llm.provider_spec import ProviderSpec, Quirks
-from hermes.llm.timeouts import Timeouts
 
 NAMES = """openai anthropic openrouter gemini vertex bedrock azure xai deepseek mistral groq cerebras
 together fireworks nous kimi kimi-cn kimi-coding zai minimax alibaba opencode-zen opencode-go nvidia
@@ -69,7 +69,7 @@ def test_every_promised_name_has_a_row(name: str) -> None:
 @pytest.fixture(autouse=True)
 def no_embedded_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether its engine is installed here is another test's matter (test_local_model)."""
-    monkeypatch.setattr("hermes.llm.local.endpoint.installed", lambda: False)
+    monkeypatch.setattr("hermes.llm.endpoints.embedded.installed", lambda: False)
 
 
 def test_rows_are_whole() -> None:

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from hermes.llm.http.transport import Transport
 from hermes.llm.local import pull as pulling
 from hermes.llm.local.models import LocalModel, Wheels
 from hermes.llm.local.pull import Progress, Puller, PullError
-from hermes.llm.transport import Transport
 
 BODY = bytes(range(256)) * 4096  # 1 MiB
 DIGEST = hashlib.sha256(BODY).hexdigest()

@@ -11,8 +11,8 @@ from msgspec import Struct
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.llm.auth.oauth.token_http import Said, post, refused, token_of
 from hermes.llm.auth.oauth.tokens import Token
+from hermes.llm.http.transport import Transport
 from hermes.llm.provider_spec import OAuth
-from hermes.llm.transport import Transport
 
 GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _INTERVAL = 5.0

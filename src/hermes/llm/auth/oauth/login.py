@@ -1,4 +1,4 @@
-"""A login in use: its token for the next call, renewed by one process for all."""
+"""A login: how it is made, and its token for each call, renewed by one process for all."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, structs
+
 from hermes.config.private_files import open_lock, try_lock
 from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
-from hermes.llm.auth.oauth import tokens
+from hermes.llm.auth.oauth import device, loopback, tokens
 from hermes.llm.auth.oauth.token_http import exchanged, post, refused, token_of
 from hermes.llm.auth.oauth.tokens import Token
+from hermes.llm.http.transport import Transport
 from hermes.llm.provider_spec import OAuth
-from hermes.llm.transport import Transport
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +29,30 @@ GRACE = 0.8
 """Seconds an interruption waits for a renewal under way."""
 _EVERY = 0.03
 _unfinished: set[asyncio.Future[Token]] = set()
+
+
+class Steps(Struct, frozen=True):
+    """What the user is shown, and how they can answer."""
+
+    code: Callable[[device.Shown], None]
+    page: Callable[[str], None]
+    paste: Callable[[], Awaitable[str]] | None = None
+
+
+async def enter(row: OAuth, transport: Transport, steps: Steps) -> Token:
+    """ProviderError says in one sentence why there is no token; then nothing has changed."""
+    if row.flow == "device":
+        token = await device.log_in(row, transport, steps.code)
+    else:
+        token = await loopback.log_in(row, transport, steps.page, steps.paste)
+    return await completed(row, transport, token)
+
+
+async def completed(row: OAuth, transport: Transport, token: Token) -> Token:
+    """Where calls are made with another token than the login's."""
+    if not row.exchange_url:
+        return token
+    return await exchanged(transport, row, structs.replace(token, refresh=token.access))
 
 
 class Login:

@@ -17,8 +17,8 @@ from msgspec import Struct
 from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
 from hermes.llm.auth.oauth.token_http import guarded, post, refused, token_of
 from hermes.llm.auth.oauth.tokens import Token
+from hermes.llm.http.transport import Transport
 from hermes.llm.provider_spec import OAuth
-from hermes.llm.transport import Transport
 
 SECONDS = 600.0
 """How long the browser is waited for."""

@@ -14,8 +14,8 @@ from msgspec import Struct
 from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
 from hermes.core.redaction.redactor import Redactor
 from hermes.llm.auth.oauth.tokens import Token, claim
+from hermes.llm.http.transport import Transport, loopback
 from hermes.llm.provider_spec import OAuth
-from hermes.llm.transport import Transport, loopback
 from hermes.version import VERSION
 
 SECONDS = 30.0

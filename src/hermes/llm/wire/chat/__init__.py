@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import Stop
-from hermes.llm import lenient_json as jsonic
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.response_builder import Answer
+from hermes.llm.wire import lenient_json as jsonic
 from hermes.llm.wire.base_decoder import Reader, error, fail
 from hermes.llm.wire.chat.encoder import Encoder
 from hermes.llm.wire.chat.tool_calls import Calls

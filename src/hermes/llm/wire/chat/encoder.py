@@ -8,12 +8,12 @@ from typing import Any
 
 from hermes.core.message import Media, Message, Part, Target, Text, Thinking, ToolCall, ToolReturn
 from hermes.core.provider import Settings, ToolSpec
-from hermes.llm.lenient_json import dumps
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.tool_schema import fit
 from hermes.llm.wire.convert import content_of, described, located, records
+from hermes.llm.wire.lenient_json import dumps
 from hermes.llm.wire.message_buffer import MARKER, Forms, Tail
 from hermes.llm.wire.request_fields import Head, legal, shaped
+from hermes.llm.wire.tool_schema import fit
 
 _AUDIO = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav"}
 

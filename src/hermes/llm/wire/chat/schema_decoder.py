@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 
-from hermes.llm import lenient_json as jsonic
 from hermes.llm.response_builder import Answer
+from hermes.llm.wire import lenient_json as jsonic
 from hermes.llm.wire.chat.schema_tools import ABOUT, ANSWER, TOOL
 
 _BEGIN = rf'\s*\{{\s*(?:"{ABOUT}"\s*:\s*"[a-z]*"\s*,\s*)?'

@@ -6,8 +6,8 @@ import json
 import re
 from typing import Any
 
-from hermes.llm import lenient_json as jsonic
 from hermes.llm.response_builder import Answer
+from hermes.llm.wire import lenient_json as jsonic
 
 _TAG, _UNTAG = "<tool_call>", "</tool_call>"
 _FENCE = "```"

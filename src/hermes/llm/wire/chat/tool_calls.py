@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from hermes.llm.lenient_json import text
 from hermes.llm.response_builder import Answer
 from hermes.llm.wire.convert import record, string
+from hermes.llm.wire.lenient_json import text
 
 _KEYS = frozenset({"index", "id", "type", "function", "custom"})
 

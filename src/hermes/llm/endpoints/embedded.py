@@ -11,11 +11,11 @@ from hermes.config.paths import models_folders
 from hermes.config.secrets import Secrets
 from hermes.core.message import Target
 from hermes.llm.endpoints.catalog import Endpoint
+from hermes.llm.http.watchdog import Timeouts
 from hermes.llm.local.models import DEFAULT, MODELS, LocalModel, find
 from hermes.llm.local.pull import complete
 from hermes.llm.local.uri import Place, address, parse
 from hermes.llm.provider_spec import ProviderSpec, overlay
-from hermes.llm.timeouts import Timeouts
 
 MODULE = "xllamacpp"
 _OTHER_CONTEXT = 8192

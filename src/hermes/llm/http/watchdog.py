@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from hermes.core.errors import Failure, Kind, ProviderError
-from hermes.llm.timeouts import Timeouts
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
+
+
+class Timeouts(Struct, frozen=True):
+    """Seconds; 0 turns a limit off."""
+
+    ttfb: float = 45.0
+    """Until the first event."""
+    stale: float = 180.0
+    """Without an event, once they flow; from the start where there is no limit on the first."""
+    total: float = 1800.0
 
 
 class Watchdog:
@@ -36,6 +47,8 @@ class Watchdog:
         self._limits = limits
         self._patience = limits.stale
         self._host = host
+        import asyncio
+
         self._loop = asyncio.get_running_loop()
         self._began = self._last = self._loop.time()
         self._flows = not limits.ttfb
@@ -69,6 +82,8 @@ class Watchdog:
 
     async def wait(self, what: Awaitable[T]) -> T:
         """The result, or ProviderError(STALLED) when a limit was reached meanwhile."""
+        import asyncio
+
         task = self._task = asyncio.current_task()
         assert task is not None
         before = task.cancelling()

@@ -10,8 +10,8 @@ from hermes.config.package_index import PUBLIC, indexes
 from hermes.config.schema import Config, Model
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
+from hermes.llm.endpoints import embedded as finding
 from hermes.llm.endpoints.catalog import Choice, Endpoint, resolve
-from hermes.llm.local import endpoint as finding
 from hermes.llm.local.models import DEFAULT, MODELS, find
 from hermes.llm.local.uri import Place, address, parse
 

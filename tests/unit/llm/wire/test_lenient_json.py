@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.llm.lenient_json import clean, dumps, loads, text
+from hermes.llm.wire.lenient_json import clean, dumps, loads, text
 
 
 @pytest.mark.parametrize(
