@@ -30,7 +30,7 @@ from hermes.llm.endpoints.catalog import Endpoint
 from hermes.llm.http.transport import Transport
 from hermes.llm.http.watchdog import Timeouts, Watchdog
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
+from hermes.llm.response_builder import ResponseBuilder
 from hermes.llm.response_reader import Reading
 from hermes.llm.wire import chat
 from tests.kit import (
@@ -101,7 +101,7 @@ class Heard:
     """One call with all that came of it."""
 
     def __init__(self) -> None:
-        self.answer = Answer()
+        self.answer = ResponseBuilder()
         self.events: list[StreamEvent] = []
         self.failure: Failure | None = None
 
@@ -229,7 +229,7 @@ async def test_f03_no_answer_at_all(transport: Transport, reply: Reply) -> None:
     async with Provider([reply, say("ok")]) as p:
         c = client(transport, p)
         heard = await ask(c)
-        assert heard.kind is Kind.NETWORK and heard.answer.empty
+        assert heard.kind is Kind.NETWORK and heard.answer.is_empty
         assert (await ask(c)).text == "ok"
 
 
@@ -253,7 +253,7 @@ async def test_f05_a_call_that_broke_off_is_known_to_have_begun(transport: Trans
     async with Provider([reply]) as p:
         heard = await ask(client(transport, p))
         assert heard.kind is Kind.NETWORK and heard.answer.stop == "died"
-        assert heard.answer.begun_calls == ("write_file",)
+        assert heard.answer.call_names == ("write_file",)
 
 
 @pytest.mark.parametrize("wire", ["chat", "responses", "anthropic", "gemini", "bedrock"])
@@ -388,7 +388,7 @@ async def test_a_reason_given_with_every_piece_is_no_last_word(
 ) -> None:
     delta = '{"choices":[{"index":0,"delta":{"content":"%s"},"finish_reason":"stop"}]}'
     pieces = [f"data: {delta % text}\n\n".encode() for text in said]
-    answer = Answer()
+    answer = ResponseBuilder()
     watchdog = Watchdog(QUICK, "h")
     decoder = chat.Decoder(answer, Quirks())
     exchange: Any = Pieces(*pieces)
@@ -422,7 +422,7 @@ async def test_cancellation_closes_the_socket(transport: Transport, reply: Reply
 
 async def test_closing_the_stream_closes_the_socket(transport: Transport) -> None:
     async with Provider([say("one ", "two").stall("text")]) as p:
-        async with aclosing(client(transport, p).stream(request(), Answer())) as batches:
+        async with aclosing(client(transport, p).stream(request(), ResponseBuilder())) as batches:
             await anext(batches)
         await asyncio.wait_for(p.last.gone.wait(), 2)
 
@@ -564,7 +564,7 @@ async def test_f19_an_answer_past_the_cap_is_cut_and_the_socket_closed(
             yield event
 
     async with Provider([raw(endless, content_type="text/event-stream")]) as p:
-        answer, events = Answer(max_bytes=100_000), []
+        answer, events = ResponseBuilder(max_size=100_000), []
         with pytest.raises(ProviderError) as caught:
             async for batch in client(transport, p).stream(request(), answer):
                 events += batch

@@ -13,7 +13,7 @@ from hermes.core.message import Message, Target
 from hermes.core.provider import Settings, ToolSpec
 from hermes.llm.history_view import View
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
+from hermes.llm.response_builder import ResponseBuilder
 from hermes.llm.wire import load
 
 PLAIN = Quirks()
@@ -46,20 +46,20 @@ def cuts(data: bytes, seed: int) -> Iterator[bytes]:
         data = data[size:]
 
 
-def streamed(wire: str, body: bytes, *, seed: int = 0) -> tuple[Message, Answer]:
-    answer = Answer()
+def streamed(wire: str, body: bytes, *, seed: int = 0) -> tuple[Message, ResponseBuilder]:
+    answer = ResponseBuilder()
     decoder = load(wire).Decoder(answer, PLAIN)
     for chunk in cuts(body, seed):
         decoder.feed(chunk)
     decoder.close()
-    return answer.message(target(wire)), answer
+    return answer.build_message(target(wire)), answer
 
 
-def whole(wire: str, body: Any) -> tuple[Message, Answer]:
-    answer = Answer()
+def whole(wire: str, body: Any) -> tuple[Message, ResponseBuilder]:
+    answer = ResponseBuilder()
     raw = body if isinstance(body, bytes) else orjson.dumps(body)
     load(wire).Decoder(answer, PLAIN).whole(raw)
-    return answer.message(target(wire)), answer
+    return answer.build_message(target(wire)), answer
 
 
 class Talk:

@@ -146,10 +146,10 @@ def test_later_usage_counts_and_null_changes_nothing() -> None:
 
 
 def test_pings_and_all_other_events_are_activity() -> None:
-    from hermes.llm.response_builder import Answer
+    from hermes.llm.response_builder import ResponseBuilder
     from hermes.llm.wire.anthropic import Decoder
 
-    decoder = Decoder(Answer(), Quirks())
+    decoder = Decoder(ResponseBuilder(), Quirks())
     decoder.feed(b": comment\n\n")
     assert decoder.activity == 0
     decoder.feed(sse(PING, PING, {"type": "something_new", "x": 1}))
@@ -276,7 +276,7 @@ def test_a_stream_that_broke_off_died() -> None:
         delta(0, "input_json_delta", partial_json='{"a'),
     )
     message, answer = streamed(WIRE, cut_call)
-    assert (message.stop, answer.begun_calls) == ("died", ("write",))
+    assert (message.stop, answer.call_names) == ("died", ("write",))
     assert message.calls[0].args == '{"a'
 
 

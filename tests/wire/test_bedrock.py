@@ -246,7 +246,7 @@ def test_nothing_but_a_reason() -> None:
 def test_a_stream_that_broke_off_died() -> None:
     body = delta(0, text="half") + begin(1, toolUse={"toolUseId": "t", "name": "write"})
     message, answer = streamed(WIRE, body + delta(2, text="more")[:30])
-    assert (message.stop, message.text, answer.begun_calls) == ("died", "half", ("write",))
+    assert (message.stop, message.text, answer.call_names) == ("died", "half", ("write",))
     assert streamed(WIRE, b"")[0].stop == "died"
 
 

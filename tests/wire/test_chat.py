@@ -24,7 +24,7 @@ from hermes.core.message import (
 )
 from hermes.core.provider import Settings, ToolSpec
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
+from hermes.llm.response_builder import ResponseBuilder
 from hermes.llm.wire import chat, sse
 
 TARGET = Target("p", "m", "chat")
@@ -45,7 +45,7 @@ class Read:
     """An answer decoded from a body, streamed or whole."""
 
     def __init__(self, body: bytes, *, size: int = 0, whole: bool = False) -> None:
-        self.answer = Answer()
+        self.answer = ResponseBuilder()
         self.decoder = chat.Decoder(self.answer, Quirks())
         self.events: list[StreamEvent] = []
         if whole:
@@ -53,10 +53,10 @@ class Read:
         else:
             for i in range(0, len(body), size or len(body) or 1):
                 self.decoder.feed(body[i : i + (size or len(body))])
-                self.events += self.answer.drain()
+                self.events += self.answer.drain_events()
             self.decoder.close()
-        self.events += self.answer.finish()
-        self.message = self.answer.message(TARGET)
+        self.events += self.answer.finish_events()
+        self.message = self.answer.build_message(TARGET)
         self.stop = self.answer.stop
 
 
@@ -122,7 +122,7 @@ def test_how_a_text_ends(reasons: list[str | None], done: bool, stop: str) -> No
 
 
 def test_the_last_word_is_known_before_the_stream_ends() -> None:
-    decoder = chat.Decoder(Answer(), Quirks())
+    decoder = chat.Decoder(ResponseBuilder(), Quirks())
     decoder.feed(events(chunk({"content": "hi"}), done=False))
     assert not decoder.ended
     decoder.feed(events(chunk({}, "stop"), done=False))
@@ -476,7 +476,7 @@ def test_a_call_cut_by_the_limit_says_so(args: str, stop: str) -> None:
 def test_a_stream_that_breaks_off_in_a_call_died() -> None:
     read = stream(chunk(call(0, "a", "write_file", '{"p":')), done=False)
     assert read.stop == "died"
-    assert read.answer.begun_calls == ("write_file",)
+    assert read.answer.call_names == ("write_file",)
 
 
 def test_complete_messages_number_calls_by_place() -> None:
@@ -597,14 +597,14 @@ def test_error_frames_raise_with_the_providers_words_and_keep_what_came() -> Non
         "event: error\ndata: " + json.dumps({"error": error}),
         done=False,
     )
-    answer = Answer()
+    answer = ResponseBuilder()
     decoder = chat.Decoder(answer, Quirks())
     with pytest.raises(ProviderError) as caught:
         decoder.feed(body)
     failure = caught.value.failure
     assert (failure.kind, failure.status, failure.code) == (Kind.CONTEXT_OVERFLOW, 400, "c")
     assert failure.message == OVERFLOW
-    assert answer.message(TARGET).text == "maybe"
+    assert answer.build_message(TARGET).text == "maybe"
 
 
 @pytest.mark.parametrize(
@@ -706,15 +706,15 @@ def test_a_json_body_read_as_a_stream_and_a_stream_read_as_a_body() -> None:
 @pytest.mark.parametrize("garbage", [b"<oops>", b"{broken", b"[1] warning: metadata:"])
 def test_garbage_before_a_stream_does_not_hold_it_up(garbage: bytes, size: int) -> None:
     data = garbage + b"\n" + events(chunk({"content": "hel"}), chunk({"content": "lo"}, "stop"))
-    answer = Answer()
+    answer = ResponseBuilder()
     decoder = chat.Decoder(answer, Quirks())
     end = data.index(b'"lo"')
     for i in range(0, end, size):
         decoder.feed(data[i : min(i + size, end)])
-    assert answer.drain() == [TextDelta("hel")]
+    assert answer.drain_events() == [TextDelta("hel")]
     decoder.feed(data[end:])
     decoder.close()
-    assert (answer.message(TARGET).text, answer.stop) == ("hello", "end")
+    assert (answer.build_message(TARGET).text, answer.stop) == ("hello", "end")
 
 
 @pytest.mark.parametrize(
@@ -759,7 +759,7 @@ JSON = st.recursive(
 def test_no_json_can_crash_the_decoder(values: list[Any]) -> None:
     body = b"".join(b"data: " + json.dumps(v).encode() + b"\n\n" for v in values)
     for data, is_whole in ((body, False), (json.dumps(values[:1]).encode()[1:-1], True)):
-        answer = Answer()
+        answer = ResponseBuilder()
         decoder = chat.Decoder(answer, Quirks())
         try:
             if is_whole:
@@ -769,8 +769,8 @@ def test_no_json_can_crash_the_decoder(values: list[Any]) -> None:
                 decoder.close()
         except ProviderError:
             pass
-        answer.finish()
-        answer.message(TARGET)
+        answer.finish_events()
+        answer.build_message(TARGET)
 
 
 # -- requests ----------------------------------------------------------------------------------

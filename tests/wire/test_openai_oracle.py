@@ -20,7 +20,7 @@ from hermes.core.errors import ProviderError
 from hermes.core.events import StreamEvent, TextDelta, ThinkingDelta
 from hermes.core.message import Message, Native, Target, Text, Thinking, ToolCall
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
+from hermes.llm.response_builder import ResponseBuilder
 from hermes.llm.wire import load as load_wire
 from tests.wire.recordings import ROOT, Recording, load
 
@@ -57,7 +57,7 @@ def recordings(api: str, *, status: int, stream: str = "") -> list[Any]:
 
 class Ours:
     def __init__(self, r: Recording, chunks: Iterator[bytes] | None = None) -> None:
-        self.answer = answer = Answer()
+        self.answer = answer = ResponseBuilder()
         self.events: list[StreamEvent] = []
         self.failure = None
         decoder = load_wire(r.api).Decoder(answer, Quirks())
@@ -67,12 +67,12 @@ class Ours:
             else:
                 for chunk in chunks:
                     decoder.feed(chunk)
-                    self.events += answer.drain()
+                    self.events += answer.drain_events()
                 decoder.close()
         except ProviderError as error:
             self.failure = error.failure
-        self.events += answer.finish()
-        self.message: Message = answer.message(Target("p", "m", r.api))
+        self.events += answer.finish_events()
+        self.message: Message = answer.build_message(Target("p", "m", r.api))
 
     @property
     def seen(self) -> Seen:

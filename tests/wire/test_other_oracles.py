@@ -19,7 +19,7 @@ from hermes.core.errors import Kind, ProviderError
 from hermes.core.message import Message, Native, Target, Text, Thinking, ToolCall
 from hermes.llm.errors.classifier import classify
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
+from hermes.llm.response_builder import ResponseBuilder
 from hermes.llm.wire import load as load_wire
 from tests.wire.recordings import ROOT, Recording, load
 
@@ -54,18 +54,20 @@ def recordings(*, status: int, stream: bool | None = None) -> list[Any]:
 # -- ours ----------------------------------------------------------------------------------------
 
 
-def ours(r: Recording, chunks: Iterable[bytes] | None = None) -> tuple[Seen, Message, Answer]:
-    answer = Answer()
+def ours(
+    r: Recording, chunks: Iterable[bytes] | None = None
+) -> tuple[Seen, Message, ResponseBuilder]:
+    answer = ResponseBuilder()
     decoder = load_wire(r.api).Decoder(answer, Quirks())
     if r.stream == "json":
         decoder.whole(r.body)
     else:
         for chunk in chunks or [r.body]:
             decoder.feed(chunk)
-            answer.drain()
+            answer.drain_events()
         decoder.close()
-    answer.finish()
-    message = answer.message(Target("p", "m", r.api))
+    answer.finish_events()
+    message = answer.build_message(Target("p", "m", r.api))
     extras = [p.extra or {} for p in message.parts if isinstance(p, Text | Thinking | ToolCall)]
     keys = ("signature", "redacted", "thoughtSignature")
     usage = answer.usage

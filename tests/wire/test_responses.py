@@ -25,7 +25,7 @@ from hermes.core.message import (
 )
 from hermes.core.provider import Settings, ToolSpec
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
+from hermes.llm.response_builder import ResponseBuilder
 from hermes.llm.wire import responses
 
 TARGET = Target("p", "m", "responses")
@@ -88,7 +88,7 @@ def frames(*values: Json | str) -> bytes:
 
 class Read:
     def __init__(self, body: bytes, *, size: int = 0, whole: bool = False) -> None:
-        self.answer = Answer()
+        self.answer = ResponseBuilder()
         self.decoder = responses.Decoder(self.answer, Quirks())
         self.events: list[StreamEvent] = []
         if whole:
@@ -96,10 +96,10 @@ class Read:
         else:
             for i in range(0, len(body), size or len(body) or 1):
                 self.decoder.feed(body[i : i + (size or len(body))])
-                self.events += self.answer.drain()
+                self.events += self.answer.drain_events()
             self.decoder.close()
-        self.events += self.answer.finish()
-        self.message = self.answer.message(TARGET)
+        self.events += self.answer.finish_events()
+        self.message = self.answer.build_message(TARGET)
         self.stop = self.answer.stop
         self.parts = self.message.parts
 
@@ -187,7 +187,7 @@ def test_a_call_between_text_and_reasoning() -> None:
 
 
 def test_the_last_word_is_known_before_the_stream_ends() -> None:
-    decoder = responses.Decoder(Answer(), Quirks())
+    decoder = responses.Decoder(ResponseBuilder(), Quirks())
     decoder.feed(frames(done(message("hi"))))
     assert not decoder.ended
     decoder.feed(frames(end()))
@@ -320,7 +320,7 @@ def test_a_stream_that_ends_inside_a_call_died() -> None:
         ev("function_call_arguments.delta", 1, delta='{"a'),
     )
     assert read.stop == "died"
-    assert read.answer.begun_calls == ("read",)
+    assert read.answer.call_names == ("read",)
 
 
 @pytest.mark.parametrize(
@@ -547,7 +547,7 @@ JSON = st.recursive(
 def test_no_json_can_crash_the_decoder(values: list[Any]) -> None:
     body = b"".join(b"data: " + json.dumps(v).encode() + b"\n\n" for v in values)
     for data, is_whole in ((body, False), (json.dumps(values[:1]).encode()[1:-1], True)):
-        answer = Answer()
+        answer = ResponseBuilder()
         decoder = responses.Decoder(answer, Quirks())
         try:
             if is_whole:
@@ -557,8 +557,8 @@ def test_no_json_can_crash_the_decoder(values: list[Any]) -> None:
                 decoder.close()
         except ProviderError:
             pass
-        answer.finish()
-        answer.message(TARGET)
+        answer.finish_events()
+        answer.build_message(TARGET)
 
 
 # -- requests ----------------------------------------------------------------------------------

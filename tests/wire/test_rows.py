@@ -28,7 +28,7 @@ from hermes.llm.client import Client
 from hermes.llm.endpoints.catalog import Choice, Endpoint, find, resolve
 from hermes.llm.endpoints.match import HOSTS
 from hermes.llm.http.transport import Transport
-from hermes.llm.response_builder import Answer
+from hermes.llm.response_builder import ResponseBuilder
 from hermes.version import VERSION
 from tests.kit import Provider, Received, say
 
@@ -328,12 +328,12 @@ async def sent(
     to: Endpoint,
     history: History | None = None,
     **settings: Any,
-) -> tuple[Received, Answer]:
+) -> tuple[Received, ResponseBuilder]:
     """What arrives at the place the endpoint is called at, its host moved to this machine."""
     async with Provider(wire=to.target.wire, then=say("ok")) as provider:
         url = urlsplit(to.base_url)
         here = structs.replace(to, base_url=provider.origin + url.path)
-        answer = Answer()
+        answer = ResponseBuilder()
         past = history or History([user("hi")])
         request = Request("be brief", past, (TOOL,), Settings(**settings))
         async with aclosing(Client(here, transport).stream(request, answer)) as batches:
@@ -696,12 +696,12 @@ async def test_names_repeated_in_every_chunk_and_a_think_tag_left_open(
         stream = raw(b"".join(frames), content_type="text/event-stream")
         async with Provider([stream]) as provider:
             here = structs.replace(to, base_url=provider.base_url)
-            answer = Answer()
+            answer = ResponseBuilder()
             request = Request("", History([user("hi")]), (TOOL,))
             async with aclosing(Client(here, transport).stream(request, answer)) as batches:
                 async for _ in batches:
                     pass
-        message = answer.message(to.target)
+        message = answer.build_message(to.target)
         assert [(c.name, c.args) for c in message.calls] == [("look", '{"at":"x"}')]
         assert message.thinking == "I look there" and message.text == ""
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 from hermes.core.events import StreamEvent
 from hermes.core.history import History
 from hermes.core.message import Message, Target
+from hermes.core.response_sink import ResponseSink
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 
@@ -53,10 +54,12 @@ class Provider(Protocol):
     @property
     def target(self) -> Target: ...
 
-    def stream(self, request: Request, answer: Any) -> AsyncGenerator[Sequence[StreamEvent], None]:
-        """Fill `answer`, yielding display events once per network read.
+    def stream(
+        self, request: Request, sink: ResponseSink
+    ) -> AsyncGenerator[Sequence[StreamEvent], None]:
+        """Fill `sink`, yielding display events once per network read.
 
-        Raises only ProviderError; what had arrived stays in `answer`. Closing it aborts the
+        Raises only ProviderError; what had arrived stays in `sink`. Closing it aborts the
         request and its socket.
         """
         ...

@@ -20,6 +20,7 @@ from hermes.core.events import Notice, StreamEvent
 from hermes.core.message import Target
 from hermes.core.provider import Request
 from hermes.core.redaction.redactor import Redactor
+from hermes.core.response_sink import ResponseSink
 from hermes.llm import wire
 from hermes.llm.auth.key_pool import NO_KEY, Credential, Pool, usable
 from hermes.llm.auth.logins import Logins
@@ -34,7 +35,6 @@ from hermes.llm.http.transport import Exchange, Transport
 from hermes.llm.http.watchdog import Timeouts, Watchdog
 from hermes.llm.provider_spec import About, Quirks, overlay
 from hermes.llm.reasoning_effort import fitted
-from hermes.llm.response_builder import Answer
 from hermes.llm.response_reader import FRAMES, Reading, can_unframe
 from hermes.version import VERSION
 
@@ -133,9 +133,9 @@ class Client:
             self._transport.until[place] = (until, _here())
 
     async def stream(
-        self, request: Request, answer: Answer
+        self, request: Request, sink: ResponseSink
     ) -> AsyncGenerator[list[StreamEvent], None]:
-        """Fill `answer`; see core.provider."""
+        """Fill `sink`; see core.provider."""
         profile = self._profile(request.learned)
         request, notes = self._fitted(request, profile.quirks)
         body, line = self._body(request, profile)
@@ -145,9 +145,9 @@ class Client:
             notes.append(Notice(CODE, text))
         if notes:
             yield notes
-        answer.sent = len(body)
+        sink.request_size = len(body)
         if profile.quirks.calling != "native" and request.settings.tool_choice != "none":
-            answer.offered = frozenset(tool.name for tool in request.tools)
+            sink.offered_tools = frozenset(tool.name for tool in request.tools)
         key = await self._ready(self._pool.take())
         await self._wait_turn(key)
         host = self._host
@@ -158,16 +158,16 @@ class Client:
             await self._refuse(exchange, watchdog)
             if line is not None:
                 sent[self.target] = line
-            decoder = self._wire.Decoder(answer, profile.quirks)
-            reading = Reading(exchange, watchdog, decoder, answer, self._wire.STREAM_TYPE)
+            decoder = self._wire.Decoder(sink, profile.quirks)
+            reading = Reading(exchange, watchdog, decoder, sink, self._wire.STREAM_TYPE)
             while True:
                 try:
                     more = await reading.step()
                 except ProviderError:
-                    if events := answer.drain():
+                    if events := sink.drain_events():
                         yield events
                     raise
-                if events := answer.drain() if more else answer.finish():
+                if events := sink.drain_events() if more else sink.finish_events():
                     yield events
                 if not more:
                     return

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from hermes.core.errors import Failure, Kind, ProviderError
+from hermes.core.response_sink import ResponseSink
 from hermes.llm.http.transport import Exchange
 from hermes.llm.http.watchdog import Watchdog
-from hermes.llm.response_builder import MAX_BYTES, Answer
+from hermes.llm.response_builder import MAX_BYTES
 from hermes.llm.wire import Decoder
 
 _BLANK = b"\xef\xbb\xbf \t\r\n"
@@ -31,13 +32,13 @@ class Reading:
         exchange: Exchange,
         watchdog: Watchdog,
         decoder: Decoder,
-        answer: Answer,
+        sink: ResponseSink,
         stream_type: str,
     ) -> None:
         self._exchange = exchange
         self._watchdog = watchdog
         self._decoder = decoder
-        self._answer = answer
+        self._sink = sink
         self._stream_type = stream_type
         self._mode = ""
         """Undecided, then `stream` or `whole`."""
@@ -79,9 +80,9 @@ class Reading:
         """Little follows the reason why it stopped. Some give it with every piece: when there is
         more of the answer behind it, it was none."""
         if self._ended < 0:
-            self._ended = self._answer.size
+            self._ended = self._sink.size
             self._watchdog.hurry(_AFTER_THE_END)
-        elif self._answer.size > self._ended:
+        elif self._sink.size > self._ended:
             self._went_on = True
             self._watchdog.relax()
 
@@ -147,7 +148,7 @@ class Reading:
         if self._decoder.ended and not self._went_on:
             self._decoder.close()
             return False
-        self._answer.stop = "died"
+        self._sink.stop = "died"
         raise error
 
     def _no_api(self, what: str) -> ProviderError:

@@ -8,8 +8,8 @@ from typing import Any, Protocol, cast
 
 from hermes.core.message import Message, Target
 from hermes.core.provider import Settings, ToolSpec
+from hermes.core.response_sink import ResponseSink
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
 from hermes.llm.wire.message_buffer import Tail
 
 
@@ -38,7 +38,7 @@ class Encoder(Protocol):
 class Decoder(Protocol):
     """Fills an Answer. `feed` takes the raw body of a stream in pieces of any size, `close` its
     end; `whole` takes a complete non-streamed body instead. Raises ProviderError for an error
-    the provider sent in band. Sets `answer.stop`; a stream that broke off gets `died`."""
+    the provider sent in band. Sets `sink.stop`; a stream that broke off gets `died`."""
 
     activity: int
     """Data events decoded so far (comments do not count): what the stall watchdog looks at."""
@@ -59,7 +59,7 @@ class Wire(Protocol):
     STREAM_TYPE: str
     """Content type of its streams."""
     Encoder: Callable[[Target, Quirks], Encoder]
-    Decoder: Callable[[Answer, Quirks], Decoder]
+    Decoder: Callable[[ResponseSink, Quirks], Decoder]
 
     def url(self, base_url: str, model: str, *, stream: bool) -> str: ...
     def error(self, body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:

@@ -6,8 +6,8 @@ from typing import Any
 
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import Stop, Target
+from hermes.core.response_sink import ResponseSink
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
 from hermes.llm.wire.anthropic_encoder import Encoder
 from hermes.llm.wire.base_decoder import Reader, error, fail
 from hermes.llm.wire.convert import arguments, record, records, string, total
@@ -51,8 +51,8 @@ class _Block:
 class Decoder(Reader):
     """Blocks are known by their index; what only the provider can run becomes Native."""
 
-    def __init__(self, answer: Answer, quirks: Quirks) -> None:
-        super().__init__(answer)
+    def __init__(self, sink: ResponseSink, quirks: Quirks) -> None:
+        super().__init__(sink)
         self._open: dict[int, _Block] = {}
         self._usage: dict[str, Any] = {}
         self._reason = ""
@@ -111,37 +111,37 @@ class Decoder(Reader):
 
     def _start(self, index: int, start: dict[str, Any]) -> None:
         block = self._open[index] = _Block(start)
-        answer = self._answer
+        sink = self._sink
         match block.kind:
             case "text":
-                answer.text(index, string(start.get("text")))
+                sink.add_text(index, string(start.get("text")))
                 for citation in records(start.get("citations")):
                     self._cite(index, block, citation)
             case "thinking":
-                answer.thinking(index, string(start.get("thinking")))
+                sink.add_thinking(index, string(start.get("thinking")))
             case "redacted_thinking":
-                answer.extra(index, "thinking", redacted=start.get("data"))
+                sink.add_extra(index, "thinking", redacted=start.get("data"))
             case "tool_use":
-                answer.call(index, id=string(start.get("id")), name=string(start.get("name")))
+                sink.add_call(index, id=string(start.get("id")), name=string(start.get("name")))
                 kept = {k: v for k, v in start.items() if k not in _CALL_KEYS and v is not None}
                 if kept:
-                    answer.extra(index, "call", **kept)
+                    sink.add_extra(index, "call", **kept)
             case kind if kind and "input" not in start:
-                answer.native(index, start)
+                sink.set_native(index, start)
 
     def _delta(self, index: int, delta: dict[str, Any]) -> None:
         match delta.get("type"):
             case "text_delta":
-                self._answer.text(index, string(delta.get("text")))
+                self._sink.add_text(index, string(delta.get("text")))
             case "thinking_delta":
-                self._answer.thinking(index, string(delta.get("thinking")))
+                self._sink.add_thinking(index, string(delta.get("thinking")))
             case "input_json_delta":
                 block = self._open.get(index)
                 piece = string(delta.get("partial_json"))
                 if block is not None and piece:
                     block.input.append(piece)
                     if block.kind == "tool_use":
-                        self._answer.call(index, args=piece)
+                        self._sink.add_call(index, args=piece)
             case "signature_delta":
                 block = self._block(index, "thinking")
                 block.signature = string(delta.get("signature"))
@@ -157,7 +157,7 @@ class Decoder(Reader):
 
     def _cite(self, index: int, block: _Block, citation: Any) -> None:
         if not block.citations:
-            self._answer.extra(index, "text", citations=block.citations)
+            self._sink.add_extra(index, "text", citations=block.citations)
         block.citations.append(citation)
 
     def _grow(self, index: int, delta: dict[str, Any]) -> None:
@@ -176,20 +176,20 @@ class Decoder(Reader):
         block = self._open.pop(index, None)
         if block is None:
             return
-        answer = self._answer
+        sink = self._sink
         match block.kind:
             case "thinking":
                 # Also an empty signature: it says the block is complete and may be sent back.
-                answer.extra(index, "thinking", signature=block.signature)
+                sink.add_extra(index, "thinking", signature=block.signature)
             case "tool_use":
                 if not block.input:
-                    answer.call(index, args=dumps(block.start.get("input") or {}).decode())
+                    sink.add_call(index, args=dumps(block.start.get("input") or {}).decode())
             case "text" | "redacted_thinking" | "":
                 pass
             case _ if not block.input:
-                answer.native(index, block.start)
+                sink.set_native(index, block.start)
             case _:
-                answer.native(index, {**block.start, "input": arguments("".join(block.input))})
+                sink.set_native(index, {**block.start, "input": arguments("".join(block.input))})
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class Decoder(Reader):
         self._reason = string(delta.get("stop_reason")) or self._reason
         details = record(delta.get("stop_details"))
         said = string(details.get("explanation")) or string(details.get("category"))
-        self._answer.detail = said or self._answer.detail
+        self._sink.detail = said or self._sink.detail
 
     def _count(self, usage: Any) -> None:
         for key, value in record(usage).items():
@@ -206,7 +206,7 @@ class Decoder(Reader):
         usage = self._usage
         read = usage.get("cache_read_input_tokens")
         written = usage.get("cache_creation_input_tokens")
-        self._answer.count(
+        self._sink.count_usage(
             input=total(usage.get("input_tokens"), read, written),
             output=usage.get("output_tokens"),
             cache_read=read,
@@ -215,15 +215,15 @@ class Decoder(Reader):
         )
 
     def _end(self, *, complete: bool) -> None:
-        answer = self._answer
+        sink = self._sink
         if not (complete or self._done or self._reason):
-            answer.stop = "died"
+            sink.stop = "died"
             return
         for index in list(self._open):
             self._stop(index)
-        answer.stop = _STOPS.get(self._reason) or ("tool_use" if answer.begun_calls else "end")
+        sink.stop = _STOPS.get(self._reason) or ("tool_use" if sink.call_names else "end")
         if self._reason == "model_context_window_exceeded":
-            message = answer.message(Target("", "", ""))
+            message = sink.build_message(Target("", "", ""))
             if not message.calls and not message.text.strip():
                 said = "the conversation does not fit into the model's context window"
                 raise ProviderError(Failure(Kind.CONTEXT_OVERFLOW, said, code=self._reason))

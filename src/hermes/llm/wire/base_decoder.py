@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from hermes.core.errors import Failure, Kind, ProviderError
+from hermes.core.response_sink import ResponseSink
 from hermes.llm.errors.classifier import classify
-from hermes.llm.response_builder import Answer
 from hermes.llm.wire import lenient_json as jsonic
 from hermes.llm.wire.convert import parsed, record, string
 from hermes.llm.wire.sse import MAX_EVENT, Parser
@@ -22,11 +22,11 @@ class Reader:
     to `_end`. Content types lie: a stream that is one JSON object is read as such, and the
     reverse. Nothing behind `[DONE]` is looked at."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, sink: ResponseSink) -> None:
         self.activity = 0
         self.skipped = 0
         """Events that were no JSON; the stream went on."""
-        self._answer = answer
+        self._sink = sink
         self._sse = Parser()
         self._begun = False
         self._plain: list[bytes] | None = None

@@ -10,10 +10,10 @@ from urllib.parse import quote
 
 from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
 from hermes.core.message import Stop, Target
+from hermes.core.response_sink import ResponseSink
 from hermes.llm.auth.aws import Frames
 from hermes.llm.errors.classifier import classify
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
 from hermes.llm.wire.bedrock_encoder import Encoder
 from hermes.llm.wire.convert import arguments, parsed, record, records, string, total
 from hermes.llm.wire.lenient_json import dumps, loads
@@ -64,9 +64,9 @@ class Decoder:
     """Blocks are known by their index; only tool blocks are announced. What the service ran
     itself becomes Native."""
 
-    def __init__(self, answer: Answer, quirks: Quirks) -> None:
+    def __init__(self, sink: ResponseSink, quirks: Quirks) -> None:
         self.activity = 0
-        self._answer = answer
+        self._sink = sink
         self._frames: Frames | None = None
         self._plain: list[bytes] = []
         """A body that is one JSON object, whatever its content type said."""
@@ -109,19 +109,19 @@ class Decoder:
             self.feed(body)
             self._end(complete=bool(self._reason))
             return
-        answer = parsed(body)
+        document = parsed(body)
         self.activity += 1
-        message = record(record(record(answer).get("output")).get("message"))
+        message = record(record(record(document).get("output")).get("message"))
         if not message:
-            code, said, param = error(answer, {})
+            code, said, param = error(document, {})
             if not said:
                 said = "the answer is not a Converse answer"
                 raise ProviderError(Failure(Kind.NOT_API, said))
             raise ProviderError(classify(status=None, code=code, message=said, param=param))
         for index, block in enumerate(records(message.get("content"))):
             self._whole(index, block)
-        self._reason = string(answer.get("stopReason"))
-        self._count(answer.get("usage"))
+        self._reason = string(document.get("stopReason"))
+        self._count(document.get("usage"))
         self._end(complete=True)
 
     def _event(self, kind: str, event: dict[str, Any]) -> None:
@@ -153,36 +153,36 @@ class Decoder:
     # -- blocks of a plain answer ------------------------------------------------------------
 
     def _whole(self, index: int, block: dict[str, Any]) -> None:
-        answer = self._answer
+        sink = self._sink
         use, cited = record(block.get("toolUse")), record(block.get("citationsContent"))
         if isinstance(block.get("text"), str):
-            answer.text(index, block["text"])
+            sink.add_text(index, block["text"])
         elif use and use.get("type") != "server_tool_use":
             args = dumps(use.get("input") or {}).decode()
             self._call(index, use)
-            answer.call(index, args=args)
+            sink.add_call(index, args=args)
         elif "reasoningContent" in block:
             self._reasoning(index, record(block["reasoningContent"]))
         elif cited:
-            answer.text(
+            sink.add_text(
                 index, "".join(string(c.get("text")) for c in records(cited.get("content")))
             )
             if cited.get("citations"):
-                answer.extra(index, "text", citations=cited["citations"])
+                sink.add_extra(index, "text", citations=cited["citations"])
         else:
-            answer.native(index, block)
+            sink.set_native(index, block)
 
     def _reasoning(self, index: int, content: dict[str, Any]) -> None:
         text = record(content.get("reasoningText"))
         if redacted := string(content.get("redactedContent")):
-            self._answer.extra(index, "thinking", redacted=redacted)
+            self._sink.add_extra(index, "thinking", redacted=redacted)
         elif text:
-            self._answer.thinking(index, string(text.get("text")))
+            self._sink.add_thinking(index, string(text.get("text")))
             if signature := string(text.get("signature")):
-                self._answer.extra(index, "thinking", signature=signature)
+                self._sink.add_extra(index, "thinking", signature=signature)
 
     def _call(self, index: int, use: dict[str, Any]) -> None:
-        self._answer.call(index, id=string(use.get("toolUseId")), name=string(use.get("name")))
+        self._sink.add_call(index, id=string(use.get("toolUseId")), name=string(use.get("name")))
 
     # -- blocks of a stream ------------------------------------------------------------------
 
@@ -195,7 +195,7 @@ class Decoder:
 
     def _delta(self, index: int, delta: dict[str, Any]) -> None:
         if isinstance(delta.get("text"), str):
-            self._answer.text(index, delta["text"])
+            self._sink.add_text(index, delta["text"])
             return
         block = self._open.get(index)
         if block is None:
@@ -205,19 +205,19 @@ class Decoder:
             if piece:
                 block.input.append(piece)
                 if block.called:
-                    self._answer.call(index, args=piece)
+                    self._sink.add_call(index, args=piece)
         elif "reasoningContent" in delta:
             self._thought(index, block, record(delta["reasoningContent"]))
         elif "citation" in delta:
             if not block.citations:
-                self._answer.extra(index, "text", citations=block.citations)
+                self._sink.add_extra(index, "text", citations=block.citations)
             block.citations.append(_citation(record(delta["citation"])))
         else:
             _grow(block.start, delta)
 
     def _thought(self, index: int, block: _Block, delta: dict[str, Any]) -> None:
         if isinstance(delta.get("text"), str):
-            self._answer.thinking(index, delta["text"])
+            self._sink.add_thinking(index, delta["text"])
         block.signature += string(delta.get("signature"))
         if redacted := string(delta.get("redactedContent")):
             try:
@@ -231,17 +231,17 @@ class Decoder:
             return
         if block.called:
             if not block.input:
-                self._answer.call(index, args="{}")
+                self._sink.add_call(index, args="{}")
         elif block.redacted:
             whole = b64encode(b"".join(block.redacted)).decode()
-            self._answer.extra(index, "thinking", redacted=whole)
+            self._sink.add_extra(index, "thinking", redacted=whole)
         elif block.signature:
-            self._answer.extra(index, "thinking", signature=block.signature)
+            self._sink.add_extra(index, "thinking", signature=block.signature)
         elif use := record(block.start.get("toolUse")):
             ran = {**use, "input": arguments("".join(block.input))}
-            self._answer.native(index, {"toolUse": ran})
+            self._sink.set_native(index, {"toolUse": ran})
         elif block.start:
-            self._answer.native(index, block.start)
+            self._sink.set_native(index, block.start)
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -252,7 +252,7 @@ class Decoder:
             next((n for end in ("s", "Count") if (n := usage.get(name + end)) is not None), None)
             for name in ("cacheReadInputToken", "cacheWriteInputToken")
         )
-        self._answer.count(
+        self._sink.count_usage(
             input=total(usage.get("inputTokens"), read, written),
             output=usage.get("outputTokens"),
             cache_read=read,
@@ -260,24 +260,24 @@ class Decoder:
         )
 
     def _end(self, *, complete: bool) -> None:
-        answer, reason = self._answer, self._reason
+        sink, reason = self._sink, self._reason
         if not complete:
-            answer.stop = "died"
+            sink.stop = "died"
             return
         for index in list(self._open):
             self._stop(index)
-        answer.stop = _STOPS.get(reason) or ("tool_use" if answer.begun_calls else "end")
+        sink.stop = _STOPS.get(reason) or ("tool_use" if sink.call_names else "end")
         if reason == "model_context_window_exceeded" and self._nothing():
             said = "the conversation does not fit into the model's context window"
             raise ProviderError(Failure(Kind.CONTEXT_OVERFLOW, said, code=reason))
-        if reason in _MALFORMED and not answer.begun_calls:
+        if reason in _MALFORMED and not sink.call_names:
             # The call the model meant to write is lost: text before it is not a whole answer.
             if self._nothing():
                 raise ProviderError(Failure(Kind.EMPTY, reason, code=reason))
-            answer.stop = "died"
+            sink.stop = "died"
 
     def _nothing(self) -> bool:
-        message = self._answer.message(Target("", "", ""))
+        message = self._sink.build_message(Target("", "", ""))
         return not message.calls and not message.text.strip()
 
 

@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import Stop, Target
+from hermes.core.response_sink import ResponseSink
 from hermes.llm.errors.classifier import classify
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
 from hermes.llm.wire.base_decoder import Reader
 from hermes.llm.wire.convert import parsed, record, records, string, total
 from hermes.llm.wire.gemini_encoder import Encoder
@@ -69,8 +69,8 @@ class Decoder(Reader):
     """Each chunk is a whole answer object with the parts that are new. Text that follows text is
     one part, unless either is signed: a signature belongs to the part it came with."""
 
-    def __init__(self, answer: Answer, quirks: Quirks) -> None:
-        super().__init__(answer)
+    def __init__(self, sink: ResponseSink, quirks: Quirks) -> None:
+        super().__init__(sink)
         self._slot = 0
         self._joins = ""
         """Which kind of text the next piece may be joined to: text, thinking, or none."""
@@ -115,7 +115,7 @@ class Decoder(Reader):
         feedback = record(chunk.get("promptFeedback"))
         if reason := string(feedback.get("blockReason")):
             self._blocked = reason
-            self._answer.detail = string(feedback.get("blockReasonMessage")) or reason
+            self._sink.detail = string(feedback.get("blockReasonMessage")) or reason
         for candidate in records(chunk.get("candidates")):
             if candidate.get("index") in (None, 0):
                 self._candidate(candidate)
@@ -137,7 +137,7 @@ class Decoder(Reader):
         if reason and reason != "FINISH_REASON_UNSPECIFIED":
             self._reason = reason
         if said := string(candidate.get("finishMessage")):
-            self._answer.detail = said
+            self._sink.detail = said
 
     def _part(self, part: dict[str, Any]) -> None:
         signature = part.get("thoughtSignature")
@@ -146,7 +146,7 @@ class Decoder(Reader):
         elif isinstance(part.get("text"), str):
             self._text(part["text"], bool(part.get("thought")), signature)
         elif any(key not in ("thought", "thoughtSignature") for key in part):
-            self._answer.native(self._next(""), part)
+            self._sink.set_native(self._next(""), part)
         elif signature:
             self._text("", False, signature)
 
@@ -156,12 +156,12 @@ class Decoder(Reader):
         kind = "thinking" if thought else "text"
         slot = self._slot if self._joins == kind and not signature else self._next(kind)
         if thought:
-            self._answer.thinking(slot, text)
+            self._sink.add_thinking(slot, text)
         else:
-            self._answer.text(slot, text)
+            self._sink.add_text(slot, text)
         if signature:
             self._joins = ""
-            self._answer.extra(slot, kind, thoughtSignature=signature)
+            self._sink.add_extra(slot, kind, thoughtSignature=signature)
 
     def _call(self, call: dict[str, Any], signature: Any) -> None:
         if self._partial is None or call.get("name"):
@@ -170,7 +170,7 @@ class Decoder(Reader):
             if call.get("willContinue") or call.get("partialArgs"):
                 self._partial = Partial(slot, call.get("args"))
         elif signature:
-            self._answer.extra(self._partial.slot, "call", thoughtSignature=signature)
+            self._sink.add_extra(self._partial.slot, "call", thoughtSignature=signature)
         if self._partial is not None:
             self._partial.add(call.get("partialArgs"))
             if not call.get("willContinue"):
@@ -179,7 +179,7 @@ class Decoder(Reader):
     def _settle(self) -> None:
         """Nothing more of the arguments that came piece by piece."""
         if self._partial is not None:
-            self._answer.set_args(self._partial.slot, dumps(self._partial.args).decode())
+            self._sink.set_args(self._partial.slot, dumps(self._partial.args).decode())
             self._partial = None
 
     def _begin(self, call: dict[str, Any], signature: Any) -> int:
@@ -189,9 +189,9 @@ class Decoder(Reader):
         if signature:
             extra["thoughtSignature"] = signature
         name, args = string(call.get("name")), dumps(call.get("args") or {}).decode()
-        self._answer.call(slot, id=id or f"call_{urandom(12).hex()}", name=name, args=args)
+        self._sink.add_call(slot, id=id or f"call_{urandom(12).hex()}", name=name, args=args)
         if extra:
-            self._answer.extra(slot, "call", **extra)
+            self._sink.add_extra(slot, "call", **extra)
         return slot
 
     def _next(self, joins: str) -> int:
@@ -207,7 +207,7 @@ class Decoder(Reader):
                 self._usage[key] = value
         usage = self._usage
         thoughts = usage.get("thoughtsTokenCount")
-        self._answer.count(
+        self._sink.count_usage(
             input=total(usage.get("promptTokenCount"), usage.get("toolUsePromptTokenCount")),
             output=total(usage.get("candidatesTokenCount"), thoughts),
             cache_read=usage.get("cachedContentTokenCount"),
@@ -215,25 +215,25 @@ class Decoder(Reader):
         )
 
     def _end(self, *, complete: bool) -> None:
-        answer = self._answer
+        sink = self._sink
         if not (complete or self._reason or self._blocked):
-            answer.stop = "died"
+            sink.stop = "died"
             return
         self._settle()
         reason = self._reason or self._blocked
-        answer.stop = _STOPS.get(reason) or ("tool_use" if answer.begun_calls else "end")
+        sink.stop = _STOPS.get(reason) or ("tool_use" if sink.call_names else "end")
         if self._blocked and not self._reason:
-            answer.stop = "filtered"
-        if answer.stop == "filtered" and self._nothing():
-            raise ProviderError(Failure(Kind.CONTENT_POLICY, answer.detail or reason, code=reason))
+            sink.stop = "filtered"
+        if sink.stop == "filtered" and self._nothing():
+            raise ProviderError(Failure(Kind.CONTENT_POLICY, sink.detail or reason, code=reason))
         if reason == "MISSING_THOUGHT_SIGNATURE":
-            raise ProviderError(Failure(Kind.REPLAY_REJECTED, answer.detail or reason, code=reason))
-        if reason in _MALFORMED and not answer.begun_calls:
+            raise ProviderError(Failure(Kind.REPLAY_REJECTED, sink.detail or reason, code=reason))
+        if reason in _MALFORMED and not sink.call_names:
             # The call the model meant to write is lost: text before it is not a whole answer.
             if self._nothing():
-                raise ProviderError(Failure(Kind.EMPTY, answer.detail or reason, code=reason))
-            answer.stop = "died"
+                raise ProviderError(Failure(Kind.EMPTY, sink.detail or reason, code=reason))
+            sink.stop = "died"
 
     def _nothing(self) -> bool:
-        message = self._answer.message(Target("", "", ""))
+        message = self._sink.build_message(Target("", "", ""))
         return not message.calls and not message.text.strip()

@@ -9,8 +9,8 @@ from msgspec import Raw, Struct
 
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import Stop
+from hermes.core.response_sink import ResponseSink
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
 from hermes.llm.wire import lenient_json as jsonic
 from hermes.llm.wire.base_decoder import Reader, error, fail
 from hermes.llm.wire.convert import record, records, string
@@ -78,8 +78,8 @@ class Decoder(Reader):
     ids mean nothing across frames. The terminal frame gives status and usage, and completes only
     items that were begun and never finished."""
 
-    def __init__(self, answer: Answer, quirks: Quirks) -> None:
-        super().__init__(answer)
+    def __init__(self, sink: ResponseSink, quirks: Quirks) -> None:
+        super().__init__(sink)
         self._items: dict[int, _Item] = {}
         self._moved: dict[int, int] = {}
         """Output index as sent -> ours, where a server uses one index for several items."""
@@ -129,7 +129,7 @@ class Decoder(Reader):
 
     def _text(self, sent: Any, index: Any, pieces: list[str]) -> None:
         if pieces and not self._ended:
-            self._answer.text(self._text_slot(self._index(sent), index), "".join(pieces))
+            self._sink.add_text(self._text_slot(self._index(sent), index), "".join(pieces))
             self._said = True
 
     def _event(self, event: Event, raw: bytes, name: str) -> None:
@@ -203,10 +203,10 @@ class Decoder(Reader):
             case "function_call":
                 self._call(at, item)
                 if args := jsonic.text(item.get("arguments")):
-                    self._answer.set_args((at, "call"), args)
+                    self._sink.set_args((at, "call"), args)
             case _:
-                self._answer.native((at, "native"), item)
-                self._answer.place((at, "native"), (at, 0))
+                self._sink.set_native((at, "native"), item)
+                self._sink.set_order((at, "native"), (at, 0))
 
     def _message(self, at: int, item: dict[str, Any]) -> None:
         content = item.get("content")
@@ -218,38 +218,38 @@ class Decoder(Reader):
             elif text := string(part.get("text")):
                 self._whole_text(at, index, text)
                 if phase:
-                    self._answer.extra((at, "text", index), "text", phase=phase)
+                    self._sink.add_extra((at, "text", index), "text", phase=phase)
 
     def _call(self, at: int, item: dict[str, Any]) -> None:
         slot = (at, "call")
         id = string(item.get("call_id")) or string(item.get("id"))
-        self._answer.call(slot, id=id, name=string(item.get("name")))
-        self._answer.place(slot, (at, 0))
+        self._sink.add_call(slot, id=id, name=string(item.get("name")))
+        self._sink.set_order(slot, (at, 0))
         extra = {k: v for k, v in item.items() if k not in _CALL_KEYS and v}
         if extra:
-            self._answer.extra(slot, "call", **extra)
+            self._sink.add_extra(slot, "call", **extra)
 
     def _arguments(self, kind: str, event: Event) -> None:
         at = self._index(event.output_index)
         item = self._under_way(at, "function_call")
         if item.kind != "function_call" or item.done:
             return
-        self._answer.place((at, "call"), (at, 0))
+        self._sink.set_order((at, "call"), (at, 0))
         if kind.endswith(".delta"):
-            self._answer.call((at, "call"), args=string(event.delta))
+            self._sink.add_call((at, "call"), args=string(event.delta))
         elif args := jsonic.text(event.arguments):
-            self._answer.set_args((at, "call"), args)
+            self._sink.set_args((at, "call"), args)
 
     def _text_slot(self, at: int, index: Any) -> tuple[int, str, int]:
         """A message may hold several texts; a refusal may stand between them."""
         index = index if isinstance(index, int) else 0
         slot = (at, "text", index)
-        self._answer.place(slot, (at, index))
+        self._sink.set_order(slot, (at, index))
         return slot
 
     def _whole_text(self, at: int, index: Any, text: str) -> None:
         if text:
-            self._answer.complete(self._text_slot(at, index), "text", text)
+            self._sink.complete_part(self._text_slot(at, index), "text", text)
             self._said = True
 
     def _refused(self, at: int, index: Any) -> list[str]:
@@ -270,22 +270,22 @@ class Decoder(Reader):
             if item.source and item.part != part:
                 piece = _SEAM + piece
             item.source, item.part = source, part
-            self._answer.thinking((at, "thought"), piece)
-            self._answer.place((at, "thought"), (at, 0))
+            self._sink.add_thinking((at, "thought"), piece)
+            self._sink.set_order((at, "thought"), (at, 0))
 
     def _thought(self, at: int, item: dict[str, Any], known: _Item) -> None:
         slot = (at, "thought")
-        self._answer.place(slot, (at, 0))
+        self._sink.set_order(slot, (at, 0))
         texts = {k: _SEAM.join(_texts(item.get(k))) for k in ("content", "summary")}
         text = texts[known.source] if known.source else texts["content"] or texts["summary"]
         if text:
-            self._answer.complete(slot, "thinking", text)
+            self._sink.complete_part(slot, "thinking", text)
         kept = {k: item[k] for k in ("encrypted_content", "content") if item.get(k)}
         if "content" in kept and "encrypted_content" not in kept and item.get("id"):
             # Open reasoning is not stored by anyone, and servers that return it want its id.
             kept["id"] = item["id"]
         if kept or item.get("summary"):
-            self._answer.extra(slot, "thinking", summary=item.get("summary") or [], **kept)
+            self._sink.add_extra(slot, "thinking", summary=item.get("summary") or [], **kept)
 
     # -- complete bodies and the end ---------------------------------------------------------
 
@@ -305,7 +305,7 @@ class Decoder(Reader):
         received, generated = (
             record(usage.get(f"{k}_tokens_details")) for k in ("input", "output")
         )
-        self._answer.count(
+        self._sink.count_usage(
             input=usage.get("input_tokens"),
             output=usage.get("output_tokens"),
             cache_read=received.get("cached_tokens"),
@@ -325,16 +325,16 @@ class Decoder(Reader):
             raise ProviderError(Failure(Kind.SERVER, "the response failed without a reason"))
 
     def _end(self, *, complete: bool) -> None:
-        answer = self._answer
-        answer.detail = "".join([p for key in sorted(self._refusals) for p in self._refusals[key]])
+        sink = self._sink
+        sink.detail = "".join([p for key in sorted(self._refusals) for p in self._refusals[key]])
         calls = [at for at, item in self._items.items() if item.kind == "function_call"]
         cut = [at for at in calls if not self._items[at].done and not self._whole(at)]
         if self._ended:
-            answer.stop = self._stop(calls)
+            sink.stop = self._stop(calls)
         elif cut:
-            answer.stop = "died"
-        elif calls or self._said or answer.detail:
-            answer.stop = self._stop(calls)
+            sink.stop = "died"
+        elif calls or self._said or sink.detail:
+            sink.stop = self._stop(calls)
         else:
             raise ProviderError(Failure(Kind.NO_TERMINAL, NO_TERMINAL))
 
@@ -345,12 +345,12 @@ class Decoder(Reader):
             return "length" if stop == "length" and not self._whole(max(calls)) else "tool_use"
         if self._response.get("status") == "cancelled":
             return "died"
-        return "filtered" if self._answer.detail else stop
+        return "filtered" if self._sink.detail else stop
 
     def _whole(self, at: int) -> bool:
         """Whether a call's arguments are complete."""
         try:
-            return isinstance(msgspec.json.decode(self._answer.args((at, "call"))), dict)
+            return isinstance(msgspec.json.decode(self._sink.get_args((at, "call"))), dict)
         except (ValueError, RecursionError):
             return False
 

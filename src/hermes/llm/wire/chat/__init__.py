@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import Stop
+from hermes.core.response_sink import ResponseSink
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
 from hermes.llm.wire import lenient_json as jsonic
 from hermes.llm.wire.base_decoder import Reader, error, fail
 from hermes.llm.wire.chat.encoder import Encoder
@@ -87,8 +87,8 @@ class Decoder(Reader):
     """One answer. Text of one read is handed on in one piece; of everything else the last word
     counts, and null never takes anything back."""
 
-    def __init__(self, answer: Answer, quirks: Quirks) -> None:
-        super().__init__(answer)
+    def __init__(self, sink: ResponseSink, quirks: Quirks) -> None:
+        super().__init__(sink)
         self._choice: Any = None
         self._finish = ""
         self._field = ""
@@ -96,9 +96,9 @@ class Decoder(Reader):
         self._details: list[dict[str, Any]] = []
         self._pieces: list[list[str]] = []
         """Text fragments of each of the details."""
-        self._calls = Calls(answer)
-        self._said = _listener(answer, quirks)
-        self._say = self._said.feed if self._said else partial(answer.text, _TEXT)
+        self._calls = Calls(sink)
+        self._said = _listener(sink, quirks)
+        self._say = self._said.feed if self._said else partial(sink.add_text, _TEXT)
 
     @property
     def ended(self) -> bool:
@@ -165,14 +165,14 @@ class Decoder(Reader):
             return
         if choice.delta is not None:
             self._delta(choice.delta)
-        elif choice.message is not None and self._answer.empty:
+        elif choice.message is not None and self._sink.is_empty:
             self._message(choice.message)
         self._ending(choice)
 
     def _ours(self, choices: list[Choice]) -> Choice | None:
         """Of several answers to one request the first to speak is heard, to its end."""
         if self._choice is None:
-            self._choice = (choices[0].index or 0) if self._answer.empty else 0
+            self._choice = (choices[0].index or 0) if self._sink.is_empty else 0
         return next((c for c in choices if (c.index or 0) == self._choice), None)
 
     def _ending(self, choice: Choice) -> None:
@@ -253,10 +253,10 @@ class Decoder(Reader):
             self._detail(detail)
 
     def _think(self, words: str, field: str) -> None:
-        self._answer.thinking(_THOUGHT, words)
+        self._sink.add_thinking(_THOUGHT, words)
         if field != self._field:
             self._field = field
-            self._answer.extra(_THOUGHT, "thinking", field=field)
+            self._sink.add_extra(_THOUGHT, "thinking", field=field)
 
     def _detail(self, fragment: dict[str, Any]) -> None:
         """Fragments of one detail add up, so that it goes back whole."""
@@ -293,10 +293,10 @@ class Decoder(Reader):
         if not usage and chunk.choices:
             usage = chunk.choices[0].usage
         if isinstance(usage, dict):
-            self._answer.count(**counted(usage))
+            self._sink.count_usage(**counted(usage))
 
     def _end(self, *, complete: bool) -> None:
-        answer = self._answer
+        sink = self._sink
         if self._said:
             self._said.close()
         if self._details:
@@ -304,19 +304,19 @@ class Decoder(Reader):
                 words = "summary" if "summary" in detail else "text"
                 if words in detail:
                     detail[words] = "".join(pieces)
-            answer.extra(_THOUGHT, "thinking", reasoning_details=self._details)
-        answer.detail = "".join(self._refusal)
+            sink.add_extra(_THOUGHT, "thinking", reasoning_details=self._details)
+        sink.detail = "".join(self._refusal)
         if not (complete or self._finish or self._done):
-            answer.stop = "died"
+            sink.stop = "died"
             return
-        answer.stop = self._stop()
+        sink.stop = self._stop()
 
     def _stop(self) -> Stop:
         reason = _STOPS.get(self._finish, "end")
         if reason == "died":
             words = f"the provider broke the answer off: {self._finish}"
             raise ProviderError(Failure(Kind.SERVER, words, code=self._finish))
-        if self._finish == _FULL and self._answer.empty:
+        if self._finish == _FULL and self._sink.is_empty:
             raise ProviderError(Failure(Kind.CONTEXT_OVERFLOW, self._finish, code=self._finish))
         if self._calls or (self._said and self._said.calls):
             cut = self._calls.cut if self._calls else self._said is not None and self._said.cut
@@ -324,17 +324,17 @@ class Decoder(Reader):
         return "filtered" if self._refusal else reason
 
 
-def _listener(answer: Answer, quirks: Quirks) -> Steps | SpokenCalls | None:
+def _listener(sink: ResponseSink, quirks: Quirks) -> Steps | SpokenCalls | None:
     """Who reads the text where calls may stand in it."""
     match quirks.calling:
         case "schema" if quirks.tools:
             from hermes.llm.wire.chat.schema_decoder import Steps
 
-            return Steps(answer, _TEXT)
-        case "text" if answer.offered:
+            return Steps(sink, _TEXT)
+        case "text" if sink.offered_tools:
             from hermes.llm.wire.chat.text_calls import SpokenCalls
 
-            return SpokenCalls(answer, _TEXT)
+            return SpokenCalls(sink, _TEXT)
         case _:
             return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from hermes.llm.response_builder import Answer
+from hermes.core.response_sink import ResponseSink
 from hermes.llm.wire import lenient_json as jsonic
 from hermes.llm.wire.chat.schema_tools import ABOUT, ANSWER, TOOL
 
@@ -22,8 +22,8 @@ class Steps:
     """Feeds an Answer from text that should be one step. Text that is none is passed on as it
     is: not every endpoint enforces what it is asked to enforce."""
 
-    def __init__(self, answer: Answer, slot: str) -> None:
-        self._answer = answer
+    def __init__(self, sink: ResponseSink, slot: str) -> None:
+        self._sink = sink
         self._slot = slot
         self._feed = self._begin
         self._head = ""
@@ -62,7 +62,7 @@ class Steps:
         self._held.append(text)
 
     def _pass(self, text: str) -> None:
-        self._answer.text(self._slot, text)
+        self._sink.add_text(self._slot, text)
 
     def _drop(self, text: str) -> None:
         """Behind the answer only the object's end can come."""
@@ -114,7 +114,7 @@ class Steps:
 
     def _call(self, name: str, args: str) -> None:
         self.calls += 1
-        self._answer.call(f"step{self.calls}", id=f"call_{self.calls}", name=name, args=args)
+        self._sink.add_call(f"step{self.calls}", id=f"call_{self.calls}", name=name, args=args)
 
 
 def _match_end(text: str) -> int:

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from hermes.llm.response_builder import Answer
+from hermes.core.response_sink import ResponseSink
 from hermes.llm.wire import lenient_json as jsonic
 
 _TAG, _UNTAG = "<tool_call>", "</tool_call>"
@@ -36,10 +36,10 @@ class SpokenCalls:
     It is one when it names a tool that was offered; anything else leaves as it came. Every way
     of cutting the text gives one result."""
 
-    def __init__(self, answer: Answer, slot: str) -> None:
-        self._answer = answer
+    def __init__(self, sink: ResponseSink, slot: str) -> None:
+        self._sink = sink
         self._slot = slot
-        self._names = answer.offered
+        self._names = sink.offered_tools
         self._text = ""
         """Not yet decided."""
         self._state = self._first
@@ -50,7 +50,7 @@ class SpokenCalls:
 
     def feed(self, text: str) -> None:
         if not self._names:
-            self._answer.text(self._slot, text)
+            self._sink.add_text(self._slot, text)
             return
         self._text += text
         self._run(last=False)
@@ -157,7 +157,7 @@ class SpokenCalls:
         if text:
             _, newline, line = text.rpartition("\n")
             self._line_start = not line.strip(" \t") and (bool(newline) or self._line_start)
-            self._answer.text(self._slot, text)
+            self._sink.add_text(self._slot, text)
 
     def _lift(self, text: str) -> bool:
         """Whether these were calls of offered tools; then they are in the answer now."""
@@ -167,7 +167,7 @@ class SpokenCalls:
         for name, args in found:
             self.calls += 1
             slot = f"spoken{self.calls}"
-            self._answer.call(slot, id=f"call_{self.calls}", name=name, args=args)
+            self._sink.add_call(slot, id=f"call_{self.calls}", name=name, args=args)
         return True
 
 

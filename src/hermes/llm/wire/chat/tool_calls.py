@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.llm.response_builder import Answer
+from hermes.core.response_sink import ResponseSink
 from hermes.llm.wire.convert import record, string
 from hermes.llm.wire.lenient_json import text
 
@@ -30,8 +30,8 @@ class Calls:
     """Names are atomic and the first id counts; argument fragments add up. What else stands on a
     call is the provider's own and goes back with it."""
 
-    def __init__(self, answer: Answer) -> None:
-        self._answer = answer
+    def __init__(self, sink: ResponseSink) -> None:
+        self._sink = sink
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
 
@@ -53,10 +53,10 @@ class Calls:
         call.name = name or call.name
         args = text(function.get("arguments"))
         call.end = args.rstrip() or call.end
-        self._answer.call(call.slot, id=call.id, name=name, args=args)
+        self._sink.add_call(call.slot, id=call.id, name=name, args=args)
         extra = {k: v for k, v in fragment.items() if k not in _KEYS and v}
         if extra:
-            self._answer.extra(call.slot, "call", **extra)
+            self._sink.add_extra(call.slot, "call", **extra)
 
     def _of(self, index: Any, id: str, name: str) -> _Call:
         """The call a fragment belongs to: by index; without one, by id; without either, the last.
@@ -84,7 +84,7 @@ class Calls:
         if not call.end.endswith("}"):
             return False
         try:
-            return isinstance(msgspec.json.decode(self._answer.args(call.slot)), dict)
+            return isinstance(msgspec.json.decode(self._sink.get_args(call.slot)), dict)
         except (ValueError, RecursionError):
             return False
 

@@ -1,0 +1,17 @@
+"""The names of the wire protocols, as configurations, provider rows and targets write them."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+WireName: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "bedrock"]
+WIRE_NAMES: tuple[WireName, ...] = get_args(WireName)
+DEFAULT_WIRE: WireName = "chat"
+"""Spoken by every address nothing else is known about."""
+OLD_WIRE_NAMES: dict[str, WireName] = {
+    "chat_completions": "chat",
+    "codex_responses": "responses",
+    "anthropic_messages": "anthropic",
+    "bedrock_converse": "bedrock",
+}
+"""Earlier names that configurations still use."""
