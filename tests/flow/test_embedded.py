@@ -179,11 +179,11 @@ def test_nothing_of_it_is_imported_or_asked_when_it_is_not_used(tmp_path: Path) 
 import asyncio, sys
 from hermes.app.runtime import Runtime
 from hermes.config.load import load
-from hermes.llm.endpoints.catalog import KEYS
+from hermes.llm.providers import provider_index
 seen = []
 sys.addaudithook(lambda name, args: seen.append(args) if name == "socket.connect" else None)
 async def main():
-    keys = dict.fromkeys(KEYS, "key-123456789")
+    keys = dict.fromkeys(provider_index().key_variables, "key-123456789")
     env = {"HOME": sys.argv[1], "HERMES_HOME": sys.argv[1] + "/h", **keys}
     async with Runtime.open(load("", env)) as runtime:
         await runtime.session()

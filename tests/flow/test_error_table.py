@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hermes.core.errors import Failure, Kind
-from hermes.llm.auth.cooldown import Cooling
+from hermes.llm.auth.cooldown import Cooldowns
 from hermes.llm.auth.key_pool import Credential, Pool, Strategy
 from hermes.llm.errors.retry_after import retry_after
 from tests.kit import Provider, Received, Reply, call, reset, say, status
@@ -244,7 +244,7 @@ POOL_KEYS = tuple(Credential(f"KEY_{n}", f"sk-secret-{n}") for n in "abc")
 
 
 def order(strategy: Strategy, calls: int) -> list[str]:
-    made = Pool("http://x", POOL_KEYS, Cooling(), strategy)
+    made = Pool("http://x", POOL_KEYS, Cooldowns(), strategy)
     return [made.take().source[-1] for _ in range(calls)]
 
 
@@ -258,7 +258,7 @@ def test_how_keys_are_taken() -> None:
 @pytest.mark.parametrize("strategy", ["fill-first", "round-robin", "least-used", "random"])
 def test_a_key_that_cools_down_is_left_out_until_its_time(strategy: Strategy) -> None:
     now = [1000.0]
-    cooling = Cooling(clock=lambda: now[0])
+    cooling = Cooldowns(clock=lambda: now[0])
     made = Pool("http://x", POOL_KEYS, cooling, strategy)
     first = POOL_KEYS[0]
     assert made.set_aside(first, Failure(Kind.BILLING, "", retry_after=90.0))
@@ -268,7 +268,7 @@ def test_a_key_that_cools_down_is_left_out_until_its_time(strategy: Strategy) ->
 
 
 def test_when_all_cool_down_the_first_to_be_back_is_taken() -> None:
-    made = Pool("http://x", POOL_KEYS, Cooling())
+    made = Pool("http://x", POOL_KEYS, Cooldowns())
     for key, seconds in zip(POOL_KEYS, (300.0, 20.0, 100.0), strict=True):
         left = made.set_aside(key, Failure(Kind.RATE_LIMITED, "", retry_after=seconds))
         assert left == (key is not POOL_KEYS[2])
@@ -303,7 +303,7 @@ async def test_a_stated_reset_in_the_body_is_how_long_a_key_rests(tmp_path: Path
     used_up = Reply(body=body.encode(), code=429, content_type="application/json", framing="length")
     async with rig(tmp_path, [used_up], then=say("ok"), config=pool(2)) as r:
         assert (await r.turn()).text == "ok" and keys_used(r.provider) == "ab"
-        left = r.runtime.transport.cooling.left((r.provider.base_url, KEY))
+        left = r.runtime.cooldowns.seconds_left((r.provider.base_url, KEY))
         assert 4900 < left <= 5000
 
 

@@ -13,7 +13,7 @@ from msgspec import structs
 from hermes.app.runtime import Options, Runtime
 from hermes.config.load import load
 from hermes.core.message import Target, user
-from hermes.llm.endpoints.catalog import Endpoint
+from hermes.llm.endpoints.endpoint import ModelEndpoint
 from hermes.llm.endpoints.learned_limits import MONTH, MOST, Limit, Remembered
 from hermes.llm.endpoints.model_facts import UNKNOWN, ModelFacts, Prices
 from hermes.llm.endpoints.model_info import inquire
@@ -138,7 +138,7 @@ async def test_a_local_server_is_asked_before_its_first_call_only(tmp_path: Path
             await session.close()
         async with Runtime.open(load("", home.env)) as runtime:
             session = await runtime.session(cwd=home.work, options=Options())
-            assert session.agent.providers[0].context_length == 20000, "remembered"
+            assert session.agent.providers[0].endpoint.context_length == 20000, "remembered"
             await session.close()
 
 
@@ -233,7 +233,7 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
 def test_what_was_stated_replaces_the_table_and_bounds_what_is_configured(tmp_path: Path) -> None:
     memory = Remembered(tmp_path / "limits.json")
     memory.learn(BASE, "m", context=5000)
-    plain = Endpoint(CHAT, BASE)
+    plain = ModelEndpoint(CHAT, BASE)
     assert memory.applied(plain).context_length == 5000
     tabled = structs.replace(plain, context_length=3000, facts=ModelFacts(3000))
     assert memory.applied(tabled).context_length == 5000

@@ -26,9 +26,11 @@ from hermes.core.message import user
 from hermes.llm.auth.oauth import device, loopback
 from hermes.llm.auth.oauth.login import Login, completed
 from hermes.llm.auth.oauth.tokens import Token, read
-from hermes.llm.endpoints.catalog import LOGINS, Choice, find, resolve
+from hermes.llm.endpoints.endpoint import ModelChoice
+from hermes.llm.endpoints.resolver import resolve_chain
 from hermes.llm.http.transport import Transport
 from hermes.llm.provider_spec import OAuth
+from hermes.llm.providers import find_provider, provider_index
 from tests.kit import Home, Provider, Received, Reply, say, status
 from tests.kit.home import LIMITS
 from tests.kit.oauth import CLIENT, Authority
@@ -492,9 +494,9 @@ def _logged_in(root: Path, *providers: str) -> Path:
 
 def _first(folder: Path, config: dict[str, Any] | None = None, **more: Any) -> tuple[str, str]:
     environ = {k: v for k, v in more.items() if k.isupper()}
-    choice = Choice(**{k: v for k, v in more.items() if k.islower()})
+    choice = ModelChoice(**{k: v for k, v in more.items() if k.islower()})
     made = msgspec.convert(config or {}, Config)
-    found = resolve(made, Secrets(environ, logins=folder), choice)[0]
+    found = resolve_chain(made, Secrets(environ, logins=folder), choice)[0]
     return found.target.provider, found.keys[0].source if found.keys else ""
 
 
@@ -513,10 +515,10 @@ def test_a_stranger_never_sees_a_login(tmp_path: Path) -> None:
     gateway = {"model": {"provider": "anthropic", "base_url": "https://gateway.example/anthropic"}}
     with pytest.raises(ConfigError, match="ANTHROPIC_API_KEY"):
         _first(folder, gateway)
-    keyed = resolve(
+    keyed = resolve_chain(
         msgspec.convert(gateway, Config),
         Secrets({"ANTHROPIC_API_KEY": "k"}, logins=folder),
-        Choice(),
+        ModelChoice(),
     )[0]
     assert keyed.login is None and "anthropic-beta" not in keyed.headers
 
@@ -528,10 +530,9 @@ def test_a_named_variable_must_hold_a_key_whatever_login_there_is(tmp_path: Path
 
 
 def test_the_list_of_logins_agrees_with_the_rows() -> None:
-    from hermes.llm.endpoints.inventory import names
-
-    rows = [row for name in names() if (row := find(name)) is not None and row.oauth]
-    assert {row.name for row in rows} == set(LOGINS)
+    names = provider_index().names
+    rows = [row for name in names if (row := find_provider(name)) is not None and row.oauth]
+    assert {row.name for row in rows} == set(provider_index().logins)
     for row in rows:
         assert row.oauth is not None
         assert row.oauth.token_url.startswith("https://") and row.oauth.client_id

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,14 +25,15 @@ from hermes.core.events import StreamEvent, TextDelta
 from hermes.core.history import History
 from hermes.core.message import Message, Target, Text, user
 from hermes.core.provider import Request
+from hermes.llm.auth.cooldown import Cooldowns
 from hermes.llm.auth.key_pool import Credential, usable
 from hermes.llm.client import Client
-from hermes.llm.endpoints.catalog import Endpoint
+from hermes.llm.endpoints.endpoint import ModelEndpoint
 from hermes.llm.http.transport import Transport
 from hermes.llm.http.watchdog import Timeouts, Watchdog
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.response_builder import ResponseBuilder
-from hermes.llm.response_reader import Reading
+from hermes.llm.response_reader import ResponseReader
 from hermes.llm.wire import chat
 from tests.kit import (
     Gate,
@@ -82,6 +84,10 @@ async def transport() -> AsyncIterator[Transport]:
     await made.close()
 
 
+COOLDOWNS: WeakKeyDictionary[Transport, Cooldowns] = WeakKeyDictionary()
+"""Clients of one transport share what they know about keys, as those of one process do."""
+
+
 def client(
     transport: Transport, provider: Provider | str, *, sleep: Any = asyncio.sleep, **fields: Any
 ) -> Client:
@@ -89,8 +95,8 @@ def client(
     wire = "chat" if isinstance(provider, str) else provider.wire
     fields.setdefault("keys", (Credential("TEST_KEY", KEY),))
     fields.setdefault("timeouts", QUICK)
-    endpoint = Endpoint(Target("custom", "kit-model", wire), base_url, **fields)
-    return Client(endpoint, transport, sleep=sleep)
+    endpoint = ModelEndpoint(Target("custom", "kit-model", wire), base_url, **fields)
+    return Client(endpoint, transport, COOLDOWNS.setdefault(transport, Cooldowns()), sleep=sleep)
 
 
 def request(text: str = "hi", **fields: Any) -> Request:
@@ -195,8 +201,8 @@ async def test_cookies_are_not_kept(transport: Transport) -> None:
 async def test_models_are_listed_or_not(transport: Transport) -> None:
     for wire in ("chat", "responses", "anthropic", "gemini"):
         async with Provider(wire=wire, models=["kit-model", "kit-2"]) as p:
-            assert await client(transport, p).models() == ("kit-model", "kit-2")
-    assert await client(transport, "http://127.0.0.1:9/v1").models() == ()
+            assert await client(transport, p).listing.list_models() == ("kit-model", "kit-2")
+    assert await client(transport, "http://127.0.0.1:9/v1").listing.list_models() == ()
 
 
 def test_it_is_not_tied_to_an_event_loop() -> None:
@@ -392,9 +398,9 @@ async def test_a_reason_given_with_every_piece_is_no_last_word(
     watchdog = Watchdog(QUICK, "h")
     decoder = chat.Decoder(answer, Quirks())
     exchange: Any = Pieces(*pieces)
-    reading = Reading(exchange, watchdog, decoder, answer, chat.STREAM_TYPE)
+    reading = ResponseReader(exchange, watchdog, decoder, answer, chat.STREAM_TYPE)
     try:
-        while await reading.step():
+        while await reading.read_more():
             pass
     except ProviderError:
         pass
@@ -649,13 +655,13 @@ async def test_the_next_key_of_the_pool(transport: Transport) -> None:
     async with Provider(then=picky) as p:
         c = client(transport, p, keys=keys)
         heard = await ask(c)
-        assert heard.kind is Kind.BILLING and c.key_source == "FIRST"
-        assert heard.failure is not None and c.rotate(heard.failure)
-        assert (await ask(c)).text == "in" and c.key_source == "SECOND"
+        assert heard.kind is Kind.BILLING and c.credentials.key_source == "FIRST"
+        assert heard.failure is not None and c.credentials.rotate(heard.failure)
+        assert (await ask(c)).text == "in" and c.credentials.key_source == "SECOND"
         # Everybody at this endpoint knows now, another model's client too.
         assert (await ask(client(transport, p, keys=keys))).text == "in"
-        assert not c.rotate(heard.failure), "both have been set aside"
-        assert not client(transport, p).rotate(heard.failure), "there is only one"
+        assert not c.credentials.rotate(heard.failure), "both have been set aside"
+        assert not client(transport, p).credentials.rotate(heard.failure), "there is only one"
 
 
 async def test_a_late_failure_of_the_first_key_does_not_cost_the_second(
@@ -671,12 +677,12 @@ async def test_a_late_failure_of_the_first_key_does_not_cost_the_second(
             await ask(c)
             sent.set()
             await go.wait()
-            return c.rotate(failure)
+            return c.credentials.rotate(failure)
 
         task = asyncio.ensure_future(late())
         await sent.wait()
         await ask(c)
-        assert c.rotate(failure)
+        assert c.credentials.rotate(failure)
         go.set()
         assert await task, "the second key is still good"
 
@@ -689,7 +695,7 @@ async def test_f37_everybody_waits_but_the_one_who_waits_already(transport: Tran
 
     async with Provider(then=say("ok")) as p:
         c = client(transport, p, sleep=sleep)
-        c.hold(30)
+        c.credentials.pause(30)
         await ask(c)
         assert slept == []
         await asyncio.ensure_future(ask(client(transport, p, sleep=sleep)))
@@ -743,7 +749,7 @@ def test_no_proxy_is_between_us_and_a_model_server_of_this_machine(
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:3128")
     monkeypatch.delenv("NO_PROXY", raising=False)
-    assert (transport.proxy(address) == "") is direct
+    assert (transport.find_proxy(address) == "") is direct
 
 
 async def test_a_proxy_that_is_not_there(
@@ -810,9 +816,10 @@ async def test_f02_https_to_a_plain_server(transport: Transport) -> None:
 
 TRUSTED = """
 import asyncio, ssl, sys
-from hermes.llm.http.transport import Transport, load
+from hermes.llm.http.lazy_tls import load_aiohttp
+from hermes.llm.http.transport import Transport
 started = ssl.SSLContext.set_default_verify_paths
-load()
+load_aiohttp()
 assert ssl.SSLContext.set_default_verify_paths is started
 from aiohttp import connector
 verified = connector._SSL_CONTEXT_VERIFIED
@@ -820,7 +827,7 @@ assert ssl.SSLContext.cert_store_stats(verified)["x509"] == 0, "read before anyb
 async def main():
     transport = Transport()
     exchange = await transport.send("GET", sys.argv[1] + "/models", headers={})
-    print(exchange.status, (await exchange.all(9999)).decode())
+    print(exchange.status, (await exchange.read_all(9999)).decode())
     exchange.close()
     await transport.close()
 asyncio.run(main())

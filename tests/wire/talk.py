@@ -14,7 +14,8 @@ from hermes.core.provider import Settings, ToolSpec
 from hermes.llm.history_view import View
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.response_builder import ResponseBuilder
-from hermes.llm.wire import load
+from hermes.llm.wire import load_wire
+from hermes.llm.wire.body_reader import BodyReader
 
 PLAIN = Quirks()
 DEFAULTS = Settings()
@@ -46,19 +47,28 @@ def cuts(data: bytes, seed: int) -> Iterator[bytes]:
         data = data[size:]
 
 
+def body_reader(wire: str, answer: ResponseBuilder, content_type: str = "") -> BodyReader:
+    """A body of that content type (usually a stream's), read into `answer`."""
+    module = load_wire(wire)
+    decoder = module.Decoder(answer, PLAIN)
+    return BodyReader(decoder, content_type or module.STREAM_TYPE, module.STREAM_TYPE, "h")
+
+
 def streamed(wire: str, body: bytes, *, seed: int = 0) -> tuple[Message, ResponseBuilder]:
     answer = ResponseBuilder()
-    decoder = load(wire).Decoder(answer, PLAIN)
+    reader = body_reader(wire, answer)
     for chunk in cuts(body, seed):
-        decoder.feed(chunk)
-    decoder.close()
+        reader.feed(chunk)
+    reader.close()
     return answer.build_message(target(wire)), answer
 
 
 def whole(wire: str, body: Any) -> tuple[Message, ResponseBuilder]:
     answer = ResponseBuilder()
     raw = body if isinstance(body, bytes) else orjson.dumps(body)
-    load(wire).Decoder(answer, PLAIN).whole(raw)
+    reader = body_reader(wire, answer, "application/json")
+    reader.feed(raw)
+    reader.close()
     return answer.build_message(target(wire)), answer
 
 
@@ -66,7 +76,7 @@ class Talk:
     """One conversation with one endpoint, as the client holds it."""
 
     def __init__(self, wire: str, quirks: Quirks = PLAIN) -> None:
-        self.encoder = load(wire).Encoder(target(wire), quirks)
+        self.encoder = load_wire(wire).Encoder(target(wire), quirks)
         self.view = View(target(wire), quirks, self.encoder.push)
         self.history = History()
 

@@ -25,7 +25,6 @@ from hermes.core.message import (
 from hermes.core.provider import Settings
 from hermes.llm.auth import aws
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_reader import can_unframe
 from hermes.llm.wire import bedrock
 from tests.wire.talk import TOOLS, Talk, streamed, target, whole
 
@@ -673,8 +672,8 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_installed_says_whether_streams_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert can_unframe()
+    assert bedrock.can_stream()
     aws.installed.cache_clear()
     monkeypatch.setattr(aws, "find_spec", lambda name: None)
-    assert not can_unframe()
+    assert not bedrock.can_stream()
     aws.installed.cache_clear()

@@ -26,6 +26,8 @@ from hermes.core.provider import Settings, ToolSpec
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.response_builder import ResponseBuilder
 from hermes.llm.wire import chat, sse
+from hermes.llm.wire.body_reader import BodyReader
+from tests.wire.talk import body_reader
 
 TARGET = Target("p", "m", "chat")
 Json = dict[str, Any]
@@ -48,13 +50,12 @@ class Read:
         self.answer = ResponseBuilder()
         self.decoder = chat.Decoder(self.answer, Quirks())
         self.events: list[StreamEvent] = []
-        if whole:
-            self.decoder.whole(body)
-        else:
-            for i in range(0, len(body), size or len(body) or 1):
-                self.decoder.feed(body[i : i + (size or len(body))])
-                self.events += self.answer.drain_events()
-            self.decoder.close()
+        kind = "application/json" if whole else chat.STREAM_TYPE
+        reader = BodyReader(self.decoder, kind, chat.STREAM_TYPE, "h")
+        for i in range(0, len(body), size or len(body) or 1):
+            reader.feed(body[i : i + (size or len(body))])
+            self.events += self.answer.drain_events()
+        reader.close()
         self.events += self.answer.finish_events()
         self.message = self.answer.build_message(TARGET)
         self.stop = self.answer.stop
@@ -707,13 +708,13 @@ def test_a_json_body_read_as_a_stream_and_a_stream_read_as_a_body() -> None:
 def test_garbage_before_a_stream_does_not_hold_it_up(garbage: bytes, size: int) -> None:
     data = garbage + b"\n" + events(chunk({"content": "hel"}), chunk({"content": "lo"}, "stop"))
     answer = ResponseBuilder()
-    decoder = chat.Decoder(answer, Quirks())
+    reader = body_reader("chat", answer)
     end = data.index(b'"lo"')
     for i in range(0, end, size):
-        decoder.feed(data[i : min(i + size, end)])
+        reader.feed(data[i : min(i + size, end)])
     assert answer.drain_events() == [TextDelta("hel")]
-    decoder.feed(data[end:])
-    decoder.close()
+    reader.feed(data[end:])
+    reader.close()
     assert (answer.build_message(TARGET).text, answer.stop) == ("hello", "end")
 
 
@@ -722,7 +723,6 @@ def test_garbage_before_a_stream_does_not_hold_it_up(garbage: bytes, size: int) 
     [
         (b"<html><body>Sign in</body></html>", Kind.NOT_API),
         (b"Not found", Kind.NOT_API),
-        (b"", Kind.NOT_API),
         (b"[]", Kind.NOT_API),
         (b'{"status":"ok"}', Kind.NOT_API),
         (b'{"choices":[{"mess', Kind.NETWORK),
@@ -735,8 +735,14 @@ def test_bodies_that_are_no_answer(body: bytes, kind: Kind) -> None:
         assert failure(body).kind is kind
 
 
+def test_an_empty_document_is_no_answer() -> None:
+    with pytest.raises(ProviderError) as caught:
+        chat.Decoder(ResponseBuilder(), Quirks()).whole(b"")
+    assert caught.value.failure.kind is Kind.NOT_API
+
+
 def test_an_endless_plain_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermes.llm.wire.base_decoder.MAX_EVENT", 1000)
+    monkeypatch.setattr("hermes.llm.wire.body_reader.MAX_DOCUMENT", 1000)
     assert sse.MAX_EVENT > 1000
     assert failure(b"{" + b" " * 2000).kind is Kind.ANSWER_TOO_LARGE
 

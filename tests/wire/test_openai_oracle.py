@@ -19,10 +19,10 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from hermes.core.errors import ProviderError
 from hermes.core.events import StreamEvent, TextDelta, ThinkingDelta
 from hermes.core.message import Message, Native, Target, Text, Thinking, ToolCall
-from hermes.llm.provider_spec import Quirks
 from hermes.llm.response_builder import ResponseBuilder
-from hermes.llm.wire import load as load_wire
+from hermes.llm.wire import load_wire
 from tests.wire.recordings import ROOT, Recording, load
+from tests.wire.talk import body_reader
 
 pytestmark = [
     pytest.mark.skipif(not ROOT.is_dir(), reason="no recordings beside the project"),
@@ -60,15 +60,12 @@ class Ours:
         self.answer = answer = ResponseBuilder()
         self.events: list[StreamEvent] = []
         self.failure = None
-        decoder = load_wire(r.api).Decoder(answer, Quirks())
+        reader = body_reader(r.api, answer, "application/json" if chunks is None else "")
         try:
-            if chunks is None:
-                decoder.whole(r.body)
-            else:
-                for chunk in chunks:
-                    decoder.feed(chunk)
-                    self.events += answer.drain_events()
-                decoder.close()
+            for chunk in chunks or [r.body]:
+                reader.feed(chunk)
+                self.events += answer.drain_events()
+            reader.close()
         except ProviderError as error:
             self.failure = error.failure
         self.events += answer.finish_events()

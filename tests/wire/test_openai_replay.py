@@ -25,7 +25,7 @@ from hermes.core.message import (
 from hermes.core.provider import Settings
 from hermes.llm.history_view import BEGINNING, View
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.wire import load as load_wire
+from hermes.llm.wire import load_wire
 from tests.wire.recordings import ROOT, Recording, load
 from tests.wire.test_openai_oracle import Ours
 

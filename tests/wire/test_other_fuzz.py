@@ -15,7 +15,7 @@ from hermes.core.message import Message, Native, user
 from hermes.core.provider import Settings
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.response_builder import ResponseBuilder
-from hermes.llm.wire import load
+from hermes.llm.wire import load_wire
 from tests.unit.llm.test_history_view import HERE, histories, quirks
 from tests.wire.talk import TOOLS, Talk, target
 from tests.wire.test_bedrock import frame
@@ -195,7 +195,9 @@ def test_any_body(given_: tuple[str, Any]) -> None:
     wire, value = given_
     answer = ResponseBuilder()
     try:
-        load(wire).Decoder(answer, Quirks()).whole(orjson.dumps(value) if _sane(value) else b"{")
+        load_wire(wire).Decoder(answer, Quirks()).whole(
+            orjson.dumps(value) if _sane(value) else b"{"
+        )
     except ProviderError:
         return
     resent(wire, answer.build_message(target(wire)))
@@ -207,14 +209,14 @@ def test_any_body(given_: tuple[str, Any]) -> None:
 def test_any_bytes(wire: str, body: bytes) -> None:
     decoded(wire, [body])
     try:
-        load(wire).Decoder(ResponseBuilder(), Quirks()).whole(body)
+        load_wire(wire).Decoder(ResponseBuilder(), Quirks()).whole(body)
     except ProviderError:
         return
 
 
 def decoded(wire: str, chunks: list[bytes]) -> Any:
     answer = ResponseBuilder()
-    decoder = load(wire).Decoder(answer, Quirks())
+    decoder = load_wire(wire).Decoder(answer, Quirks())
     try:
         for chunk in chunks:
             decoder.feed(chunk)

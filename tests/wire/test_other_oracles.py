@@ -20,7 +20,7 @@ from hermes.core.message import Message, Native, Target, Text, Thinking, ToolCal
 from hermes.llm.errors.classifier import classify
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.response_builder import ResponseBuilder
-from hermes.llm.wire import load as load_wire
+from hermes.llm.wire import load_wire
 from tests.wire.recordings import ROOT, Recording, load
 
 pytestmark = pytest.mark.skipif(not ROOT.is_dir(), reason="no recordings beside the project")

@@ -14,7 +14,7 @@ from hermes.core.message import Message, Target
 from hermes.core.provider import Settings
 from hermes.llm.history_view import View
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.wire import load as load_wire
+from hermes.llm.wire import load_wire
 from tests.wire.importers import IMPORT, MEANING, Conversation, Meaning
 from tests.wire.recordings import ROOT, Recording, load
 from tests.wire.test_other_oracles import ours

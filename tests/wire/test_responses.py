@@ -27,6 +27,7 @@ from hermes.core.provider import Settings, ToolSpec
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.response_builder import ResponseBuilder
 from hermes.llm.wire import responses
+from hermes.llm.wire.body_reader import BodyReader
 
 TARGET = Target("p", "m", "responses")
 Json = dict[str, Any]
@@ -91,13 +92,12 @@ class Read:
         self.answer = ResponseBuilder()
         self.decoder = responses.Decoder(self.answer, Quirks())
         self.events: list[StreamEvent] = []
-        if whole:
-            self.decoder.whole(body)
-        else:
-            for i in range(0, len(body), size or len(body) or 1):
-                self.decoder.feed(body[i : i + (size or len(body))])
-                self.events += self.answer.drain_events()
-            self.decoder.close()
+        kind = "application/json" if whole else responses.STREAM_TYPE
+        reader = BodyReader(self.decoder, kind, responses.STREAM_TYPE, "h")
+        for i in range(0, len(body), size or len(body) or 1):
+            reader.feed(body[i : i + (size or len(body))])
+            self.events += self.answer.drain_events()
+        reader.close()
         self.events += self.answer.finish_events()
         self.message = self.answer.build_message(TARGET)
         self.stop = self.answer.stop

@@ -25,9 +25,10 @@ from hermes.core.message import Message as Said
 from hermes.core.message import Target, Text, Thinking, ToolCall, ToolReturn, user
 from hermes.core.provider import Effort, Request, Settings, ToolSpec
 from hermes.llm.client import Client
-from hermes.llm.endpoints.catalog import Choice, Endpoint, find, resolve
-from hermes.llm.endpoints.match import HOSTS
+from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
+from hermes.llm.endpoints.resolver import resolve_chain
 from hermes.llm.http.transport import Transport
+from hermes.llm.providers import find_provider, provider_index
 from hermes.llm.response_builder import ResponseBuilder
 from hermes.version import VERSION
 from tests.kit import Provider, Received, say
@@ -312,20 +313,22 @@ async def transport() -> AsyncIterator[Transport]:
     await made.close()
 
 
-def endpoint(choice: Choice, env: dict[str, str], config: dict[str, Any] | None = None) -> Endpoint:
-    return resolve(msgspec.convert(config or {}, Config), Secrets(env), choice)[0]
+def endpoint(
+    choice: ModelChoice, env: dict[str, str], config: dict[str, Any] | None = None
+) -> ModelEndpoint:
+    return resolve_chain(msgspec.convert(config or {}, Config), Secrets(env), choice)[0]
 
 
-def endpoint_of(name: str, model: str = "", **wanted: str) -> Endpoint:
+def endpoint_of(name: str, model: str = "", **wanted: str) -> ModelEndpoint:
     row = ROWS[name]
     env = {**({row.key: KEY} if row.key else {}), **row.env}
     config = {"providers": {name: dict(row.settings)}} if row.settings else {}
-    return endpoint(Choice(model=model or row.model, provider=name, **wanted), env, config)
+    return endpoint(ModelChoice(model=model or row.model, provider=name, **wanted), env, config)
 
 
 async def sent(
     transport: Transport,
-    to: Endpoint,
+    to: ModelEndpoint,
     history: History | None = None,
     **settings: Any,
 ) -> tuple[Received, ResponseBuilder]:
@@ -352,7 +355,7 @@ def test_every_row_is_in_the_table() -> None:
     files = {p.stem.replace("_", "-") for p in Path(rows.__path__[0]).glob("*.py")}
     assert files - {"--init--"} == (set(ROWS) - {"custom"}) | {"local"}  # which has no wire
     for name in files - {"--init--"}:
-        row = find(name)
+        row = find_provider(name)
         assert row is not None and row.docs.startswith("https://"), name
 
 
@@ -360,10 +363,10 @@ def test_the_list_of_hosts_agrees_with_the_rows() -> None:
     for name, row in ROWS.items():
         host = urlsplit(row.url).hostname or ""
         if name in ("custom", "azure", "bedrock", "opencode-go") or host == "127.0.0.1":
-            assert host not in HOSTS or name == "opencode-go"
+            assert host not in provider_index().hosts or name == "opencode-go"
         else:
-            assert HOSTS[host] == name
-    assert set(HOSTS.values()) <= set(ROWS)
+            assert provider_index().hosts[host] == name
+    assert set(provider_index().hosts.values()) <= set(ROWS)
 
 
 @pytest.mark.parametrize("name", list(ROWS))
@@ -407,7 +410,7 @@ KIMI_HOSTS += ["https://api.moonshot.cn/v1", "https://API.MOONSHOT.AI/v1"]
 
 @pytest.mark.parametrize("base_url", KIMI_HOSTS)
 async def test_kimi_behind_an_address_of_ones_own(transport: Transport, base_url: str) -> None:
-    choice = Choice(model="kimi-k2.5", base_url=base_url, api_key_env="MINE")
+    choice = ModelChoice(model="kimi-k2.5", base_url=base_url, api_key_env="MINE")
     to = endpoint(choice, {"MINE": KEY})
     assert to.target.provider == "custom"
     request, _ = await sent(transport, to, effort="low", temperature=1.0)
@@ -421,14 +424,16 @@ async def test_kimi_behind_an_address_of_ones_own(transport: Transport, base_url
 async def test_kimi_over_another_protocol(
     transport: Transport, base_url: str, provider: str
 ) -> None:
-    choice = Choice("kimi-k2.5", provider, base_url, api_key_env="MINE")
+    choice = ModelChoice("kimi-k2.5", provider, base_url, api_key_env="MINE")
     request, _ = await sent(transport, endpoint(choice, {"MINE": KEY}), temperature=1.0)
     assert settings_of(request) == {"max_tokens": 32000, "stream": True}
     assert "cache_control" not in str(request.json)
 
 
 async def test_kimi_behind_a_host_nobody_knows(transport: Transport) -> None:
-    choice = Choice(model="kimi-k2.5", base_url="https://models.example/v1", api_key_env="MINE")
+    choice = ModelChoice(
+        model="kimi-k2.5", base_url="https://models.example/v1", api_key_env="MINE"
+    )
     request, _ = await sent(transport, endpoint(choice, {"MINE": KEY}), temperature=1.0)
     assert settings_of(request) == {**KIMI, **ON}
 
@@ -451,7 +456,7 @@ async def test_other_models_of_that_host_and_kimi_elsewhere_are_plain(
 # -- reasoning goes back -------------------------------------------------------------------------
 
 
-def thought(to: Endpoint, **extra: Any) -> History:
+def thought(to: ModelEndpoint, **extra: Any) -> History:
     """A question, a call with reasoning before it, its result; an answer with reasoning, and
     another question."""
     origin = to.target
@@ -535,15 +540,19 @@ async def test_a_signature_comes_back_with_its_function_call(transport: Transpor
 @pytest.mark.parametrize(
     "choice",
     [
-        Choice(
+        ModelChoice(
             model="claude-opus-5", base_url="https://gate.example/anthropic", api_key_env="MINE"
         ),
-        Choice(model="MiniMax-M2", provider="minimax", base_url="https://api.minimax.io/anthropic"),
-        Choice(model="claude-x", provider="anthropic", base_url="https://gate.example/anthropic"),
+        ModelChoice(
+            model="MiniMax-M2", provider="minimax", base_url="https://api.minimax.io/anthropic"
+        ),
+        ModelChoice(
+            model="claude-x", provider="anthropic", base_url="https://gate.example/anthropic"
+        ),
     ],
 )
 async def test_gateways_of_the_protocol_see_no_identity_and_no_stale_token(
-    transport: Transport, tmp_path: Path, choice: Choice
+    transport: Transport, tmp_path: Path, choice: ModelChoice
 ) -> None:
     logins = tmp_path / "auth"
     logins.mkdir()
@@ -556,7 +565,7 @@ async def test_gateways_of_the_protocol_see_no_identity_and_no_stale_token(
         "ANTHROPIC_TOKEN": "stale-token-1234567",
     }
     secrets = Secrets(env, logins=logins)
-    to = resolve(Config(), secrets, choice)[0]
+    to = resolve_chain(Config(), secrets, choice)[0]
     assert to.target.wire == "anthropic" and to.login is None
     request, _ = await sent(transport, to)
     heads = {k: v for k, v in request.headers.items() if k not in EVERY_REQUEST}
@@ -568,9 +577,9 @@ def test_aggregators_are_not_taken_for_a_bare_name() -> None:
     every = {"OPENROUTER_API_KEY", "AI_GATEWAY_API_KEY", "NOUS_API_KEY", "KILOCODE_API_KEY"}
     many = dict.fromkeys(every | {"COPILOT_GITHUB_TOKEN"}, KEY)
     for direct, provider in (("GROQ_API_KEY", "groq"), ("HF_TOKEN", "huggingface")):
-        got = endpoint(Choice(model="llama-3.3-70b"), {**many, direct: KEY})
+        got = endpoint(ModelChoice(model="llama-3.3-70b"), {**many, direct: KEY})
         assert got.target.provider == provider
-    assert endpoint(Choice(model="a/b"), {**many, "GROQ_API_KEY": KEY}).target == Target(
+    assert endpoint(ModelChoice(model="a/b"), {**many, "GROQ_API_KEY": KEY}).target == Target(
         "openrouter", "a/b", "chat"
     )
 
@@ -657,7 +666,7 @@ async def test_how_claude_is_asked_to_think(
     ],
 )
 def test_an_address_without_v1_gets_a_hint(base_url: str, hinted: bool) -> None:
-    note = endpoint(Choice(model="m", base_url=base_url), {}).note
+    note = endpoint(ModelChoice(model="m", base_url=base_url), {}).note
     assert (base_url.rstrip("/") + "/v1" in note) == hinted
     assert bool(note) == hinted
 
@@ -665,7 +674,7 @@ def test_an_address_without_v1_gets_a_hint(base_url: str, hinted: bool) -> None:
 async def test_a_server_of_ones_own_under_any_name_is_told_not_to_think(
     transport: Transport,
 ) -> None:
-    to = endpoint(Choice(model="m", base_url="http://127.0.0.1:9/v1"), {})
+    to = endpoint(ModelChoice(model="m", base_url="http://127.0.0.1:9/v1"), {})
     request, _ = await sent(transport, to, effort="none")
     assert request.json["think"] is False and request.json["reasoning_effort"] == "none"
 
@@ -710,5 +719,5 @@ async def test_names_repeated_in_every_chunk_and_a_think_tag_left_open(
 def test_without_a_key_nobody_is_called(name: str) -> None:
     """Bedrock has the credentials of the machine besides."""
     with pytest.raises(ConfigError) as caught:
-        endpoint(Choice(model=ROWS[name].model, provider=name), {})
+        endpoint(ModelChoice(model=ROWS[name].model, provider=name), {})
     assert len(str(caught.value)) <= 300

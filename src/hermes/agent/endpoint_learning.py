@@ -9,7 +9,7 @@ from hermes.core.errors import Failure, Kind
 async def acquaint(agent: Agent, turn: Turn) -> None:
     """Before the first call to a server of one's own: only it knows how it was set up."""
     provider = agent.providers[turn.active]
-    if provider.own and not turn.lessons(provider.target).asked:
+    if provider.endpoint.is_own_server and not turn.lessons(provider.target).asked:
         await _ask(turn, provider)
 
 
@@ -27,7 +27,7 @@ async def take_in(turn: Turn, provider: Endpoint, failure: Failure) -> None:
 async def _ask(turn: Turn, provider: Endpoint) -> None:
     lessons = turn.lessons(provider.target)
     lessons.asked = True
-    said = await provider.inquire()
+    said = await provider.listing.query_facts()
     if said.context is not None:
         lessons.context = min(said.context, lessons.context or said.context)
         turn.remember(provider, said.context, None)

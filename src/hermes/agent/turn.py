@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -18,8 +18,11 @@ from hermes.core.redaction.redactor import Redactor
 from hermes.core.store import State
 from hermes.core.taint import Source
 from hermes.core.tool import Tool, ToolContext
-from hermes.llm.endpoints.model_facts import ModelFacts
-from hermes.llm.provider_spec import Quirks
+
+if TYPE_CHECKING:
+    from hermes.llm.credential_use import CredentialUse
+    from hermes.llm.endpoints.endpoint import ModelEndpoint
+    from hermes.llm.model_listing import ModelListing
 
 T = TypeVar("T")
 GUESSED_WINDOW = 128_000
@@ -50,60 +53,16 @@ async def uncancelled(work: Awaitable[None]) -> None:
 
 
 class Endpoint(Provider, Protocol):
-    """A provider with the credentials and the limiter behind it."""
+    """A model endpoint as the loop uses it: what it is, what it is called with, what it lists."""
 
     @property
-    def key_source(self) -> str:
-        """Where its key came from, for messages; never the key."""
-        ...
+    def endpoint(self) -> ModelEndpoint: ...
 
     @property
-    def base_url(self) -> str: ...
+    def credentials(self) -> CredentialUse: ...
 
     @property
-    def quirks(self) -> Quirks:
-        """As its row has them, before anything was learned."""
-        ...
-
-    @property
-    def context_length(self) -> int | None:
-        """Tokens a prompt and its answer may have; None: nobody says."""
-        ...
-
-    @property
-    def facts(self) -> ModelFacts:
-        """What is known of its model."""
-        ...
-
-    @property
-    def default_output(self) -> int | None:
-        """The output limit it is given when nobody asks for one; None: none."""
-        ...
-
-    @property
-    def own(self) -> bool:
-        """A server of the user's: how it was set up, only it can say."""
-        ...
-
-    async def inquire(self) -> ModelFacts:
-        """What it says of its model; nothing is an answer too."""
-        ...
-
-    async def refresh(self) -> bool:
-        """Renew the login of the last call; False when there is none, or it cannot be renewed."""
-        ...
-
-    def rotate(self, failure: Failure) -> bool:
-        """Go on to the next credential; False when there is none."""
-        ...
-
-    def hold(self, seconds: float) -> None:
-        """Nobody calls this endpoint before then."""
-        ...
-
-    async def models(self) -> Sequence[str]:
-        """The names the endpoint lists; empty when it does not say."""
-        ...
+    def listing(self) -> ModelListing: ...
 
 
 class Limits(Struct, frozen=True):
@@ -199,7 +158,7 @@ def sees_images(endpoint: Endpoint, learned: Mapping[Target, Learned]) -> bool:
     """Not when its model is known to take none, or it has refused one."""
     lessons = learned.get(endpoint.target)
     refused = lessons is not None and lessons.quirks.get("media") is False
-    return endpoint.facts.images is not False and not refused
+    return endpoint.endpoint.facts.images is not False and not refused
 
 
 def _forgotten(endpoint: Endpoint, context: int | None, output: int | None) -> None:
@@ -264,5 +223,5 @@ def is_known(agent: Agent, turn: Turn) -> bool:
 
 def _windows(agent: Agent, turn: Turn) -> list[int]:
     provider = agent.providers[turn.active]
-    said = (provider.context_length, turn.lessons(provider.target).context)
+    said = (provider.endpoint.context_length, turn.lessons(provider.target).context)
     return [n for n in said if n]

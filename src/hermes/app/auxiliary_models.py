@@ -14,8 +14,10 @@ from hermes.app.context_window import SUMMARISER
 from hermes.config.load import Setup
 from hermes.config.schema import Auxiliary as Wanted
 from hermes.core.errors import ConfigError
-from hermes.llm.endpoints.catalog import Choice, Endpoint, find, resolve
+from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
+from hermes.llm.endpoints.resolver import resolve_chain
 from hermes.llm.http.watchdog import Timeouts
+from hermes.llm.providers import find_provider
 
 log = logging.getLogger(__name__)
 
@@ -29,14 +31,14 @@ _REST = 300.0
 class Jobs:
     """Reads the configuration; asks nobody. `client`: the process's one client of an endpoint."""
 
-    def __init__(self, setup: Setup, client: Callable[[Endpoint], Callee]) -> None:
+    def __init__(self, setup: Setup, client: Callable[[ModelEndpoint], Callee]) -> None:
         self._setup = setup
         self._client = client
-        self._configured: dict[str, Endpoint] = {}
-        self._cheap: dict[tuple[str, str, str], Endpoint | None] = {}
+        self._configured: dict[str, ModelEndpoint] = {}
+        self._cheap: dict[tuple[str, str, str], ModelEndpoint | None] = {}
         self._resting: dict[str, float] = {}
 
-    def configured(self, job: str) -> Endpoint | None:
+    def configured(self, job: str) -> ModelEndpoint | None:
         """None: the configuration gives it no model. ConfigError when that one cannot be used."""
         wanted = self._setup.config.auxiliary.get(job)
         if wanted is None:
@@ -59,14 +61,14 @@ class Jobs:
 
     def reads(self, job: str, main: Agent) -> int | None:
         """How many tokens the first to be asked holds; None: nobody says."""
-        return next((c.context_length for c in self.callees(job, main)), None)
+        return next((c.endpoint.context_length for c in self.callees(job, main)), None)
 
     def failed(self, job: str, why: str) -> None:
         self._resting[job] = time.monotonic() + _REST
         log.warning("auxiliary job %s goes to the main model for a while: %s", job, why)
 
-    def _resolved(self, job: str, wanted: Wanted) -> Endpoint:
-        choice = Choice(
+    def _resolved(self, job: str, wanted: Wanted) -> ModelEndpoint:
+        choice = ModelChoice(
             model=wanted.model,
             provider=wanted.provider,
             base_url=wanted.base_url,
@@ -74,7 +76,7 @@ class Jobs:
             api_mode=wanted.api_mode or "",
         )
         try:
-            endpoint = resolve(self._setup.config, self._setup.secrets, choice)[0]
+            endpoint = resolve_chain(self._setup.config, self._setup.secrets, choice)[0]
         except ConfigError as error:
             raise ConfigError(f"auxiliary.{job}: {error}") from None
         return structs.replace(
@@ -83,20 +85,20 @@ class Jobs:
             context_length=wanted.context_length or endpoint.context_length,
         )
 
-    def _cheaper(self, job: str, main: Callee) -> Endpoint | None:
+    def _cheaper(self, job: str, main: Callee) -> ModelEndpoint | None:
         """The cheap model of the conversation's own endpoint, where all that matters is known."""
-        place = (job, main.base_url, main.target.model)
+        place = (job, main.endpoint.base_url, main.target.model)
         if place not in self._cheap:
-            self._cheap[place] = self._find_cheaper(job, main)
+            self._cheap[place] = self._find_cheaper(job, main.endpoint)
         return self._cheap[place]
 
-    def _find_cheaper(self, job: str, main: Callee) -> Endpoint | None:
-        spec = find(main.target.provider)
+    def _find_cheaper(self, job: str, main: ModelEndpoint) -> ModelEndpoint | None:
+        spec = find_provider(main.target.provider)
         if spec is None or not spec.small_model or main.facts.prices is None:
             return None
-        choice = Choice(provider=spec.name, model=spec.small_model)
+        choice = ModelChoice(provider=spec.name, model=spec.small_model)
         try:
-            found = resolve(self._setup.config, self._setup.secrets, choice)[0]
+            found = resolve_chain(self._setup.config, self._setup.secrets, choice)[0]
         except ConfigError:
             return None
         known = found.facts

@@ -20,8 +20,8 @@ from hermes.core.ledger import Account, Cap, Entry, Level, OverBudget, Warned
 from hermes.core.message import Usage
 from hermes.core.provider import Request
 from hermes.core.store import Store
-from hermes.llm.endpoints.match import own
 from hermes.llm.endpoints.model_facts import Prices
+from hermes.llm.hosts import is_own_address
 
 MARGIN = 1.25
 """On what was estimated and not reported."""
@@ -81,7 +81,7 @@ class Meter:
         if not self._account.root:
             root = await root_of(self._store, self._account.session)
             self._account = structs.replace(self._account, root=root)
-        target, prices = endpoint.target, endpoint.facts.prices
+        target, prices = endpoint.target, endpoint.endpoint.facts.prices
         prompt, cached = expected(request)
         blank = Entry(
             id=(int(now * 1e9) & ~0xFFFF) | secrets.randbelow(0x10000),
@@ -95,7 +95,7 @@ class Meter:
         caps = caps_of(self._budget, blank)
         if not self._countable(caps, endpoint):
             output = min(request.settings.max_output or USUAL_OUTPUT, USUAL_OUTPUT)
-            if caps and not own(endpoint.base_url):
+            if caps and not is_own_address(endpoint.endpoint.base_url):
                 # Some say afterwards what a call cost: past a cap nobody is asked again.
                 offer = _Offer(blank, prices, cached, output, free=False)
                 return Ticket(request, await self._admitted(caps, offer), caps, prices, began)
@@ -133,7 +133,7 @@ class Meter:
 
     def _countable(self, caps: tuple[Cap, ...], endpoint: Endpoint) -> tuple[Cap, ...]:
         """Without a price money cannot be counted beforehand; said once, and tokens still are."""
-        if endpoint.facts.prices is not None:
+        if endpoint.endpoint.facts.prices is not None:
             return caps
         counted = tuple(c for c in caps if c.unit == "tokens")
         name = f"{endpoint.target.provider}:{endpoint.target.model}"
@@ -229,17 +229,21 @@ def _worst(blank: Entry, prices: Prices | None, output: int) -> Entry:
 
 
 def _ceiling(endpoint: Endpoint, request: Request) -> int:
-    asked = request.settings.max_output or endpoint.default_output
-    return asked or endpoint.facts.output or UNKNOWN_OUTPUT
+    asked = request.settings.max_output or endpoint.endpoint.default_output
+    return asked or endpoint.endpoint.facts.output or UNKNOWN_OUTPUT
 
 
 def _free(endpoint: Endpoint, request: Request) -> bool:
-    return not (request.settings.max_output or endpoint.default_output)
+    return not (request.settings.max_output or endpoint.endpoint.default_output)
 
 
 def _limited(request: Request, endpoint: Endpoint, output: int) -> Request:
     """A limit is sent only when it is lower than what holds anyway."""
-    holds = request.settings.max_output or endpoint.default_output or endpoint.facts.output
+    holds = (
+        request.settings.max_output
+        or endpoint.endpoint.default_output
+        or endpoint.endpoint.facts.output
+    )
     if holds is not None and output >= holds:
         return request
     settings = structs.replace(request.settings, max_output=output)

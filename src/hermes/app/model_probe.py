@@ -18,7 +18,7 @@ from hermes.core.events import Notice, TurnEvent
 from hermes.core.ledger import Account
 from hermes.core.message import Media, Message, Target, Thinking, ToolCall, Usage, user
 from hermes.core.provider import Settings, ToolSpec
-from hermes.llm.endpoints.catalog import Endpoint
+from hermes.llm.endpoints.endpoint import ModelEndpoint
 from hermes.llm.provider_spec import overlay
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Trial(Struct, frozen=True):
 class _Run:
     """One conversation of one prompt with one endpoint, and what could be seen of it."""
 
-    def __init__(self, runtime: Runtime, endpoint: Endpoint) -> None:
+    def __init__(self, runtime: Runtime, endpoint: ModelEndpoint) -> None:
         self.client = runtime.client(endpoint)
         self.endpoint = endpoint
         self.learned: dict[Target, Learned] = {}
@@ -117,8 +117,8 @@ class _Run:
         client = self.client
         return Trial(
             client.target,
-            client.base_url,
-            client.key_source,
+            client.endpoint.base_url,
+            client.credentials.key_source,
             seconds=self.seconds,
             first=self.first,
             usage=turn.usage,
@@ -127,7 +127,7 @@ class _Run:
         )
 
 
-async def ping(runtime: Runtime, endpoint: Endpoint) -> Trial:
+async def ping(runtime: Runtime, endpoint: ModelEndpoint) -> Trial:
     """The cheapest call that shows whether the key is taken."""
     run = _Run(runtime, endpoint)
     prompt = user("Reply with the word OK.")
@@ -135,7 +135,7 @@ async def ping(runtime: Runtime, endpoint: Endpoint) -> Trial:
     return run.trial(turn, error=error, code=code, text=answer.text if answer else "")
 
 
-async def examine(runtime: Runtime, endpoint: Endpoint, *, cache: bool = False) -> Trial:
+async def examine(runtime: Runtime, endpoint: ModelEndpoint, *, cache: bool = False) -> Trial:
     """What works: one call that tries everything at once, in the way the agent makes its calls;
     with `cache` it is made twice, with a prompt long enough to be cached."""
     run = _Run(runtime, endpoint)
@@ -171,7 +171,7 @@ def _tools(offered: bool, answer: Message) -> Feature:
     return Feature("tools", "unknown", "offered, but the model called none")
 
 
-def _images(sent: bool, endpoint: Endpoint, answer: Message) -> Feature:
+def _images(sent: bool, endpoint: ModelEndpoint, answer: Message) -> Feature:
     if not sent:
         known = endpoint.facts.images is False
         return Feature("images", "no", "as known of the model" if known else "it takes none")

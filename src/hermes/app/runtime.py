@@ -35,11 +35,12 @@ from hermes.core.redaction.redactor import Redactor
 from hermes.core.store import SessionMeta, Store
 from hermes.core.tool import ToolContext, nobody_approves
 from hermes.core.untrusted_text import mark_of
-from hermes.llm.auth.cooldown import Cooling
+from hermes.llm.auth.cooldown import Cooldowns
 from hermes.llm.client import Client
-from hermes.llm.endpoints.catalog import Choice, Endpoint, resolve, undecided
+from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
 from hermes.llm.endpoints.learned_limits import Remembered
-from hermes.llm.http.transport import Transport
+from hermes.llm.endpoints.resolver import is_undecided, resolve_chain
+from hermes.llm.http.transport import EmbeddedEngines, Transport
 from hermes.store.sqlite import SqliteStore
 from hermes.tools.registry import select
 from hermes.tools.todo import recall
@@ -58,7 +59,7 @@ MAX_CLIENTS = 64
 class Options(Struct, frozen=True):
     """What one session may be asked to do differently from the configuration."""
 
-    choice: Choice = Choice()
+    choice: ModelChoice = ModelChoice()
     toolsets: tuple[str, ...] | None = None
     max_turns: int | None = None
     yolo: bool = False
@@ -77,6 +78,12 @@ class Brought(Struct, frozen=True):
     """Whether anything of it is stored."""
 
 
+def _open_engines() -> EmbeddedEngines:
+    from hermes.llm.local.engine import Engines
+
+    return Engines()
+
+
 class Runtime:
     """Everything a process shares between its sessions. Constructing one makes no request."""
 
@@ -86,7 +93,9 @@ class Runtime:
         self.transport = transport
         self.sleep = sleep
         self.learned: dict[Target, Learned] = {}
-        self.remembered = Remembered(paths.cache_folder(setup.home) / "limits.json")
+        cache = paths.cache_folder(setup.home)
+        self.remembered = Remembered(cache / "limits.json")
+        self.cooldowns = Cooldowns(cache / "cooling.json")
         self.told: set[str] = set()
         """What users of this process are told once."""
         self._agents: dict[bytes, Agent] = {}
@@ -114,7 +123,7 @@ class Runtime:
         if store is None:
             store = own = SqliteStore(paths.database(setup.home))
             own.open()  # on its own thread, while the rest is built and the HTTP stack imported
-        transport = Transport(Cooling(paths.cache_folder(setup.home) / "cooling.json"))
+        transport = Transport(_open_engines)
         runtime = cls(setup, store, transport, sleep)
         try:
             yield runtime
@@ -238,17 +247,17 @@ class Runtime:
         """Nobody said what to call: a model server on this machine, if there is one. The first
         session looks; constructing a runtime asks nobody."""
         if self._nearby is None:
-            if not undecided(self.setup.config, self.setup.secrets, options.choice):
+            if not is_undecided(self.setup.config, self.setup.secrets, options.choice):
                 return options
             from hermes.llm.endpoints.local_servers import look_around
 
             self._nearby = await look_around()
-        if self._nearby and undecided(self.setup.config, self.setup.secrets, options.choice):
+        if self._nearby and is_undecided(self.setup.config, self.setup.secrets, options.choice):
             found = self._near(options.choice)
             return structs.replace(options, choice=found.choice) if found else options
         return options
 
-    def _near(self, choice: Choice) -> Nearby | None:
+    def _near(self, choice: ModelChoice) -> Nearby | None:
         if not self._nearby:
             return None
         from hermes.llm.endpoints.local_servers import served
@@ -267,7 +276,7 @@ class Runtime:
 
     def _build(self, options: Options, platform: str) -> Agent:
         config = self.setup.config
-        found = resolve(config, self.setup.secrets, options.choice)
+        found = resolve_chain(config, self.setup.secrets, options.choice)
         endpoints = [self.remembered.applied(endpoint) for endpoint in found]
         self._recall(endpoints)
         tools = select(options.toolsets, platform=platform, settings=config.tools)
@@ -291,11 +300,11 @@ class Runtime:
             note=endpoints[0].note or self._found_note(options.choice),
         )
 
-    def _found_note(self, choice: Choice) -> str:
+    def _found_note(self, choice: ModelChoice) -> str:
         found = self._near(choice)
         return found.note if found and found.choice == choice else ""
 
-    def _recall(self, endpoints: Sequence[Endpoint]) -> None:
+    def _recall(self, endpoints: Sequence[ModelEndpoint]) -> None:
         """Output limits that were stated to earlier processes."""
         for endpoint in endpoints:
             output = self.remembered.of(endpoint.base_url, endpoint.target.model).output
@@ -304,9 +313,9 @@ class Runtime:
 
     def remember(self, endpoint: Callee, context: int | None, output: int | None) -> None:
         model = endpoint.target.model
-        self.remembered.learn(endpoint.base_url, model, context=context, output=output)
+        self.remembered.learn(endpoint.endpoint.base_url, model, context=context, output=output)
 
-    def client(self, endpoint: Endpoint) -> Client:
+    def client(self, endpoint: ModelEndpoint) -> Client:
         """One per endpoint, shared by everybody who calls it."""
         import msgspec
 
@@ -315,10 +324,12 @@ class Runtime:
         if found is None:
             if len(self._clients) >= MAX_CLIENTS:
                 del self._clients[next(iter(self._clients))]
-            found = self._clients[key] = Client(endpoint, self.transport, sleep=self.sleep)
+            found = self._clients[key] = Client(
+                endpoint, self.transport, self.cooldowns, sleep=self.sleep
+            )
         return found
 
-    def _summariser(self) -> Endpoint | None:
+    def _summariser(self) -> ModelEndpoint | None:
         """As configured; one that cannot be used is said where it would be."""
         config = self.setup.config
         if "compression" not in config.auxiliary or not config.compression.enabled:

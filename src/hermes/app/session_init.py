@@ -26,7 +26,7 @@ def new_meta(
     """`owner`: which surface it belongs to, and where it lives there. `notes`: whether the project
     in `cwd` has a say."""
     now = time.time()
-    window = agent.providers[0].context_length
+    window = agent.providers[0].endpoint.context_length
     tiny = windows.is_small(window)
     told = ""
     if notes and not agent.small:

@@ -8,7 +8,8 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from hermes.config.load import Setup
-from hermes.llm.endpoints.catalog import CUSTOM, KEYS, Choice, find
+from hermes.llm.endpoints.endpoint import CUSTOM, ModelChoice
+from hermes.llm.providers import find_provider, provider_index
 
 Kind: TypeAlias = Literal["asked", "configured", "key", "login", "server", "embedded"]
 _PREFIXES = (
@@ -31,7 +32,7 @@ _PREFIXES = (
 
 class Candidate(Struct, frozen=True):
     kind: Kind
-    choice: Choice
+    choice: ModelChoice
     label: str
     """For people: what it is and where it comes from."""
 
@@ -47,7 +48,7 @@ def _configured(setup: Setup) -> Iterator[Candidate]:
     model = setup.config.model
     if model.default or model.provider or model.base_url:
         name = ":".join(filter(None, (model.provider, model.default))) or model.base_url
-        yield Candidate("configured", Choice(), f"{name}, as config.yaml says")
+        yield Candidate("configured", ModelChoice(), f"{name}, as config.yaml says")
 
 
 async def _endpoint(setup: Setup) -> list[Candidate]:
@@ -63,38 +64,38 @@ async def _endpoint(setup: Setup) -> list[Candidate]:
     key = Credential("OPENAI_API_KEY", value) if value else NO_KEY
     transport = Transport()
     try:
-        models = (await Prober(transport, key).at(url.rstrip("/"), "")).models
+        models = (await Prober(transport, key).probe(url.rstrip("/"), "")).models
     finally:
         await transport.close()
     if not models:
-        return [Candidate("configured", Choice(), "the endpoint of OPENAI_BASE_URL")]
+        return [Candidate("configured", ModelChoice(), "the endpoint of OPENAI_BASE_URL")]
     more = f" ({len(models) - 1} more there)" if len(models) > 1 else ""
-    choice = Choice(models[0], CUSTOM, url, key.source if value else "")
+    choice = ModelChoice(models[0], CUSTOM, url, key.source if value else "")
     return [Candidate("key", choice, f"{models[0]} at {url}{more} (OPENAI_BASE_URL)")]
 
 
 def _by_key(setup: Setup) -> Iterator[Candidate]:
     seen = {setup.config.model.provider}
-    for variable, provider in KEYS.items():
-        spec = find(provider)
+    for variable, provider in provider_index().key_variables.items():
+        spec = find_provider(provider)
         if provider in seen or spec is None or not setup.secrets.get(variable):
             continue
         seen.add(provider)
         if spec.default_model:
             where = setup.secrets.source(variable)
             label = f"{provider}:{spec.default_model}, with {variable} ({where})"
-            yield Candidate("key", Choice(spec.default_model, provider), label)
+            yield Candidate("key", ModelChoice(spec.default_model, provider), label)
 
 
 def _by_login(setup: Setup) -> Iterator[Candidate]:
     keyed = {c.choice.provider for c in _by_key(setup)}
-    for provider in dict.fromkeys((*KEYS.values(), "openai-codex")):
-        spec = find(provider)
+    for provider in dict.fromkeys((*provider_index().key_variables.values(), "openai-codex")):
+        spec = find_provider(provider)
         if provider in keyed or spec is None or not spec.default_model:
             continue
         if setup.secrets.login(spec.name) is not None:
             label = f"{provider}:{spec.default_model}, logged in"
-            yield Candidate("login", Choice(spec.default_model, provider), label)
+            yield Candidate("login", ModelChoice(spec.default_model, provider), label)
 
 
 async def _servers() -> list[Candidate]:
@@ -117,7 +118,7 @@ def _embedded(setup: Setup) -> Iterator[Candidate]:
     there = finding.file_of(model, setup.secrets) is not None
     size = "" if there else f", {model.size // 10**6} MB to download"
     label = f"{model.name}, a small model inside this program{size}"
-    yield Candidate("embedded", Choice(model.name, "local"), label)
+    yield Candidate("embedded", ModelChoice(model.name, "local"), label)
 
 
 def variable_for(key: str) -> str:

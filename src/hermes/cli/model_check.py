@@ -13,7 +13,7 @@ from hermes.config.load import Setup
 from hermes.core.errors import HermesError
 from hermes.core.events import TurnResult
 from hermes.core.message import user
-from hermes.llm.endpoints.catalog import Choice
+from hermes.llm.endpoints.endpoint import ModelChoice
 from hermes.llm.http.transport import EMBEDDED
 
 _HELLO = "Say hello in one short sentence."
@@ -37,7 +37,7 @@ class Answer(Struct, frozen=True):
         return self.model if self.provider == "custom" else f"{self.provider}:{self.model}"
 
 
-async def hello(setup: Setup, choice: Choice) -> Answer:
+async def hello(setup: Setup, choice: ModelChoice) -> Answer:
     """Exactly this model, once: nobody else answers in its place."""
     config = setup.config
     alone = structs.replace(
@@ -50,11 +50,11 @@ async def hello(setup: Setup, choice: Choice) -> Answer:
         return Answer(problem=str(error))
 
 
-async def _asked(runtime: Runtime, choice: Choice) -> Answer:
+async def _asked(runtime: Runtime, choice: ModelChoice) -> Answer:
     session = await runtime.session(
         cwd=runtime.folder, options=Options(choice=choice, max_turns=_CALLS)
     )
-    endpoint = session.agent.providers[0]
+    endpoint = session.agent.providers[0].endpoint
     embedded = endpoint.base_url.startswith(EMBEDDED)
     if embedded:
         from hermes.cli.terminal.download import prepare
@@ -78,7 +78,7 @@ async def _asked(runtime: Runtime, choice: Choice) -> Answer:
     return Answer(text, session.id, target.provider, target.model, seconds)
 
 
-def keep(setup: Setup, choice: Choice, answer: Answer) -> None:
+def keep(setup: Setup, choice: ModelChoice, answer: Answer) -> None:
     """Into config.yaml; what belonged to another model goes."""
     from hermes.config.update import editing
 

@@ -25,7 +25,7 @@ from hermes.core.errors import ConfigError, StoreError
 from hermes.core.events import Approval, Question, Recorded, StepStart, TurnEnd, TurnResult
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta, Store
-from hermes.llm.endpoints.catalog import Choice
+from hermes.llm.endpoints.endpoint import ModelChoice
 from hermes.llm.http.transport import EMBEDDED
 
 EXIT_PARTIAL = 3
@@ -33,7 +33,7 @@ INTERRUPTED = TurnResult(interrupted=True, error="Interrupted.", error_code="int
 
 
 def make_options(args: Namespace) -> Options:
-    choice = Choice(
+    choice = ModelChoice(
         model=args.model,
         provider=args.provider,
         base_url=args.base_url,
@@ -51,7 +51,7 @@ async def introduce(session: Session, runtime: Runtime, status: Status) -> None:
     """Say who answers where the user did not choose it, and get what it needs."""
     if session.agent.note:
         status.line(f"! {session.agent.note}")
-    base_url = session.agent.providers[0].base_url
+    base_url = session.agent.providers[0].endpoint.base_url
     if base_url.startswith(EMBEDDED):
         from hermes.cli.terminal.download import prepare
 

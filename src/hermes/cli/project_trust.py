@@ -63,12 +63,13 @@ def _first_start(args: Namespace) -> None:
     if args.model or args.provider or args.base_url:
         return
     from hermes.config.load import load
-    from hermes.llm.endpoints.catalog import Choice, undecided
+    from hermes.llm.endpoints.endpoint import ModelChoice
+    from hermes.llm.endpoints.resolver import is_undecided
 
     setup = load(args.profile)
     if inside_agent() or not (
         setup.secrets.get("OPENAI_BASE_URL")  # it says itself which models it has
-        or undecided(setup.config, setup.secrets, Choice())
+        or is_undecided(setup.config, setup.secrets, ModelChoice())
     ):
         return
     from hermes.cli.commands.setup import first

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import Meta, Struct
 
 from hermes.core.provider import Effort
+from hermes.core.wire_names import WireName
 
 SCHEMA = 2
 """Raised when the meaning of a key changes: parsed files cached by older code are then re-read."""
 
-ApiMode: TypeAlias = Literal["chat", "responses", "anthropic", "bedrock", "gemini"]
 ToolCalls: TypeAlias = Literal["native", "text", "schema"]
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
@@ -34,7 +34,7 @@ class Model(Section, frozen=True):
     """The model, or provider:model."""
     provider: str = ""
     base_url: Address = ""
-    api_mode: ApiMode | None = None
+    api_mode: WireName | None = None
     """None: derived from the provider and the address."""
     api_key_env: EnvName = ""
     context_length: Count | None = None
@@ -82,7 +82,7 @@ class Provider(Section, frozen=True):
     """A named endpoint, or settings laid over a built-in provider of that name."""
 
     base_url: Address = ""
-    api_mode: ApiMode | None = None
+    api_mode: WireName | None = None
     api_key_env: EnvName = ""
     api_key_envs: tuple[EnvName, ...] = ()
     """A pool: the keys are used in this order."""
@@ -120,7 +120,7 @@ class Auxiliary(Section, frozen=True):
     provider: str = ""
     model: str = ""
     base_url: Address = ""
-    api_mode: ApiMode | None = None
+    api_mode: WireName | None = None
     api_key_env: EnvName = ""
     context_length: Count | None = None
     request_timeout_seconds: Seconds | None = None

@@ -11,13 +11,8 @@ from msgspec import Struct, inspect
 
 from hermes.config.schema import Address, Config, Domain, EnvName
 from hermes.config.yaml_source import Parsed, Path, dotted
+from hermes.core.wire_names import OLD_WIRE_NAMES
 
-_API_MODES = {
-    "chat_completions": "chat",
-    "codex_responses": "responses",
-    "anthropic_messages": "anthropic",
-    "bedrock_converse": "bedrock",
-}
 _APPROVAL_MODES = {"manual": "ask", "off": "never-ask"}
 _SECRET_KEYS = frozenset({"api_key", "key", "token", "apikey", "api_token"})
 _MEANT = {"model.name": "model.default", "model.model": "model.default"}
@@ -111,11 +106,11 @@ def _modern(parsed: Parsed, notes: list[Problem]) -> dict[str, Any]:
         data["model"] = {"default": data["model"]}
         text = "model: NAME is the old form; write model: {default: NAME}"
         notes.append(Problem(_line(parsed, ("model",)), text))
-    rename(data.get("model"), ("model",), "api_mode", _API_MODES)
+    rename(data.get("model"), ("model",), "api_mode", OLD_WIRE_NAMES)
     for group in ("providers", "auxiliary"):
         sections = data.get(group)
         for name, section in sections.items() if isinstance(sections, dict) else ():
-            rename(section, (group, name), "api_mode", _API_MODES)
+            rename(section, (group, name), "api_mode", OLD_WIRE_NAMES)
             _model_list(section)
     approvals = data.get("approvals")
     if isinstance(approvals, dict) and approvals.get("mode") is False:

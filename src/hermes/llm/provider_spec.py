@@ -1,4 +1,4 @@
-"""Provider facts and quirks as data: codecs read Quirks and never ask who the provider is."""
+"""Facts of providers and wires as data: codecs read Quirks and never ask who the provider is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from hermes.core.provider import Effort
 
-WireName: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "bedrock"]
+Auth: TypeAlias = Literal["bearer", "x-api-key", "x-goog-api-key", "aws", "none"]
+"""How a key travels: in which header, as the key of a signature, or not at all."""
 About: TypeAlias = Literal["list", "show", "props", "studio"]
 """Ways to ask an endpoint about a model: its list of models, Ollama's /api/show, llama.cpp's
 /props, LM Studio's own list."""
@@ -120,22 +121,63 @@ class OAuth(Struct, frozen=True):
     """Beginnings of the names of models that a login reaches; empty: all."""
 
 
+class WireFacts(Struct, frozen=True, omit_defaults=True):
+    """What must be known of a wire before it is spoken; its module holds them as FACTS."""
+
+    family: str = ""
+    """The older wire of the same vendor: endpoints and quirks of the two are alike, and what other
+    vendors copied is that one."""
+    url_pattern: str = ""
+    """Regular expression over host and path: an address that is known to speak it."""
+    server_path: str = ""
+    """What the address of a server of one's own nearly always ends in."""
+    list_path: str = ""
+    """Where models are listed, behind the base URL; empty: nowhere."""
+    list_marks: tuple[str, ...] = ()
+    """Keys that only its list of models has."""
+    default_output: int | None = None
+    """The limit it is sent when nobody asks for one; None: it needs none."""
+    signed: bool = False
+    """Requests are signed, unless there is a key that travels as a bearer token."""
+    probe: bool = False
+    """Whether an empty request can be sent to find out if an address speaks it."""
+    typed_errors: bool = False
+    """Whether the body of an error says in `type` that it is one."""
+
+
 class ProviderSpec(Struct, frozen=True):
     """One provider: a row. Facts only; what a quirk means is implemented once, in the codecs."""
 
     name: str
-    wire: WireName
+    wire: str
     base_url: str
+    rank: int = 1000
+    """Who is taken when nothing else decides: the lowest. Makers of models are below 100, hosts
+    below 200, aggregators below 300, servers on this machine behind them."""
     keys: tuple[str, ...] = ()
     """Names of the environment variables its key may be in, in order of preference."""
     aliases: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    """Hosts it runs: an endpoint there goes by this row, whatever its configured name."""
     headers: dict[str, str] = {}
-    auth: Literal["bearer", "x-api-key", "x-goog-api-key", "aws", "none"] = "bearer"
+    auth: Auth = "bearer"
     aggregator: bool = False
     """It lists everybody's models: a bare name that is among them says nothing."""
+    vendor_names: bool = False
+    """It takes model names of the form vendor/model."""
+    own_vendor_name: bool = False
+    """Its own routes are named like a vendor's models: openrouter/auto."""
+    model_prefixes: tuple[str, ...] = ()
+    """How the names of its own models begin."""
+    dashed_versions: bool = False
+    """It writes claude-sonnet-4-5 where aggregators write claude-sonnet-4.5."""
+    wire_reference: bool = False
+    """An unknown endpoint that speaks its wire gets its headers and quirks."""
     quirks: Quirks = Quirks()
     models: dict[str, dict[str, Any]] = {}
     """glob over the model name -> quirk overrides, applied in order."""
+    portable_models: str = ""
+    """The glob among `models` whose overrides hold at unknown endpoints too."""
     default_model: str = ""
     small_model: str = ""
     """The cheap one for auxiliary jobs; empty: not known."""
@@ -146,6 +188,11 @@ class ProviderSpec(Struct, frozen=True):
     about: tuple[About, ...] = ("list",)
     """How it is asked about a model, in order."""
     docs: str = ""
+
+    @property
+    def local_server(self) -> bool:
+        """Whether it is a server that users run on their own machine."""
+        return self.auth == "none" and not self.embedded
 
     def for_model(self, model: str) -> Quirks:
         quirks = self.quirks

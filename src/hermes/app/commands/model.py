@@ -8,7 +8,7 @@ from hermes.app.commands import ONE_SHOT, Command, CommandContext, Reply
 from hermes.app.commands._price import price
 from hermes.app.runtime import Options
 from hermes.core.errors import ConfigError
-from hermes.llm.endpoints.catalog import Choice
+from hermes.llm.endpoints.endpoint import ModelChoice
 
 
 async def run(ctx: CommandContext, args: str) -> Reply:
@@ -25,7 +25,7 @@ async def run(ctx: CommandContext, args: str) -> Reply:
         )
     options = session.options or Options()
     before = session.agent
-    ctx.runtime.adapt(session, structs.replace(options, choice=Choice(model=args)))
+    ctx.runtime.adapt(session, structs.replace(options, choice=ModelChoice(model=args)))
     target = session.agent.providers[0].target
     session.meta = structs.replace(session.meta, model=target.model)
     if await ctx.runtime.store.meta(session.id) is not None:

@@ -9,9 +9,11 @@ from hermes.config import dotenv
 from hermes.config.load import Setup
 from hermes.config.update import revise
 from hermes.core.errors import ConfigError, HermesError
-from hermes.llm.auth.cooldown import Cooling
-from hermes.llm.endpoints.catalog import Choice, find, resolve
+from hermes.llm.auth.cooldown import Cooldowns
+from hermes.llm.endpoints.endpoint import ModelChoice
 from hermes.llm.endpoints.inventory import Held, Named, free_name, held, variables
+from hermes.llm.endpoints.resolver import resolve_chain
+from hermes.llm.providers import find_provider
 
 
 def add_key(setup: Setup, provider: Named, key: str, *, replace: bool) -> str:
@@ -35,7 +37,7 @@ def add_key(setup: Setup, provider: Named, key: str, *, replace: bool) -> str:
 
 
 def keys_of(setup: Setup, provider: Named) -> list[Held]:
-    found = held(setup.config, setup.secrets, Cooling(), provider)
+    found = held(setup.config, setup.secrets, Cooldowns(), provider)
     return [one for one in found if one.kind == "key"]
 
 
@@ -84,10 +86,10 @@ def check_key(setup: Setup, provider: Named, key: str, model: str) -> str:
     variable = provider.usual
     secrets = setup.secrets.plus(variable, key)
     trying = msgspec.structs.replace(setup, secrets=secrets)
-    return asyncio.run(_called(trying, provider, Choice(model, provider.name, "", variable)))
+    return asyncio.run(_called(trying, provider, ModelChoice(model, provider.name, "", variable)))
 
 
-async def _called(setup: Setup, provider: Named, choice: Choice) -> str:
+async def _called(setup: Setup, provider: Named, choice: ModelChoice) -> str:
     from msgspec import structs
 
     from hermes.app.model_probe import ping
@@ -96,21 +98,23 @@ async def _called(setup: Setup, provider: Named, choice: Choice) -> str:
 
     async with Runtime.open(setup) as runtime:
         if not choice.model and not _has_model(setup, provider):
-            any_model = resolve(setup.config, setup.secrets, structs.replace(choice, model="?"))
-            listed = await Client(any_model[0], runtime.transport).models()
+            any_model = resolve_chain(
+                setup.config, setup.secrets, structs.replace(choice, model="?")
+            )
+            listed = await Client(any_model[0], runtime.transport).listing.list_models()
             if not listed:
                 return (
                     f"{provider.name} lists no models to try the key with, or does not take it; "
                     "name one with --model"
                 )
             choice = structs.replace(choice, model=listed[0])
-        endpoint = resolve(setup.config, setup.secrets, choice)[0]
+        endpoint = resolve_chain(setup.config, setup.secrets, choice)[0]
         return (await ping(runtime, endpoint)).error
 
 
 def _has_model(setup: Setup, provider: Named) -> bool:
     section = setup.config.model
-    spec = find(section.provider) if section.provider else None
+    spec = find_provider(section.provider) if section.provider else None
     configured = spec.name if spec is not None else section.provider
     if configured == provider.name and section.default:
         return True

@@ -9,14 +9,15 @@ from hermes.cli.terminal.text import dump
 from hermes.config import paths
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
-from hermes.llm.auth.cooldown import Cooling
-from hermes.llm.endpoints.catalog import Choice, resolve
+from hermes.llm.auth.cooldown import Cooldowns
+from hermes.llm.endpoints.endpoint import ModelChoice
 from hermes.llm.endpoints.inventory import Held, Named, everything, held
 from hermes.llm.endpoints.local_servers import chosen
+from hermes.llm.endpoints.resolver import resolve_chain
 
 
-def cooling_of(setup: Setup) -> Cooling:
-    return Cooling(paths.cache_folder(setup.home) / "cooling.json")
+def cooling_of(setup: Setup) -> Cooldowns:
+    return Cooldowns(paths.cache_folder(setup.home) / "cooling.json")
 
 
 def show_list(setup: Setup, provider: Named | None, *, json: bool) -> int:
@@ -58,10 +59,10 @@ def show_status(setup: Setup, provider: Named | None, *, json: bool) -> int:
 
 def _answering(setup: Setup, provider: Named | None) -> tuple[str, str]:
     """(who would be called, "") or ("", what is missing)."""
-    choice = Choice() if provider is None else Choice(provider=provider.name)
+    choice = ModelChoice() if provider is None else ModelChoice(provider=provider.name)
     choice = asyncio.run(chosen(setup.config, setup.secrets, choice))
     try:
-        endpoint = resolve(setup.config, setup.secrets, choice)[0]
+        endpoint = resolve_chain(setup.config, setup.secrets, choice)[0]
     except ConfigError as error:
         return "", str(error)
     keys = ", ".join(key.source for key in endpoint.keys) or "no key"

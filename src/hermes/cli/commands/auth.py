@@ -185,13 +185,14 @@ def _done(args: Namespace, provider: Named, told: str) -> int:
 
 def _next(args: Namespace, provider: Named) -> str:
     """What is left to do before it answers."""
-    from hermes.llm.endpoints.catalog import Choice, resolve
+    from hermes.llm.endpoints.endpoint import ModelChoice
+    from hermes.llm.endpoints.resolver import resolve_chain
 
     setup = load(args.profile)
     name = provider.name
     try:
-        resolve(setup.config, setup.secrets, Choice(provider=name))
-        now = resolve(setup.config, setup.secrets, Choice())[0].target.provider
+        resolve_chain(setup.config, setup.secrets, ModelChoice(provider=name))
+        now = resolve_chain(setup.config, setup.secrets, ModelChoice())[0].target.provider
     except ConfigError:
         return f"to use it: hermes model set {name}:MODEL (hermes model list {name} shows them)"
     return "" if now == name else f"{now} answers now; to use this one: hermes model set {name}"

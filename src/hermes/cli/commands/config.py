@@ -157,10 +157,11 @@ def _bad_rules(config: Config) -> str:
 
 def _note_endpoint(config: Config, secrets: Secrets) -> None:
     """Valid, and yet no model could be called with it."""
-    from hermes.llm.endpoints.catalog import Choice, resolve
+    from hermes.llm.endpoints.endpoint import ModelChoice
+    from hermes.llm.endpoints.resolver import resolve_chain
 
     try:
-        resolve(config, secrets, Choice())
+        resolve_chain(config, secrets, ModelChoice())
     except ConfigError as error:
         print(f"note: {error}")
 

@@ -16,7 +16,7 @@ from hermes.cli.terminal.text import dump, printable
 from hermes.config.env import argument_text, inside_agent
 from hermes.config.load import Setup, load
 from hermes.core.errors import ConfigError
-from hermes.llm.endpoints.catalog import WIRES
+from hermes.core.wire_names import WIRE_NAMES
 from hermes.llm.local.models import DEFAULT, MODELS, LocalModel, find
 
 _EPILOG = f"""\
@@ -55,7 +55,12 @@ def run(argv: list[str], profile: str) -> int:
         type=variable_name,
         help="custom: name of the variable with the key",
     )
-    add("--api-mode", choices=WIRES, default="", help="custom: its protocol; found out if absent")
+    add(
+        "--api-mode",
+        choices=WIRE_NAMES,
+        default="",
+        help="custom: its protocol; found out if absent",
+    )
     add("--name", dest="called", metavar="N", default="", help="custom: keep it under this name")
     add("--cache", action="store_true", help="test: two calls with a long prompt, for the cache")
     add("--json", action="store_true", help="as JSON")
@@ -144,13 +149,13 @@ def _custom(args: Namespace) -> int:
 def _test(args: Namespace) -> int:
     from hermes.cli.model.set_model import understood
     from hermes.cli.model.test_model import test
-    from hermes.llm.endpoints.catalog import Choice
+    from hermes.llm.endpoints.endpoint import ModelChoice
 
     setup = _opened(args)
-    choice = Choice()
+    choice = ModelChoice()
     if args.name:
         wanted = understood(setup, args.name)
-        choice = Choice(wanted.model, wanted.provider)
+        choice = ModelChoice(wanted.model, wanted.provider)
     harden()
     return test(setup, choice, cache=args.cache, json=args.json)
 

@@ -120,9 +120,9 @@ def _rest() -> None:
     """What is imported while the port is open already, on a thread of its own."""
     from importlib import import_module
 
-    from hermes.llm.http import transport as http
+    from hermes.llm.http.lazy_tls import load_aiohttp
 
-    http.load()  # before anybody imports aiohttp, which takes twice as long by itself
+    load_aiohttp()  # before anybody imports aiohttp, which takes twice as long by itself
     import_module("hermes.app.runtime")
     import_module("hermes.server.app").all_routes()
 

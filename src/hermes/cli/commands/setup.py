@@ -91,7 +91,7 @@ def first(args: Namespace, *, attended: bool) -> Done | None:
     from hermes.config import paths
     from hermes.config.load import load
     from hermes.core.redaction.redactor import Redactor
-    from hermes.llm.endpoints.catalog import resolve
+    from hermes.llm.endpoints.resolver import resolve_chain
 
     setup = load(args.profile, keys=[args.key_env] if args.key_env else [])
     logs.install(paths.log_file(setup.home), Redactor(setup.secrets.known()).clean)
@@ -104,7 +104,7 @@ def first(args: Namespace, *, attended: bool) -> Done | None:
         if args.base_url:
             _look_at(setup, args, attended=attended)
         wanted = _wanted(setup, args)
-        resolve(setup.config, setup.secrets, wanted.choice)  # what nobody can call is misuse
+        resolve_chain(setup.config, setup.secrets, wanted.choice)  # what nobody can call is misuse
         session = _try(setup, wanted, write=True)
         return Done(session, fresh=fresh) if session else None
     found = asyncio.run(candidates(setup))
@@ -130,12 +130,13 @@ def _wanted(setup: Setup, args: Namespace) -> Candidate:
     import asyncio
 
     from hermes.cli.model_candidates import Candidate
-    from hermes.llm.endpoints.catalog import Choice
-    from hermes.llm.endpoints.local_servers import SERVERS, chosen, look_around
+    from hermes.llm.endpoints.endpoint import ModelChoice
+    from hermes.llm.endpoints.local_servers import chosen, look_around
+    from hermes.llm.providers import provider_index
 
     provider = "local" if args.embedded else args.provider
-    choice = Choice(args.model, provider, args.base_url, args.key_env)
-    if not args.base_url and not args.model and provider in SERVERS:
+    choice = ModelChoice(args.model, provider, args.base_url, args.key_env)
+    if not args.base_url and not args.model and provider in provider_index().local_servers:
         near = asyncio.run(look_around([provider]))
         choice = near[0].choice if near else choice
     elif not provider:
@@ -162,10 +163,12 @@ def _look_at(setup: Setup, args: Namespace, *, attended: bool) -> None:
         raise ConfigError(
             f"{url} wants a key: give the name of the variable that holds it as --key-env."
         )
-    if found.wire is None and not found.models:
+    if not found.wire and not found.models:
         if args.model:
             return
-        raise ConfigError(f"{url} does not say which models it has ({found.said}): give --model.")
+        raise ConfigError(
+            f"{url} does not say which models it has ({found.problem}): give --model."
+        )
     if found.base_url != url:
         fail(f"/v1 was missing: {found.base_url} is what answers there, and is used")
     args.base_url = found.base_url
@@ -202,7 +205,8 @@ def _pasted(args: Namespace, embedded: bool) -> str | None:
     from hermes.config.env import environment
     from hermes.config.load import load
     from hermes.core.errors import ConfigError
-    from hermes.llm.endpoints.catalog import KEYS, Choice, find
+    from hermes.llm.endpoints.endpoint import ModelChoice
+    from hermes.llm.providers import find_provider, provider_index
 
     rest = "or Enter for the small model" if embedded else "or Enter to leave"
     try:
@@ -216,18 +220,18 @@ def _pasted(args: Namespace, embedded: bool) -> str | None:
     if not key:
         return None
     variable = variable_for(key)
-    while variable not in KEYS:
+    while variable not in provider_index().key_variables:
         print("Whose key is it? (e.g. openai, anthropic, openrouter) ", end="", flush=True)
         if not (line := sys.stdin.readline()):
             raise ConfigError(_NONE)
-        spec = find(line.strip())
+        spec = find_provider(line.strip())
         variable = spec.keys[0] if spec and spec.keys else ""
-    provider = KEYS[variable]
-    spec = find(provider)
+    provider = provider_index().key_variables[variable]
+    spec = find_provider(provider)
     assert spec is not None
     setup = load(args.profile, {**environment(), variable: key})
     label = f"{provider}:{spec.default_model}"
-    candidate = Candidate("key", Choice(spec.default_model, provider), label)
+    candidate = Candidate("key", ModelChoice(spec.default_model, provider), label)
     session = _try(setup, candidate, write=True)
     if session:
         dotenv.put(setup.home, variable, key)

@@ -13,8 +13,10 @@ from hermes.cli.doctor.check import Check, State
 from hermes.config.env import proxy_for
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError, HermesError
-from hermes.llm.endpoints.catalog import Choice, Endpoint, resolve
-from hermes.llm.endpoints.local_servers import chosen, usual
+from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
+from hermes.llm.endpoints.local_servers import chosen
+from hermes.llm.endpoints.resolver import resolve_chain
+from hermes.llm.hosts import is_usual_server
 from hermes.llm.http.transport import EMBEDDED
 
 _CONNECT = 3.0
@@ -23,15 +25,15 @@ _SKEW = 300.0
 
 async def models(setup: Setup, *, online: bool) -> list[Check]:
     """What a conversation would be led with, and whether it is there."""
-    choice = await chosen(setup.config, setup.secrets, Choice())
+    choice = await chosen(setup.config, setup.secrets, ModelChoice())
     try:
-        endpoints = resolve(setup.config, setup.secrets, choice)
+        endpoints = resolve_chain(setup.config, setup.secrets, choice)
     except ConfigError as error:
         return [Check("model", "failed", str(error))]
     return [_model(endpoints), *await _providers(endpoints, online=online)]
 
 
-def _model(endpoints: list[Endpoint]) -> Check:
+def _model(endpoints: list[ModelEndpoint]) -> Check:
     first, *rest = endpoints
     details = [f"falls back to {e.target.provider}:{e.target.model}" for e in rest]
     keys = ", ".join(key.source for key in first.keys) or "no key"
@@ -60,7 +62,7 @@ def _shown(base_url: str) -> str:
     return re.sub(r"//[^/@]*@", "//", base_url)
 
 
-async def _providers(endpoints: list[Endpoint], *, online: bool) -> list[Check]:
+async def _providers(endpoints: list[ModelEndpoint], *, online: bool) -> list[Check]:
     """The one that is called must be there; fallbacks only should."""
     remote = [e for e in endpoints if not e.base_url.startswith(EMBEDDED)]
     ask = _asked if online else _connected
@@ -73,10 +75,10 @@ async def _providers(endpoints: list[Endpoint], *, online: bool) -> list[Check]:
     ]
 
 
-async def _connected(endpoint: Endpoint) -> Check:
+async def _connected(endpoint: ModelEndpoint) -> Check:
     """A connection and no more: not a byte is sent."""
     name = f"provider {endpoint.target.provider}"
-    through = None if usual(endpoint.base_url) else proxy_for(endpoint.base_url)
+    through = None if is_usual_server(endpoint.base_url) else proxy_for(endpoint.base_url)
     parts = urlsplit(through or endpoint.base_url)
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -99,7 +101,7 @@ def _why(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
-async def _asked(endpoint: Endpoint) -> Check:
+async def _asked(endpoint: ModelEndpoint) -> Check:
     """For its list of models, which costs nothing and takes the key."""
     from hermes.llm.client import Client
     from hermes.llm.http.transport import Transport
@@ -107,12 +109,12 @@ async def _asked(endpoint: Endpoint) -> Check:
     name = f"provider {endpoint.target.provider}"
     transport = Transport()
     try:
-        status, date, problem = await Client(endpoint, transport).listing()
+        listed = await Client(endpoint, transport).listing.check_access()
     finally:
         await transport.close()
-    if problem:
-        return Check(name, "failed", problem)
-    details = _skewed(date)
+    if listed.problem:
+        return Check(name, "failed", listed.problem)
+    status, details = listed.status, _skewed(listed.date)
     if status in (401, 403):
         keys = ", ".join(key.source for key in endpoint.keys) or "no key"
         return Check(name, "failed", f"it refuses the key ({status}, {keys})", details)

@@ -7,13 +7,14 @@ import asyncio
 from hermes.cli.terminal.picker import Row
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
-from hermes.llm.auth.cooldown import Cooling
+from hermes.llm.auth.cooldown import Cooldowns
 from hermes.llm.client import Client
 from hermes.llm.endpoints import embedded as finding
-from hermes.llm.endpoints.catalog import Choice, Endpoint, resolve
+from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
 from hermes.llm.endpoints.inventory import everything
 from hermes.llm.endpoints.local_servers import look_around
 from hermes.llm.endpoints.model_facts import ModelFacts, facts, names
+from hermes.llm.endpoints.resolver import resolve_chain
 from hermes.llm.http.transport import Transport
 from hermes.llm.local.models import MODELS
 
@@ -45,10 +46,10 @@ async def offered(setup: Setup, only: str = "") -> list[Row]:
 
 def _callable_ones(setup: Setup) -> list[str]:
     """Who has a credential, the one in use first."""
-    held = everything(setup.config, setup.secrets, Cooling())
+    held = everything(setup.config, setup.secrets, Cooldowns())
     found = list(dict.fromkeys(one.provider for one in held))
     try:
-        now = resolve(setup.config, setup.secrets, Choice())[0].target.provider
+        now = resolve_chain(setup.config, setup.secrets, ModelChoice())[0].target.provider
     except ConfigError:
         return found
     return [now, *(name for name in found if name != now)]
@@ -59,15 +60,15 @@ async def _listed(setup: Setup, name: str, transport: Transport) -> tuple[str, .
     endpoint = _any_of(setup, name)
     live: tuple[str, ...] = ()
     if endpoint is not None and not endpoint.base_url.startswith("local:"):
-        live = await Client(endpoint, transport).models()
+        live = await Client(endpoint, transport).listing.list_models()
     listed = live or names(name)
     return tuple(m for m in listed if not any(word in m.lower() for word in _NO_CHAT))
 
 
-def _any_of(setup: Setup, name: str) -> Endpoint | None:
-    for choice in (Choice(provider=name), Choice("?", name)):
+def _any_of(setup: Setup, name: str) -> ModelEndpoint | None:
+    for choice in (ModelChoice(provider=name), ModelChoice("?", name)):
         try:
-            return resolve(setup.config, setup.secrets, choice)[0]
+            return resolve_chain(setup.config, setup.secrets, choice)[0]
         except ConfigError:
             continue
     return None

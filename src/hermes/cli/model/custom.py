@@ -17,9 +17,11 @@ from hermes.config.load import Setup, load
 from hermes.config.update import revise
 from hermes.core.errors import ConfigError
 from hermes.llm.auth.key_pool import NO_KEY, Credential
-from hermes.llm.endpoints.catalog import CUSTOM, find, wire_for
+from hermes.llm.endpoints.endpoint import CUSTOM
+from hermes.llm.endpoints.match import choose_wire
 from hermes.llm.endpoints.probe import Probe, Prober
 from hermes.llm.http.transport import Transport
+from hermes.llm.providers import find_provider
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,40}\Z")
 
@@ -31,7 +33,7 @@ def set_up(setup: Setup, args: Namespace) -> Wanted:
         raise ConfigError("Give the address of the endpoint, like http://127.0.0.1:8000/v1.")
     if "@" in url.partition("://")[2].partition("/")[0]:
         raise ConfigError("The address must not hold a user name or a password: use --key-env.")
-    if args.called and (not _NAME.match(args.called) or find(args.called) is not None):
+    if args.called and (not _NAME.match(args.called) or find_provider(args.called) is not None):
         raise ConfigError(f"{args.called!r} cannot be the name of an endpoint of your own.")
     attended = os.isatty(0) and os.isatty(2)
     variable, key = _key(setup, args.key_env or "", attended=attended)
@@ -39,8 +41,8 @@ def set_up(setup: Setup, args: Namespace) -> Wanted:
     if found.needs_key and not variable and attended:
         variable, key = _asked(setup, args.called)
         found = probed(url, key, args.api_mode)
-    if found.wire is None:
-        raise ConfigError(f"{url} is no endpoint for models: {found.said}. Nothing was changed.")
+    if not found.wire:
+        raise ConfigError(f"{url} is no endpoint for models: {found.problem}. Nothing was changed.")
     if found.base_url != url:
         found = _with_version(found, attended=attended)
     model = args.model or model_of(found, attended=attended)
@@ -72,7 +74,7 @@ def probed(url: str, key: Credential, api_mode: str) -> Probe:
     async def look() -> Probe:
         transport = Transport()
         try:
-            return await Prober(transport, key).at(url, api_mode)
+            return await Prober(transport, key).probe(url, api_mode)
         finally:
             await transport.close()
 
@@ -114,8 +116,8 @@ def _store(setup: Setup, variable: str, key: Credential) -> None:
 
 def _written(setup: Setup, args: Namespace, found: Probe, variable: str, model: str) -> Wanted:
     """Under a name of its own, or as the one custom endpoint."""
-    usual = wire_for(found.base_url, "", CUSTOM)
-    mode = found.wire if found.wire is not None and found.wire != usual else ""
+    usual = choose_wire(found.base_url, "", CUSTOM)
+    mode = found.wire if found.wire != usual else ""
     if not args.called:
         wanted = Wanted(CUSTOM, model, found.base_url, mode, variable)
         switch(setup, wanted)

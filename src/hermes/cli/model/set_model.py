@@ -10,8 +10,10 @@ from hermes.config.load import Setup, load
 from hermes.config.schema import Config
 from hermes.config.update import revise
 from hermes.core.errors import ConfigError
-from hermes.llm.endpoints.catalog import CUSTOM, Choice, find, resolve
+from hermes.llm.endpoints.endpoint import CUSTOM, ModelChoice
 from hermes.llm.endpoints.inventory import named
+from hermes.llm.endpoints.resolver import resolve_chain
+from hermes.llm.providers import find_provider
 
 
 class Wanted(Struct, frozen=True):
@@ -36,19 +38,19 @@ def understood(setup: Setup, text: str) -> Wanted:
     if not colon and _is_provider(config, text):
         return Wanted(_known(config, text), _usual(config, text))
     written = _written(config)
-    spec = find(written) if written else None
+    spec = find_provider(written) if written else None
     hosted = spec is not None and spec.auth != "none"
     if not text.strip(":/ ") or (colon and name.isidentifier() and (hosted or not written)):
         named(config, name)  # a slip: says which providers there are
     if written:
         return Wanted(written, text)
-    target = resolve(config, setup.secrets, Choice(model=text))[0].target
+    target = resolve_chain(config, setup.secrets, ModelChoice(model=text))[0].target
     return Wanted(target.provider, target.model)
 
 
 def _is_provider(config: Config, name: str) -> bool:
     own = name == CUSTOM and bool(config.model.base_url)
-    return own or name in config.providers or find(name) is not None
+    return own or name in config.providers or find_provider(name) is not None
 
 
 def _known(config: Config, name: str) -> str:
@@ -56,7 +58,7 @@ def _known(config: Config, name: str) -> str:
 
 
 def _usual(config: Config, name: str) -> str:
-    spec = find(name)
+    spec = find_provider(name)
     if _written(config) == (spec.name if spec is not None else name) and config.model.default:
         return config.model.default
     if spec is None or not spec.default_model:
@@ -67,7 +69,7 @@ def _usual(config: Config, name: str) -> str:
 def _written(config: Config) -> str:
     section = config.model
     name = section.provider or (CUSTOM if section.base_url else "")
-    spec = find(name) if name else None
+    spec = find_provider(name) if name else None
     return spec.name if spec is not None else name
 
 
@@ -90,7 +92,7 @@ def switch(setup: Setup, wanted: Wanted) -> Setup:
 def missing(setup: Setup) -> str:
     """Why the configured model cannot be called yet; empty: it can."""
     try:
-        resolve(setup.config, setup.secrets, Choice())
+        resolve_chain(setup.config, setup.secrets, ModelChoice())
     except ConfigError as error:
         return str(error)
     return ""

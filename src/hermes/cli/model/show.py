@@ -10,22 +10,23 @@ from hermes.config import paths
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.llm.auth.key_pool import Credential
-from hermes.llm.endpoints.catalog import Choice, Endpoint, resolve, undecided
+from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
 from hermes.llm.endpoints.learned_limits import Remembered
 from hermes.llm.endpoints.local_servers import Nearby, look_around, served
 from hermes.llm.endpoints.model_facts import Prices
+from hermes.llm.endpoints.resolver import is_undecided, resolve_chain
 
 
 async def survey(setup: Setup) -> dict[str, Any]:
     """Everything that is shown, as plain data. Only this machine is asked."""
     told: dict[str, Any] = {"error": None, "note": None}
-    choice = Choice()
-    nearby = await look_around() if undecided(setup.config, setup.secrets, choice) else ()
+    choice = ModelChoice()
+    nearby = await look_around() if is_undecided(setup.config, setup.secrets, choice) else ()
     if near := served(nearby, setup.config, choice):
         choice = near.choice
         told["note"] = near.note
     try:
-        chain = resolve(setup.config, setup.secrets, choice)
+        chain = resolve_chain(setup.config, setup.secrets, choice)
     except ConfigError as error:
         told |= {"error": str(error), "fallbacks": []}
     else:
@@ -38,7 +39,7 @@ async def survey(setup: Setup) -> dict[str, Any]:
     return told
 
 
-def _endpoint(endpoint: Endpoint) -> dict[str, Any]:
+def _endpoint(endpoint: ModelEndpoint) -> dict[str, Any]:
     target, facts = endpoint.target, endpoint.facts
     return {
         "provider": target.provider,
@@ -67,7 +68,7 @@ def _prices(prices: Prices | None) -> dict[str, float | None] | None:
     return {name: getattr(prices, name) for name in names}
 
 
-def _fallbacks(setup: Setup, chain: list[Endpoint]) -> list[dict[str, Any]]:
+def _fallbacks(setup: Setup, chain: list[ModelEndpoint]) -> list[dict[str, Any]]:
     """In the order of the configuration, those without a key included."""
     callable_ones = {(e.target.provider, e.target.model): e for e in chain}
     found: list[dict[str, Any]] = []
@@ -86,7 +87,7 @@ def _fallbacks(setup: Setup, chain: list[Endpoint]) -> list[dict[str, Any]]:
 def _auxiliary(setup: Setup) -> dict[str, str]:
     found: dict[str, str] = {}
     for job, wanted in setup.config.auxiliary.items():
-        choice = Choice(
+        choice = ModelChoice(
             wanted.model,
             wanted.provider,
             wanted.base_url,
@@ -94,7 +95,7 @@ def _auxiliary(setup: Setup) -> dict[str, str]:
             wanted.api_mode or "",
         )
         try:
-            target = resolve(setup.config, setup.secrets, choice)[0].target
+            target = resolve_chain(setup.config, setup.secrets, choice)[0].target
             found[job] = f"{target.provider}:{target.model}"
         except ConfigError as error:
             found[job] = f"not usable: {error}"

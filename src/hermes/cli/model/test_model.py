@@ -12,13 +12,14 @@ from hermes.app.runtime import Runtime
 from hermes.cli.main import EXIT_FAILED, fail
 from hermes.cli.terminal.text import dump, one_line
 from hermes.config.load import Setup
-from hermes.llm.endpoints.catalog import Choice, resolve
+from hermes.llm.endpoints.endpoint import ModelChoice
 from hermes.llm.endpoints.local_servers import chosen
+from hermes.llm.endpoints.resolver import resolve_chain
 
 _SIGNS = {"yes": "✓", "no": "✗", "unknown": "–"}
 
 
-def test(setup: Setup, choice: Choice, *, cache: bool, json: bool) -> int:
+def test(setup: Setup, choice: ModelChoice, *, cache: bool, json: bool) -> int:
     trial = asyncio.run(_tried(setup, choice, cache=cache))
     if json:
         print(dump(_object(trial)))
@@ -30,10 +31,10 @@ def test(setup: Setup, choice: Choice, *, cache: bool, json: bool) -> int:
     return 0
 
 
-async def _tried(setup: Setup, choice: Choice, *, cache: bool) -> Trial:
+async def _tried(setup: Setup, choice: ModelChoice, *, cache: bool) -> Trial:
     async with Runtime.open(setup) as runtime:
         choice = await chosen(setup.config, setup.secrets, choice)
-        endpoint = resolve(setup.config, setup.secrets, choice)[0]
+        endpoint = resolve_chain(setup.config, setup.secrets, choice)[0]
         endpoint = runtime.remembered.applied(endpoint)
         if endpoint.base_url.startswith("local:"):
             from hermes.cli.terminal.download import prepare

@@ -143,7 +143,7 @@ async def _fetch(repl: Repl, runtime: Runtime, session: Session) -> None:
     """A model that runs on this machine is downloaded before it is first asked."""
     from hermes.llm.http.transport import EMBEDDED
 
-    base_url = session.agent.providers[0].base_url
+    base_url = session.agent.providers[0].endpoint.base_url
     if base_url.startswith(EMBEDDED):
         from hermes.cli.terminal import download as pulling
 
@@ -218,7 +218,7 @@ async def fetched(repl: Repl) -> None:
 
     assert repl.conversation is not None
     session, runtime = repl.conversation.session, repl.conversation.runtime
-    base_url = session.agent.providers[0].base_url
+    base_url = session.agent.providers[0].endpoint.base_url
     if not base_url.startswith(EMBEDDED):
         return
     from hermes.cli.terminal.download import prepare as download

@@ -77,7 +77,7 @@ class Conversation:
         state, facts = self._state, self._state.facts
         endpoint = session.agent.providers[0]
         facts.model = endpoint.target.model
-        facts.window = endpoint.context_length
+        facts.window = endpoint.endpoint.context_length
         facts.begin(session.history.messages)
         self._view.folder = session.meta.cwd
         self._view.verbose = lambda: session.people.verbose
@@ -98,7 +98,7 @@ class Conversation:
         facts = self._state.facts
         facts.mode = ", ".join(words)
         facts.model = session.agent.providers[0].target.model
-        facts.window = session.agent.providers[0].context_length
+        facts.window = session.agent.providers[0].endpoint.context_length
         self._state.busy = session.people.busy
         facts.background = self.runtime.background.count + len(self.runtime.errands)
 

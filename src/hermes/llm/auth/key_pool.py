@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from hermes.core.errors import Failure, Kind, ProviderError
-from hermes.llm.auth.cooldown import Cooling, Place
+from hermes.llm.auth.cooldown import Cooldowns, PoolKey
 
 log = logging.getLogger(__name__)
 
@@ -67,24 +67,23 @@ def usable(key: Credential) -> str:
 
 
 class Pool:
-    """The keys of one endpoint. What cools down is shared through `cooling` by everybody who calls
-    that endpoint."""
+    """The keys of one endpoint. Everybody who calls it shares the cooldowns."""
 
     def __init__(
         self,
         base_url: str,
         keys: Sequence[Credential],
-        cooling: Cooling,
+        cooldowns: Cooldowns,
         strategy: Strategy = "fill-first",
     ) -> None:
         self._base_url = base_url
         self._keys = tuple(keys) or (NO_KEY,)
-        self._cooling = cooling
+        self._cooldowns = cooldowns
         self._strategy = strategy
         self._calls = dict.fromkeys(map(self.place, self._keys), 0)
         self._turn = 0
 
-    def place(self, key: Credential) -> Place:
+    def place(self, key: Credential) -> PoolKey:
         """What limits are counted by."""
         return self._base_url, key.login or key.value
 
@@ -93,7 +92,7 @@ class Pool:
         will be back first."""
         if len(self._keys) == 1:
             return self._keys[0]
-        left = {key: self._cooling.left(self.place(key)) for key in self._keys}
+        left = {key: self._cooldowns.seconds_left(self.place(key)) for key in self._keys}
         ready = [key for key in self._keys if not left[key]]
         if not ready:
             return min(self._keys, key=lambda key: left[key])
@@ -121,9 +120,9 @@ class Pool:
         if len(self._keys) == 1:
             return False
         seconds = failure.retry_after or _COOL.get(failure.kind, _COOL_REFUSED)
-        self._cooling.set(self.place(key), seconds, failure.kind.value)
+        self._cooldowns.start(self.place(key), seconds, failure.kind.value)
         following = self.pick()
-        left = not self._cooling.left(self.place(following))
+        left = not self._cooldowns.seconds_left(self.place(following))
         log.info(
             "key %s set aside for %.0f s (%s); %s",
             key.source,

@@ -9,8 +9,9 @@ from msgspec import Struct
 
 from hermes.config.paths import models_folders
 from hermes.config.secrets import Secrets
+from hermes.core.errors import ConfigError
 from hermes.core.message import Target
-from hermes.llm.endpoints.catalog import Endpoint
+from hermes.llm.endpoints.endpoint import ModelEndpoint
 from hermes.llm.http.watchdog import Timeouts
 from hermes.llm.local.models import DEFAULT, MODELS, LocalModel, find
 from hermes.llm.local.pull import complete
@@ -53,26 +54,28 @@ def default(secrets: Secrets) -> LocalModel:
 
 def endpoint(
     spec: ProviderSpec, model: str, secrets: Secrets, limits: Limits, note: str = ""
-) -> Endpoint | str:
-    """The endpoint, or the sentence that says what is missing. The file of a model we know may be
-    missing: `hermes` gets it before the first call."""
+) -> ModelEndpoint:
+    """ConfigError says what is missing. The file of a known model may be missing: it is downloaded
+    before the first call."""
     if not installed():
-        return NO_ENGINE
+        raise ConfigError(NO_ENGINE)
     known = find(model)
     if known is not None:
         file = file_of(known, secrets) or models_folders(secrets.get)[0] / known.file
     elif "/" in model or model.endswith(".gguf"):
         file = Path(model).expanduser().absolute()
         if not file.is_file():
-            return f"There is no model file {file}."
+            raise ConfigError(f"There is no model file {file}.")
     else:
         names = ", ".join(m.name for m in MODELS)
-        return f"There is no embedded model {model!r}: use one of {names}, or a .gguf file."
+        raise ConfigError(
+            f"There is no embedded model {model!r}: use one of {names}, or a .gguf file."
+        )
     context = limits.context or (known.context if known else _OTHER_CONTEXT)
     quirks = spec.for_model(known.name if known else file.name)
     if known is not None and not known.tools:
         quirks = overlay(quirks, {"tools": False})
-    return Endpoint(
+    return ModelEndpoint(
         Target(spec.name, known.name if known else str(file), spec.wire),
         address(Place(str(file), context)),
         quirks=quirks,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
@@ -13,12 +11,13 @@ from msgspec import Struct
 from hermes.config.schema import Config, Provider
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
-from hermes.llm import providers
-from hermes.llm.auth.cooldown import Cooling
+from hermes.llm.auth.cooldown import Cooldowns
 from hermes.llm.auth.logins import flow_of
 from hermes.llm.auth.oauth import tokens
-from hermes.llm.endpoints.catalog import ALIASES, CUSTOM, Choice, find, resolve
+from hermes.llm.endpoints.endpoint import CUSTOM, ModelChoice
+from hermes.llm.endpoints.resolver import resolve_chain
 from hermes.llm.provider_spec import OAuth, ProviderSpec
+from hermes.llm.providers import find_provider, provider_index
 
 
 class Held(Struct, frozen=True):
@@ -89,22 +88,18 @@ class Named(Struct, frozen=True):
         return not configured and self.usual not in (self.spec.keys if self.spec else ())
 
 
-@cache
-def names() -> tuple[str, ...]:
-    """Of all built-in providers."""
-    folder = Path(providers.__path__[0])
-    return tuple(sorted(p.stem.replace("_", "-") for p in folder.glob("[a-z]*.py")))
-
-
 def named(config: Config, name: str) -> Named:
     """ConfigError with near names when there is no such provider."""
-    spec = find(name)
+    spec = find_provider(name)
     known = spec.name if spec is not None else name
     row = config.providers.get(name) or config.providers.get(known)
     if spec is None and row is None and name != CUSTOM:
         from difflib import get_close_matches
 
-        close = get_close_matches(name.lower(), [*names(), *ALIASES, *config.providers], 3, 0.6)
+        index = provider_index()
+        close = get_close_matches(
+            name.lower(), [*index.names, *index.aliases, *config.providers], 3, 0.6
+        )
         near = f" Did you mean {' or '.join(close)}?" if close else ""
         raise ConfigError(
             f"There is no provider {name!r}.{near} One of your own: hermes model custom URL, or "
@@ -126,11 +121,11 @@ def variables(config: Config, provider: Named) -> tuple[str, ...]:
 def _is_model(config: Config, provider: Named) -> bool:
     section = config.model
     wanted = section.provider or (CUSTOM if section.base_url else "")
-    spec = find(wanted) if wanted else None
+    spec = find_provider(wanted) if wanted else None
     return provider.name == (spec.name if spec is not None else wanted)
 
 
-def held(config: Config, secrets: Secrets, cooling: Cooling, provider: Named) -> list[Held]:
+def held(config: Config, secrets: Secrets, cooldowns: Cooldowns, provider: Named) -> list[Held]:
     """Every key and login of one provider."""
     found: list[Held] = []
     base_url = _base_url(config, secrets, provider)
@@ -139,7 +134,7 @@ def held(config: Config, secrets: Secrets, cooling: Cooling, provider: Named) ->
         value = secrets.get(variable)
         if value is None:
             continue
-        rest = cooling.of((base_url, value))
+        rest = cooldowns.find((base_url, value))
         found.append(
             Held(
                 provider.name,
@@ -148,7 +143,7 @@ def held(config: Config, secrets: Secrets, cooling: Cooling, provider: Named) ->
                 secrets.source(variable),
                 value,
                 used=pooled or not found,
-                cooling=cooling.left((base_url, value)),
+                cooling=cooldowns.seconds_left((base_url, value)),
                 why=rest.why if rest is not None else "",
             )
         )
@@ -170,12 +165,12 @@ def held(config: Config, secrets: Secrets, cooling: Cooling, provider: Named) ->
     return found
 
 
-def everything(config: Config, secrets: Secrets, cooling: Cooling) -> list[Held]:
+def everything(config: Config, secrets: Secrets, cooldowns: Cooldowns) -> list[Held]:
     """In the order of names; configured ones of the user's own last."""
-    own = [name for name in config.providers if find(name) is None]
+    own = [name for name in config.providers if find_provider(name) is None]
     found: list[Held] = []
-    for name in (*names(), *dict.fromkeys([*own, CUSTOM])):
-        found += held(config, secrets, cooling, named(config, name))
+    for name in (*provider_index().names, *dict.fromkeys([*own, CUSTOM])):
+        found += held(config, secrets, cooldowns, named(config, name))
     return found
 
 
@@ -190,8 +185,8 @@ def free_name(secrets: Secrets, taken: Sequence[str], usual: str) -> str:
 
 def _base_url(config: Config, secrets: Secrets, provider: Named) -> str:
     try:
-        choice = Choice(provider=provider.name, model="?")
-        return resolve(config, secrets, choice)[0].base_url
+        choice = ModelChoice(provider=provider.name, model="?")
+        return resolve_chain(config, secrets, choice)[0].base_url
     except ConfigError:
         return ""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
-from hermes.llm.endpoints.catalog import Endpoint
+from hermes.llm.endpoints.endpoint import ModelEndpoint
 
 MONTH = 30 * 86400.0
 """Then a server may have been set up differently."""
@@ -40,7 +40,7 @@ class Remembered:
             self._known = self._read()
         return self._known.get(_key(base_url, model), Limit())
 
-    def applied(self, endpoint: Endpoint) -> Endpoint:
+    def applied(self, endpoint: ModelEndpoint) -> ModelEndpoint:
         """With the context it stated: instead of what tables say, at most what is configured."""
         stated = self.of(endpoint.base_url, endpoint.target.model).context
         if stated is None:

@@ -13,9 +13,10 @@ from msgspec import Struct, structs
 
 from hermes.config.schema import Config
 from hermes.config.secrets import Secrets
-from hermes.llm.endpoints.catalog import Choice, find, undecided
+from hermes.llm.endpoints.endpoint import ModelChoice
+from hermes.llm.endpoints.resolver import is_undecided
+from hermes.llm.providers import provider_index
 
-SERVERS = ("ollama", "lmstudio", "llamacpp", "vllm")
 SECONDS = 0.2
 _MOST = 1 << 20
 _NO_CHAT = ("embed", "bge-", "rerank", "whisper", "tts")
@@ -27,8 +28,8 @@ class Nearby(Struct, frozen=True):
     models: tuple[str, ...]
 
     @property
-    def choice(self) -> Choice:
-        return Choice(self.models[0], self.provider)
+    def choice(self) -> ModelChoice:
+        return ModelChoice(self.models[0], self.provider)
 
     @property
     def note(self) -> str:
@@ -40,29 +41,23 @@ class Nearby(Struct, frozen=True):
         )
 
 
-def usual(url: str) -> bool:
-    """Whether this is where one of them usually is."""
-    where = urlsplit(url).netloc
-    return any(
-        (row := find(n)) is not None and urlsplit(row.base_url).netloc == where for n in SERVERS
-    )
-
-
-async def look_around(servers: Sequence[str] = SERVERS) -> tuple[Nearby, ...]:
+async def look_around(names: Sequence[str] | None = None) -> tuple[Nearby, ...]:
     """Those that answer with a model to talk to, all asked at once, in the order of the names."""
-    found = await asyncio.gather(*(_ask(name) for name in servers))
+    servers = provider_index().local_servers
+    asked = servers if names is None else names
+    found = await asyncio.gather(*(_ask(name, servers[name]) for name in asked))
     return tuple(server for server in found if server is not None)
 
 
-async def chosen(config: Config, secrets: Secrets, choice: Choice) -> Choice:
+async def chosen(config: Config, secrets: Secrets, choice: ModelChoice) -> ModelChoice:
     """What a conversation would be led with; nobody is asked where something is configured."""
-    if not undecided(config, secrets, choice):
+    if not is_undecided(config, secrets, choice):
         return choice
     found = served(await look_around(), config, choice)
     return found.choice if found is not None else choice
 
 
-def served(found: Sequence[Nearby], config: Config, choice: Choice) -> Nearby | None:
+def served(found: Sequence[Nearby], config: Config, choice: ModelChoice) -> Nearby | None:
     """The first, or where a model was named the first that has it, with that one in front."""
     name = choice.model or config.model.default
     if not name:
@@ -75,15 +70,13 @@ def served(found: Sequence[Nearby], config: Config, choice: Choice) -> Nearby | 
     return None
 
 
-async def _ask(name: str) -> Nearby | None:
-    spec = find(name)
-    assert spec is not None
+async def _ask(name: str, base_url: str) -> Nearby | None:
     try:
         async with asyncio.timeout(SECONDS):
-            models = _models(await _get(f"{spec.base_url}/models"))
+            models = _models(await _get(f"{base_url}/models"))
     except (OSError, TimeoutError, EOFError, ValueError):
         return None
-    return Nearby(name, spec.base_url, models) if models else None
+    return Nearby(name, base_url, models) if models else None
 
 
 async def _get(url: str) -> bytes:

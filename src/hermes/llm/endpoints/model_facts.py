@@ -13,8 +13,6 @@ from msgspec import Struct, structs
 from hermes.core.message import Usage
 
 _FILE = Path(__file__).with_name("data") / "models.tsv"
-DEFAULT_OUTPUT = 8192
-"""The limit of an answer that the protocol which always wants one is given by default."""
 _MILLION = 1_000_000
 _REGION = re.compile(r"^(?:us|us-gov|eu|apac|au|ca|jp|sa|me|af|global)\.")
 _DATE = re.compile(r"[-@](?:20\d{6}|20\d\d-\d\d-\d\d|latest)$")

@@ -11,11 +11,11 @@ import msgspec
 from hermes.core.message import Target
 from hermes.llm.endpoints.model_facts import UNKNOWN, ModelFacts, Prices, merged
 from hermes.llm.provider_spec import About
+from hermes.llm.wire import wire_facts
 
 Fetch: TypeAlias = Callable[[str, str, bytes], Awaitable[Any]]
 """Method, URL, body -> the JSON that came back; None: nothing usable did."""
 
-LISTS = {"chat": "/models", "responses": "/models", "anthropic": "/v1/models", "gemini": "/models"}
 _CONTEXT = (
     "loaded_context_length",
     "context_length",
@@ -40,9 +40,9 @@ async def inquire(fetch: Fetch, target: Target, base_url: str, ways: Sequence[Ab
 
 
 def list_url(base_url: str, wire: str) -> str:
-    """Where a protocol lists its models; empty: nowhere."""
-    path = LISTS.get(wire)
-    if path is None:
+    """Where an endpoint lists its models; empty: nowhere."""
+    path = wire_facts(wire).list_path
+    if not path:
         return ""
     url = base_url.partition("?")[0].rstrip("/")
     return url.removesuffix("/v1") + path if path.startswith("/v1") else url + path

@@ -46,7 +46,7 @@ class Fetcher:
             if exchange.status != 200:
                 raise SourceError(f"{exchange.host} answered {exchange.status}")
             async with asyncio.timeout(SILENT_SECONDS):
-                return await exchange.all(_LARGEST_PAGE), exchange.content_type, final
+                return await exchange.read_all(_LARGEST_PAGE), exchange.content_type, final
         except TimeoutError:
             raise SourceError(f"{exchange.host} went silent") from None
         except ProviderError as error:

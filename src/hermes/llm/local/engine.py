@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 
 from hermes.config.env import plain_env
 from hermes.core.errors import Failure, Kind, ProviderError
-from hermes.llm.http.transport import Exchange, load, unreachable
+from hermes.llm.http.failures import connection_failure
+from hermes.llm.http.lazy_tls import load_aiohttp
+from hermes.llm.http.transport import Exchange
 from hermes.llm.local.models import find
 from hermes.llm.local.uri import Place, parse
 
@@ -71,13 +73,13 @@ class Engine:
     ) -> Exchange:
         await self._ready()
         assert self._session is not None
-        aiohttp = load()
+        aiohttp = load_aiohttp()
         try:
             response = await self._session.request(
                 method, f"http://local{path}", data=body or None, headers=headers
             )
         except (aiohttp.ClientError, OSError) as error:
-            raise ProviderError(await self.why(unreachable(error, HOST))) from None
+            raise ProviderError(await self.why(connection_failure(error, HOST))) from None
         return _Watched(response, self)
 
     async def close(self) -> None:

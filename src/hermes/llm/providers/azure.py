@@ -9,6 +9,7 @@ PROVIDER = ProviderSpec(
     name="azure",
     wire="chat",
     base_url="{AZURE_OPENAI_ENDPOINT}/openai/v1",
+    rank=100,
     keys=("AZURE_OPENAI_API_KEY",),
     quirks=Quirks(max_tokens_field="max_completion_tokens"),
     models=GPT,

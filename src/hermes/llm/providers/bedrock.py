@@ -9,6 +9,8 @@ PROVIDER = ProviderSpec(
     name="bedrock",
     wire="bedrock",
     base_url="https://bedrock-runtime.{AWS_REGION|AWS_DEFAULT_REGION|=us-east-1}.amazonaws.com",
+    rank=105,
+    wire_reference=True,
     keys=("AWS_BEARER_TOKEN_BEDROCK",),
     auth="aws",
     quirks=Quirks(call_id="word64"),

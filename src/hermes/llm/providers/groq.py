@@ -8,6 +8,8 @@ PROVIDER = ProviderSpec(
     name="groq",
     wire="chat",
     base_url="https://api.groq.com/openai/v1",
+    rank=110,
+    hosts=("api.groq.com",),
     keys=("GROQ_API_KEY",),
     models={
         "*gpt-oss*": {"effort": "effort", "efforts": ("low", "medium", "high")},

@@ -8,6 +8,7 @@ PROVIDER = ProviderSpec(
     name="llamacpp",
     wire="chat",
     base_url="http://127.0.0.1:8080/v1",
+    rank=310,
     auth="none",
     about=("props", "list"),
     quirks=Quirks(calling="text", effort="think"),

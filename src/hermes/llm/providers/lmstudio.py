@@ -8,6 +8,7 @@ PROVIDER = ProviderSpec(
     name="lmstudio",
     wire="chat",
     base_url="http://127.0.0.1:1234/v1",
+    rank=305,
     auth="none",
     about=("studio", "list"),
     quirks=Quirks(calling="text", effort="think"),

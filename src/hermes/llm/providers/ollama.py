@@ -8,6 +8,7 @@ PROVIDER = ProviderSpec(
     name="ollama",
     wire="chat",
     base_url="http://127.0.0.1:11434/v1",
+    rank=300,
     auth="none",
     about=("show", "list"),
     quirks=Quirks(calling="text", effort="think", efforts=("none", "low", "medium", "high")),

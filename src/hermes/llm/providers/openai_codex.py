@@ -9,6 +9,8 @@ PROVIDER = ProviderSpec(
     name="openai-codex",
     wire="responses",
     base_url="https://chatgpt.com/backend-api/codex",
+    rank=15,
+    hosts=("chatgpt.com",),
     quirks=Quirks(effort="effort", drop=("temperature", "max_output_tokens")),
     models=GPT,
     oauth=OAuth(

@@ -9,6 +9,7 @@ PROVIDER = ProviderSpec(
     name="vertex",
     wire="gemini",
     base_url="https://aiplatform.googleapis.com/v1/publishers/google",
+    hosts=("aiplatform.googleapis.com",),
     auth="x-goog-api-key",
     quirks=Quirks(schema="gemini"),
     models=THINKS,

@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
 
+from hermes.core.errors import ConfigError
 from hermes.core.message import Message, Target
 from hermes.core.provider import Settings, ToolSpec
 from hermes.core.response_sink import ResponseSink
-from hermes.llm.provider_spec import Quirks
+from hermes.core.wire_names import OLD_WIRE_NAMES, WIRE_NAMES
+from hermes.llm.index import load_index
+from hermes.llm.provider_spec import Quirks, WireFacts
 from hermes.llm.wire.message_buffer import Tail
 
 
@@ -56,17 +59,55 @@ class Decoder(Protocol):
 class Wire(Protocol):
     """What a module of this package provides."""
 
+    FACTS: WireFacts
     STREAM_TYPE: str
     """Content type of its streams."""
     Encoder: Callable[[Target, Quirks], Encoder]
     Decoder: Callable[[ResponseSink, Quirks], Decoder]
 
+    def can_stream(self) -> bool:
+        """Whether what it takes to read its streams is installed."""
+        ...
+
     def url(self, base_url: str, model: str, *, stream: bool) -> str: ...
+
     def error(self, body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
         """(code, message, param) of a parsed error body; empty strings when it says nothing."""
         ...
 
 
-def load(name: str) -> Wire:
+_registered: dict[str, Wire] = {}
+
+
+def wire_names() -> tuple[str, ...]:
+    return (*WIRE_NAMES, *_registered)
+
+
+def check_wire(name: str) -> str:
+    """The wire of that name, old names included; ConfigError when there is none."""
+    found = OLD_WIRE_NAMES.get(name, name)
+    if found not in wire_names():
+        raise ConfigError(f"api_mode {name!r} is unknown; use one of: {', '.join(wire_names())}.")
+    return found
+
+
+def load_wire(name: str) -> Wire:
     """The module is imported when its wire is first used."""
-    return cast(Wire, import_module(f"hermes.llm.wire.{name}"))
+    return _registered.get(name) or cast(Wire, import_module(f"{__name__}.{name}"))
+
+
+def wire_facts(name: str) -> WireFacts:
+    """Of a wire that need not be loaded for it."""
+    return _registered[name].FACTS if name in _registered else load_index().wires[name]
+
+
+def register_wire(name: str, wire: Wire) -> Callable[[], None]:
+    """Add a wire from outside the package. Call the result to take it out again."""
+    if name in WIRE_NAMES:
+        raise ValueError(f"{name} is a wire of this package")
+    _registered[name] = wire
+
+    def unregister() -> None:
+        _registered.pop(name, None)
+
+    return unregister

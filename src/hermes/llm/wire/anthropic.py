@@ -7,14 +7,22 @@ from typing import Any
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import Stop, Target
 from hermes.core.response_sink import ResponseSink
-from hermes.llm.provider_spec import Quirks
-from hermes.llm.wire.anthropic_encoder import Encoder
-from hermes.llm.wire.base_decoder import Reader, error, fail
+from hermes.llm.provider_spec import Quirks, WireFacts
+from hermes.llm.wire.anthropic_encoder import MAX_TOKENS, Encoder
+from hermes.llm.wire.base_decoder import Reader, can_stream, error, fail
 from hermes.llm.wire.convert import arguments, record, records, string, total
 from hermes.llm.wire.lenient_json import dumps, loads
 
-__all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
+__all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "can_stream", "error", "url"]
 
+FACTS = WireFacts(
+    url_pattern=r"^api\.anthropic\.com(?:/|$)|/anthropic$",
+    list_path="/v1/models",
+    list_marks=("has_more", "first_id"),
+    default_output=MAX_TOKENS,
+    probe=True,
+    typed_errors=True,
+)
 STREAM_TYPE = "text/event-stream"
 _KNOWN = ("text", "thinking", "redacted_thinking", "tool_use")
 _CALL_KEYS = ("type", "id", "name", "input", "cache_control")

@@ -1,8 +1,7 @@
-"""What decoders of the chat and responses protocols share: bodies read as what they are, errors."""
+"""What the decoders of server-sent events share: reading streams and documents, and errors."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -11,16 +10,12 @@ from hermes.core.response_sink import ResponseSink
 from hermes.llm.errors.classifier import classify
 from hermes.llm.wire import lenient_json as jsonic
 from hermes.llm.wire.convert import parsed, record, string
-from hermes.llm.wire.sse import MAX_EVENT, Parser
-
-_BLANK = b"\xef\xbb\xbf \t\r\n"
-_EVENTS = re.compile(rb"(?:^|[\r\n])(?:data|event):")
+from hermes.llm.wire.sse import Parser
 
 
 class Reader:
     """Hands the events of a stream to `_take`, a complete body to `_body`, and the end of either
-    to `_end`. Content types lie: a stream that is one JSON object is read as such, and the
-    reverse. Nothing behind `[DONE]` is looked at."""
+    to `_end`. Nothing behind `[DONE]` is looked at."""
 
     def __init__(self, sink: ResponseSink) -> None:
         self.activity = 0
@@ -28,10 +23,6 @@ class Reader:
         """Events that were no JSON; the stream went on."""
         self._sink = sink
         self._sse = Parser()
-        self._begun = False
-        self._plain: list[bytes] | None = None
-        self._size = 0
-        self._near = b""
         self._done = False
 
     @property
@@ -40,50 +31,18 @@ class Reader:
         return self._done
 
     def feed(self, data: bytes) -> None:
-        if not self._begun:
-            start = data.lstrip(_BLANK)[:1]
-            self._begun = bool(start)
-            if start and start in b"{[<":
-                self._plain = []
-        if self._plain is not None:
-            data = self._hold(self._plain, data)
         events = self._sse.feed(data)
         if events and not self._done:
             self._take(events)
 
-    def _hold(self, plain: list[bytes], data: bytes) -> bytes:
-        """Keep what looks like one JSON object, or like a page, until it ends or turns out to be
-        a stream behind a line of garbage: then all of it is due."""
-        plain.append(data)
-        self.activity += 1
-        self._size += len(data)
-        if self._size > MAX_EVENT:
-            raise ProviderError(Failure(Kind.ANSWER_TOO_LARGE, "the answer is too large"))
-        near = b" " + self._near + data
-        self._near = near[-8:]
-        if not _EVENTS.search(near):
-            return b""
-        self._plain = None
-        return b"".join(plain)
-
     def close(self) -> None:
-        if self._plain is not None:
-            self.whole(b"".join(self._plain))
-            return
         events = self._sse.close()
         if events and not self._done:
             self._take(events)
         self._end(complete=False)
 
     def whole(self, body: bytes) -> None:
-        try:
-            value = jsonic.loads(body)
-        except ValueError:
-            if not _EVENTS.search(body):
-                parsed(body)  # raises what it is instead
-            self._take(self._sse.feed(body) + self._sse.close())
-            self._end(complete=False)
-            return
+        value = parsed(body)
         self.activity += 1
         if not isinstance(value, dict):
             raise ProviderError(Failure(Kind.NOT_API, "the answer is not a JSON object"))
@@ -109,6 +68,11 @@ class Reader:
         except ValueError:
             self.skipped += 1
             return None
+
+
+def can_stream() -> bool:
+    """Server-sent events need nothing that could be missing."""
+    return True
 
 
 def error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:

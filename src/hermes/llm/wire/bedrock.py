@@ -11,15 +11,16 @@ from urllib.parse import quote
 from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
 from hermes.core.message import Stop, Target
 from hermes.core.response_sink import ResponseSink
-from hermes.llm.auth.aws import Frames
+from hermes.llm.auth import aws
 from hermes.llm.errors.classifier import classify
-from hermes.llm.provider_spec import Quirks
+from hermes.llm.provider_spec import Quirks, WireFacts
 from hermes.llm.wire.bedrock_encoder import Encoder
 from hermes.llm.wire.convert import arguments, parsed, record, records, string, total
 from hermes.llm.wire.lenient_json import dumps, loads
 
-__all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
+__all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "can_stream", "error", "url"]
 
+FACTS = WireFacts(url_pattern=r"^bedrock-runtime\.(?:[^/]*\.)?amazonaws\.com(?:/|$)", signed=True)
 STREAM_TYPE = "application/vnd.amazon.eventstream"
 _STOPS: dict[str, Stop] = {
     "max_tokens": "length",
@@ -34,6 +35,10 @@ def url(base_url: str, model: str, *, stream: bool) -> str:
     """An id may be an ARN with slashes and colons: it is one path segment, encoded whole."""
     verb = "converse-stream" if stream else "converse"
     return f"{base_url.rstrip('/')}/model/{quote(model, safe='')}/{verb}"
+
+
+def can_stream() -> bool:
+    return aws.installed()
 
 
 def error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
@@ -67,9 +72,7 @@ class Decoder:
     def __init__(self, sink: ResponseSink, quirks: Quirks) -> None:
         self.activity = 0
         self._sink = sink
-        self._frames: Frames | None = None
-        self._plain: list[bytes] = []
-        """A body that is one JSON object, whatever its content type said."""
+        self._frames: aws.Frames | None = None
         self._open: dict[int, _Block] = {}
         self._reason = ""
 
@@ -80,11 +83,8 @@ class Decoder:
 
     def feed(self, data: bytes) -> None:
         if self._frames is None:
-            if self._plain or data[:1] == b"{":
-                self._plain.append(data)
-                return
             try:
-                self._frames = Frames()
+                self._frames = aws.Frames()
             except ConfigError as missing:
                 raise ProviderError(Failure(Kind.STREAM_UNSUPPORTED, str(missing))) from None
         for headers, payload in self._frames.feed(data):
@@ -99,16 +99,9 @@ class Decoder:
                 self._fail(headers, event)
 
     def close(self) -> None:
-        if self._plain:
-            self.whole(b"".join(self._plain))
-            return
         self._end(complete=bool(self._reason))
 
     def whole(self, body: bytes) -> None:
-        if body[:1] == b"\0":  # the length of a frame, in four bytes
-            self.feed(body)
-            self._end(complete=bool(self._reason))
-            return
         document = parsed(body)
         self.activity += 1
         message = record(record(record(document).get("output")).get("message"))

@@ -11,15 +11,16 @@ from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import Stop, Target
 from hermes.core.response_sink import ResponseSink
 from hermes.llm.errors.classifier import classify
-from hermes.llm.provider_spec import Quirks
-from hermes.llm.wire.base_decoder import Reader
+from hermes.llm.provider_spec import Quirks, WireFacts
+from hermes.llm.wire.base_decoder import Reader, can_stream
 from hermes.llm.wire.convert import parsed, record, records, string, total
 from hermes.llm.wire.gemini_encoder import Encoder
 from hermes.llm.wire.gemini_tool_calls import Partial
 from hermes.llm.wire.lenient_json import dumps, loads
 
-__all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
+__all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "can_stream", "error", "url"]
 
+FACTS = WireFacts(list_path="/models", list_marks=("supportedGenerationMethods",))
 STREAM_TYPE = "text/event-stream"
 _STOPS: dict[str, Stop] = {
     "MAX_TOKENS": "length",

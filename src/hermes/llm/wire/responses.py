@@ -10,14 +10,15 @@ from msgspec import Raw, Struct
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import Stop
 from hermes.core.response_sink import ResponseSink
-from hermes.llm.provider_spec import Quirks
+from hermes.llm.provider_spec import Quirks, WireFacts
 from hermes.llm.wire import lenient_json as jsonic
-from hermes.llm.wire.base_decoder import Reader, error, fail
+from hermes.llm.wire.base_decoder import Reader, can_stream, error, fail
 from hermes.llm.wire.convert import record, records, string
 from hermes.llm.wire.responses_encoder import Encoder
 
-__all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
+__all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "can_stream", "error", "url"]
 
+FACTS = WireFacts(family="chat", list_path="/models", probe=True)
 STREAM_TYPE = "text/event-stream"
 NO_TERMINAL = "the provider did not emit a terminal response, and nothing usable before the end"
 _TEXT_DELTA = "response.output_text.delta"

@@ -15,42 +15,36 @@ import hermes.llm.providers as providers
 from hermes.config.schema import Config
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
-from hermes.llm.endpoints.catalog import (
-    ALIASES,
-    KEYS,
-    SLUGS,
-    Choice,
-    Endpoint,
-    find,
-    resolve,
-    wire_for,
-)
+from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
+from hermes.llm.endpoints.match import choose_wire
+from hermes.llm.endpoints.resolver import resolve_chain
 from hermes.llm.http.watchdog import Timeouts
 from hermes.llm.provider_spec import ProviderSpec, Quirks
+from hermes.llm.providers import find_provider, provider_index
 
 NAMES = """openai anthropic openrouter gemini vertex bedrock azure xai deepseek mistral groq cerebras
 together fireworks nous kimi kimi-cn kimi-coding zai minimax alibaba opencode-zen opencode-go nvidia
 huggingface ai-gateway copilot kilocode xiaomi arcee ollama lmstudio vllm llamacpp openai-codex
 moonshot dashscope""".split()
-AS_CONFIGURED = Choice()
+AS_CONFIGURED = ModelChoice()
 FOLDER = Path(providers.__path__[0])
 FILES = sorted(p.stem for p in FOLDER.glob("*.py") if p.stem != "__init__")
 
 
 def rows() -> list[ProviderSpec]:
-    found = [find(name.replace("_", "-")) for name in FILES]
+    found = [find_provider(name.replace("_", "-")) for name in FILES]
     return [row for row in found if row is not None]
 
 
 def chain(
-    choice: Choice = AS_CONFIGURED, *, config: dict[str, Any] | None = None, **environ: str
-) -> list[Endpoint]:
+    choice: ModelChoice = AS_CONFIGURED, *, config: dict[str, Any] | None = None, **environ: str
+) -> list[ModelEndpoint]:
     made = msgspec.convert(config or {}, Config)
-    return resolve(made, Secrets(environ), choice)
+    return resolve_chain(made, Secrets(environ), choice)
 
 
 def first(
-    choice: Choice = AS_CONFIGURED, *, config: dict[str, Any] | None = None, **environ: str
+    choice: ModelChoice = AS_CONFIGURED, *, config: dict[str, Any] | None = None, **environ: str
 ) -> tuple[str, str, str, str]:
     """(provider, model, wire, source of the key)"""
     e = chain(choice, config=config, **environ)[0]
@@ -62,8 +56,8 @@ def first(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_promised_name_has_a_row(name: str) -> None:
-    row = find(name)
-    assert row is not None and row.name == ALIASES.get(name, name)
+    row = find_provider(name)
+    assert row is not None and row.name == provider_index().aliases.get(name, name)
 
 
 @pytest.fixture(autouse=True)
@@ -83,21 +77,21 @@ def test_rows_are_whole() -> None:
 
 
 def test_the_lists_agree_with_the_rows() -> None:
-    assert {a: r.name for r in rows() for a in r.aliases} == ALIASES
-    assert {k: r.name for r in rows() for k in r.keys} == dict(KEYS)
-    assert all(find(name) is not None for name in SLUGS)
+    assert {a: r.name for r in rows() for a in r.aliases} == provider_index().aliases
+    assert {k: r.name for r in rows() for k in r.keys} == dict(provider_index().key_variables)
+    assert all(find_provider(name) is not None for name in provider_index().vendor_routers)
 
 
 @pytest.mark.parametrize(
     "name", ["", "nobody", "../x", "__init__", "os", "Open AI", "a.b", "custom"]
 )
 def test_other_names_have_none(name: str) -> None:
-    assert find(name) is None
+    assert find_provider(name) is None
 
 
 def test_finding_one_imports_one() -> None:
     code = (
-        "import sys; from hermes.llm.endpoints.catalog import find; find('deepseek'); "
+        "import sys; from hermes.llm.providers import find_provider; find_provider('deepseek'); "
         "print([m for m in sys.modules if m.startswith('hermes.llm.providers.')], "
         "'aiohttp' in sys.modules)"
     )
@@ -142,12 +136,12 @@ def test_finding_one_imports_one() -> None:
 def test_one_function_decides_the_protocol(
     base_url: str, mode: str | None, provider: str, wire: str
 ) -> None:
-    assert wire_for(base_url, mode, provider) == wire
+    assert choose_wire(base_url, mode, provider) == wire
 
 
 def test_an_unknown_mode_is_refused() -> None:
     with pytest.raises(ConfigError, match="telnet"):
-        wire_for("http://x/v1", "telnet", "custom")
+        choose_wire("http://x/v1", "telnet", "custom")
 
 
 # -- who answers ---------------------------------------------------------------------------------
@@ -224,7 +218,7 @@ def test_who_answers(
     environ: dict[str, str],
     expected: tuple[str, str, str, str],
 ) -> None:
-    assert first(Choice(**choice), config=config, **environ) == expected
+    assert first(ModelChoice(**choice), config=config, **environ) == expected
 
 
 @pytest.mark.parametrize(
@@ -252,7 +246,7 @@ def test_what_to_set_is_said_in_one_sentence(
     choice: dict[str, str], config: dict[str, Any], environ: dict[str, str], says: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        chain(Choice(**choice), config=config, **environ)
+        chain(ModelChoice(**choice), config=config, **environ)
     assert says in str(caught.value) and len(str(caught.value)) <= 300
     assert not any(value in str(caught.value) for value in environ.values() if len(value) > 4)
 
@@ -318,14 +312,14 @@ def test_how_keys_travel() -> None:
     (endpoint,) = chain(config=custom, K="k")
     assert endpoint.auth == "x-api-key" and endpoint.headers["anthropic-version"]
     for mode, auth in (("chat", "bearer"), ("gemini", "x-goog-api-key"), ("bedrock", "bearer")):
-        (endpoint,) = chain(Choice(api_mode=mode), config=custom, K="k")
+        (endpoint,) = chain(ModelChoice(api_mode=mode), config=custom, K="k")
         assert endpoint.auth == auth
     (endpoint,) = chain(config={"model": {"base_url": "http://x/v1", "default": "m"}})
     assert endpoint.auth == "none" and endpoint.keys == ()
 
 
 def test_bedrock_by_bearer_key_or_by_signature() -> None:
-    choice = Choice(provider="bedrock", model="amazon.nova-pro-v1:0")
+    choice = ModelChoice(provider="bedrock", model="amazon.nova-pro-v1:0")
     (endpoint,) = chain(choice, AWS_BEARER_TOKEN_BEDROCK="k", AWS_REGION="eu-west-1")
     assert endpoint.base_url == "https://bedrock-runtime.eu-west-1.amazonaws.com"
     assert endpoint.auth == "bearer" and endpoint.target.model == "amazon.nova-pro-v1:0"
@@ -336,8 +330,8 @@ def test_bedrock_by_bearer_key_or_by_signature() -> None:
 
 
 def test_quirks_come_with_the_model() -> None:
-    (kimi,) = chain(Choice(model="kimi:kimi-k2"), KIMI_API_KEY="k")
+    (kimi,) = chain(ModelChoice(model="kimi:kimi-k2"), KIMI_API_KEY="k")
     assert "temperature" in kimi.quirks.drop and kimi.quirks.max_tokens_default == 32000
-    (old,) = chain(Choice(model="anthropic:claude-3-5-haiku-latest"), **A)
-    (new,) = chain(Choice(model="anthropic:claude-sonnet-4-5"), **A)
+    (old,) = chain(ModelChoice(model="anthropic:claude-3-5-haiku-latest"), **A)
+    (new,) = chain(ModelChoice(model="anthropic:claude-sonnet-4-5"), **A)
     assert (old.quirks.effort, new.quirks.effort) == ("omit", "budget")

@@ -11,7 +11,8 @@ from hermes.config.schema import Config, Model
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
 from hermes.llm.endpoints import embedded as finding
-from hermes.llm.endpoints.catalog import Choice, Endpoint, resolve
+from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
+from hermes.llm.endpoints.resolver import resolve_chain
 from hermes.llm.local.models import DEFAULT, MODELS, find
 from hermes.llm.local.uri import Place, address, parse
 
@@ -21,9 +22,9 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finding, "installed", lambda: True)
 
 
-def chosen(home: Path, choice: Choice = Choice(), **environ: str) -> Endpoint:  # noqa: B008
+def chosen(home: Path, choice: ModelChoice = ModelChoice(), **environ: str) -> ModelEndpoint:  # noqa: B008
     env = {"HOME": str(home), "HERMES_HOME": str(home / "h"), **environ}
-    return resolve(Config(), Secrets(env), choice)[0]
+    return resolve_chain(Config(), Secrets(env), choice)[0]
 
 
 def test_it_answers_when_nothing_is_connected_and_says_so(tmp_path: Path) -> None:
@@ -41,7 +42,7 @@ def test_a_key_comes_first(tmp_path: Path) -> None:
 
 def test_a_model_somebody_named_is_not_replaced_by_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
-        chosen(tmp_path, Choice(model="gpt-5"))
+        chosen(tmp_path, ModelChoice(model="gpt-5"))
 
 
 def test_without_the_engine_the_command_to_get_it_is_said(
@@ -51,7 +52,7 @@ def test_without_the_engine_the_command_to_get_it_is_said(
     with pytest.raises(ConfigError, match=r"hermes-runtime\[local\]"):
         chosen(tmp_path)
     with pytest.raises(ConfigError, match=r"hermes-runtime\[local\]"):
-        chosen(tmp_path, Choice(provider="local"))
+        chosen(tmp_path, ModelChoice(provider="local"))
 
 
 def test_another_model_that_is_here_is_better_than_a_download(tmp_path: Path) -> None:
@@ -75,7 +76,7 @@ def test_what_is_not_complete_is_still_to_be_downloaded(tmp_path: Path) -> None:
 def test_any_file_can_be_named(tmp_path: Path) -> None:
     file = tmp_path / "a model #1.gguf"
     file.write_bytes(b"GGUF")
-    found = chosen(tmp_path, Choice(model=f"local:{file}"))
+    found = chosen(tmp_path, ModelChoice(model=f"local:{file}"))
     assert parse(found.base_url + "/chat/completions") == (
         Place(str(file), 8192),
         "/v1/chat/completions",
@@ -83,17 +84,17 @@ def test_any_file_can_be_named(tmp_path: Path) -> None:
     assert finding.missing(found.base_url) is None
     for wrong in ("local:/no/such.gguf", "local:gpt-5"):
         with pytest.raises(ConfigError, match="There is no"):
-            chosen(tmp_path, Choice(model=wrong))
+            chosen(tmp_path, ModelChoice(model=wrong))
 
 
 def test_the_context_can_be_set(tmp_path: Path) -> None:
     config = Config(model=Model(provider="local", context_length=16384))
-    found = resolve(config, Secrets({"HOME": str(tmp_path)}), Choice())[0]
+    found = resolve_chain(config, Secrets({"HOME": str(tmp_path)}), ModelChoice())[0]
     assert parse(found.base_url)[0].context == found.context_length == 16384
 
 
 def test_a_model_that_only_chats_is_offered_no_tools(tmp_path: Path) -> None:
-    assert chosen(tmp_path, Choice(model="local:smollm2")).quirks.tools is False
+    assert chosen(tmp_path, ModelChoice(model="local:smollm2")).quirks.tools is False
 
 
 def test_addresses_survive_any_name(tmp_path: Path) -> None:

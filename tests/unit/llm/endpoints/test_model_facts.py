@@ -13,8 +13,9 @@ from hermes.config.load import Secrets
 from hermes.config.schema import Config, Model, ModelSettings, Price, Provider
 from hermes.core.errors import ConfigError
 from hermes.core.message import Usage
-from hermes.llm.endpoints.catalog import Choice, resolve
+from hermes.llm.endpoints.endpoint import ModelChoice
 from hermes.llm.endpoints.model_facts import UNKNOWN, ModelFacts, Prices, Tier, facts, merged
+from hermes.llm.endpoints.resolver import resolve_chain
 
 SONNET = ("anthropic", "claude-sonnet-4-5")
 
@@ -144,7 +145,7 @@ def test_what_the_endpoint_says_counts_before_the_table() -> None:
 
 
 def endpoint(config: Config, **env: str):  # type: ignore[no-untyped-def]
-    return resolve(config, Secrets(env, {}), Choice())[0]
+    return resolve_chain(config, Secrets(env, {}), ModelChoice())[0]
 
 
 def test_an_endpoint_knows_its_model() -> None:
@@ -223,11 +224,11 @@ def test_every_line_can_be_read() -> None:
 
 def test_every_row_of_the_table_is_a_provider() -> None:
     from hermes.llm.endpoints import model_facts as models
-    from hermes.llm.endpoints.catalog import find
+    from hermes.llm.providers import find_provider
 
     names = {s.partition("\n")[0] for s in models._data().decode().split("\n@")[1:-1]}
     rows = {n.partition("\t")[0] for n in names} - {"local"}
-    assert [n for n in rows if find(n) is None] == []
+    assert [n for n in rows if find_provider(n) is None] == []
 
 
 def test_the_table_can_be_built_again(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from msgspec import Struct
 from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
 from hermes.core.redaction.redactor import Redactor
 from hermes.llm.auth.oauth.tokens import Token, claim
-from hermes.llm.http.transport import Transport, loopback
+from hermes.llm.hosts import is_loopback
+from hermes.llm.http.transport import Transport
 from hermes.llm.provider_spec import OAuth
 from hermes.version import VERSION
 
@@ -70,7 +71,7 @@ async def _ask(
         async with asyncio.timeout(SECONDS):
             exchange = await transport.send(method, url, headers=head, body=body)
             try:
-                raw = await exchange.all(_MOST)
+                raw = await exchange.read_all(_MOST)
             finally:
                 exchange.close()
     except TimeoutError:
@@ -86,7 +87,9 @@ async def _ask(
 def guarded(url: str) -> None:
     """Tokens never travel in the clear."""
     parts = urlsplit(url)
-    if parts.scheme != "https" and not (parts.scheme == "http" and loopback(parts.hostname or "")):
+    if parts.scheme != "https" and not (
+        parts.scheme == "http" and is_loopback(parts.hostname or "")
+    ):
         raise ConfigError(f"{url!r} is no address to log in at: it must begin with https://.")
 
 

@@ -11,9 +11,9 @@ from msgspec import Struct
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import Stop
 from hermes.core.response_sink import ResponseSink
-from hermes.llm.provider_spec import Quirks
+from hermes.llm.provider_spec import Quirks, WireFacts
 from hermes.llm.wire import lenient_json as jsonic
-from hermes.llm.wire.base_decoder import Reader, error, fail
+from hermes.llm.wire.base_decoder import Reader, can_stream, error, fail
 from hermes.llm.wire.chat.encoder import Encoder
 from hermes.llm.wire.chat.tool_calls import Calls
 from hermes.llm.wire.convert import record, records, string, total
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from hermes.llm.wire.chat.schema_decoder import Steps
     from hermes.llm.wire.chat.text_calls import SpokenCalls
 
-__all__ = ["STREAM_TYPE", "Decoder", "Encoder", "error", "url"]
+__all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "can_stream", "error", "url"]
 
+FACTS = WireFacts(server_path="/v1", list_path="/models", probe=True)
 STREAM_TYPE = "text/event-stream"
 _FULL = "model_context_window_exceeded"
 _STOPS: dict[str, Stop] = {

@@ -1,0 +1,29 @@
+"""Writes src/hermes/llm/index.json from the provider rows and the wires.
+
+python scripts/provider_index.py
+"""
+
+from importlib import import_module
+from pathlib import Path
+
+from hermes.core.wire_names import WIRE_NAMES
+from hermes.llm import index, providers
+from hermes.llm.provider_spec import ProviderSpec
+from hermes.llm.wire import load_wire
+
+
+def load_rows() -> list[ProviderSpec]:
+    """The rows of all built-in providers."""
+    folder = Path(providers.__path__[0])
+    stems = sorted(path.stem for path in folder.glob("[a-z]*.py"))
+    return [import_module(f"{providers.__name__}.{stem}").PROVIDER for stem in stems]
+
+
+def render() -> bytes:
+    """What the index must say."""
+    return index.render_index(load_rows(), {name: load_wire(name).FACTS for name in WIRE_NAMES})
+
+
+if __name__ == "__main__":
+    index.FILE.write_bytes(render())
+    print(f"{index.FILE} is written.")

@@ -1,0 +1,145 @@
+"""The credentials of an endpoint in use: which one a call goes out with, and what it carries."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import weakref
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec import structs
+
+from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
+from hermes.core.redaction.redactor import Redactor
+from hermes.llm.auth import aws
+from hermes.llm.auth.cooldown import Cooldowns
+from hermes.llm.auth.key_pool import Credential, Pool, usable
+from hermes.llm.auth.logins import Logins
+from hermes.llm.endpoints.endpoint import ModelEndpoint
+from hermes.llm.http.transport import Transport
+from hermes.version import VERSION
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class CredentialUse:
+    """Remembers which credential each task's last call went out with: others may have moved on
+    since, and a refusal is about that one."""
+
+    def __init__(
+        self, endpoint: ModelEndpoint, transport: Transport, cooldowns: Cooldowns, sleep: Sleep
+    ) -> None:
+        self._endpoint = endpoint
+        self._cooldowns = cooldowns
+        self._sleep = sleep
+        self._pool = Pool(endpoint.base_url, endpoint.keys, cooldowns, endpoint.pool)
+        self._logins = Logins(endpoint.login, transport)
+        self._secrets = dict.fromkeys(p for k in endpoint.keys for p in (k.value, k.id, k.token))
+        self._redactor = Redactor(self._secrets)
+        self._used: weakref.WeakKeyDictionary[asyncio.Task[Any], Credential]
+        self._used = weakref.WeakKeyDictionary()
+        if endpoint.keys and endpoint.auth != "aws":
+            transport.warn_plain_http(endpoint.base_url)
+
+    @property
+    def key_source(self) -> str:
+        """Where the key came from, for messages; never the key."""
+        found = self._last_used().source
+        return found or ("the AWS credentials" if self._endpoint.auth == "aws" else "")
+
+    @property
+    def is_login(self) -> bool:
+        """Whether calls go out with the token of a login and not with a key."""
+        return bool(self._last_used().login)
+
+    async def prepare_call(self) -> Credential:
+        """The credential of this task's next call, once it may be used."""
+        key = await self._prepare(self._pool.take())
+        wait = self._cooldowns.pause_left(self._pool.place(key), _current_task())
+        if wait > 0:
+            # Spread: everybody who waited would otherwise come back in the same instant.
+            await self._sleep(wait + random.uniform(0.0, min(1.0, wait / 4)))
+        return key
+
+    async def prepare_query(self) -> Credential:
+        """The credential for a small request that is no model call."""
+        return await self._prepare(self._last_used())
+
+    def rotate(self, failure: Failure) -> bool:
+        """Set the key of this task's last call aside; False when no other is left."""
+        return self._pool.set_aside(self._last_used(), failure)
+
+    async def refresh(self) -> bool:
+        """Renew the login of this task's last call; False when it used a key, or there is no other
+        token to be had."""
+        key = self._last_used()
+        return bool(key.login) and await self._logins.renew(key)
+
+    def pause(self, seconds: float) -> None:
+        """Nobody calls this endpoint with this key before then. The caller waits on its own."""
+        self._cooldowns.pause(self._pool.place(self._last_used()), seconds, _current_task())
+
+    def build_headers(self, key: Credential) -> dict[str, str]:
+        """Without a signature."""
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": f"hermes/{VERSION}",
+            **self._endpoint.headers,
+        }
+        if not key.value:
+            return headers
+        if key.login:
+            return headers | self._logins.headers(key)
+        match self._endpoint.auth:
+            case "bearer":
+                headers["Authorization"] = f"Bearer {usable(key)}"
+            case "x-api-key" | "x-goog-api-key" as name:
+                headers[name] = usable(key)
+            case _:
+                pass
+        return headers
+
+    async def sign_headers(self, key: Credential, url: str, body: bytes) -> dict[str, str]:
+        """The headers of a model call, signed where the endpoint wants that."""
+        headers = self.build_headers(key)
+        if self._endpoint.auth != "aws":
+            return headers
+        keys = aws.Keys(key.id, key.value, key.token) if key.id else None
+        try:
+            return await asyncio.to_thread(aws.sign, "POST", url, headers, body, keys=keys)
+        except ConfigError as error:
+            raise ProviderError(Failure(Kind.AUTH, str(error))) from None
+
+    def redact(self, failure: Failure) -> Failure:
+        """The failure without any secret the provider may have quoted."""
+        return structs.replace(
+            failure,
+            message=self._redactor.clean(failure.message),
+            code=self._redactor.clean(failure.code),
+        )
+
+    async def _prepare(self, key: Credential) -> Credential:
+        task = _current_task()
+        if task is not None:
+            self._used[task] = key
+        if key.login:
+            key = await self._logins.ready(key)
+            if key.value not in self._secrets:  # old ones stay: a refusal may quote them
+                self._secrets.update(dict.fromkeys((key.value, key.token)))
+                self._redactor = Redactor(self._secrets)
+            if task is not None:
+                self._used[task] = key
+        return key
+
+    def _last_used(self) -> Credential:
+        task = _current_task()
+        used = self._used.get(task) if task is not None else None
+        return used or self._pool.pick()
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None

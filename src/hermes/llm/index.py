@@ -1,0 +1,63 @@
+"""The generated index of built-in providers and wires: read instead of importing all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from hermes.llm.provider_spec import ProviderSpec, WireFacts
+
+FILE = Path(__file__).with_name("index.json")
+_COPIED = tuple("name rank keys aliases hosts vendor_names model_prefixes portable_models".split())
+"""Fields that a row and its entry share."""
+
+
+class ProviderEntry(Struct, frozen=True, omit_defaults=True):
+    """What must be known of a provider before its row is imported."""
+
+    name: str
+    rank: int
+    keys: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    vendor_names: bool = False
+    model_prefixes: tuple[str, ...] = ()
+    portable_models: str = ""
+    logs_in: bool = False
+    local_address: str = ""
+    """Of a server on this machine: where it usually listens."""
+    reference_for: str = ""
+    """The wire whose unknown endpoints get its headers and quirks."""
+
+
+class Index(Struct, frozen=True):
+    providers: tuple[ProviderEntry, ...]
+    wires: dict[str, WireFacts]
+
+
+@cache
+def load_index() -> Index:
+    return msgspec.json.decode(FILE.read_bytes(), type=Index)
+
+
+def describe_provider(spec: ProviderSpec) -> ProviderEntry:
+    """The entry of a row."""
+    return ProviderEntry(
+        **{name: getattr(spec, name) for name in _COPIED},
+        logs_in=spec.oauth is not None,
+        local_address=spec.base_url if spec.local_server else "",
+        reference_for=spec.wire if spec.wire_reference else "",
+    )
+
+
+def render_index(specs: Iterable[ProviderSpec], wires: Mapping[str, WireFacts]) -> bytes:
+    """The content of the index file: one line for each provider and wire."""
+    encode = msgspec.json.encode
+    ordered = sorted(map(describe_provider, specs), key=lambda entry: (entry.rank, entry.name))
+    providers = b",\n".join(encode(entry) for entry in ordered)
+    facts = b",\n".join(encode(name) + b":" + encode(wire) for name, wire in wires.items())
+    return b'{"providers":[\n' + providers + b'\n],"wires":{\n' + facts + b"\n}}\n"

@@ -1,0 +1,127 @@
+"""Requests as bytes: the quirks in force, a known reasoning effort, a legal history, the guard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from hermes.core.events import Notice, StreamEvent
+from hermes.core.provider import Request
+from hermes.llm.cache_guard import CODE, Line, differs, line
+from hermes.llm.endpoints.endpoint import ModelEndpoint
+from hermes.llm.history_view import View
+from hermes.llm.provider_spec import Quirks, overlay
+from hermes.llm.reasoning_effort import fitted
+from hermes.llm.wire import Wire, load_wire
+
+
+class _Profile(Struct, frozen=True):
+    """The quirks in force, and a hashable name for them."""
+
+    quirks: Quirks
+    key: bytes
+    streams: bool
+
+
+class EncodedRequest(Struct, frozen=True):
+    url: str
+    body: bytes
+    quirks: Quirks
+    streams: bool
+    notices: list[StreamEvent]
+    """What the user is told about it."""
+    offered_tools: frozenset[str]
+    """Names that a call written into the text may have."""
+    line: Line | None
+    """How a prompt cache sees it; None: it stands beside the conversation."""
+
+
+class RequestEncoder:
+    """Keeps nothing of a conversation: what was encoded for one lives in its History."""
+
+    def __init__(self, endpoint: ModelEndpoint) -> None:
+        self._endpoint = endpoint
+        self._target = endpoint.target
+        self._profiles: dict[bytes, _Profile] = {}
+        self._told: set[str] = set()
+
+    @cached_property
+    def wire(self) -> Wire:
+        return load_wire(self._target.wire)
+
+    def encode(self, request: Request) -> EncodedRequest:
+        profile = self._find_profile(request.learned)
+        quirks = profile.quirks
+        request, notices = self._fit_effort(request, quirks)
+        body, found = self._encode_body(request, profile)
+        sent = request.history.sent
+        if found and (text := differs(sent.get(self._target), found, self._target)):
+            sent[self._target] = found
+            notices.append(Notice(CODE, text))
+        offers = quirks.calling != "native" and request.settings.tool_choice != "none"
+        return EncodedRequest(
+            self.wire.url(self._endpoint.base_url, self._target.model, stream=profile.streams),
+            body,
+            quirks,
+            profile.streams,
+            notices,
+            frozenset(tool.name for tool in request.tools) if offers else frozenset(),
+            found,
+        )
+
+    def mark_accepted(self, request: Request, encoded: EncodedRequest) -> None:
+        """The provider has read this prompt; the next one is compared with it."""
+        if encoded.line is not None:
+            request.history.sent[self._target] = encoded.line
+
+    def _find_profile(self, learned: Mapping[str, Any]) -> _Profile:
+        name = msgspec.json.encode(learned) if learned else b""
+        found = self._profiles.get(name)
+        if found is None:
+            quirks = overlay(self._endpoint.quirks, learned)
+            streams = quirks.stream and self.wire.can_stream()
+            found = _Profile(quirks, msgspec.json.encode(quirks), streams)
+            self._profiles[name] = found
+        return found
+
+    def _fit_effort(self, request: Request, quirks: Quirks) -> tuple[Request, list[StreamEvent]]:
+        """The request with an effort the model knows, and what to say about it, once."""
+        asked = request.settings.effort
+        effort = asked if quirks.effort == "omit" else fitted(asked, quirks.efforts)
+        if effort == asked:
+            return request, []
+        request = structs.replace(
+            request, settings=structs.replace(request.settings, effort=effort)
+        )
+        used = f"{effort} is used" if effort else "it decides by itself"
+        text = f"{self._target.model} knows no reasoning effort {asked!r}: {used}."
+        if text in self._told:
+            return request, []
+        self._told.add(text)
+        return request, [Notice("effort", text)]
+
+    def _encode_body(self, request: Request, profile: _Profile) -> tuple[bytes, Line | None]:
+        """Each message is made legal and serialised once; the rest is joining bytes."""
+        views = request.history.views
+        key = (self._target, profile.key)
+        found = views.get(key)
+        if found is None:
+            encoder = self.wire.Encoder(self._target, profile.quirks)
+            for other in [k for k in views if k[0] == self._target]:  # type: ignore[index]
+                del views[other]
+            view = View(self._target, profile.quirks, encoder.push)
+            found = views[key] = view, encoder
+        view, encoder = found
+        view.advance(request.history)
+        body: bytes = encoder.body(
+            view.pending(request.tail),
+            system=request.system,
+            tools=request.tools,
+            settings=request.settings,
+            stream=profile.streams,
+        )
+        return body, line(request, profile.quirks, encoder.tail.sent)
