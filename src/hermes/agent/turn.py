@@ -22,7 +22,7 @@ from hermes.core.tool import Tool, ToolContext
 if TYPE_CHECKING:
     from hermes.llm.credential_use import CredentialUse
     from hermes.llm.endpoints.endpoint import ModelEndpoint
-    from hermes.llm.model_listing import ModelListing
+    from hermes.llm.model_list import ModelListing
 
 T = TypeVar("T")
 GUESSED_WINDOW = 128_000

@@ -20,7 +20,7 @@ from hermes.llm.endpoints.endpoint import ModelEndpoint
 from hermes.llm.errors.classifier import MAX_MESSAGE, classify, gist
 from hermes.llm.http.transport import Exchange, Transport
 from hermes.llm.http.watchdog import Timeouts, Watchdog
-from hermes.llm.model_listing import ModelListing
+from hermes.llm.model_list import ModelListing
 from hermes.llm.request_encoder import EncodedRequest, RequestEncoder
 from hermes.llm.response_reader import ResponseReader
 from hermes.llm.wire import Wire

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import ChainMap
 from collections.abc import Callable, Iterable, MutableMapping
@@ -324,6 +325,4 @@ def _told(parts: list[Part]) -> list[Part]:
 
 
 def _digest(id: str) -> str:
-    import hashlib
-
     return hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hermes.config.env import environment
 from hermes.core.errors import ConfigError
-from hermes.llm.auth.oauth.tokens import Token, claim
+from hermes.llm.auth.oauth.tokens import Token, read_claim
 from hermes.llm.provider_spec import OAuth
 
 
@@ -33,7 +33,7 @@ def _codex(data: Any, flow: OAuth) -> Token | str:
     found = data.get("tokens")
     found = found if isinstance(found, Mapping) else {}
     access = _text(found, "access_token")
-    account = _text(found, "account_id") or claim(_text(found, "id_token"), flow.account_claim)
+    account = _text(found, "account_id") or read_claim(_text(found, "id_token"), flow.account_claim)
     # When it ends is not said there: it is renewed before the first call.
     return Token(access, _text(found, "refresh_token"), 1.0, 0.0, account, flow.token_url, "codex")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import unicodedata
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
@@ -49,8 +50,6 @@ def usable(key: Credential) -> str:
     and letters that only look right; what has an obvious meaning is put right."""
     if key.value.isascii() and key.value.isprintable() and " " not in key.value:
         return key.value
-    import unicodedata
-
     text = key.value.translate(_DASHES).translate(_NOTHING)
     text = "".join(unicodedata.normalize("NFKC", text).split())
     for at, char in enumerate(text):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Literal
 
 from msgspec import Struct
@@ -94,8 +95,6 @@ def named(config: Config, name: str) -> Named:
     known = spec.name if spec is not None else name
     row = config.providers.get(name) or config.providers.get(known)
     if spec is None and row is None and name != CUSTOM:
-        from difflib import get_close_matches
-
         index = provider_index()
         close = get_close_matches(
             name.lower(), [*index.names, *index.aliases, *config.providers], 3, 0.6

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING
 
 from hermes.core.errors import Failure, Kind
-
-if TYPE_CHECKING:
-    from hermes.llm.errors.rules import Rule
+from hermes.llm.errors.patterns import CONTEXT_LIMITS, FIELDS, PARTS, ROOM
+from hermes.llm.errors.retry_after import retry_after
+from hermes.llm.errors.rules import RULES, Rule
 
 MAX_MESSAGE = 500
 _MAX_SEARCHED = 4000
@@ -39,10 +38,6 @@ def classify(
     `image`, `tool_image` (an image inside a tool result), `call_id` (form of tool-call ids),
     `schema` and `strict` (of a tool), `developer` (the role), `missing` (reasoning that must be
     sent back), `reasoning.summary`, `thinking.display`."""
-    from hermes.llm.errors.retry_after import (
-        retry_after,  # with the rules: only a failure needs them
-    )
-
     text = message.translate(_QUOTES)[:_MAX_SEARCHED]
     at = status or 0
     if at in (0, 200) and code.isdecimal() and 300 <= int(code) <= 599:
@@ -65,8 +60,6 @@ def classify(
 
 
 def _first(at: int, code: str, text: str, given: str) -> tuple[Kind, dict[str, str | None], str]:
-    from hermes.llm.errors.rules import RULES
-
     for rule in RULES:
         match = _fits(rule, at, code, text)
         if match is None:
@@ -109,16 +102,12 @@ def field_name(path: str) -> str:
     if not parts or parts[0].lower() in _NOT_A_FIELD:
         last = parts[-1] if parts else ""
         return last if last == "cache_control" else ""
-    from hermes.llm.errors.patterns import FIELDS
-
     spelt = {field.lower(): field for field in FIELDS.split("|")}
     return spelt.get(parts[0].lower(), parts[0])
 
 
 def _overflow(text: str, limit: int | None) -> tuple[Kind, int | None]:
     """The limit as stated; when the prompt alone would fit, only the answer is too long."""
-    from hermes.llm.errors.patterns import CONTEXT_LIMITS, PARTS, ROOM
-
     for pattern in ROOM:
         match = _compiled(pattern).search(text)
         if match:

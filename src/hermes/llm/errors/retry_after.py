@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
+from datetime import datetime
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SPAN = r"((?:\d+(?:\.\d+)?\s*(?:ms|s|m|h|d|sec|min|hour|day)\w*\s*)+)"
@@ -98,8 +99,6 @@ def _date(text: str) -> float | None:
     if not text:
         return None
     if re.match(r"\d{4}-\d\d-\d\dT", text):
-        from datetime import datetime
-
         try:
             return datetime.fromisoformat(text).timestamp()
         except ValueError:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
 from hermes.core.redaction.redactor import Redactor
-from hermes.llm.auth.oauth.tokens import Token, claim
+from hermes.llm.auth.oauth.tokens import Token, decode_claims, read_claim
 from hermes.llm.hosts import is_loopback
 from hermes.llm.http.transport import Transport
 from hermes.llm.provider_spec import OAuth
@@ -110,7 +110,8 @@ def token_of(said: Said, row: OAuth, before: Token | None = None) -> Token | Non
         return None
     now = time.time()
     life = said.number("expires_in")
-    account = claim(said.text("id_token"), row.account_claim) or claim(access, row.account_claim)
+    claim = row.account_claim
+    account = read_claim(said.text("id_token"), claim) or read_claim(access, claim)
     return Token(
         access,
         said.text("refresh_token") or (before.refresh if before is not None else ""),
@@ -123,17 +124,8 @@ def token_of(said: Said, row: OAuth, before: Token | None = None) -> Token | Non
 
 
 def _expiry(access: str) -> float:
-    """As a token says that is a JWT; 0: it does not say."""
-    from base64 import urlsafe_b64decode
-
-    parts = access.split(".")
-    if len(parts) != 3:
-        return 0.0
-    try:
-        found = msgspec.json.decode(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except ValueError:
-        return 0.0
-    end = found.get("exp") if isinstance(found, dict) else None
+    """As the token says when it is a JWT; 0: it does not say."""
+    end = decode_claims(access).get("exp")
     return float(end) if isinstance(end, (int, float)) else 0.0
 
 

@@ -60,15 +60,22 @@ def write(file: Path, token: Token) -> None:
     replace_file(file, msgspec.json.encode(token))
 
 
-def claim(jwt: str, path: tuple[str, ...]) -> str:
-    """A text inside a token that came straight from its maker; it proves nothing to others."""
+def decode_claims(jwt: str) -> Mapping[str, Any]:
+    """What a JWT says that came straight from its maker; it proves nothing to others. Empty: it is
+    none."""
     parts = jwt.split(".")
-    if len(parts) != 3 or not path:
-        return ""
+    if len(parts) != 3:
+        return {}
     try:
-        value: Any = msgspec.json.decode(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        found = msgspec.json.decode(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     except ValueError:
-        return ""
+        return {}
+    return found if isinstance(found, Mapping) else {}
+
+
+def read_claim(jwt: str, path: tuple[str, ...]) -> str:
+    """The text at that path in a JWT; empty: there is none."""
+    value: Any = decode_claims(jwt)
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value if isinstance(value, str) else ""
