@@ -88,7 +88,7 @@ async def newest() -> str:
     from hermes.config.env import environment
     from hermes.config.package_index import indexes
     from hermes.llm.http.transport import Transport
-    from hermes.llm.local.download import Fetcher, SourceError
+    from hermes.llm.local.download import Downloader, SourceError
     from hermes.llm.local.wheel_source import files_of
 
     transport = Transport()
@@ -96,7 +96,7 @@ async def newest() -> str:
     try:
         for index in indexes(environment()):
             try:
-                links = await files_of(Fetcher(transport, index), index, PACKAGE)
+                links = await files_of(Downloader(transport, index), index, PACKAGE)
             except SourceError as error:
                 problem = str(error)
                 continue

@@ -17,7 +17,7 @@ from hermes.config.env import argument_text, inside_agent
 from hermes.config.load import Setup, load
 from hermes.core.errors import ConfigError
 from hermes.core.wire_names import WIRE_NAMES
-from hermes.llm.local.models import DEFAULT, MODELS, LocalModel, find
+from hermes.llm.local.models import DEFAULT, MODELS, LocalModel, find_model
 
 _EPILOG = f"""\
 commands:
@@ -239,7 +239,7 @@ def _local(args: Namespace) -> int:
     from hermes.cli.model.set_model import Wanted, switch
 
     setup = _opened(args, change=True)
-    known = find(args.name)
+    known = find_model(args.name)
     name = known.name if known else str(_gguf(args.name))
     switch(setup, Wanted("local", name))
     print(f"The model is {name}, on this machine.")
@@ -266,7 +266,7 @@ def _gguf(name: str) -> Path:
 
 
 def _known(name: str) -> LocalModel:
-    model = find(name)
+    model = find_model(name)
     if model is None:
         names = ", ".join(m.name for m in MODELS)
         raise ConfigError(

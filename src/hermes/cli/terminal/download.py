@@ -13,7 +13,7 @@ from hermes.config.paths import models_folders
 from hermes.llm.endpoints.embedded import missing
 from hermes.llm.http.transport import EMBEDDED, Transport
 from hermes.llm.local.models import LocalModel
-from hermes.llm.local.pull import Progress, Puller
+from hermes.llm.local.puller import Puller, PullProgress
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ class Bar:
         self._step = -1
         self._open = False
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: PullProgress) -> None:
         if progress.note:
             self._line(progress.note)
             return
@@ -57,7 +57,7 @@ class Bar:
             self._open = False
             print(file=sys.stderr, flush=True)
 
-    def _draw(self, progress: Progress) -> None:
+    def _draw(self, progress: PullProgress) -> None:
         now = time.monotonic()
         if now - self._drawn < _EVERY and progress.done < progress.total:
             return
@@ -67,7 +67,7 @@ class Bar:
         self._open = True
         print(f"\r[{bar}] {self._text(progress)}\x1b[K", end="", file=sys.stderr, flush=True)
 
-    def _text(self, progress: Progress) -> str:
+    def _text(self, progress: PullProgress) -> str:
         seconds = max(time.monotonic() - self._began, 0.001)
         speed = (progress.done - (self._base or 0)) / seconds
         text = f"{self._name}: {progress.done // 10**6} of {progress.total // 10**6} MB"

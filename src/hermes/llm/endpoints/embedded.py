@@ -13,8 +13,8 @@ from hermes.core.errors import ConfigError
 from hermes.core.message import Target
 from hermes.llm.endpoints.endpoint import ModelEndpoint
 from hermes.llm.http.watchdog import Timeouts
-from hermes.llm.local.models import DEFAULT, MODELS, LocalModel, find
-from hermes.llm.local.pull import complete
+from hermes.llm.local.models import DEFAULT, MODELS, LocalModel, find_model
+from hermes.llm.local.puller import is_complete
 from hermes.llm.local.uri import Place, address, parse
 from hermes.llm.provider_spec import ProviderSpec, overlay
 
@@ -46,7 +46,7 @@ def installed() -> bool:
 
 def default(secrets: Secrets) -> LocalModel:
     """The model taken when nobody named one: the default, unless only another is there."""
-    usual = find(DEFAULT)
+    usual = find_model(DEFAULT)
     assert usual is not None
     there = [m for m in MODELS if m.tools and file_of(m, secrets) is not None]
     return usual if usual in there or not there else there[0]
@@ -59,7 +59,7 @@ def endpoint(
     before the first call."""
     if not installed():
         raise ConfigError(NO_ENGINE)
-    known = find(model)
+    known = find_model(model)
     if known is not None:
         file = file_of(known, secrets) or models_folders(secrets.get)[0] / known.file
     elif "/" in model or model.endswith(".gguf"):
@@ -90,11 +90,11 @@ def endpoint(
 def file_of(model: LocalModel, secrets: Secrets) -> Path | None:
     """Where it is, if it is there."""
     files = [folder / model.file for folder in models_folders(secrets.get)]
-    return next((file for file in files if complete(file, model)), None)
+    return next((file for file in files if is_complete(file, model)), None)
 
 
 def missing(base_url: str) -> LocalModel | None:
     """The model of this endpoint when its file is yet to be downloaded."""
     place, _ = parse(base_url)
-    known = find(Path(place.file).name)
-    return known if known and not complete(Path(place.file), known) else None
+    known = find_model(Path(place.file).name)
+    return known if known and not is_complete(Path(place.file), known) else None

@@ -26,7 +26,7 @@ class SourceError(HermesError):
     """This source does not have it, or not as it should be; another one may."""
 
 
-class Fetcher:
+class Downloader:
     """Follows redirects, but never from https to http; credentials of an address go to its own
     host only."""
 

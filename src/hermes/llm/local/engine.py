@@ -19,7 +19,7 @@ from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.llm.http.failures import connection_failure
 from hermes.llm.http.lazy_tls import load_aiohttp
 from hermes.llm.http.transport import Exchange
-from hermes.llm.local.models import find
+from hermes.llm.local.models import find_model
 from hermes.llm.local.uri import Place, parse
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def _check(place: Place) -> None:
         with Path(place.file).open("rb") as file:
             magic = file.read(4)
     except OSError as error:
-        known = find(Path(place.file).name)
+        known = find_model(Path(place.file).name)
         todo = f"; `hermes model pull {known.name}` downloads it" if known else ""
         told = f"{place.file} cannot be read: {error.strerror}{todo}"
         raise ProviderError(Failure(Kind.MODEL_NOT_FOUND, told)) from None
@@ -248,7 +248,7 @@ def _end(child: subprocess.Popen[bytes], folder: Path) -> None:
 def _unstarted(place: Place, child: subprocess.Popen[bytes], folder: Path) -> Failure:
     if child.returncode == 1 and _UNLOADABLE in _log(folder):
         file = Path(place.file)
-        known = find(file.name)
+        known = find_model(file.name)
         todo = f"; delete it, and `hermes model pull {known.name}` gets it again" if known else ""
         told = f"{file.name} is incomplete, damaged or of a kind this engine does not know{todo}"
         return Failure(Kind.MODEL_NOT_FOUND, told)

@@ -15,7 +15,7 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 import msgspec
 from msgspec import Struct
 
-from hermes.llm.local.download import Fetcher, SourceError
+from hermes.llm.local.download import Downloader, SourceError
 
 _JSON = "application/vnd.pypi.simple.v1+json"
 _ACCEPT = f"{_JSON}, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.01"
@@ -31,13 +31,13 @@ class Link(Struct, frozen=True):
     sha256: str = ""
 
 
-async def files_of(fetcher: Fetcher, index: str, package: str) -> list[Link]:
+async def files_of(fetcher: Downloader, index: str, package: str) -> list[Link]:
     """Everything the index has of a package."""
     body, kind, address = await fetcher.page(f"{index}/{package}/", _ACCEPT)
     return _from_json(body, address) if "json" in kind else _from_html(body, address)
 
 
-async def find_wheel(fetcher: Fetcher, index: str, package: str, version: str) -> Link:
+async def find_wheel(fetcher: Downloader, index: str, package: str, version: str) -> Link:
     links = await files_of(fetcher, index, package)
     wanted = f"{_normal(package)}-{version}-"
     for link in links:

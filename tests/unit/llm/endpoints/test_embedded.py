@@ -13,7 +13,7 @@ from hermes.core.errors import ConfigError
 from hermes.llm.endpoints import embedded as finding
 from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
 from hermes.llm.endpoints.resolver import resolve_chain
-from hermes.llm.local.models import DEFAULT, MODELS, find
+from hermes.llm.local.models import DEFAULT, MODELS, find_model
 from hermes.llm.local.uri import Place, address, parse
 
 
@@ -56,7 +56,7 @@ def test_without_the_engine_the_command_to_get_it_is_said(
 
 
 def test_another_model_that_is_here_is_better_than_a_download(tmp_path: Path) -> None:
-    larger = find("qwen2.5-coder-1.5b")
+    larger = find_model("qwen2.5-coder-1.5b")
     assert larger is not None
     file = tmp_path / ".cache" / "hermes" / "models" / larger.file
     file.parent.mkdir(parents=True)
@@ -104,7 +104,7 @@ def test_addresses_survive_any_name(tmp_path: Path) -> None:
 
 def test_the_catalogue_is_whole() -> None:
     names = [n for m in MODELS for n in (m.name, *m.aliases)]
-    assert len(names) == len(set(names)) and find(DEFAULT) is not None
+    assert len(names) == len(set(names)) and find_model(DEFAULT) is not None
     for model in MODELS:
         assert len(model.sha256) == 64 and model.licence and (model.hub or model.wheels)
 

