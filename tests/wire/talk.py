@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import orjson
+import pytest
 
+from hermes.core.errors import Failure, ProviderError
+from hermes.core.events import StreamEvent
 from hermes.core.history import History
-from hermes.core.message import Message, Target
+from hermes.core.message import Message, Part, Target
 from hermes.core.provider import Settings, ToolSpec
 from hermes.llm.history_view import View
 from hermes.llm.provider_spec import Quirks
@@ -70,6 +73,68 @@ def whole(wire: str, body: Any) -> tuple[Message, ResponseBuilder]:
     reader.feed(raw)
     reader.close()
     return answer.build_message(target(wire)), answer
+
+
+class Read:
+    """An answer of one wire, decoded from a body: a stream in pieces of `size`, or a document."""
+
+    wire = ""
+
+    def __init__(self, body: bytes, *, size: int = 0, whole: bool = False) -> None:
+        module = load_wire(self.wire)
+        self.answer = ResponseBuilder()
+        self.decoder: Any = module.Decoder(self.answer, PLAIN)
+        self.events: list[StreamEvent] = []
+        kind = "application/json" if whole else module.STREAM_TYPE
+        reader = BodyReader(self.decoder, kind, module.STREAM_TYPE, "h")
+        for i in range(0, len(body), size or len(body) or 1):
+            reader.feed(body[i : i + (size or len(body))])
+            self.events += self.answer.drain_events()
+        reader.close()
+        self.events += self.answer.finish_events()
+        self.message = self.answer.build_message(Target("p", "m", self.wire))
+        self.parts = self.message.parts
+        self.stop = self.answer.stop
+
+    @classmethod
+    def stream(cls, body: bytes) -> Self:
+        """Decoded in one piece; byte by byte must give the same."""
+        read, slow = cls(body), cls(body, size=1)
+        assert read.message == slow.message
+        assert read.decoder.activity == slow.decoder.activity
+        return read
+
+    @classmethod
+    def failure(cls, body: bytes, *, is_whole: bool = False) -> Failure:
+        with pytest.raises(ProviderError) as caught:
+            cls(body, whole=is_whole)
+        return caught.value.failure
+
+
+def encode_groups(
+    wire: str,
+    *groups: Message,
+    quirks: Quirks = PLAIN,
+    settings: Settings = DEFAULTS,
+    system: str = "sys",
+    tools: tuple[ToolSpec, ...] = (),
+    stream: bool = True,
+) -> dict[str, Any]:
+    """The request for groups as the view would make them."""
+    encoder = load_wire(wire).Encoder(Target("p", "m", wire), quirks)
+    for group in groups[:-1]:
+        encoder.push(group)
+    raw = encoder.body(groups[-1:], system=system, tools=tools, settings=settings, stream=stream)
+    out: dict[str, Any] = orjson.loads(raw)
+    return out
+
+
+def user(*parts: Part) -> Message:
+    return Message("user", parts)
+
+
+def assistant(*parts: Part) -> Message:
+    return Message("assistant", parts)
 
 
 class Talk:

@@ -17,8 +17,8 @@ from hermes.llm.provider_spec import Quirks
 from hermes.llm.response_builder import ResponseBuilder
 from hermes.llm.wire import load_wire
 from tests.unit.llm.test_history_view import HERE, histories, quirks
+from tests.wire.bedrock_frames import frame
 from tests.wire.talk import TOOLS, Talk, target
-from tests.wire.test_bedrock import frame
 
 KEYS = {
     "anthropic": (
