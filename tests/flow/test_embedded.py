@@ -27,7 +27,7 @@ FAKE = Path(__file__).parents[1] / "kit" / "llama.py"
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     monkeypatch.setattr(engine, "CHILD", FAKE)
-    monkeypatch.setattr("hermes.llm.endpoints.embedded.installed", lambda: True)
+    monkeypatch.setattr("hermes.llm.endpoints.embedded.is_engine_installed", lambda: True)
     monkeypatch.setattr(engine, "find_spec", lambda _: object())
     made = Home(tmp_path)
     use(made, "small")
@@ -150,12 +150,12 @@ def test_the_process_ends_when_the_agent_is_gone(tmp_path: Path) -> None:
 import asyncio, os
 from pathlib import Path
 from hermes.llm.local import engine
-from hermes.llm.local.uri import Place
+from hermes.llm.local.uri import ServedModel
 engine.CHILD = Path({str(FAKE)!r})
 engine.find_spec = lambda _: object()
 async def main():
-    e = engine.Engine(Place({str(tmp_path / "m.gguf")!r}, 4096))
-    await e._ready()
+    e = engine.LocalEngine(ServedModel({str(tmp_path / "m.gguf")!r}, 4096))
+    await e._ensure_started()
     print(e._child.pid, e._folder, flush=True)
     os._exit(9)
 asyncio.run(main())

@@ -13,7 +13,7 @@ from hermes.config.load import load
 from hermes.core.message import user
 from hermes.core.tool import ToolContext, tool
 from hermes.llm.endpoints.endpoint import ModelChoice
-from hermes.llm.endpoints.model_facts import facts
+from hermes.llm.endpoints.model_facts import find_facts
 from hermes.llm.providers import find_provider, provider_index
 from tests.kit import Home, Provider, Received, Reply, call, say, status
 from tests.kit.rig import rig
@@ -127,7 +127,10 @@ def test_the_cheap_models_are_cheap_and_known() -> None:
     ]
     assert len(rows) >= 5
     for row in rows:
-        small, usual = facts(row.name, row.small_model), facts(row.name, row.default_model)
+        small, usual = (
+            find_facts(row.name, row.small_model),
+            find_facts(row.name, row.default_model),
+        )
         assert small.prices and usual.prices, row.name
         assert small.prices.input < usual.prices.input and small.prices.output < usual.prices.output
         assert (small.context or 0) >= 64_000

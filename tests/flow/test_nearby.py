@@ -86,7 +86,7 @@ async def test_nobody_is_asked_when_a_model_is_set(
     async def fail(*_: object) -> tuple[()]:
         raise AssertionError("somebody was asked")
 
-    monkeypatch.setattr(local_servers, "look_around", fail)
+    monkeypatch.setattr(local_servers, "find_servers", fail)
     async with Runtime.open(load("", bare.env)) as runtime:
         session = await runtime.session(cwd=bare.work)
         assert session.agent.providers[0].target.model == "m"
@@ -102,7 +102,7 @@ async def test_who_does_not_answer_in_time_is_not_waited_for() -> None:
 
     async with asyncio.timeout(5):
         with _moved(f"http://127.0.0.1:{port}/v1", "ollama", "vllm"):
-            assert await local_servers.look_around(["ollama", "vllm"]) == ()
+            assert await local_servers.find_servers(["ollama", "vllm"]) == ()
     server.close()
 
 
@@ -127,7 +127,7 @@ async def test_what_floods_us_is_no_list_of_models(monkeypatch: pytest.MonkeyPat
 
     async with asyncio.timeout(30):
         with _moved(f"http://127.0.0.1:{port}/v1", "lmstudio"):
-            assert await local_servers.look_around(["lmstudio"]) == ()
+            assert await local_servers.find_servers(["lmstudio"]) == ()
     server.close()
     assert taken < 64 << 20
 

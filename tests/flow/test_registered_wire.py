@@ -20,7 +20,7 @@ from hermes.llm.endpoints.match import choose_wire
 from hermes.llm.provider_spec import ProviderSpec, Quirks, WireFacts
 from hermes.llm.providers import register_provider
 from hermes.llm.wire import load_wire, register_wire, wire_names
-from hermes.llm.wire.message_buffer import Tail
+from hermes.llm.wire.message_buffer import MessageBuffer
 from tests.kit import Home, Provider, Reply, raw
 
 STREAM_TYPE = "text/event-stream"
@@ -30,13 +30,13 @@ class LinesEncoder:
     """Each message is a list: who says it, and what."""
 
     def __init__(self, target: Target, quirks: Quirks) -> None:
-        self.tail = Tail()
+        self.messages = MessageBuffer()
         self._model = target.model
 
-    def push(self, group: Message) -> None:
-        self.tail.push([(self._encode(group), b"")])
+    def add_group(self, group: Message) -> None:
+        self.messages.add([(self._encode(group), b"")])
 
-    def body(
+    def build_body(
         self,
         pending: Sequence[Message],
         *,
@@ -47,7 +47,7 @@ class LinesEncoder:
     ) -> bytes:
         head = {"model": self._model, "tools": [tool.name for tool in tools], "system": system}
         start = json.dumps(head)[:-1].encode() + b',"lines":['
-        return self.tail.joined(start, [(self._encode(group), b"") for group in pending])
+        return self.messages.join_body(start, [(self._encode(group), b"") for group in pending])
 
     def _encode(self, group: Message) -> bytes:
         said: list[Any] = [group.role]
@@ -67,7 +67,7 @@ class LinesDecoder:
 
     def __init__(self, sink: ResponseSink, quirks: Quirks) -> None:
         self.activity = 0
-        self.ended = False
+        self.is_finished = False
         self._sink = sink
         self._rest = b""
 
@@ -79,7 +79,7 @@ class LinesDecoder:
     def close(self) -> None:
         self._sink.stop = self._sink.stop or "died"
 
-    def whole(self, body: bytes) -> None:
+    def decode_document(self, body: bytes) -> None:
         self.feed(body)
         self.close()
 
@@ -90,12 +90,12 @@ class LinesDecoder:
         elif "call" in event:
             self._sink.add_call("call", id="c1", name=event["call"], args=json.dumps(event["args"]))
         else:
-            self.ended = True
+            self.is_finished = True
             self._sink.count_usage(**event["usage"])
             self._sink.stop = "tool_use" if self._sink.call_names else "end"
 
 
-def error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
+def read_error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
     return "", str(body.get("trouble", "")), ""
 
 
@@ -105,8 +105,8 @@ LINES = SimpleNamespace(
     Encoder=LinesEncoder,
     Decoder=LinesDecoder,
     can_stream=lambda: True,
-    url=lambda base_url, model, *, stream: f"{base_url}/lines/chat/completions",
-    error=error,
+    build_url=lambda base_url, model, *, stream: f"{base_url}/lines/chat/completions",
+    read_error=read_error,
 )
 
 

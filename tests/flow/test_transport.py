@@ -26,7 +26,7 @@ from hermes.core.history import History
 from hermes.core.message import Message, Target, Text, user
 from hermes.core.provider import Request
 from hermes.llm.auth.cooldown import Cooldowns
-from hermes.llm.auth.key_pool import Credential, usable
+from hermes.llm.auth.key_pool import Credential, clean_key
 from hermes.llm.client import Client
 from hermes.llm.endpoints.endpoint import ModelEndpoint
 from hermes.llm.http.transport import Transport
@@ -609,7 +609,7 @@ async def test_where_the_key_goes(transport: Transport, auth: str, header: str, 
     ],
 )
 def test_look_alikes_from_a_pdf_are_put_right(written: str) -> None:
-    assert usable(Credential("TEST_KEY", written)) == KEY
+    assert clean_key(Credential("TEST_KEY", written)) == KEY
 
 
 async def test_other_characters_are_named(transport: Transport) -> None:
@@ -639,7 +639,7 @@ async def test_a_signature_in_place_of_a_key(
 async def test_frames_without_the_package_that_reads_them_are_not_asked_for(
     transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes.llm.auth.aws.installed", lambda: False)
+    monkeypatch.setattr("hermes.llm.auth.aws.is_installed", lambda: False)
     async with Provider([say("ok")], wire="bedrock") as p:
         assert (await ask(client(transport, p))).text == "ok"
         assert p.last.path.endswith("/converse")

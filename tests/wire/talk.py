@@ -14,7 +14,7 @@ from hermes.core.events import StreamEvent
 from hermes.core.history import History
 from hermes.core.message import Message, Part, Target
 from hermes.core.provider import Settings, ToolSpec
-from hermes.llm.history_view import View
+from hermes.llm.history_view import HistoryView
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.response_builder import ResponseBuilder
 from hermes.llm.wire import load_wire
@@ -123,8 +123,10 @@ def encode_groups(
     """The request for groups as the view would make them."""
     encoder = load_wire(wire).Encoder(Target("p", "m", wire), quirks)
     for group in groups[:-1]:
-        encoder.push(group)
-    raw = encoder.body(groups[-1:], system=system, tools=tools, settings=settings, stream=stream)
+        encoder.add_group(group)
+    raw = encoder.build_body(
+        groups[-1:], system=system, tools=tools, settings=settings, stream=stream
+    )
     out: dict[str, Any] = orjson.loads(raw)
     return out
 
@@ -142,7 +144,7 @@ class Talk:
 
     def __init__(self, wire: str, quirks: Quirks = PLAIN) -> None:
         self.encoder = load_wire(wire).Encoder(target(wire), quirks)
-        self.view = View(target(wire), quirks, self.encoder.push)
+        self.view = HistoryView(target(wire), quirks, self.encoder.add_group)
         self.history = History()
 
     def raw(
@@ -158,8 +160,12 @@ class Talk:
         for message in messages:
             self.history.append(message)
         self.view.advance(self.history)
-        return self.encoder.body(
-            self.view.pending(tail), system=system, tools=tools, settings=settings, stream=stream
+        return self.encoder.build_body(
+            self.view.pending_groups(tail),
+            system=system,
+            tools=tools,
+            settings=settings,
+            stream=stream,
         )
 
     def body(self, *messages: Message, **more: Any) -> dict[str, Any]:

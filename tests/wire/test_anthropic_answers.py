@@ -14,7 +14,7 @@ from hermes.core.message import (
     user,
 )
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.wire.anthropic import error
+from hermes.llm.wire.anthropic import read_error
 from tests.wire.anthropic_frames import BEGIN, PING, SEEDS, WIRE, delta, ends, sse, start, stop
 from tests.wire.talk import Talk, streamed, whole
 
@@ -254,7 +254,7 @@ def test_what_follows_the_end_is_ignored() -> None:
 )
 def test_an_error_in_band(type_: str, kind: Kind) -> None:
     frame = {"type": "error", "error": {"type": type_, "message": "Sorry."}, "request_id": "r"}
-    assert error(frame, {}) == (type_, "Sorry.", "")
+    assert read_error(frame, {}) == (type_, "Sorry.", "")
     text = sse(BEGIN, start(0, type="text", text="shown"))
     for body in (text + sse(frame), sse(frame)):
         with pytest.raises(ProviderError) as caught:

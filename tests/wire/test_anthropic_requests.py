@@ -21,7 +21,7 @@ from hermes.core.message import (
 )
 from hermes.core.provider import Settings
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.wire.anthropic import url
+from hermes.llm.wire.anthropic import build_url
 from tests.wire.anthropic_frames import BEGIN, WIRE, delta, sse, start, stop
 from tests.wire.talk import TOOLS, Talk, streamed, target
 
@@ -47,9 +47,9 @@ def test_addresses() -> None:
         "https://h/v1/",
         "https://h/v1/messages",
     ):
-        assert url(base, "m", stream=True) == "https://h/v1/messages"
-    assert url("https://h?k=1", "m", stream=True) == "https://h/v1/messages?k=1"
-    assert url("https://h/anthropic", "m", stream=False) == "https://h/anthropic/v1/messages"
+        assert build_url(base, "m", stream=True) == "https://h/v1/messages"
+    assert build_url("https://h?k=1", "m", stream=True) == "https://h/v1/messages?k=1"
+    assert build_url("https://h/anthropic", "m", stream=False) == "https://h/anthropic/v1/messages"
 
 
 def test_an_ordinary_request() -> None:

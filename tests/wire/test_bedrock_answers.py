@@ -240,10 +240,10 @@ def test_a_damaged_frame_is_a_broken_connection() -> None:
 
 def test_errors_and_bodies_that_are_no_answer() -> None:
     headers = {"X-Amzn-ErrorType": "ValidationException:http://internal.amazon.com/"}
-    assert bedrock.error({"message": "Bad."}, headers) == ("ValidationException", "Bad.", "")
+    assert bedrock.read_error({"message": "Bad."}, headers) == ("ValidationException", "Bad.", "")
     typed = {"__type": "com.amazon#AccessDeniedException", "Message": "No."}
-    assert bedrock.error(typed, {}) == ("AccessDeniedException", "No.", "")
-    assert bedrock.error(None, {}) == ("", "", "")
+    assert bedrock.read_error(typed, {}) == ("AccessDeniedException", "No.", "")
+    assert bedrock.read_error(None, {}) == ("", "", "")
     for body, kind in [
         ({"message": "Too many requests, please wait"}, Kind.RATE_LIMITED),
         ({"status": "ok"}, Kind.NOT_API),

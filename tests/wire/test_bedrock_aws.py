@@ -15,18 +15,19 @@ from tests.wire.talk import streamed, whole
 # -- Amazon's own ways ---------------------------------------------------------------------------
 
 ADDRESS = "https://bedrock-runtime.eu-west-3.amazonaws.com/model/a.b-v1%3A0/converse"
-KEYS = aws.Keys("AKIDEXAMPLE", "secret", "session")
+KEYS = aws.AwsKeys("AKIDEXAMPLE", "secret", "session")
 
 
 def test_regions() -> None:
-    assert aws.region(ADDRESS) == "eu-west-3"
+    assert aws.find_region(ADDRESS) == "eu-west-3"
     assert (
-        aws.region("https://bedrock-runtime-fips.us-gov-east-1.amazonaws.com/") == "us-gov-east-1"
+        aws.find_region("https://bedrock-runtime-fips.us-gov-east-1.amazonaws.com/")
+        == "us-gov-east-1"
     )
-    assert aws.region("https://vpce-1.bedrock-runtime.ap-southeast-2.vpce.amazonaws.com") == (
+    assert aws.find_region("https://vpce-1.bedrock-runtime.ap-southeast-2.vpce.amazonaws.com") == (
         "ap-southeast-2"
     )
-    assert aws.region("http://127.0.0.1:8000/model/us-east-1") == ""
+    assert aws.find_region("http://127.0.0.1:8000/model/us-east-1") == ""
 
 
 def test_a_signature_verifies() -> None:
@@ -36,7 +37,7 @@ def test_a_signature_verifies() -> None:
 
     body = b'{"messages":[]}'
     headers = {"Content-Type": "application/json", "User-Agent": "x", "Accept": "*/*"}
-    signed = aws.sign("POST", ADDRESS, headers, body, keys=KEYS)
+    signed = aws.sign_request("POST", ADDRESS, headers, body, keys=KEYS)
     assert {**headers, **signed} == signed
     assert signed["X-Amz-Security-Token"] == "session"
     scheme, _, rest = signed["Authorization"].partition(" ")
@@ -86,22 +87,24 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
-    aws._session.cache_clear()
+    aws._open_session.cache_clear()
 
 
 def test_credentials_come_from_where_botocore_looks(
     nobody: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ConfigError, match="AWS_ACCESS_KEY_ID"):
-        aws.sign("POST", ADDRESS, {}, b"")
+        aws.sign_request("POST", ADDRESS, {}, b"")
     with pytest.raises(ConfigError, match="region"):
-        aws.sign("POST", "http://127.0.0.1:9/x", {}, b"", keys=KEYS)
+        aws.sign_request("POST", "http://127.0.0.1:9/x", {}, b"", keys=KEYS)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDENV")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
-    aws._session.cache_clear()
-    signed = aws.sign("POST", ADDRESS, {}, b"")
+    aws._open_session.cache_clear()
+    signed = aws.sign_request("POST", ADDRESS, {}, b"")
     assert "Credential=AKIDENV/" in signed["Authorization"]
-    signed = aws.sign("POST", "http://127.0.0.1:9/x", {}, b"", keys=KEYS, place="us-east-1")
+    signed = aws.sign_request(
+        "POST", "http://127.0.0.1:9/x", {}, b"", keys=KEYS, region="us-east-1"
+    )
     assert "/us-east-1/" in signed["Authorization"]
 
 
@@ -112,7 +115,7 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "botocore", None)
     with pytest.raises(ConfigError, match=r"hermes-runtime\[bedrock\]"):
-        aws.sign("POST", ADDRESS, {}, b"", keys=KEYS)
+        aws.sign_request("POST", ADDRESS, {}, b"", keys=KEYS)
     with pytest.raises(ProviderError) as caught:
         streamed(WIRE, delta(0, text="x"))
     assert caught.value.failure.kind is Kind.STREAM_UNSUPPORTED
@@ -122,7 +125,7 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_installed_says_whether_streams_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bedrock.can_stream()
-    aws.installed.cache_clear()
+    aws.is_installed.cache_clear()
     monkeypatch.setattr(aws, "find_spec", lambda name: None)
     assert not bedrock.can_stream()
-    aws.installed.cache_clear()
+    aws.is_installed.cache_clear()

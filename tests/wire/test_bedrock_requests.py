@@ -52,10 +52,13 @@ CALL = ToolCall("t1", "read", '{"path":"a"}')
 def test_addresses() -> None:
     base = "https://bedrock-runtime.us-east-1.amazonaws.com"
     model = "us.amazon.nova-v1:0"
-    assert bedrock.url(base, model, stream=False) == f"{base}/model/us.amazon.nova-v1%3A0/converse"
+    assert (
+        bedrock.build_url(base, model, stream=False)
+        == f"{base}/model/us.amazon.nova-v1%3A0/converse"
+    )
     arn = "arn:aws:bedrock:us-east-1:1:inference-profile/x"
     path = "arn%3Aaws%3Abedrock%3Aus-east-1%3A1%3Ainference-profile%2Fx"
-    assert bedrock.url(base + "/", arn, stream=True) == f"{base}/model/{path}/converse-stream"
+    assert bedrock.build_url(base + "/", arn, stream=True) == f"{base}/model/{path}/converse-stream"
 
 
 def test_an_ordinary_request() -> None:

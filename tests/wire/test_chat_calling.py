@@ -129,7 +129,7 @@ def test_a_call_cut_off_is_told_as_cut_and_an_answer_keeps_what_came() -> None:
 
 def body(messages: list[Message], tools: tuple[ToolSpec, ...] = TOOLS, **kw: Any) -> dict[str, Any]:
     encoder = chat.Encoder(TARGET, kw.pop("quirks", SCHEMA))
-    raw = encoder.body(
+    raw = encoder.build_body(
         messages,
         system=kw.pop("system", ""),
         tools=tools,

@@ -111,7 +111,7 @@ def test_harmless_frames_are_no_errors() -> None:
     ],
 )
 def test_error_bodies(body: Any, expected: tuple[str, str, str]) -> None:
-    assert chat.error(body, {}) == expected
+    assert chat.read_error(body, {}) == expected
 
 
 # -- bodies that are not what was asked for ----------------------------------------------------

@@ -15,7 +15,7 @@ from hermes.core.message import (
     ToolCall,
     user,
 )
-from hermes.llm.wire.gemini import error
+from hermes.llm.wire.gemini import read_error
 from tests.wire.gemini_frames import SEEDS, WIRE, call, chunk, sse
 from tests.wire.talk import Talk, streamed, whole
 
@@ -234,8 +234,8 @@ def test_an_array_instead_of_events(seed: int) -> None:
 )
 def test_an_error_in_band(code: int, status: str, kind: Kind) -> None:
     body = {"error": {"code": code, "message": "Sorry.", "status": status}}
-    assert error(body, {}) == (status, "Sorry.", "")
-    assert error([body], {}) == (status, "Sorry.", "")
+    assert read_error(body, {}) == (status, "Sorry.", "")
+    assert read_error([body], {}) == (status, "Sorry.", "")
     for decode in (
         lambda: whole(WIRE, body),
         lambda: whole(WIRE, [body]),
@@ -250,9 +250,9 @@ def test_an_error_in_band(code: int, status: str, kind: Kind) -> None:
 def test_the_details_of_an_error_are_told() -> None:
     details = [{"@type": "x", "reason": "API_KEY_INVALID"}, {"retryDelay": "7s"}]
     body = {"error": {"code": 400, "message": "No.", "status": "X", "details": details}}
-    assert error(body, {})[1] == "No. (reason: API_KEY_INVALID) (retryDelay: 7s)"
-    assert error({"error": "plain"}, {}) == ("", "plain", "")
-    assert error(None, {}) == ("", "", "")
+    assert read_error(body, {})[1] == "No. (reason: API_KEY_INVALID) (retryDelay: 7s)"
+    assert read_error({"error": "plain"}, {}) == ("", "plain", "")
+    assert read_error(None, {}) == ("", "", "")
 
 
 def test_odd_values_break_nothing() -> None:

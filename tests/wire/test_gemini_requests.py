@@ -21,7 +21,7 @@ from hermes.core.message import (
 )
 from hermes.core.provider import Settings, ToolSpec
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.wire.gemini import url
+from hermes.llm.wire.gemini import build_url
 from hermes.llm.wire.gemini_encoder import UNSIGNED
 from tests.wire.gemini_frames import WIRE, call, chunk
 from tests.wire.talk import TOOLS, Talk, target, whole
@@ -39,12 +39,14 @@ def result(id: str, *content: Text | Media, failed: bool = False) -> Message:
 
 def test_addresses() -> None:
     base = "https://generativelanguage.googleapis.com/v1beta"
-    assert url(base, "gemini-x", stream=False) == f"{base}/models/gemini-x:generateContent"
+    assert build_url(base, "gemini-x", stream=False) == f"{base}/models/gemini-x:generateContent"
     streaming = f"{base}/models/gemini-x:streamGenerateContent?alt=sse"
-    assert url(base + "/", "models/gemini-x", stream=True) == streaming
+    assert build_url(base + "/", "models/gemini-x", stream=True) == streaming
     vertex = "https://h/v1/projects/p/locations/global/publishers/google"
-    assert url(vertex, "gemini-x", stream=False) == f"{vertex}/models/gemini-x:generateContent"
-    assert "?" not in url(base, "a?b", stream=False)
+    assert (
+        build_url(vertex, "gemini-x", stream=False) == f"{vertex}/models/gemini-x:generateContent"
+    )
+    assert "?" not in build_url(base, "a?b", stream=False)
 
 
 def test_an_ordinary_request_and_what_goes_back() -> None:

@@ -379,7 +379,7 @@ def test_errors(r: Recording) -> None:
         else:
             client.responses.create(model="m", input="")
     theirs: Any = caught.value.body
-    code, message, param = load_wire(r.api).error(orjson.loads(r.body), {})
+    code, message, param = load_wire(r.api).read_error(orjson.loads(r.body), {})
     assert message == theirs["message"]
     assert code == (caught.value.code or theirs["type"])
     assert param == (caught.value.param or "")

@@ -23,7 +23,7 @@ from hermes.core.message import (
     ToolReturn,
 )
 from hermes.core.provider import Settings
-from hermes.llm.history_view import BEGINNING, View
+from hermes.llm.history_view import BEGINNING, HistoryView
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.wire import load_wire
 from tests.wire.recordings import ROOT, Recording, load
@@ -41,12 +41,14 @@ def target(api: str) -> Target:
 
 def encoded(api: str, system: str, messages: list[Message]) -> Json:
     encoder = load_wire(api).Encoder(target(api), Quirks())
-    view = View(target(api), Quirks(), encoder.push)
+    view = HistoryView(target(api), Quirks(), encoder.add_group)
     history = History()
     for message in messages:  # one by one, as in a real session
         history.append(message)
         view.advance(history)
-    body = encoder.body(view.pending(), system=system, tools=(), settings=Settings(), stream=False)
+    body = encoder.build_body(
+        view.pending_groups(), system=system, tools=(), settings=Settings(), stream=False
+    )
     out: Json = orjson.loads(body)
     return out
 

@@ -119,9 +119,9 @@ HI = user(Text("hi"))
 def test_the_last_word_is_known_before_the_stream_ends(wire: Wire) -> None:
     decoder = load_wire(wire.name).Decoder(ResponseBuilder(), talk.PLAIN)
     decoder.feed(wire.text)
-    assert not decoder.ended
+    assert not decoder.is_finished
     decoder.feed(wire.end)
-    assert decoder.ended
+    assert decoder.is_finished
 
 
 @WIRES
@@ -155,7 +155,7 @@ def test_bodies_that_are_no_answer(wire: Wire, body: bytes, kind: Kind) -> None:
 @WIRES
 def test_an_empty_document_is_no_answer(wire: Wire) -> None:
     with pytest.raises(ProviderError) as caught:
-        load_wire(wire.name).Decoder(ResponseBuilder(), talk.PLAIN).whole(b"")
+        load_wire(wire.name).Decoder(ResponseBuilder(), talk.PLAIN).decode_document(b"")
     assert caught.value.failure.kind is Kind.NOT_API
 
 
@@ -182,7 +182,7 @@ def test_no_json_can_crash_the_decoder(wire: Wire, data: st.DataObject) -> None:
         decoder = load_wire(wire.name).Decoder(answer, talk.PLAIN)
         try:
             if is_whole:
-                decoder.whole(raw)
+                decoder.decode_document(raw)
             else:
                 decoder.feed(raw)
                 decoder.close()
@@ -207,7 +207,7 @@ def test_no_json_can_crash_the_decoder(wire: Wire, data: st.DataObject) -> None:
 )
 def test_url(wire: Wire, base: str, before: str, after: str) -> None:
     for stream in (True, False):
-        found = load_wire(wire.name).url(base.format(path=wire.path), "m", stream=stream)
+        found = load_wire(wire.name).build_url(base.format(path=wire.path), "m", stream=stream)
         assert found == before + wire.path + after
 
 
@@ -229,10 +229,10 @@ def test_consecutive_requests_share_their_prefix_byte_for_byte(wire: Wire) -> No
     for i in range(20):
         groups.append(user(Text(f"question {i}")) if i % 2 == 0 else assistant(Text(f"answer {i}")))
         if i % 2 == 0:
-            raw = encoder.body(
+            raw = encoder.build_body(
                 groups[i:], system="sys", tools=TOOLS, settings=Settings(), stream=True
             )
             assert raw.startswith(last)
             assert len(json.loads(raw)[wire.messages]) == i + 1 + wire.system
             last = raw.removesuffix(b"]}")
-        encoder.push(groups[i])
+        encoder.add_group(groups[i])

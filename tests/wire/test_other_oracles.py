@@ -17,7 +17,7 @@ import pytest
 
 from hermes.core.errors import Kind, ProviderError
 from hermes.core.message import Message, Native, Target, Text, Thinking, ToolCall
-from hermes.llm.errors.classifier import classify
+from hermes.llm.errors.classifier import classify_error
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.response_builder import ResponseBuilder
 from hermes.llm.wire import load_wire
@@ -60,7 +60,7 @@ def ours(
     answer = ResponseBuilder()
     decoder = load_wire(r.api).Decoder(answer, Quirks())
     if r.stream == "json":
-        decoder.whole(r.body)
+        decoder.decode_document(r.body)
     else:
         for chunk in chunks or [r.body]:
             decoder.feed(chunk)
@@ -395,10 +395,10 @@ def _without_made_up_ids(message: Message) -> Message:
 
 @pytest.mark.parametrize("r", recordings(status=400))
 def test_errors_give_the_providers_words(r: Recording) -> None:
-    code, message, _ = load_wire(r.api).error(orjson.loads(r.body), {})
+    code, message, _ = load_wire(r.api).read_error(orjson.loads(r.body), {})
     said = r.response["error"]["message"] if r.api == "gemini" else r.response["message"]
     assert message == said
-    failure = classify(status=r.status, code=code, message=message)
+    failure = classify_error(status=r.status, code=code, message=message)
     assert failure.kind is not Kind.UNKNOWN
     with pytest.raises(ProviderError) as caught:  # the same body behind a 200
         ours(r)

@@ -12,7 +12,7 @@ import pytest
 from hermes.core.history import History
 from hermes.core.message import Message, Target
 from hermes.core.provider import Settings
-from hermes.llm.history_view import View
+from hermes.llm.history_view import HistoryView
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.wire import load_wire
 from tests.wire.importers import IMPORT, MEANING, Conversation, Meaning
@@ -35,10 +35,14 @@ def request_of(r: Recording) -> dict[str, Any]:
 
 def encoded(api: str, talk: Conversation, messages: list[Message]) -> dict[str, Any]:
     encoder = load_wire(api).Encoder(target(api), Quirks())
-    view = View(target(api), Quirks(), encoder.push)
+    view = HistoryView(target(api), Quirks(), encoder.add_group)
     view.advance(History(messages))
-    body = encoder.body(
-        view.pending(), system=talk.system, tools=talk.tools, settings=Settings(), stream=True
+    body = encoder.build_body(
+        view.pending_groups(),
+        system=talk.system,
+        tools=talk.tools,
+        settings=Settings(),
+        stream=True,
     )
     return orjson.loads(body)
 

@@ -16,7 +16,7 @@ from hermes.core.events import Notice, Recovering
 from hermes.core.history import History
 from hermes.core.message import Media, Message, Target, ToolReturn, user
 from hermes.core.provider import Request, Settings
-from hermes.llm.reasoning_effort import stated
+from hermes.llm.reasoning_effort import parse_efforts
 
 MAX_WAIT = 60.0
 MAX_RETRY_AFTER = 120.0
@@ -242,7 +242,7 @@ async def _lower_effort(f: Fault) -> bool:
     """The field is good and its value is not: the endpoint says which it takes."""
     if f.attempt.settings.effort is None or f.failure.param not in _EFFORT_FIELDS:
         return False
-    left = stated(f.failure.message)
+    left = parse_efforts(f.failure.message)
     return bool(left) and await learn(efforts=left)(f)
 
 

@@ -111,7 +111,7 @@ class Meter:
     def settle(self, ticket: Ticket, usage: Usage, outcome: str, tools: Sequence[str]) -> Usage:
         """What the call cost, added to what the provider reported. Never waits, never fails."""
         if usage.cost is None and ticket.prices is not None:
-            usage = structs.replace(usage, cost=ticket.prices.cost(usage))
+            usage = structs.replace(usage, cost=ticket.prices.cost_of(usage))
         known = usage.cost is not None or not (usage.input or usage.output)
         entry = structs.replace(
             ticket.entry,
@@ -204,7 +204,7 @@ class _Offer(Struct, frozen=True):
         if unit == "tokens":
             return prompt + output
         assert self.prices is not None
-        return self.prices.cost(Usage(prompt, output, cache_read=min(self.cached, prompt)))
+        return self.prices.cost_of(Usage(prompt, output, cache_read=min(self.cached, prompt)))
 
 
 async def root_of(store: Store, session_id: str) -> str:
@@ -224,7 +224,7 @@ def _halved(output: int) -> int:
 
 
 def _worst(blank: Entry, prices: Prices | None, output: int) -> Entry:
-    cost = None if prices is None else prices.most(blank.input, output)
+    cost = None if prices is None else prices.max_cost(blank.input, output)
     return structs.replace(blank, output=output, cost=cost)
 
 

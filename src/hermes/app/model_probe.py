@@ -19,7 +19,7 @@ from hermes.core.ledger import Account
 from hermes.core.message import Media, Message, Target, Thinking, ToolCall, Usage, user
 from hermes.core.provider import Settings, ToolSpec
 from hermes.llm.endpoints.endpoint import ModelEndpoint
-from hermes.llm.provider_spec import overlay
+from hermes.llm.provider_spec import overlay_quirks
 
 if TYPE_CHECKING:
     from hermes.app.runtime import Runtime
@@ -152,7 +152,7 @@ async def examine(runtime: Runtime, endpoint: ModelEndpoint, *, cache: bool = Fa
         turn.usage = usage
     if answer is None:
         return run.trial(turn, error=error, code=code)
-    quirks = overlay(quirks, run.learned[endpoint.target].quirks if run.learned else {})
+    quirks = overlay_quirks(quirks, run.learned[endpoint.target].quirks if run.learned else {})
     features = (
         Feature("streaming", "yes" if quirks.stream else "no"),
         _tools(quirks.tools, answer),

@@ -38,7 +38,7 @@ from hermes.core.untrusted_text import mark_of
 from hermes.llm.auth.cooldown import Cooldowns
 from hermes.llm.client import Client
 from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
-from hermes.llm.endpoints.learned_limits import Remembered
+from hermes.llm.endpoints.learned_limits import LearnedLimits
 from hermes.llm.endpoints.resolver import is_undecided, resolve_chain
 from hermes.llm.http.transport import EmbeddedEngines, Transport
 from hermes.store.sqlite import SqliteStore
@@ -48,7 +48,7 @@ from hermes.tools.todo import recall
 if TYPE_CHECKING:
     from hermes.app.auxiliary import Auxiliary
     from hermes.app.egress_proxy import Egress
-    from hermes.llm.endpoints.local_servers import Nearby
+    from hermes.llm.endpoints.local_servers import LocalServer
 
 log = logging.getLogger(__name__)
 
@@ -79,9 +79,9 @@ class Brought(Struct, frozen=True):
 
 
 def _open_engines() -> EmbeddedEngines:
-    from hermes.llm.local.engine import Engines
+    from hermes.llm.local.engine import LocalEngines
 
-    return Engines()
+    return LocalEngines()
 
 
 class Runtime:
@@ -94,7 +94,7 @@ class Runtime:
         self.sleep = sleep
         self.learned: dict[Target, Learned] = {}
         cache = paths.cache_folder(setup.home)
-        self.remembered = Remembered(cache / "limits.json")
+        self.remembered = LearnedLimits(cache / "limits.json")
         self.cooldowns = Cooldowns(cache / "cooling.json")
         self.told: set[str] = set()
         """What users of this process are told once."""
@@ -109,7 +109,7 @@ class Runtime:
         self.errands = Errands()
         self.rulebook = Rulebook(setup.home, setup.config.approvals.rules)
         self._auxiliary: Auxiliary | None = None
-        self._nearby: tuple[Nearby, ...] | None = None
+        self._nearby: tuple[LocalServer, ...] | None = None
         """Model servers on this machine; None: nobody has looked."""
         self._way_out: Egress | None = None
 
@@ -249,20 +249,20 @@ class Runtime:
         if self._nearby is None:
             if not is_undecided(self.setup.config, self.setup.secrets, options.choice):
                 return options
-            from hermes.llm.endpoints.local_servers import look_around
+            from hermes.llm.endpoints.local_servers import find_servers
 
-            self._nearby = await look_around()
+            self._nearby = await find_servers()
         if self._nearby and is_undecided(self.setup.config, self.setup.secrets, options.choice):
             found = self._near(options.choice)
             return structs.replace(options, choice=found.choice) if found else options
         return options
 
-    def _near(self, choice: ModelChoice) -> Nearby | None:
+    def _near(self, choice: ModelChoice) -> LocalServer | None:
         if not self._nearby:
             return None
-        from hermes.llm.endpoints.local_servers import served
+        from hermes.llm.endpoints.local_servers import pick_server
 
-        return served(self._nearby, self.setup.config, choice)
+        return pick_server(self._nearby, self.setup.config, choice)
 
     def _agent(self, options: Options, platform: str) -> Agent:
         """Sessions that ask alike share one agent: its clients, tools and schemas."""
@@ -277,7 +277,7 @@ class Runtime:
     def _build(self, options: Options, platform: str) -> Agent:
         config = self.setup.config
         found = resolve_chain(config, self.setup.secrets, options.choice)
-        endpoints = [self.remembered.applied(endpoint) for endpoint in found]
+        endpoints = [self.remembered.apply_to(endpoint) for endpoint in found]
         self._recall(endpoints)
         tools = select(options.toolsets, platform=platform, settings=config.tools)
         tools = self.places.tools(tools, options.toolsets)
@@ -307,7 +307,7 @@ class Runtime:
     def _recall(self, endpoints: Sequence[ModelEndpoint]) -> None:
         """Output limits that were stated to earlier processes."""
         for endpoint in endpoints:
-            output = self.remembered.of(endpoint.base_url, endpoint.target.model).output
+            output = self.remembered.find(endpoint.base_url, endpoint.target.model).output
             if output is not None:
                 self.learned.setdefault(endpoint.target, Learned()).max_output = output
 

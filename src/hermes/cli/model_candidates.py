@@ -99,10 +99,10 @@ def _by_login(setup: Setup) -> Iterator[Candidate]:
 
 
 async def _servers() -> list[Candidate]:
-    from hermes.llm.endpoints.local_servers import look_around
+    from hermes.llm.endpoints.local_servers import find_servers
 
     found = []
-    for server in await look_around():
+    for server in await find_servers():
         more = f" ({len(server.models) - 1} more there)" if len(server.models) > 1 else ""
         label = f"{server.models[0]} of {server.provider} on this machine{more}"
         found.append(Candidate("server", server.choice, label))
@@ -110,12 +110,12 @@ async def _servers() -> list[Candidate]:
 
 
 def _embedded(setup: Setup) -> Iterator[Candidate]:
-    from hermes.llm.endpoints import embedded as finding
+    from hermes.llm.endpoints import embedded
 
-    if not finding.installed():
+    if not embedded.is_engine_installed():
         return
-    model = finding.default(setup.secrets)
-    there = finding.file_of(model, setup.secrets) is not None
+    model = embedded.default_model(setup.secrets)
+    there = embedded.find_file(model, setup.secrets) is not None
     size = "" if there else f", {model.size // 10**6} MB to download"
     label = f"{model.name}, a small model inside this program{size}"
     yield Candidate("embedded", ModelChoice(model.name, "local"), label)

@@ -17,7 +17,7 @@ from hermes.llm.auth.cooldown import Cooldowns
 from hermes.llm.auth.key_pool import Credential
 from hermes.llm.credential_use import CredentialUse, Sleep
 from hermes.llm.endpoints.endpoint import ModelEndpoint
-from hermes.llm.errors.classifier import MAX_MESSAGE, classify, gist
+from hermes.llm.errors.classifier import MAX_MESSAGE, classify_error, summarize_body
 from hermes.llm.http.transport import Exchange, Transport
 from hermes.llm.http.watchdog import Timeouts, Watchdog
 from hermes.llm.model_list import ModelListing
@@ -116,9 +116,9 @@ async def _raise_for_status(exchange: Exchange, watchdog: Watchdog, wire: Wire) 
     try:
         body = msgspec.json.decode(raw)
     except (ValueError, RecursionError):
-        message = gist(raw)
+        message = summarize_body(raw)
     else:
-        code, message, param = wire.error(body, exchange.headers)
+        code, message, param = wire.read_error(body, exchange.headers)
         if not message:
             message = raw[:MAX_MESSAGE].decode("utf-8", "replace")
     if 300 <= status < 400:
@@ -128,5 +128,5 @@ async def _raise_for_status(exchange: Exchange, watchdog: Watchdog, wire: Wire) 
             message += f" ({name.decode()}: {value.decode()})"
     headers = exchange.headers
     raise ProviderError(
-        classify(status=status, code=code, message=message, param=param, headers=headers)
+        classify_error(status=status, code=code, message=message, param=param, headers=headers)
     )

@@ -14,7 +14,7 @@ from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
 from hermes.core.redaction.redactor import Redactor
 from hermes.llm.auth import aws
 from hermes.llm.auth.cooldown import Cooldowns
-from hermes.llm.auth.key_pool import Credential, Pool, usable
+from hermes.llm.auth.key_pool import Credential, KeyPool, clean_key
 from hermes.llm.auth.logins import Logins
 from hermes.llm.endpoints.endpoint import ModelEndpoint
 from hermes.llm.http.transport import Transport
@@ -33,7 +33,7 @@ class CredentialUse:
         self._endpoint = endpoint
         self._cooldowns = cooldowns
         self._sleep = sleep
-        self._pool = Pool(endpoint.base_url, endpoint.keys, cooldowns, endpoint.pool)
+        self._pool = KeyPool(endpoint.base_url, endpoint.keys, cooldowns, endpoint.pool)
         self._logins = Logins(endpoint.login, transport)
         self._secrets = dict.fromkeys(p for k in endpoint.keys for p in (k.value, k.id, k.token))
         self._redactor = Redactor(self._secrets)
@@ -55,8 +55,8 @@ class CredentialUse:
 
     async def prepare_call(self) -> Credential:
         """The credential of this task's next call, once it may be used."""
-        key = await self._prepare(self._pool.take())
-        wait = self._cooldowns.pause_left(self._pool.place(key), _current_task())
+        key = await self._prepare_key(self._pool.take_next())
+        wait = self._cooldowns.pause_left(self._pool.pool_key(key), _current_task())
         if wait > 0:
             # Spread: everybody who waited would otherwise come back in the same instant.
             await self._sleep(wait + random.uniform(0.0, min(1.0, wait / 4)))
@@ -64,7 +64,7 @@ class CredentialUse:
 
     async def prepare_query(self) -> Credential:
         """The credential for a small request that is no model call."""
-        return await self._prepare(self._last_used())
+        return await self._prepare_key(self._last_used())
 
     def rotate(self, failure: Failure) -> bool:
         """Set the key of this task's last call aside; False when no other is left."""
@@ -78,7 +78,7 @@ class CredentialUse:
 
     def pause(self, seconds: float) -> None:
         """Nobody calls this endpoint with this key before then. The caller waits on its own."""
-        self._cooldowns.pause(self._pool.place(self._last_used()), seconds, _current_task())
+        self._cooldowns.pause(self._pool.pool_key(self._last_used()), seconds, _current_task())
 
     def build_headers(self, key: Credential) -> dict[str, str]:
         """Without a signature."""
@@ -90,12 +90,12 @@ class CredentialUse:
         if not key.value:
             return headers
         if key.login:
-            return headers | self._logins.headers(key)
+            return headers | self._logins.build_headers(key)
         match self._endpoint.auth:
             case "bearer":
-                headers["Authorization"] = f"Bearer {usable(key)}"
+                headers["Authorization"] = f"Bearer {clean_key(key)}"
             case "x-api-key" | "x-goog-api-key" as name:
-                headers[name] = usable(key)
+                headers[name] = clean_key(key)
             case _:
                 pass
         return headers
@@ -105,9 +105,9 @@ class CredentialUse:
         headers = self.build_headers(key)
         if self._endpoint.auth != "aws":
             return headers
-        keys = aws.Keys(key.id, key.value, key.token) if key.id else None
+        keys = aws.AwsKeys(key.id, key.value, key.token) if key.id else None
         try:
-            return await asyncio.to_thread(aws.sign, "POST", url, headers, body, keys=keys)
+            return await asyncio.to_thread(aws.sign_request, "POST", url, headers, body, keys=keys)
         except ConfigError as error:
             raise ProviderError(Failure(Kind.AUTH, str(error))) from None
 
@@ -119,12 +119,12 @@ class CredentialUse:
             code=self._redactor.clean(failure.code),
         )
 
-    async def _prepare(self, key: Credential) -> Credential:
+    async def _prepare_key(self, key: Credential) -> Credential:
         task = _current_task()
         if task is not None:
             self._used[task] = key
         if key.login:
-            key = await self._logins.ready(key)
+            key = await self._logins.prepare(key)
             if key.value not in self._secrets:  # old ones stay: a refusal may quote them
                 self._secrets.update(dict.fromkeys((key.value, key.token)))
                 self._redactor = Redactor(self._secrets)

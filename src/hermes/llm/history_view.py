@@ -36,7 +36,7 @@ _LONGEST_ID = 40
 _ALNUM9 = re.compile(r"[a-zA-Z0-9]{9}")
 
 
-class View:
+class HistoryView:
     """Turns canonical messages into groups: user and assistant strictly alternate, the first is
     a user's, none is empty. A user group starts with the results of the assistant group before
     it, one ToolReturn per call, in the order of the calls, each wrapped in the history's mark;
@@ -65,68 +65,72 @@ class View:
         messages = history.messages
         self._mark = history.mark
         for i in range(self._seen, len(messages)):
-            self._add(messages[i] if i >= self._quirks.media_from else _blind(messages[i]))
+            self._add_message(
+                messages[i] if i >= self._quirks.media_from else _without_images(messages[i])
+            )
         self._seen = len(messages)
 
-    def pending(self, tail: Iterable[Message] = ()) -> list[Message]:
+    def pending_groups(self, tail: Iterable[Message] = ()) -> list[Message]:
         """The open group and `tail`, closed for this request; the view itself stays open."""
         out: list[Message] = []
-        fork = View(self._target, self._quirks, out.append)
+        fork = HistoryView(self._target, self._quirks, out.append)
         fork._mark, fork._role, fork._parts = self._mark, self._role, list(self._parts)
         fork._calls, fork._returns = list(self._calls), dict(self._returns)
         fork._waiting = {id: list(keys) for id, keys in self._waiting.items()}
         fork._steers = list(self._steers)
         fork._ids = ChainMap({}, self._ids)
         for message in tail:
-            fork._add(message)
-        fork._close()
+            fork._add_message(message)
+        fork._close_group()
         if fork._calls:
             fork._role = "user"
-            fork._close()
+            fork._close_group()
         return out
 
     # -- grouping --------------------------------------------------------------------------
 
-    def _add(self, message: Message) -> None:
+    def _add_message(self, message: Message) -> None:
         match message.role:
             case "assistant":
-                self._assistant(message)
+                self._add_assistant(message)
             case "tool":
-                self._results(message)
+                self._add_results(message)
             case _ if message.kind == "steer" and self._calls:
-                self._begin("user")
+                self._begin_group("user")
                 if message.text:
                     self._steers.append(message)
-                self._parts.extend(self._media(p for p in message.parts if isinstance(p, Media)))
+                self._parts.extend(
+                    self._replace_media(p for p in message.parts if isinstance(p, Media))
+                )
             case _:
-                parts = self._media(p for p in message.parts if _said(p))
+                parts = self._replace_media(p for p in message.parts if _is_sendable(p))
                 if message.kind == "summary":  # what strangers wrote may have come into it
-                    parts = [*parts[:1], *self._wrapped(parts[1:])]
+                    parts = [*parts[:1], *self._wrap_content(parts[1:])]
                 if parts:
-                    self._begin("user")
+                    self._begin_group("user")
                     self._parts.extend(parts)
 
-    def _assistant(self, message: Message) -> None:
+    def _add_assistant(self, message: Message) -> None:
         if message.stop == "filtered" and not message.parts:
             if message.origin in (None, self._target):
-                self._leave_out()
+                self._drop_refused()
             return
-        parts = self._own(message)
-        if not any(_counts(p) for p in parts):
+        parts = self._visible_parts(message)
+        if not any(_is_content(p) for p in parts):
             return
         more = any(isinstance(p, ToolCall) for p in parts)
         if self._calls and self._role == "assistant" and not more:
             # Nothing but results may follow calls; further calls are answered together with them.
-            self._begin("user")
-        self._begin("assistant")
-        mine = self._mine(message)
+            self._begin_group("user")
+        self._begin_group("assistant")
+        mine = self._is_own(message)
         for part in parts:
             if isinstance(part, ToolCall):
-                part = self._call(part, mine=mine)
+                part = self._rename_call(part, mine=mine)
                 self._calls.append(part)
             self._parts.append(part)
 
-    def _leave_out(self) -> None:
+    def _drop_refused(self) -> None:
         """What was said since the last answer would be refused again, with all that follows it."""
         if self._role == "user":
             self._parts = [Text(REFUSED)] if self._parts else []
@@ -136,38 +140,38 @@ class View:
             }
             self._steers = []
 
-    def _results(self, message: Message) -> None:
+    def _add_results(self, message: Message) -> None:
         for part in message.parts:
             if not isinstance(part, ToolReturn):
                 continue
             keys = self._waiting.get(part.call_id)
             if keys:
-                self._begin("user")
+                self._begin_group("user")
                 self._returns[keys.pop(0)] = part
 
-    def _begin(self, role: str) -> None:
+    def _begin_group(self, role: str) -> None:
         if self._role == role:
             return
         if not self._role and role == "assistant":
             self._role = "user"
             self._parts.append(Text(BEGINNING))
-        self._close()
+        self._close_group()
         self._role = role
 
-    def _close(self) -> None:
+    def _close_group(self) -> None:
         parts: list[Part] = self._parts
         if self._role == "user":
-            parts = [*self._answers(), *parts]
+            parts = [*self._build_returns(), *parts]
             self._calls, self._waiting, self._returns, self._steers = [], {}, {}, []
         if parts:
             if self._quirks.flatten or not self._quirks.tools:
-                parts = _told(parts)
+                parts = _flatten_calls(parts)
             self._sink(Message("assistant" if self._role == "assistant" else "user", tuple(parts)))
         self._parts = []
 
     # -- results ---------------------------------------------------------------------------
 
-    def _answers(self) -> list[Part]:
+    def _build_returns(self) -> list[Part]:
         out: list[Part] = []
         moved: list[Part] = []
         last = len(self._calls) - 1
@@ -177,7 +181,7 @@ class View:
                 done = ToolReturn(call.id, call.name, (Text(NO_RESULT),), True)
                 content: list[Part] = list(done.content)
             else:
-                content = self._wrapped(self._media(done.content))
+                content = self._wrap_content(self._replace_media(done.content))
             if not self._quirks.media_in_tool_result:
                 images = [p for p in content if isinstance(p, Media)]
                 if images:
@@ -185,12 +189,12 @@ class View:
                     content = [p if isinstance(p, Text) else note for p in content]
                     moved.extend(images)
             if i == last and self._steers:
-                content = self._guided(content)
+                content = self._append_guidance(content)
             kept = tuple([p for p in content if isinstance(p, Text | Media)])
             out.append(ToolReturn(call.id, call.name, kept, done.error))
         return [*out, *moved]
 
-    def _wrapped(self, content: list[Part]) -> list[Part]:
+    def _wrap_content(self, content: list[Part]) -> list[Part]:
         """The same with the mark before its first text and behind its last."""
         texts = [i for i, p in enumerate(content) if isinstance(p, Text) and p.text]
         if self._mark and texts and not self._quirks.small and content != [Text(SKIPPED)]:
@@ -200,7 +204,7 @@ class View:
                 content[i] = Text(wrap(text, self._mark, begin=begin, end=end))
         return content
 
-    def _guided(self, content: list[Part]) -> list[Part]:
+    def _append_guidance(self, content: list[Part]) -> list[Part]:
         """The content with all guidance behind it: in its last text, or in one of its own."""
         guidance = STEER + "\n".join([m.text for m in self._steers])
         last = content[-1] if content else None
@@ -210,16 +214,16 @@ class View:
 
     # -- one message -----------------------------------------------------------------------
 
-    def _mine(self, message: Message) -> bool:
+    def _is_own(self, message: Message) -> bool:
         origin, target = message.origin, self._target
         return origin is not None and (origin.provider, origin.wire) == (
             target.provider,
             target.wire,
         )
 
-    def _own(self, message: Message) -> list[Part]:
+    def _visible_parts(self, message: Message) -> list[Part]:
         """What of an assistant message this target may see."""
-        mine = self._mine(message)
+        mine = self._is_own(message)
         replay = mine and self._quirks.thinking_replay == "keep"
         blank = not message.text.strip()  # some refuse it, and it says nothing
         out: list[Part] = []
@@ -241,22 +245,22 @@ class View:
                     pass
         return out
 
-    def _media(self, parts: Iterable[Part]) -> list[Part]:
+    def _replace_media(self, parts: Iterable[Part]) -> list[Part]:
         if self._quirks.media:
             return list(parts)
         return [Text(NO_IMAGES) if isinstance(p, Media) else p for p in parts]
 
     # -- ids -------------------------------------------------------------------------------
 
-    def _call(self, call: ToolCall, *, mine: bool) -> ToolCall:
+    def _rename_call(self, call: ToolCall, *, mine: bool) -> ToolCall:
         """The call under an id this target takes and no earlier call of the history has: some
         providers count their calls from zero in every answer."""
-        key = self._legal(call.id, mine=mine)
+        key = self._legal_id(call.id, mine=mine)
         asked = self._ids.get(key, 0)
         self._ids[key] = asked + 1
         while asked:
             asked += 1
-            other = self._legal(f"{call.id}_{asked}", mine=mine)
+            other = self._legal_id(f"{call.id}_{asked}", mine=mine)
             if other not in self._ids:
                 self._ids[key] = asked
                 self._ids[other] = 1
@@ -265,24 +269,24 @@ class View:
         self._waiting.setdefault(call.id, []).append(key)
         return call if key == call.id else ToolCall(key, call.name, call.args, call.extra)
 
-    def _legal(self, id: str, *, mine: bool) -> str:
+    def _legal_id(self, id: str, *, mine: bool) -> str:
         match self._quirks.call_id:
             case "any" if not mine and len(id) > _LONGEST_ID:
-                return "call_" + _digest(id)[:24]
+                return "call_" + _hash_id(id)[:24]
             case "word64" if not _WORD64.fullmatch(id):
-                return "call_" + _digest(id)[:24]
+                return "call_" + _hash_id(id)[:24]
             case "alnum9" if not _ALNUM9.fullmatch(id):
-                return _digest(id)[:9]
+                return _hash_id(id)[:9]
             case _:
                 return id or "call"
 
 
-def _blind(message: Message) -> Message:
+def _without_images(message: Message) -> Message:
     """The same without its images."""
-    return structs.replace(message, parts=tuple([_unseen(part) for part in message.parts]))
+    return structs.replace(message, parts=tuple([_hide_images(part) for part in message.parts]))
 
 
-def _unseen(part: Part) -> Part:
+def _hide_images(part: Part) -> Part:
     match part:
         case Media():
             return Text(BAD_IMAGE)
@@ -293,12 +297,12 @@ def _unseen(part: Part) -> Part:
             return part
 
 
-def _said(part: Part) -> bool:
+def _is_sendable(part: Part) -> bool:
     """Whether a part of a user's message is something to send."""
     return isinstance(part, Media) or (isinstance(part, Text) and bool(part.text))
 
 
-def _counts(part: Part) -> bool:
+def _is_content(part: Part) -> bool:
     """Whether a part makes an assistant message worth sending; reasoning alone does not."""
     match part:
         case Text(text=text, extra=extra):
@@ -309,7 +313,7 @@ def _counts(part: Part) -> bool:
             return False
 
 
-def _told(parts: list[Part]) -> list[Part]:
+def _flatten_calls(parts: list[Part]) -> list[Part]:
     """Calls and results in words, for a model that has no tools."""
     out: list[Part] = []
     for part in parts:
@@ -324,5 +328,5 @@ def _told(parts: list[Part]) -> list[Part]:
     return out
 
 
-def _digest(id: str) -> str:
+def _hash_id(id: str) -> str:
     return hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()

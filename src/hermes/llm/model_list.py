@@ -13,10 +13,10 @@ from hermes.core.errors import ProviderError
 from hermes.llm.credential_use import CredentialUse
 from hermes.llm.endpoints.endpoint import ModelEndpoint
 from hermes.llm.endpoints.model_facts import ModelFacts
-from hermes.llm.endpoints.model_info import inquire, list_url, names
+from hermes.llm.endpoints.model_info import list_url, model_names, query_model
 from hermes.llm.http.transport import Exchange, Transport
 from hermes.llm.http.watchdog import Timeouts, Watchdog
-from hermes.llm.provider_spec import About
+from hermes.llm.provider_spec import InfoSource
 from hermes.llm.providers import find_provider
 
 _SECONDS = 5.0
@@ -44,7 +44,7 @@ class ModelListing:
     async def list_models(self) -> tuple[str, ...]:
         """The names this endpoint lists; empty when it does not say."""
         url = list_url(self._endpoint.base_url, self._endpoint.target.wire)
-        return names(await self._fetch_json("GET", url)) if url else ()
+        return model_names(await self._fetch_json("GET", url)) if url else ()
 
     async def check_access(self) -> ListResponse:
         """Ask for the list of models, which costs nothing and takes the key."""
@@ -60,8 +60,8 @@ class ModelListing:
         """What the endpoint says of its model."""
         target = self._endpoint.target
         spec = find_provider(target.provider)
-        ways: tuple[About, ...] = spec.about if spec else ("list", "props", "show")
-        return await inquire(self._fetch_json, target, self._endpoint.base_url, ways)
+        ways: tuple[InfoSource, ...] = spec.about if spec else ("list", "props", "show")
+        return await query_model(self._fetch_json, target, self._endpoint.base_url, ways)
 
     async def _fetch_json(self, method: str, url: str, body: bytes = b"") -> Any:
         """The JSON behind an address of this endpoint; None when it gives none."""

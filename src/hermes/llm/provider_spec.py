@@ -13,7 +13,7 @@ from hermes.core.provider import Effort
 
 Auth: TypeAlias = Literal["bearer", "x-api-key", "x-goog-api-key", "aws", "none"]
 """How a key travels: in which header, as the key of a signature, or not at all."""
-About: TypeAlias = Literal["list", "show", "props", "studio"]
+InfoSource: TypeAlias = Literal["list", "show", "props", "studio"]
 """Ways to ask an endpoint about a model: its list of models, Ollama's /api/show, llama.cpp's
 /props, LM Studio's own list."""
 
@@ -79,7 +79,7 @@ class Quirks(Struct, frozen=True):
     """Fields added to every request body."""
 
 
-def overlay(quirks: Quirks, changes: Mapping[str, Any]) -> Quirks:
+def overlay_quirks(quirks: Quirks, changes: Mapping[str, Any]) -> Quirks:
     """`drop` accumulates; everything else is replaced."""
     if not changes:
         return quirks
@@ -89,7 +89,7 @@ def overlay(quirks: Quirks, changes: Mapping[str, Any]) -> Quirks:
     return msgspec.structs.replace(quirks, **merged)
 
 
-class OAuth(Struct, frozen=True):
+class OAuthSpec(Struct, frozen=True):
     """How one logs in to a provider, and what calls carry then: a part of its row."""
 
     flow: Literal["device", "loopback"]
@@ -183,9 +183,9 @@ class ProviderSpec(Struct, frozen=True):
     """The cheap one for auxiliary jobs; empty: not known."""
     embedded: bool = False
     """Runs in a process of ours, from a file; its address is made when the file is found."""
-    oauth: OAuth | None = None
+    oauth: OAuthSpec | None = None
     """How one logs in instead of having a key."""
-    about: tuple[About, ...] = ("list",)
+    about: tuple[InfoSource, ...] = ("list",)
     """How it is asked about a model, in order."""
     docs: str = ""
 
@@ -194,10 +194,10 @@ class ProviderSpec(Struct, frozen=True):
         """Whether it is a server that users run on their own machine."""
         return self.auth == "none" and not self.embedded
 
-    def for_model(self, model: str) -> Quirks:
+    def quirks_for(self, model: str) -> Quirks:
         quirks = self.quirks
         name = model.lower()
         for pattern, changes in self.models.items():
             if fnmatchcase(name, pattern):
-                quirks = overlay(quirks, changes)
+                quirks = overlay_quirks(quirks, changes)
         return quirks

@@ -11,11 +11,11 @@ from msgspec import Struct, structs
 
 from hermes.core.events import Notice, StreamEvent
 from hermes.core.provider import Request
-from hermes.llm.cache_guard import CODE, Line, differs, line
+from hermes.llm.cache_guard import NOTICE_CODE, PromptRecord, explain_cache_loss, record_prompt
 from hermes.llm.endpoints.endpoint import ModelEndpoint
-from hermes.llm.history_view import View
-from hermes.llm.provider_spec import Quirks, overlay
-from hermes.llm.reasoning_effort import fitted
+from hermes.llm.history_view import HistoryView
+from hermes.llm.provider_spec import Quirks, overlay_quirks
+from hermes.llm.reasoning_effort import fit_effort
 from hermes.llm.wire import Wire, load_wire
 
 
@@ -36,7 +36,7 @@ class EncodedRequest(Struct, frozen=True):
     """What the user is told about it."""
     offered_tools: frozenset[str]
     """Names that a call written into the text may have."""
-    line: Line | None
+    line: PromptRecord | None
     """How a prompt cache sees it; None: it stands beside the conversation."""
 
 
@@ -59,12 +59,14 @@ class RequestEncoder:
         request, notices = self._fit_effort(request, quirks)
         body, found = self._encode_body(request, profile)
         sent = request.history.sent
-        if found and (text := differs(sent.get(self._target), found, self._target)):
+        if found and (text := explain_cache_loss(sent.get(self._target), found, self._target)):
             sent[self._target] = found
-            notices.append(Notice(CODE, text))
+            notices.append(Notice(NOTICE_CODE, text))
         offers = quirks.calling != "native" and request.settings.tool_choice != "none"
         return EncodedRequest(
-            self.wire.url(self._endpoint.base_url, self._target.model, stream=profile.streams),
+            self.wire.build_url(
+                self._endpoint.base_url, self._target.model, stream=profile.streams
+            ),
             body,
             quirks,
             profile.streams,
@@ -82,7 +84,7 @@ class RequestEncoder:
         name = msgspec.json.encode(learned) if learned else b""
         found = self._profiles.get(name)
         if found is None:
-            quirks = overlay(self._endpoint.quirks, learned)
+            quirks = overlay_quirks(self._endpoint.quirks, learned)
             streams = quirks.stream and self.wire.can_stream()
             found = _Profile(quirks, msgspec.json.encode(quirks), streams)
             self._profiles[name] = found
@@ -91,7 +93,7 @@ class RequestEncoder:
     def _fit_effort(self, request: Request, quirks: Quirks) -> tuple[Request, list[StreamEvent]]:
         """The request with an effort the model knows, and what to say about it, once."""
         asked = request.settings.effort
-        effort = asked if quirks.effort == "omit" else fitted(asked, quirks.efforts)
+        effort = asked if quirks.effort == "omit" else fit_effort(asked, quirks.efforts)
         if effort == asked:
             return request, []
         request = structs.replace(
@@ -104,7 +106,9 @@ class RequestEncoder:
         self._told.add(text)
         return request, [Notice("effort", text)]
 
-    def _encode_body(self, request: Request, profile: _Profile) -> tuple[bytes, Line | None]:
+    def _encode_body(
+        self, request: Request, profile: _Profile
+    ) -> tuple[bytes, PromptRecord | None]:
         """Each message is made legal and serialised once; the rest is joining bytes."""
         views = request.history.views
         key = (self._target, profile.key)
@@ -113,15 +117,15 @@ class RequestEncoder:
             encoder = self.wire.Encoder(self._target, profile.quirks)
             for other in [k for k in views if k[0] == self._target]:  # type: ignore[index]
                 del views[other]
-            view = View(self._target, profile.quirks, encoder.push)
+            view = HistoryView(self._target, profile.quirks, encoder.add_group)
             found = views[key] = view, encoder
         view, encoder = found
         view.advance(request.history)
-        body: bytes = encoder.body(
-            view.pending(request.tail),
+        body: bytes = encoder.build_body(
+            view.pending_groups(request.tail),
             system=request.system,
             tools=request.tools,
             settings=request.settings,
             stream=profile.streams,
         )
-        return body, line(request, profile.quirks, encoder.tail.sent)
+        return body, record_prompt(request, profile.quirks, encoder.messages.last_sent)

@@ -92,8 +92,8 @@ class _EventBuffer:
     def _filter_text(self, thinking: bool, text: str) -> None:
         if thinking:
             self._append_event(True, text)
-        elif self._tags.idle and "<" not in text:
-            self._tags.note(text)
+        elif self._tags.is_idle and "<" not in text:
+            self._tags.note_text(text)
             self._append_event(False, text)
         else:
             for is_thinking, piece in self._tags.feed(text):

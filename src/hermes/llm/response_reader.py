@@ -54,27 +54,27 @@ class ResponseReader:
         decoder = self._decoder
         if decoder.activity != self._activity:
             self._activity = decoder.activity
-            self._watchdog.event()
-            if decoder.ended and not self._went_on:
+            self._watchdog.report_event()
+            if decoder.is_finished and not self._went_on:
                 self._expect_end()
         elif self._body.form == "document":
-            self._watchdog.event()
+            self._watchdog.report_event()
 
     def _expect_end(self) -> None:
         """Little follows the stop reason. Some providers give one with every piece: when more of
         the answer comes after it, it was none."""
         if self._size_at_stop < 0:
             self._size_at_stop = self._sink.size
-            self._watchdog.hurry(_AFTER_THE_END)
+            self._watchdog.shorten_silence(_AFTER_THE_END)
         elif self._sink.size > self._size_at_stop:
             self._went_on = True
-            self._watchdog.relax()
+            self._watchdog.restore_silence()
 
     def _end_early(self, error: ProviderError) -> bool:
         """The connection broke or was given up. After the stop reason that is no loss."""
         if self._body.form != "stream":
             raise error
-        if self._decoder.ended and not self._went_on:
+        if self._decoder.is_finished and not self._went_on:
             self._decoder.close()
             return False
         self._sink.stop = "died"

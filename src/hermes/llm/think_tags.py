@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-NAMES = ("think", "thinking", "reasoning", "thought", "reasoning_scratchpad")
+TAG_NAMES = ("think", "thinking", "reasoning", "thought", "reasoning_scratchpad")
 # ASCII: otherwise letters like the Kelvin sign would pass for a k.
-_OPEN = re.compile(r"<(" + "|".join(NAMES) + r")>", re.I | re.A)
-_CLOSE = {f"</{n}>": re.compile(f"</{n}>", re.I | re.A) for n in NAMES}
-_LONGEST = max(map(len, NAMES)) + 3
+_OPEN = re.compile(r"<(" + "|".join(TAG_NAMES) + r")>", re.I | re.A)
+_CLOSE = {f"</{n}>": re.compile(f"</{n}>", re.I | re.A) for n in TAG_NAMES}
+_LONGEST = max(map(len, TAG_NAMES)) + 3
 _QUOTES = ("`", '"', "'")
 
 Piece = tuple[bool, str]
@@ -50,16 +50,16 @@ class ThinkFilter:
         """Leading white space behind a reasoning block that opened the answer is not text."""
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         return not self._tail and not self._closer and not self._trim
 
-    def note(self, text: str) -> None:
+    def note_text(self, text: str) -> None:
         """Text without `<` that went past the filter. Looked at when the next `<` comes."""
         if text.isspace():
-            self._settle()
+            self._settle_noted()
         self._noted = text
 
-    def _settle(self) -> None:
+    def _settle_noted(self) -> None:
         text, self._noted = self._noted, ""
         if text:
             _, newline, line = text.rpartition("\n")
@@ -71,79 +71,79 @@ class ThinkFilter:
         out: list[Piece] = []
         text, self._tail = self._tail + text, ""
         while text:
-            text = self._inside(text, out) if self._closer else self._outside(text, out)
+            text = self._feed_inside(text, out) if self._closer else self._feed_outside(text, out)
         return out
 
     def close(self) -> list[Piece]:
         out: list[Piece] = []
         rest, self._tail = self._tail, ""
         if self._closer and self._sure:
-            _add(out, True, rest)
+            _append_piece(out, True, rest)
         else:
-            self._pass("".join(self._held) + rest, out)
+            self._pass_text("".join(self._held) + rest, out)
         self._closer, self._held = "", []
         return out
 
-    def _outside(self, text: str, out: list[Piece]) -> str:
+    def _feed_outside(self, text: str, out: list[Piece]) -> str:
         match = _OPEN.search(text)
         if match is None:
-            cut = _undecided(text, _may_open)
+            cut = _find_undecided(text, _may_open)
             self._tail = text[cut:]
-            self._pass(text[:cut], out)
+            self._pass_text(text[:cut], out)
             return ""
-        self._pass(text[: match.start()], out)
-        self._settle()
+        self._pass_text(text[: match.start()], out)
+        self._settle_noted()
         if self._last in _QUOTES:
-            self._pass(match.group(), out)
+            self._pass_text(match.group(), out)
         else:
             self._closer = f"</{match.group(1).lower()}>"
             self._sure = self._line_start
             self._held = [] if self._sure else [match.group()]
         return text[match.end() :]
 
-    def _inside(self, text: str, out: list[Piece]) -> str:
+    def _feed_inside(self, text: str, out: list[Piece]) -> str:
         match = _CLOSE[self._closer].search(text)
         if match is None:
-            cut = _undecided(text, lambda tail: self._closer.startswith(tail.lower()))
+            cut = _find_undecided(text, lambda tail: self._closer.startswith(tail.lower()))
             self._tail = text[cut:]
-            self._reason(text[:cut], out)
+            self._add_reasoning(text[:cut], out)
             return ""
-        self._reason(text[: match.start()], out)
+        self._add_reasoning(text[: match.start()], out)
         if not self._sure:
             held = "".join(self._held)
-            _add(out, True, held[held.index(">") + 1 :])
+            _append_piece(out, True, held[held.index(">") + 1 :])
         self._closer, self._held = "", []
-        self._settle()
+        self._settle_noted()
         self._trim = self._blank
         return text[match.end() :]
 
-    def _reason(self, text: str, out: list[Piece]) -> None:
+    def _add_reasoning(self, text: str, out: list[Piece]) -> None:
         if self._sure:
-            _add(out, True, text)
+            _append_piece(out, True, text)
         elif text:
             self._held.append(text)
 
-    def _pass(self, text: str, out: list[Piece]) -> None:
+    def _pass_text(self, text: str, out: list[Piece]) -> None:
         if self._trim:
             text = text.lstrip()
             self._trim = not text
         if text:
-            self.note(text)
-            _add(out, False, text)
+            self.note_text(text)
+            _append_piece(out, False, text)
 
 
 def _may_open(tail: str) -> bool:
     low = tail.lower()
-    return any(f"<{name}>".startswith(low) for name in NAMES)
+    return any(f"<{name}>".startswith(low) for name in TAG_NAMES)
 
 
-def _undecided(text: str, possible: Callable[[str], bool]) -> int:
+def _find_undecided(text: str, possible: Callable[[str], bool]) -> int:
     """Where a tag may have begun that the next chunk could complete."""
     at = text.rfind("<", max(0, len(text) - _LONGEST))
     return at if at >= 0 and possible(text[at:]) else len(text)
 
 
-def _add(out: list[Piece], thinking: bool, text: str) -> None:
+def _append_piece(out: list[Piece], thinking: bool, text: str) -> None:
     if not text:
         return
     if out and out[-1][0] is thinking:

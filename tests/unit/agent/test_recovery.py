@@ -14,7 +14,7 @@ from hermes.core.message import Target, user
 from hermes.core.provider import Settings
 from hermes.llm.endpoints.endpoint import ModelEndpoint
 from hermes.llm.errors.patterns import FIELDS
-from hermes.llm.provider_spec import Quirks, overlay
+from hermes.llm.provider_spec import Quirks, overlay_quirks
 from tests.wire.talk import TOOLS, Talk
 
 PUBLIC_CODES = set(
@@ -65,7 +65,7 @@ def test_what_an_endpoint_refused_is_not_in_the_next_request(wire: str, quirks: 
     named = _keys(body) & {*FIELDS.split("|"), "strict"} - {"max_tokens", "maxOutputTokens"}
     assert len(named) > 1
     for name in named:
-        learned = overlay(quirks, PARAMETERS.get(name, {"drop": (name,)}))
+        learned = overlay_quirks(quirks, PARAMETERS.get(name, {"drop": (name,)}))
         less = Talk(wire, learned).body(user("x"), tools=TOOLS, settings=ASKED)
         assert name not in _keys(less), name
 

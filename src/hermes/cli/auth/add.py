@@ -11,20 +11,30 @@ from hermes.config.update import revise
 from hermes.core.errors import ConfigError, HermesError
 from hermes.llm.auth.cooldown import Cooldowns
 from hermes.llm.endpoints.endpoint import ModelChoice
-from hermes.llm.endpoints.inventory import Held, Named, free_name, held, variables
+from hermes.llm.endpoints.inventory import (
+    NamedProvider,
+    StoredCredential,
+    free_name,
+    key_variables,
+    list_credentials,
+)
 from hermes.llm.endpoints.resolver import resolve_chain
 from hermes.llm.providers import find_provider
 
 
-def add_key(setup: Setup, provider: Named, key: str, *, replace: bool) -> str:
+def add_key(setup: Setup, provider: NamedProvider, key: str, *, replace: bool) -> str:
     """Where it went. Nothing has changed when ConfigError is raised."""
     keys = keys_of(setup, provider)
     if same := next((h for h in keys if h.value == key), None):
         return f"That key is there already, in {same.name} ({same.source}); nothing was changed."
     if replace and keys:
         return _replace(setup, provider, key, keys)
-    taken = variables(setup.config, provider)
-    variable = free_name(setup.secrets, taken, provider.usual) if keys else provider.usual
+    taken = key_variables(setup.config, provider)
+    variable = (
+        free_name(setup.secrets, taken, provider.usual_variable)
+        if keys
+        else provider.usual_variable
+    )
     changes: dict[str, Any] = {}
     if keys:
         changes = _pooled(setup, provider, [*(h.name for h in keys), variable])
@@ -36,12 +46,12 @@ def add_key(setup: Setup, provider: Named, key: str, *, replace: bool) -> str:
     return f"{variable} in .env is the key of {provider.name} now."
 
 
-def keys_of(setup: Setup, provider: Named) -> list[Held]:
-    found = held(setup.config, setup.secrets, Cooldowns(), provider)
+def keys_of(setup: Setup, provider: NamedProvider) -> list[StoredCredential]:
+    found = list_credentials(setup.config, setup.secrets, Cooldowns(), provider)
     return [one for one in found if one.kind == "key"]
 
 
-def _replace(setup: Setup, provider: Named, key: str, keys: list[Held]) -> str:
+def _replace(setup: Setup, provider: NamedProvider, key: str, keys: list[StoredCredential]) -> str:
     old = keys[0]
     if len(keys) > 1:
         raise ConfigError(
@@ -56,7 +66,7 @@ def _replace(setup: Setup, provider: Named, key: str, keys: list[Held]) -> str:
     return f"{old.name} in .env has the new key."
 
 
-def _pooled(setup: Setup, provider: Named, names: list[str]) -> dict[str, Any]:
+def _pooled(setup: Setup, provider: NamedProvider, names: list[str]) -> dict[str, Any]:
     """A pool counts only where no single variable is named."""
     place = f"providers.{provider.name}"
     changes: dict[str, Any] = {f"{place}.api_key_envs": names}
@@ -79,17 +89,17 @@ def _store(setup: Setup, variable: str, key: str, changes: dict[str, Any]) -> No
         raise
 
 
-def check_key(setup: Setup, provider: Named, key: str, model: str) -> str:
+def check_key(setup: Setup, provider: NamedProvider, key: str, model: str) -> str:
     """Empty when a real call was answered with this key, else what was wrong."""
     import msgspec
 
-    variable = provider.usual
+    variable = provider.usual_variable
     secrets = setup.secrets.plus(variable, key)
     trying = msgspec.structs.replace(setup, secrets=secrets)
     return asyncio.run(_called(trying, provider, ModelChoice(model, provider.name, "", variable)))
 
 
-async def _called(setup: Setup, provider: Named, choice: ModelChoice) -> str:
+async def _called(setup: Setup, provider: NamedProvider, choice: ModelChoice) -> str:
     from msgspec import structs
 
     from hermes.app.model_probe import ping
@@ -112,7 +122,7 @@ async def _called(setup: Setup, provider: Named, choice: ModelChoice) -> str:
         return (await ping(runtime, endpoint)).error
 
 
-def _has_model(setup: Setup, provider: Named) -> bool:
+def _has_model(setup: Setup, provider: NamedProvider) -> bool:
     section = setup.config.model
     spec = find_provider(section.provider) if section.provider else None
     configured = spec.name if spec is not None else section.provider

@@ -13,7 +13,7 @@ from msgspec import Struct
 from hermes.config.env import environment
 from hermes.core.errors import ConfigError
 from hermes.llm.auth.oauth.tokens import Token, read_claim
-from hermes.llm.provider_spec import OAuth
+from hermes.llm.provider_spec import OAuthSpec
 
 
 class Program(Struct, frozen=True):
@@ -25,11 +25,11 @@ class Program(Struct, frozen=True):
     """Names its folder; empty: below the home folder, as usual."""
     folder: str
     file: str
-    read: Callable[[Any, OAuth], Token | str]
+    read: Callable[[Any, OAuthSpec], Token | str]
     """A token; or a key, for providers that take one."""
 
 
-def _codex(data: Any, flow: OAuth) -> Token | str:
+def _codex(data: Any, flow: OAuthSpec) -> Token | str:
     found = data.get("tokens")
     found = found if isinstance(found, Mapping) else {}
     access = _text(found, "access_token")
@@ -38,7 +38,7 @@ def _codex(data: Any, flow: OAuth) -> Token | str:
     return Token(access, _text(found, "refresh_token"), 1.0, 0.0, account, flow.token_url, "codex")
 
 
-def _claude(data: Any, flow: OAuth) -> Token | str:
+def _claude(data: Any, flow: OAuthSpec) -> Token | str:
     found = data.get("claudeAiOauth")
     found = found if isinstance(found, Mapping) else {}
     ends = found.get("expiresAt")
@@ -47,7 +47,7 @@ def _claude(data: Any, flow: OAuth) -> Token | str:
     return Token(access, refresh, expires, time.time(), "", flow.token_url, "claude")
 
 
-def _gh(data: Any, flow: OAuth) -> Token | str:
+def _gh(data: Any, flow: OAuthSpec) -> Token | str:
     host = data.get("github.com")
     return _text(host, "oauth_token") if isinstance(host, Mapping) else ""
 
@@ -64,7 +64,7 @@ PROGRAMS = {
 }
 
 
-def taken_over(program: Program, flow: OAuth) -> Token | str:
+def taken_over(program: Program, flow: OAuthSpec) -> Token | str:
     """What that program has; ConfigError when there is nothing to take."""
     environ = environment()
     folder = environ.get(program.variable) or Path(environ.get("HOME", "~"), program.folder)

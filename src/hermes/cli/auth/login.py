@@ -14,16 +14,16 @@ from hermes.config.load import Setup
 from hermes.config.private_files import locked
 from hermes.core.errors import ConfigError
 from hermes.llm.auth.oauth import tokens
-from hermes.llm.auth.oauth.device import Shown
-from hermes.llm.auth.oauth.login import Steps, enter
+from hermes.llm.auth.oauth.device import DeviceCode
+from hermes.llm.auth.oauth.login import LoginPrompts, run_login
 from hermes.llm.auth.oauth.tokens import Token
-from hermes.llm.endpoints.inventory import Named
+from hermes.llm.endpoints.inventory import NamedProvider
 from hermes.llm.http.transport import Transport
 
 
-async def log_in(setup: Setup, provider: Named, *, browser: bool) -> Token:
+async def log_in(setup: Setup, provider: NamedProvider, *, browser: bool) -> Token:
     """Stored when it returns. ProviderError says why there is none."""
-    flow = provider.flow
+    flow = provider.login_flow
     if flow is None:
         raise ConfigError(
             f"One does not log in to {provider.name}: it takes a key. hermes auth add "
@@ -33,20 +33,20 @@ async def log_in(setup: Setup, provider: Named, *, browser: bool) -> Token:
     screen = _Screen(setup, browser=browser and attended)
     transport = Transport()
     try:
-        steps = Steps(screen.code, screen.page, _line if attended else None)
-        token = await enter(flow, transport, steps)
+        steps = LoginPrompts(screen.code, screen.page, _line if attended else None)
+        token = await run_login(flow, transport, steps)
     finally:
         await transport.close()
     keep(setup, provider, token)
     return token
 
 
-def keep(setup: Setup, provider: Named, token: Token) -> None:
+def keep(setup: Setup, provider: NamedProvider, token: Token) -> None:
     folder = paths.logins_folder(setup.home)
     paths.private_folder(folder)
     with locked(folder / f".{provider.name}.lock", f"the login to {provider.name}"):
         try:
-            tokens.write(folder / f"{provider.name}.json", token)
+            tokens.save_token(folder / f"{provider.name}.json", token)
         except OSError as error:
             raise ConfigError(f"The login could not be stored: {error.strerror}.") from None
 
@@ -58,7 +58,7 @@ class _Screen:
         self._setup = setup
         self._browser = browser
 
-    def code(self, shown: Shown) -> None:
+    def code(self, shown: DeviceCode) -> None:
         self._say(
             f"Open {shown.page} and type in this code (good for {shown.minutes} min):\n\n"
             f"    {shown.code}\n\nNever type in a code that somebody else gave you.\n"

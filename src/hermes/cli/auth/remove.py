@@ -10,10 +10,12 @@ from hermes.config.load import Setup
 from hermes.config.private_files import locked
 from hermes.config.update import revise
 from hermes.core.errors import ConfigError
-from hermes.llm.endpoints.inventory import Held, Named
+from hermes.llm.endpoints.inventory import NamedProvider, StoredCredential
 
 
-def remove_keys(setup: Setup, provider: Named, which: str, *, everything: bool) -> list[str]:
+def remove_keys(
+    setup: Setup, provider: NamedProvider, which: str, *, everything: bool
+) -> list[str]:
     """The names of the variables that went out of .env."""
     keys = keys_of(setup, provider)
     stored = [one for one in keys if one.source == ".env"]
@@ -36,7 +38,7 @@ def remove_keys(setup: Setup, provider: Named, which: str, *, everything: bool) 
     return gone
 
 
-def _nothing(provider: Named, which: str, keys: list[Held]) -> str:
+def _nothing(provider: NamedProvider, which: str, keys: list[StoredCredential]) -> str:
     if which:
         listed = ", ".join(f"{one.name} ({one.hint})" for one in keys) or "none"
         return f"{provider.name} has no key {which}; there are: {listed}."
@@ -45,7 +47,7 @@ def _nothing(provider: Named, which: str, keys: list[Held]) -> str:
     return f"There is no key of {provider.name} in .env."
 
 
-def _forgotten(setup: Setup, provider: Named, gone: list[str]) -> dict[str, Any]:
+def _forgotten(setup: Setup, provider: NamedProvider, gone: list[str]) -> dict[str, Any]:
     """What the configuration says about those keys, unsaid."""
     place = f"providers.{provider.name}"
     row = provider.row
@@ -61,7 +63,7 @@ def _forgotten(setup: Setup, provider: Named, gone: list[str]) -> dict[str, Any]
     return changes
 
 
-def log_out(setup: Setup, provider: Named) -> None:
+def log_out(setup: Setup, provider: NamedProvider) -> None:
     """ConfigError when nobody is logged in. Whoever renews right now is waited for."""
     folder = paths.logins_folder(setup.home)
     file = folder / f"{provider.name}.json"

@@ -11,8 +11,13 @@ from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.llm.auth.cooldown import Cooldowns
 from hermes.llm.endpoints.endpoint import ModelChoice
-from hermes.llm.endpoints.inventory import Held, Named, everything, held
-from hermes.llm.endpoints.local_servers import chosen
+from hermes.llm.endpoints.inventory import (
+    NamedProvider,
+    StoredCredential,
+    list_all_credentials,
+    list_credentials,
+)
+from hermes.llm.endpoints.local_servers import choose_model
 from hermes.llm.endpoints.resolver import resolve_chain
 
 
@@ -20,12 +25,12 @@ def cooling_of(setup: Setup) -> Cooldowns:
     return Cooldowns(paths.cache_folder(setup.home) / "cooling.json")
 
 
-def show_list(setup: Setup, provider: Named | None, *, json: bool) -> int:
+def show_list(setup: Setup, provider: NamedProvider | None, *, json: bool) -> int:
     cooling = cooling_of(setup)
     if provider is None:
-        found = everything(setup.config, setup.secrets, cooling)
+        found = list_all_credentials(setup.config, setup.secrets, cooling)
     else:
-        found = held(setup.config, setup.secrets, cooling, provider)
+        found = list_credentials(setup.config, setup.secrets, cooling, provider)
     if json:
         print(dump([_row(one) for one in found]))
     elif not found:
@@ -35,16 +40,16 @@ def show_list(setup: Setup, provider: Named | None, *, json: bool) -> int:
     return 0
 
 
-def show_status(setup: Setup, provider: Named | None, *, json: bool) -> int:
+def show_status(setup: Setup, provider: NamedProvider | None, *, json: bool) -> int:
     """Exit 1 when the provider that was asked about cannot be called."""
     found = (
-        everything(setup.config, setup.secrets, cooling_of(setup))
+        list_all_credentials(setup.config, setup.secrets, cooling_of(setup))
         if provider is None
-        else held(setup.config, setup.secrets, cooling_of(setup), provider)
+        else list_credentials(setup.config, setup.secrets, cooling_of(setup), provider)
     )
     answering, why = _answering(setup, provider)
     if json:
-        flow = provider.flow if provider is not None else None
+        flow = provider.login_flow if provider is not None else None
         told: dict[str, Any] = {"answers": answering, "missing": why}
         told["credentials"] = [_row(one) for one in found]
         if provider is not None:
@@ -57,10 +62,10 @@ def show_status(setup: Setup, provider: Named | None, *, json: bool) -> int:
     return 1 if provider is not None and why else 0
 
 
-def _answering(setup: Setup, provider: Named | None) -> tuple[str, str]:
+def _answering(setup: Setup, provider: NamedProvider | None) -> tuple[str, str]:
     """(who would be called, "") or ("", what is missing)."""
     choice = ModelChoice() if provider is None else ModelChoice(provider=provider.name)
-    choice = asyncio.run(chosen(setup.config, setup.secrets, choice))
+    choice = asyncio.run(choose_model(setup.config, setup.secrets, choice))
     try:
         endpoint = resolve_chain(setup.config, setup.secrets, choice)[0]
     except ConfigError as error:
@@ -69,7 +74,7 @@ def _answering(setup: Setup, provider: Named | None) -> tuple[str, str]:
     return f"{endpoint.target.provider}:{endpoint.target.model} with {keys}", ""
 
 
-def _row(one: Held) -> dict[str, Any]:
+def _row(one: StoredCredential) -> dict[str, Any]:
     return {
         "provider": one.provider,
         "kind": one.kind,
@@ -83,7 +88,7 @@ def _row(one: Held) -> dict[str, Any]:
     }
 
 
-def _table(found: list[Held]) -> list[str]:
+def _table(found: list[StoredCredential]) -> list[str]:
     cells = [(one.provider, one.name or "login", one.hint, one.source, one.state) for one in found]
     widths = [max(len(row[at]) for row in cells) for at in range(5)] if cells else []
     return [

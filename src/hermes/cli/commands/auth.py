@@ -13,7 +13,7 @@ from hermes.cli.terminal.text import dump
 from hermes.config.env import argument_text, inside_agent
 from hermes.config.load import Setup, load
 from hermes.core.errors import ConfigError, ProviderError
-from hermes.llm.endpoints.inventory import Named, named
+from hermes.llm.endpoints.inventory import NamedProvider, find_named
 
 _EPILOG = """\
 commands:
@@ -92,16 +92,16 @@ def _opened(args: Namespace, *, change: bool) -> Setup:
 
 def _add(args: Namespace) -> int:
     setup = _opened(args, change=True)
-    provider = named(setup.config, args.words[0])
+    provider = find_named(setup.config, args.words[0])
     if args.program:
         return _adopted(args, setup, args.program, provider)
-    if not provider.usual:
+    if not provider.usual_variable:
         return _logged_in(args, setup, provider)
     from hermes.cli.auth.add import add_key, check_key
     from hermes.cli.auth.secret_input import read_key
 
     login = f", or leave with Ctrl-C and run hermes auth login {provider.name}"
-    asked = f"Key of {provider.name}{login if provider.flow is not None else ''}"
+    asked = f"Key of {provider.name}{login if provider.login_flow is not None else ''}"
     key = read_key(asked, args.key_env or "")
     if args.check and (wrong := check_key(setup, provider, key, args.model)):
         fail(f"{wrong} The key was not stored.")
@@ -112,10 +112,10 @@ def _add(args: Namespace) -> int:
 
 def _login(args: Namespace) -> int:
     setup = _opened(args, change=True)
-    return _logged_in(args, setup, named(setup.config, args.words[0]))
+    return _logged_in(args, setup, find_named(setup.config, args.words[0]))
 
 
-def _logged_in(args: Namespace, setup: Setup, provider: Named) -> int:
+def _logged_in(args: Namespace, setup: Setup, provider: NamedProvider) -> int:
     import asyncio
 
     from hermes.cli.auth.login import log_in
@@ -132,7 +132,7 @@ def _logout(args: Namespace) -> int:
     from hermes.cli.auth.remove import log_out
 
     setup = _opened(args, change=True)
-    provider = named(setup.config, args.words[0])
+    provider = find_named(setup.config, args.words[0])
     log_out(setup, provider)
     return _done(args, provider, f"Logged out of {provider.name}; the tokens are deleted here.")
 
@@ -141,7 +141,7 @@ def _remove(args: Namespace) -> int:
     from hermes.cli.auth.remove import remove_keys
 
     setup = _opened(args, change=True)
-    provider = named(setup.config, args.words[0])
+    provider = find_named(setup.config, args.words[0])
     which = args.words[1] if len(args.words) > 1 else ""
     gone = remove_keys(setup, provider, which, everything=args.all)
     return _done(args, provider, f"Removed from .env: {', '.join(gone)}.")
@@ -152,10 +152,10 @@ def _adopt(args: Namespace) -> int:
     name = args.words[0]
     if name not in PROGRAMS:
         raise ConfigError(f"{name!r} is none of {', '.join(sorted(PROGRAMS))}.")
-    return _adopted(args, setup, name, named(setup.config, PROGRAMS[name].provider))
+    return _adopted(args, setup, name, find_named(setup.config, PROGRAMS[name].provider))
 
 
-def _adopted(args: Namespace, setup: Setup, name: str, provider: Named) -> int:
+def _adopted(args: Namespace, setup: Setup, name: str, provider: NamedProvider) -> int:
     from hermes.cli.auth.add import add_key
     from hermes.cli.auth.adopt import taken_over
     from hermes.cli.auth.login import keep
@@ -163,9 +163,9 @@ def _adopted(args: Namespace, setup: Setup, name: str, provider: Named) -> int:
     from hermes.llm.auth.oauth.tokens import Token
 
     program = PROGRAMS[name]
-    if program.provider != provider.name or provider.flow is None:
+    if program.provider != provider.name or provider.login_flow is None:
         raise ConfigError(f"The login of {name} is one to {program.provider}.")
-    found = taken_over(program, provider.flow)
+    found = taken_over(program, provider.login_flow)
     if not isinstance(found, Token):
         return _done(args, provider, add_key(setup, provider, checked(found, name), replace=False))
     keep(setup, provider, found)
@@ -176,14 +176,14 @@ def _adopted(args: Namespace, setup: Setup, name: str, provider: Named) -> int:
     return _done(args, provider, told)
 
 
-def _done(args: Namespace, provider: Named, told: str) -> int:
+def _done(args: Namespace, provider: NamedProvider, told: str) -> int:
     print(dump({"provider": provider.name, "done": told}) if args.json else told)
     if args.action in ("add", "login", "adopt") and (hint := _next(args, provider)):
         fail(hint)
     return 0
 
 
-def _next(args: Namespace, provider: Named) -> str:
+def _next(args: Namespace, provider: NamedProvider) -> str:
     """What is left to do before it answers."""
     from hermes.llm.endpoints.endpoint import ModelChoice
     from hermes.llm.endpoints.resolver import resolve_chain
@@ -202,7 +202,7 @@ def _show(args: Namespace) -> int:
     from hermes.cli.auth.show import show_list, show_status
 
     setup = _opened(args, change=False)
-    provider = named(setup.config, args.words[0]) if args.words else None
+    provider = find_named(setup.config, args.words[0]) if args.words else None
     show = show_list if args.action == "list" else show_status
     return show(setup, provider, json=args.json)
 

@@ -167,10 +167,14 @@ def _models(args: Namespace) -> int:
     import asyncio
 
     from hermes.cli.model.choices import offered
-    from hermes.llm.endpoints.inventory import named
+    from hermes.llm.endpoints.inventory import find_named
 
     setup = _opened(args)
-    name = args.name if args.name in setup.config.providers else named(setup.config, args.name).name
+    name = (
+        args.name
+        if args.name in setup.config.providers
+        else find_named(setup.config, args.name).name
+    )
     rows = asyncio.run(offered(setup, name))
     if args.json:
         print(dump([{"model": row.value, "about": row.detail} for row in rows]))
@@ -183,7 +187,7 @@ def _models(args: Namespace) -> int:
 
 
 def _list(args: Namespace) -> int:
-    from hermes.llm.endpoints.embedded import file_of
+    from hermes.llm.endpoints.embedded import find_file
 
     secrets = load(args.profile).secrets
     rows = [
@@ -194,7 +198,7 @@ def _list(args: Namespace) -> int:
             "sha256": model.sha256,
             "licence": model.licence,
             "page": model.page,
-            "file": str(file_of(model, secrets) or ""),
+            "file": str(find_file(model, secrets) or ""),
         }
         for model in MODELS
     ]
@@ -215,9 +219,9 @@ def _pull(args: Namespace) -> int:
 
     file = asyncio.run(_download(model))
     print(file)
-    from hermes.llm.endpoints.embedded import NO_ENGINE, installed
+    from hermes.llm.endpoints.embedded import NO_ENGINE, is_engine_installed
 
-    if not installed():
+    if not is_engine_installed():
         fail(NO_ENGINE)
     elif model.name != DEFAULT:
         fail(f"to use it: hermes model local {model.name}, or --model local:{model.name}")
@@ -243,9 +247,9 @@ def _local(args: Namespace) -> int:
     name = known.name if known else str(_gguf(args.name))
     switch(setup, Wanted("local", name))
     print(f"The model is {name}, on this machine.")
-    from hermes.llm.endpoints.embedded import NO_ENGINE, installed
+    from hermes.llm.endpoints.embedded import NO_ENGINE, is_engine_installed
 
-    if not installed():
+    if not is_engine_installed():
         fail(NO_ENGINE)
     return 0
 

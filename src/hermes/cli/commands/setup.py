@@ -131,16 +131,16 @@ def _wanted(setup: Setup, args: Namespace) -> Candidate:
 
     from hermes.cli.model_candidates import Candidate
     from hermes.llm.endpoints.endpoint import ModelChoice
-    from hermes.llm.endpoints.local_servers import chosen, look_around
+    from hermes.llm.endpoints.local_servers import choose_model, find_servers
     from hermes.llm.providers import provider_index
 
     provider = "local" if args.embedded else args.provider
     choice = ModelChoice(args.model, provider, args.base_url, args.key_env)
     if not args.base_url and not args.model and provider in provider_index().local_servers:
-        near = asyncio.run(look_around([provider]))
+        near = asyncio.run(find_servers([provider]))
         choice = near[0].choice if near else choice
     elif not provider:
-        choice = asyncio.run(chosen(setup.config, setup.secrets, choice))
+        choice = asyncio.run(choose_model(setup.config, setup.secrets, choice))
     label = ":".join(filter(None, (choice.provider, choice.model)))
     return Candidate("asked", choice, label or args.base_url or args.key_env)
 

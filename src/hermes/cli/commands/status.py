@@ -80,10 +80,10 @@ async def _gathered(args: Namespace) -> dict[str, Any]:
 async def _model(setup: Setup) -> str:
     from hermes.core.errors import ConfigError
     from hermes.llm.endpoints.endpoint import ModelChoice
-    from hermes.llm.endpoints.local_servers import chosen
+    from hermes.llm.endpoints.local_servers import choose_model
     from hermes.llm.endpoints.resolver import resolve_chain
 
-    choice = await chosen(setup.config, setup.secrets, ModelChoice())
+    choice = await choose_model(setup.config, setup.secrets, ModelChoice())
     try:
         target = resolve_chain(setup.config, setup.secrets, choice)[0].target
     except ConfigError:

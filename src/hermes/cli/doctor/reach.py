@@ -14,7 +14,7 @@ from hermes.config.env import proxy_for
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError, HermesError
 from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
-from hermes.llm.endpoints.local_servers import chosen
+from hermes.llm.endpoints.local_servers import choose_model
 from hermes.llm.endpoints.resolver import resolve_chain
 from hermes.llm.hosts import is_usual_server
 from hermes.llm.http.transport import EMBEDDED
@@ -25,7 +25,7 @@ _SKEW = 300.0
 
 async def models(setup: Setup, *, online: bool) -> list[Check]:
     """What a conversation would be led with, and whether it is there."""
-    choice = await chosen(setup.config, setup.secrets, ModelChoice())
+    choice = await choose_model(setup.config, setup.secrets, ModelChoice())
     try:
         endpoints = resolve_chain(setup.config, setup.secrets, choice)
     except ConfigError as error:
@@ -45,16 +45,16 @@ def _model(endpoints: list[ModelEndpoint]) -> Check:
 
 
 def _embedded(target: str, base_url: str, details: list[str]) -> Check:
-    from hermes.llm.endpoints.embedded import missing
-    from hermes.llm.local.uri import parse
+    from hermes.llm.endpoints.embedded import missing_model
+    from hermes.llm.local.uri import parse_uri
 
-    if lacking := missing(base_url):
+    if lacking := missing_model(base_url):
         size = f"{lacking.size / 1e6:,.0f} MB"
         text = (
             f"{target} is downloaded when it is first needed, {size}; hermes setup connects others"
         )
         return Check("model", "note", text, tuple(details))
-    place, _ = parse(base_url)
+    place, _ = parse_uri(base_url)
     return Check("model", "ok", f"{target}, {place.file}; not started", tuple(details))
 
 

@@ -9,11 +9,11 @@ from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.llm.auth.cooldown import Cooldowns
 from hermes.llm.client import Client
-from hermes.llm.endpoints import embedded as finding
+from hermes.llm.endpoints import embedded
 from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
-from hermes.llm.endpoints.inventory import everything
-from hermes.llm.endpoints.local_servers import look_around
-from hermes.llm.endpoints.model_facts import ModelFacts, facts, names
+from hermes.llm.endpoints.inventory import list_all_credentials
+from hermes.llm.endpoints.local_servers import find_servers
+from hermes.llm.endpoints.model_facts import ModelFacts, find_facts, list_models
 from hermes.llm.endpoints.resolver import resolve_chain
 from hermes.llm.http.transport import Transport
 from hermes.llm.local.models import MODELS
@@ -27,26 +27,26 @@ async def offered(setup: Setup, only: str = "") -> list[Row]:
     try:
         endpoints = [only] if only else _callable_ones(setup)
         lists = await asyncio.gather(*(_listed(setup, name, transport) for name in endpoints))
-        near = () if only else await look_around()
+        near = () if only else await find_servers()
     finally:
         await transport.close()
     rows: dict[str, Row] = {}
     for name, models in zip(endpoints, lists, strict=True):
-        rows |= {f"{name}:{m}": Row(f"{name}:{m}", _detail(facts(name, m))) for m in models}
+        rows |= {f"{name}:{m}": Row(f"{name}:{m}", _detail(find_facts(name, m))) for m in models}
     for server in near:
         for model in server.models:
             value = f"{server.provider}:{model}"
             rows.setdefault(value, Row(value, "on this machine"))
-    if not only and finding.installed():
-        for embedded in MODELS:
-            value = f"local:{embedded.name}"
+    if not only and embedded.is_engine_installed():
+        for local_model in MODELS:
+            value = f"local:{local_model.name}"
             rows.setdefault(value, Row(value, "in a process of ours, no key"))
     return list(rows.values())
 
 
 def _callable_ones(setup: Setup) -> list[str]:
     """Who has a credential, the one in use first."""
-    held = everything(setup.config, setup.secrets, Cooldowns())
+    held = list_all_credentials(setup.config, setup.secrets, Cooldowns())
     found = list(dict.fromkeys(one.provider for one in held))
     try:
         now = resolve_chain(setup.config, setup.secrets, ModelChoice())[0].target.provider
@@ -61,7 +61,7 @@ async def _listed(setup: Setup, name: str, transport: Transport) -> tuple[str, .
     live: tuple[str, ...] = ()
     if endpoint is not None and not endpoint.base_url.startswith("local:"):
         live = await Client(endpoint, transport).listing.list_models()
-    listed = live or names(name)
+    listed = live or list_models(name)
     return tuple(m for m in listed if not any(word in m.lower() for word in _NO_CHAT))
 
 

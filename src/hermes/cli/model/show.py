@@ -11,8 +11,8 @@ from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.llm.auth.key_pool import Credential
 from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
-from hermes.llm.endpoints.learned_limits import Remembered
-from hermes.llm.endpoints.local_servers import Nearby, look_around, served
+from hermes.llm.endpoints.learned_limits import LearnedLimits
+from hermes.llm.endpoints.local_servers import LocalServer, find_servers, pick_server
 from hermes.llm.endpoints.model_facts import Prices
 from hermes.llm.endpoints.resolver import is_undecided, resolve_chain
 
@@ -21,8 +21,8 @@ async def survey(setup: Setup) -> dict[str, Any]:
     """Everything that is shown, as plain data. Only this machine is asked."""
     told: dict[str, Any] = {"error": None, "note": None}
     choice = ModelChoice()
-    nearby = await look_around() if is_undecided(setup.config, setup.secrets, choice) else ()
-    if near := served(nearby, setup.config, choice):
+    nearby = await find_servers() if is_undecided(setup.config, setup.secrets, choice) else ()
+    if near := pick_server(nearby, setup.config, choice):
         choice = near.choice
         told["note"] = near.note
     try:
@@ -30,8 +30,8 @@ async def survey(setup: Setup) -> dict[str, Any]:
     except ConfigError as error:
         told |= {"error": str(error), "fallbacks": []}
     else:
-        limits = Remembered(paths.cache_folder(setup.home) / "limits.json")
-        told |= _endpoint(limits.applied(chain[0]))
+        limits = LearnedLimits(paths.cache_folder(setup.home) / "limits.json")
+        told |= _endpoint(limits.apply_to(chain[0]))
         told["note"] = told["note"] or chain[0].note or None
         told["fallbacks"] = _fallbacks(setup, chain[1:])
     told["auxiliary"] = _auxiliary(setup)
@@ -102,7 +102,7 @@ def _auxiliary(setup: Setup) -> dict[str, str]:
     return found
 
 
-def _server(server: Nearby) -> dict[str, Any]:
+def _server(server: LocalServer) -> dict[str, Any]:
     return {
         "provider": server.provider,
         "base_url": server.base_url,

@@ -13,7 +13,7 @@ from hermes.cli.main import EXIT_FAILED, fail
 from hermes.cli.terminal.text import dump, one_line
 from hermes.config.load import Setup
 from hermes.llm.endpoints.endpoint import ModelChoice
-from hermes.llm.endpoints.local_servers import chosen
+from hermes.llm.endpoints.local_servers import choose_model
 from hermes.llm.endpoints.resolver import resolve_chain
 
 _SIGNS = {"yes": "✓", "no": "✗", "unknown": "–"}
@@ -33,9 +33,9 @@ def test(setup: Setup, choice: ModelChoice, *, cache: bool, json: bool) -> int:
 
 async def _tried(setup: Setup, choice: ModelChoice, *, cache: bool) -> Trial:
     async with Runtime.open(setup) as runtime:
-        choice = await chosen(setup.config, setup.secrets, choice)
+        choice = await choose_model(setup.config, setup.secrets, choice)
         endpoint = resolve_chain(setup.config, setup.secrets, choice)[0]
-        endpoint = runtime.remembered.applied(endpoint)
+        endpoint = runtime.remembered.apply_to(endpoint)
         if endpoint.base_url.startswith("local:"):
             from hermes.cli.terminal.download import prepare
 

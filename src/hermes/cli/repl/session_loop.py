@@ -222,9 +222,9 @@ async def fetched(repl: Repl) -> None:
     if not base_url.startswith(EMBEDDED):
         return
     from hermes.cli.terminal.download import prepare as download
-    from hermes.llm.endpoints.embedded import missing
+    from hermes.llm.endpoints.embedded import missing_model
 
-    if missing(base_url):
+    if missing_model(base_url):
         from prompt_toolkit.application.run_in_terminal import in_terminal
 
         async with in_terminal():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hermes.config.env import environment
 from hermes.config.package_index import indexes
 from hermes.config.paths import models_folders
-from hermes.llm.endpoints.embedded import missing
+from hermes.llm.endpoints.embedded import missing_model
 from hermes.llm.http.transport import EMBEDDED, Transport
 from hermes.llm.local.models import LocalModel
 from hermes.llm.local.puller import Puller, PullProgress
@@ -97,5 +97,5 @@ async def pull(model: LocalModel, transport: Transport, say: Say | None = None) 
 
 async def prepare(base_url: str, transport: Transport, say: Say | None = None) -> None:
     """What an endpoint needs before it can be called the first time."""
-    if base_url.startswith(EMBEDDED) and (model := missing(base_url)):
+    if base_url.startswith(EMBEDDED) and (model := missing_model(base_url)):
         await pull(model, transport, say)

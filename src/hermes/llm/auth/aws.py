@@ -18,10 +18,10 @@ MISSING = (
 )
 _REGION = re.compile(r"//[^/]*?\b((?:[a-z]{2,4}-)+[a-z]+-\d)\b")
 _SERVICE = "bedrock"
-_OURS = ("host", "content-type", "x-amz-")
+_SIGNED_HEADERS = ("host", "content-type", "x-amz-")
 
 
-class Keys(Struct, frozen=True):
+class AwsKeys(Struct, frozen=True):
     """Explicit AWS credentials; `token` belongs to temporary ones."""
 
     access: str
@@ -33,11 +33,11 @@ class Keys(Struct, frozen=True):
 
 
 @cache
-def installed() -> bool:
+def is_installed() -> bool:
     return find_spec("botocore") is not None
 
 
-class Frames:
+class FrameParser:
     """Messages of an AWS event stream out of bytes, for every way of cutting them."""
 
     def __init__(self) -> None:
@@ -62,20 +62,20 @@ class Frames:
             yield frame.headers, frame.payload
 
 
-def region(url: str) -> str:
+def find_region(url: str) -> str:
     """The region in the host's name; empty when it names none (a proxy, a private address)."""
     found = _REGION.search(url)
     return found[1] if found else ""
 
 
-def sign(
+def sign_request(
     method: str,
     url: str,
     headers: Mapping[str, str],
     body: bytes,
     *,
-    keys: Keys | None = None,
-    place: str = "",
+    keys: AwsKeys | None = None,
+    region: str = "",
 ) -> dict[str, str]:
     """The headers to send, signature included. Without `keys` botocore looks where it always
     looks (environment, profile, container, instance), which may block: call it in a thread.
@@ -84,25 +84,27 @@ def sign(
         from botocore import auth, awsrequest
     except ImportError:
         raise ConfigError(MISSING) from None
-    place = place or region(url) or _configured_region()
-    if not place:
+    region = region or find_region(url) or _configured_region()
+    if not region:
         raise ConfigError(f"No AWS region for {url.split('/')[2]}: set AWS_DEFAULT_REGION.")
-    request = awsrequest.AWSRequest(method=method, url=url, data=body, headers=_signed(headers))
-    auth.SigV4Auth(_credentials(keys), _SERVICE, place).add_auth(request)
+    request = awsrequest.AWSRequest(
+        method=method, url=url, data=body, headers=_signable_headers(headers)
+    )
+    auth.SigV4Auth(_load_credentials(keys), _SERVICE, region).add_auth(request)
     return {**headers, **dict(request.headers.items())}
 
 
-def _signed(headers: Mapping[str, str]) -> dict[str, str]:
+def _signable_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Only what no proxy or HTTP library rewrites on the way may be part of the signature."""
-    return {k: v for k, v in headers.items() if k.lower().startswith(_OURS)}
+    return {k: v for k, v in headers.items() if k.lower().startswith(_SIGNED_HEADERS)}
 
 
-def _credentials(keys: Keys | None) -> Any:
+def _load_credentials(keys: AwsKeys | None) -> Any:
     if keys is not None:
         from botocore.credentials import Credentials
 
         return Credentials(keys.access, keys.secret, keys.token or None)
-    found = _session().get_credentials()
+    found = _open_session().get_credentials()
     if found is None:
         raise ConfigError(
             "No AWS credentials found: set AWS_BEARER_TOKEN_BEDROCK, or AWS_ACCESS_KEY_ID and "
@@ -112,11 +114,11 @@ def _credentials(keys: Keys | None) -> Any:
 
 
 def _configured_region() -> str:
-    return str(_session().get_config_variable("region") or "")
+    return str(_open_session().get_config_variable("region") or "")
 
 
 @cache
-def _session() -> Any:
+def _open_session() -> Any:
     """One for the process: it caches temporary credentials and refreshes them in time."""
     from botocore.session import Session
 

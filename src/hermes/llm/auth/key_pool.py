@@ -15,15 +15,15 @@ from hermes.llm.auth.cooldown import Cooldowns, PoolKey
 
 log = logging.getLogger(__name__)
 
-Strategy: TypeAlias = Literal["fill-first", "round-robin", "least-used", "random"]
-LOGIN = "the login to "
+PoolStrategy: TypeAlias = Literal["fill-first", "round-robin", "least-used", "random"]
+LOGIN_SOURCE = "the login to "
 """How the source of a credential begins that is a login and no key."""
 _DASHES = dict.fromkeys(
     map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"), "-"
 )
-_NOTHING = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"), "")
-_COOL = {Kind.RATE_LIMITED: 60.0, Kind.BILLING: 3600.0}
-_COOL_REFUSED = 24 * 3600.0
+_INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"), "")
+_COOLDOWN = {Kind.RATE_LIMITED: 60.0, Kind.BILLING: 3600.0}
+_COOLDOWN_REFUSED = 24 * 3600.0
 """A key that was refused, not exhausted, is the last to be asked for a day."""
 
 
@@ -45,12 +45,12 @@ class Credential(Struct, frozen=True):
 NO_KEY = Credential()
 
 
-def usable(key: Credential) -> str:
+def clean_key(key: Credential) -> str:
     """The key as it can stand in a header. Keys copied from a PDF or a chat have dashes, spaces
     and letters that only look right; what has an obvious meaning is put right."""
     if key.value.isascii() and key.value.isprintable() and " " not in key.value:
         return key.value
-    text = key.value.translate(_DASHES).translate(_NOTHING)
+    text = key.value.translate(_DASHES).translate(_INVISIBLE)
     text = "".join(unicodedata.normalize("NFKC", text).split())
     for at, char in enumerate(text):
         if not "!" <= char <= "~":
@@ -65,7 +65,7 @@ def usable(key: Credential) -> str:
     return text
 
 
-class Pool:
+class KeyPool:
     """The keys of one endpoint. Everybody who calls it shares the cooldowns."""
 
     def __init__(
@@ -73,16 +73,16 @@ class Pool:
         base_url: str,
         keys: Sequence[Credential],
         cooldowns: Cooldowns,
-        strategy: Strategy = "fill-first",
+        strategy: PoolStrategy = "fill-first",
     ) -> None:
         self._base_url = base_url
         self._keys = tuple(keys) or (NO_KEY,)
         self._cooldowns = cooldowns
         self._strategy = strategy
-        self._calls = dict.fromkeys(map(self.place, self._keys), 0)
+        self._calls = dict.fromkeys(map(self.pool_key, self._keys), 0)
         self._turn = 0
 
-    def place(self, key: Credential) -> PoolKey:
+    def pool_key(self, key: Credential) -> PoolKey:
         """What limits are counted by."""
         return self._base_url, key.login or key.value
 
@@ -91,7 +91,7 @@ class Pool:
         will be back first."""
         if len(self._keys) == 1:
             return self._keys[0]
-        left = {key: self._cooldowns.seconds_left(self.place(key)) for key in self._keys}
+        left = {key: self._cooldowns.seconds_left(self.pool_key(key)) for key in self._keys}
         ready = [key for key in self._keys if not left[key]]
         if not ready:
             return min(self._keys, key=lambda key: left[key])
@@ -100,17 +100,17 @@ class Pool:
                 order = [*self._keys[self._turn :], *self._keys[: self._turn]]
                 return next(key for key in order if key in ready)
             case "least-used":
-                return min(ready, key=lambda key: self._calls[self.place(key)])
+                return min(ready, key=lambda key: self._calls[self.pool_key(key)])
             case "random":
                 return random.choice(ready)
             case _:
                 return ready[0]
 
-    def take(self) -> Credential:
+    def take_next(self) -> Credential:
         """The same for a call: the next one may go out with another key."""
         key = self.pick()
         if len(self._keys) > 1:
-            self._calls[self.place(key)] += 1
+            self._calls[self.pool_key(key)] += 1
             self._turn = (self._keys.index(key) + 1) % len(self._keys)
         return key
 
@@ -118,10 +118,10 @@ class Pool:
         """Whether another key is left to try."""
         if len(self._keys) == 1:
             return False
-        seconds = failure.retry_after or _COOL.get(failure.kind, _COOL_REFUSED)
-        self._cooldowns.start(self.place(key), seconds, failure.kind.value)
+        seconds = failure.retry_after or _COOLDOWN.get(failure.kind, _COOLDOWN_REFUSED)
+        self._cooldowns.start(self.pool_key(key), seconds, failure.kind.value)
         following = self.pick()
-        left = not self._cooldowns.seconds_left(self.place(following))
+        left = not self._cooldowns.seconds_left(self.pool_key(following))
         log.info(
             "key %s set aside for %.0f s (%s); %s",
             key.source,

@@ -15,53 +15,53 @@ from hermes.llm.endpoints.endpoint import ModelEndpoint
 from hermes.llm.http.watchdog import Timeouts
 from hermes.llm.local.models import DEFAULT, MODELS, LocalModel, find_model
 from hermes.llm.local.puller import is_complete
-from hermes.llm.local.uri import Place, address, parse
-from hermes.llm.provider_spec import ProviderSpec, overlay
+from hermes.llm.local.uri import ServedModel, build_uri, parse_uri
+from hermes.llm.provider_spec import ProviderSpec, overlay_quirks
 
 MODULE = "xllamacpp"
 _OTHER_CONTEXT = 8192
-_PATIENCE = Timeouts(ttfb=900.0, stale=300.0, total=3600.0)
+_TIMEOUTS = Timeouts(ttfb=900.0, stale=300.0, total=3600.0)
 """A long prompt takes a small machine minutes to read, and nothing is heard meanwhile."""
 INSTALL = "pip install 'hermes-runtime[local]'"
 NO_ENGINE = (
     f"The embedded model needs the extra `local`: {INSTALL}, then `hermes model pull {DEFAULT}`."
 )
-NOTE = (
+FALLBACK_NOTE = (
     "this is {title}, a small model on this machine, because no other is connected: expect "
     "mistakes. For a better one set a key (e.g. OPENROUTER_API_KEY, ANTHROPIC_API_KEY or "
     "OPENAI_API_KEY) in the environment or in .env, or model.base_url."
 )
 
 
-class Limits(Struct, frozen=True):
+class TokenLimits(Struct, frozen=True):
     """As configured; None: as the model is known."""
 
     context: int | None = None
     output: int | None = None
 
 
-def installed() -> bool:
+def is_engine_installed() -> bool:
     return find_spec(MODULE) is not None
 
 
-def default(secrets: Secrets) -> LocalModel:
+def default_model(secrets: Secrets) -> LocalModel:
     """The model taken when nobody named one: the default, unless only another is there."""
     usual = find_model(DEFAULT)
     assert usual is not None
-    there = [m for m in MODELS if m.tools and file_of(m, secrets) is not None]
+    there = [m for m in MODELS if m.tools and find_file(m, secrets) is not None]
     return usual if usual in there or not there else there[0]
 
 
-def endpoint(
-    spec: ProviderSpec, model: str, secrets: Secrets, limits: Limits, note: str = ""
+def build_endpoint(
+    spec: ProviderSpec, model: str, secrets: Secrets, limits: TokenLimits, note: str = ""
 ) -> ModelEndpoint:
     """ConfigError says what is missing. The file of a known model may be missing: it is downloaded
     before the first call."""
-    if not installed():
+    if not is_engine_installed():
         raise ConfigError(NO_ENGINE)
     known = find_model(model)
     if known is not None:
-        file = file_of(known, secrets) or models_folders(secrets.get)[0] / known.file
+        file = find_file(known, secrets) or models_folders(secrets.get)[0] / known.file
     elif "/" in model or model.endswith(".gguf"):
         file = Path(model).expanduser().absolute()
         if not file.is_file():
@@ -72,29 +72,29 @@ def endpoint(
             f"There is no embedded model {model!r}: use one of {names}, or a .gguf file."
         )
     context = limits.context or (known.context if known else _OTHER_CONTEXT)
-    quirks = spec.for_model(known.name if known else file.name)
+    quirks = spec.quirks_for(known.name if known else file.name)
     if known is not None and not known.tools:
-        quirks = overlay(quirks, {"tools": False})
+        quirks = overlay_quirks(quirks, {"tools": False})
     return ModelEndpoint(
         Target(spec.name, known.name if known else str(file), spec.wire),
-        address(Place(str(file), context)),
+        build_uri(ServedModel(str(file), context)),
         quirks=quirks,
         auth="none",
-        timeouts=_PATIENCE,
+        timeouts=_TIMEOUTS,
         context_length=context,
         max_output=limits.output,
         note=note.format(title=known.title if known else file.name),
     )
 
 
-def file_of(model: LocalModel, secrets: Secrets) -> Path | None:
+def find_file(model: LocalModel, secrets: Secrets) -> Path | None:
     """Where it is, if it is there."""
     files = [folder / model.file for folder in models_folders(secrets.get)]
     return next((file for file in files if is_complete(file, model)), None)
 
 
-def missing(base_url: str) -> LocalModel | None:
+def missing_model(base_url: str) -> LocalModel | None:
     """The model of this endpoint when its file is yet to be downloaded."""
-    place, _ = parse(base_url)
+    place, _ = parse_uri(base_url)
     known = find_model(Path(place.file).name)
     return known if known and not is_complete(Path(place.file), known) else None

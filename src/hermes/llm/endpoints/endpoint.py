@@ -5,10 +5,10 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hermes.core.message import Target
-from hermes.llm.auth.key_pool import Credential, Strategy
+from hermes.llm.auth.key_pool import Credential, PoolStrategy
 from hermes.llm.endpoints.model_facts import UNKNOWN, ModelFacts
 from hermes.llm.http.watchdog import Timeouts
-from hermes.llm.provider_spec import Auth, OAuth, Quirks
+from hermes.llm.provider_spec import Auth, OAuthSpec, Quirks
 from hermes.llm.providers import provider_index
 from hermes.llm.wire import wire_facts
 
@@ -33,8 +33,8 @@ class ModelEndpoint(Struct, frozen=True):
     base_url: str
     quirks: Quirks = Quirks()
     keys: tuple[Credential, ...] = ()
-    pool: Strategy = "fill-first"
-    login: OAuth | None = None
+    pool: PoolStrategy = "fill-first"
+    login: OAuthSpec | None = None
     """How tokens of a login among the keys are renewed, and what they travel with."""
     headers: dict[str, str] = {}
     auth: Auth = "bearer"

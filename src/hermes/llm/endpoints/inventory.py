@@ -13,15 +13,15 @@ from hermes.config.schema import Config, Provider
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
 from hermes.llm.auth.cooldown import Cooldowns
-from hermes.llm.auth.logins import flow_of
+from hermes.llm.auth.logins import find_login_flow
 from hermes.llm.auth.oauth import tokens
 from hermes.llm.endpoints.endpoint import CUSTOM, ModelChoice
 from hermes.llm.endpoints.resolver import resolve_chain
-from hermes.llm.provider_spec import OAuth, ProviderSpec
+from hermes.llm.provider_spec import OAuthSpec, ProviderSpec
 from hermes.llm.providers import find_provider, provider_index
 
 
-class Held(Struct, frozen=True):
+class StoredCredential(Struct, frozen=True):
     """One key or login. `value` is never shown."""
 
     provider: str
@@ -51,16 +51,18 @@ class Held(Struct, frozen=True):
     @property
     def state(self) -> str:
         if self.cooling:
-            return f"set aside for {_span(self.cooling)} ({self.why})"
+            return f"set aside for {_format_span(self.cooling)} ({self.why})"
         if self.kind == "login" and self.expires:
             left = self.expires - time.time()
             if left > 0:
-                return f"good for {_span(left)}" + (", then renewed" if self.renewable else "")
+                return f"good for {_format_span(left)}" + (
+                    ", then renewed" if self.renewable else ""
+                )
             return "renewed at the next call" if self.renewable else "has run out"
         return "in use" if self.used else "not used: another one comes first"
 
 
-class Named(Struct, frozen=True):
+class NamedProvider(Struct, frozen=True):
     """A provider as it is called, known and configured."""
 
     name: str
@@ -68,17 +70,17 @@ class Named(Struct, frozen=True):
     row: Provider
 
     @property
-    def flow(self) -> OAuth | None:
-        return flow_of(self.spec, self.row)
+    def login_flow(self) -> OAuthSpec | None:
+        return find_login_flow(self.spec, self.row)
 
     @property
-    def usual(self) -> str:
+    def usual_variable(self) -> str:
         """The variable a first key goes into; empty: one logs in there, and has no key."""
         if self.row.api_key_env or self.row.api_key_envs:
             return self.row.api_key_env or self.row.api_key_envs[0]
         if self.spec is not None and self.spec.keys:
             return self.spec.keys[0]
-        if self.flow is not None:
+        if self.login_flow is not None:
             return ""
         return "".join(c if c.isalnum() else "_" for c in self.name.upper()) + "_API_KEY"
 
@@ -86,10 +88,10 @@ class Named(Struct, frozen=True):
     def must_be_named(self) -> bool:
         """Whether nobody looks into that variable unless the configuration says so."""
         configured = self.row.api_key_env or self.row.api_key_envs
-        return not configured and self.usual not in (self.spec.keys if self.spec else ())
+        return not configured and self.usual_variable not in (self.spec.keys if self.spec else ())
 
 
-def named(config: Config, name: str) -> Named:
+def find_named(config: Config, name: str) -> NamedProvider:
     """ConfigError with near names when there is no such provider."""
     spec = find_provider(name)
     known = spec.name if spec is not None else name
@@ -104,38 +106,40 @@ def named(config: Config, name: str) -> Named:
             f"There is no provider {name!r}.{near} One of your own: hermes model custom URL, or "
             f"providers.{name}.base_url in config.yaml."
         )
-    return Named(known, spec, row or Provider())
+    return NamedProvider(known, spec, row or Provider())
 
 
-def variables(config: Config, provider: Named) -> tuple[str, ...]:
+def key_variables(config: Config, provider: NamedProvider) -> tuple[str, ...]:
     """Where keys of a provider are looked for, in order."""
     row = provider.row
     section = config.model
-    if section.api_key_env and _is_model(config, provider):
+    if section.api_key_env and _is_main_provider(config, provider):
         return tuple(dict.fromkeys((section.api_key_env, *row.api_key_envs)))
     named_ones = row.api_key_envs or ((row.api_key_env,) if row.api_key_env else ())
     return named_ones or (provider.spec.keys if provider.spec is not None else ())
 
 
-def _is_model(config: Config, provider: Named) -> bool:
+def _is_main_provider(config: Config, provider: NamedProvider) -> bool:
     section = config.model
     wanted = section.provider or (CUSTOM if section.base_url else "")
     spec = find_provider(wanted) if wanted else None
     return provider.name == (spec.name if spec is not None else wanted)
 
 
-def held(config: Config, secrets: Secrets, cooldowns: Cooldowns, provider: Named) -> list[Held]:
+def list_credentials(
+    config: Config, secrets: Secrets, cooldowns: Cooldowns, provider: NamedProvider
+) -> list[StoredCredential]:
     """Every key and login of one provider."""
-    found: list[Held] = []
+    found: list[StoredCredential] = []
     base_url = _base_url(config, secrets, provider)
     pooled = bool(provider.row.api_key_envs)
-    for variable in variables(config, provider):
+    for variable in key_variables(config, provider):
         value = secrets.get(variable)
         if value is None:
             continue
         rest = cooldowns.find((base_url, value))
         found.append(
-            Held(
+            StoredCredential(
                 provider.name,
                 "key",
                 variable,
@@ -147,10 +151,10 @@ def held(config: Config, secrets: Secrets, cooldowns: Cooldowns, provider: Named
             )
         )
     file = secrets.login(provider.name)
-    token = tokens.read(file) if file is not None else None
+    token = tokens.load_token(file) if file is not None else None
     if token is not None:
         found.append(
-            Held(
+            StoredCredential(
                 provider.name,
                 "login",
                 "",
@@ -164,12 +168,14 @@ def held(config: Config, secrets: Secrets, cooldowns: Cooldowns, provider: Named
     return found
 
 
-def everything(config: Config, secrets: Secrets, cooldowns: Cooldowns) -> list[Held]:
+def list_all_credentials(
+    config: Config, secrets: Secrets, cooldowns: Cooldowns
+) -> list[StoredCredential]:
     """In the order of names; configured ones of the user's own last."""
     own = [name for name in config.providers if find_provider(name) is None]
-    found: list[Held] = []
+    found: list[StoredCredential] = []
     for name in (*provider_index().names, *dict.fromkeys([*own, CUSTOM])):
-        found += held(config, secrets, cooldowns, named(config, name))
+        found += list_credentials(config, secrets, cooldowns, find_named(config, name))
     return found
 
 
@@ -182,7 +188,7 @@ def free_name(secrets: Secrets, taken: Sequence[str], usual: str) -> str:
     raise ConfigError(f"There are too many keys like {usual}.")
 
 
-def _base_url(config: Config, secrets: Secrets, provider: Named) -> str:
+def _base_url(config: Config, secrets: Secrets, provider: NamedProvider) -> str:
     try:
         choice = ModelChoice(provider=provider.name, model="?")
         return resolve_chain(config, secrets, choice)[0].base_url
@@ -190,7 +196,7 @@ def _base_url(config: Config, secrets: Secrets, provider: Named) -> str:
         return ""
 
 
-def _span(seconds: float) -> str:
+def _format_span(seconds: float) -> str:
     for size, unit in ((86400, "days"), (3600, "hours"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

@@ -15,34 +15,34 @@ from hermes.llm.endpoints.endpoint import ModelEndpoint
 
 MONTH = 30 * 86400.0
 """Then a server may have been set up differently."""
-MOST = 500
+MAX_ENTRIES = 500
 LEAST_CONTEXT, LEAST_OUTPUT = 1024, 256
 """A stated limit below this is a slip."""
 
 
-class Limit(Struct, frozen=True, omit_defaults=True):
+class LearnedLimit(Struct, frozen=True, omit_defaults=True):
     context: int | None = None
     output: int | None = None
     when: float = 0.0
 
 
-class Remembered:
+class LearnedLimits:
     """Read when it is first asked for; written at once, whole, for its owner only. A file that
     cannot be read or written is no reason to fail: the limit is learned again."""
 
     def __init__(self, file: Path, clock: Callable[[], float] = time.time) -> None:
         self._file = file
         self._clock = clock
-        self._known: dict[str, Limit] | None = None
+        self._known: dict[str, LearnedLimit] | None = None
 
-    def of(self, base_url: str, model: str) -> Limit:
+    def find(self, base_url: str, model: str) -> LearnedLimit:
         if self._known is None:
-            self._known = self._read()
-        return self._known.get(_key(base_url, model), Limit())
+            self._known = self._read_file()
+        return self._known.get(_limit_key(base_url, model), LearnedLimit())
 
-    def applied(self, endpoint: ModelEndpoint) -> ModelEndpoint:
+    def apply_to(self, endpoint: ModelEndpoint) -> ModelEndpoint:
         """With the context it stated: instead of what tables say, at most what is configured."""
-        stated = self.of(endpoint.base_url, endpoint.target.model).context
+        stated = self.find(endpoint.base_url, endpoint.target.model).context
         if stated is None:
             return endpoint
         set_by_user = endpoint.context_length not in (None, endpoint.facts.context)
@@ -53,31 +53,33 @@ class Remembered:
         self, base_url: str, model: str, *, context: int | None = None, output: int | None = None
     ) -> None:
         """What is new is kept; nonsense is not."""
-        old = self.of(base_url, model)
-        new = Limit(
+        old = self.find(base_url, model)
+        new = LearnedLimit(
             context if context and context >= LEAST_CONTEXT else old.context,
             output if output and output >= LEAST_OUTPUT else old.output,
             self._clock(),
         )
         if (new.context, new.output) == (old.context, old.output):
             return
-        known = self._read() | {_key(base_url, model): new}  # others may have written meanwhile
-        if len(known) > MOST:
-            newest = sorted(known.items(), key=lambda item: item[1].when)[-MOST:]
+        known = self._read_file() | {
+            _limit_key(base_url, model): new
+        }  # others may have written meanwhile
+        if len(known) > MAX_ENTRIES:
+            newest = sorted(known.items(), key=lambda item: item[1].when)[-MAX_ENTRIES:]
             known = dict(newest)
         self._known = known
         with suppress(OSError):
-            self._write(known)
+            self._write_file(known)
 
-    def _read(self) -> dict[str, Limit]:
+    def _read_file(self) -> dict[str, LearnedLimit]:
         try:
-            found = msgspec.json.decode(self._file.read_bytes(), type=dict[str, Limit])
+            found = msgspec.json.decode(self._file.read_bytes(), type=dict[str, LearnedLimit])
         except (OSError, ValueError):
             return {}
         oldest = self._clock() - MONTH
         return {key: limit for key, limit in found.items() if limit.when >= oldest}
 
-    def _write(self, known: dict[str, Limit]) -> None:
+    def _write_file(self, known: dict[str, LearnedLimit]) -> None:
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fresh = self._file.with_name(f".limits.{os.getpid()}.tmp")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -89,5 +91,5 @@ class Remembered:
         fresh.replace(self._file)
 
 
-def _key(base_url: str, model: str) -> str:
+def _limit_key(base_url: str, model: str) -> str:
     return f"{base_url.partition('?')[0].rstrip('/')} {model}"

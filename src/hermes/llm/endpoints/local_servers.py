@@ -18,11 +18,11 @@ from hermes.llm.endpoints.resolver import is_undecided
 from hermes.llm.providers import provider_index
 
 SECONDS = 0.2
-_MOST = 1 << 20
+_LARGEST_LIST = 1 << 20
 _NO_CHAT = ("embed", "bge-", "rerank", "whisper", "tts")
 
 
-class Nearby(Struct, frozen=True):
+class LocalServer(Struct, frozen=True):
     provider: str
     base_url: str
     models: tuple[str, ...]
@@ -41,23 +41,25 @@ class Nearby(Struct, frozen=True):
         )
 
 
-async def look_around(names: Sequence[str] | None = None) -> tuple[Nearby, ...]:
+async def find_servers(names: Sequence[str] | None = None) -> tuple[LocalServer, ...]:
     """Those that answer with a model to talk to, all asked at once, in the order of the names."""
     servers = provider_index().local_servers
     asked = servers if names is None else names
-    found = await asyncio.gather(*(_ask(name, servers[name]) for name in asked))
+    found = await asyncio.gather(*(_ask_server(name, servers[name]) for name in asked))
     return tuple(server for server in found if server is not None)
 
 
-async def chosen(config: Config, secrets: Secrets, choice: ModelChoice) -> ModelChoice:
+async def choose_model(config: Config, secrets: Secrets, choice: ModelChoice) -> ModelChoice:
     """What a conversation would be led with; nobody is asked where something is configured."""
     if not is_undecided(config, secrets, choice):
         return choice
-    found = served(await look_around(), config, choice)
+    found = pick_server(await find_servers(), config, choice)
     return found.choice if found is not None else choice
 
 
-def served(found: Sequence[Nearby], config: Config, choice: ModelChoice) -> Nearby | None:
+def pick_server(
+    found: Sequence[LocalServer], config: Config, choice: ModelChoice
+) -> LocalServer | None:
     """The first, or where a model was named the first that has it, with that one in front."""
     name = choice.model or config.model.default
     if not name:
@@ -70,16 +72,16 @@ def served(found: Sequence[Nearby], config: Config, choice: ModelChoice) -> Near
     return None
 
 
-async def _ask(name: str, base_url: str) -> Nearby | None:
+async def _ask_server(name: str, base_url: str) -> LocalServer | None:
     try:
         async with asyncio.timeout(SECONDS):
-            models = _models(await _get(f"{base_url}/models"))
+            models = _parse_models(await _http_get(f"{base_url}/models"))
     except (OSError, TimeoutError, EOFError, ValueError):
         return None
-    return Nearby(name, base_url, models) if models else None
+    return LocalServer(name, base_url, models) if models else None
 
 
-async def _get(url: str) -> bytes:
+async def _http_get(url: str) -> bytes:
     """Plain HTTP/1.0 to this machine: importing a client would take longer than the question."""
     parts = urlsplit(url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
@@ -95,25 +97,25 @@ async def _get(url: str) -> bytes:
         while line := (await reader.readline()).strip().lower():
             name, _, value = line.partition(b":")
             if name == b"content-length" and value.strip().isdigit():
-                size = min(int(value), _MOST)
-        return await (reader.readexactly(size) if size >= 0 else _rest(reader))
+                size = min(int(value), _LARGEST_LIST)
+        return await (reader.readexactly(size) if size >= 0 else _read_rest(reader))
     finally:
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
 
 
-async def _rest(reader: asyncio.StreamReader) -> bytes:
+async def _read_rest(reader: asyncio.StreamReader) -> bytes:
     """To the end; what never ends is no list of models."""
     found = bytearray()
-    while piece := await reader.read(_MOST):
+    while piece := await reader.read(_LARGEST_LIST):
         found += piece
-        if len(found) > _MOST:
+        if len(found) > _LARGEST_LIST:
             return b""
     return bytes(found)
 
 
-def _models(body: bytes) -> tuple[str, ...]:
+def _parse_models(body: bytes) -> tuple[str, ...]:
     if not body:
         return ()
     try:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from hermes.core.wire_names import DEFAULT_WIRE
 from hermes.llm.hosts import is_own_address
-from hermes.llm.provider_spec import ProviderSpec, Quirks, overlay
+from hermes.llm.provider_spec import ProviderSpec, Quirks, overlay_quirks
 from hermes.llm.providers import find_provider, provider_index
 from hermes.llm.wire import check_wire, wire_facts, wire_names
 
@@ -32,13 +32,13 @@ def choose_wire(base_url: str, api_mode: str | None, provider: str) -> str:
         return DEFAULT_WIRE
     standard = _DEFAULT_OF_VARIABLE.sub(r"\1", spec.base_url)
     is_theirs = not base_url or host == urlsplit(standard).hostname
-    return spec.wire if is_theirs else _family(spec.wire)
+    return spec.wire if is_theirs else _wire_family(spec.wire)
 
 
 def match_row(spec: ProviderSpec | None, base_url: str, wire: str) -> ProviderSpec | None:
     """Whose row an endpoint goes by; None: nothing is known about it."""
     row = spec or _host_row(base_url)
-    if row is not None and _family(row.wire) == _family(wire):
+    if row is not None and _wire_family(row.wire) == _wire_family(wire):
         return row
     return find_provider(provider_index().wire_references.get(wire, ""))
 
@@ -53,15 +53,15 @@ def match_quirks(
         for glob, maker in provider_index().portable_models.items():
             found = find_provider(maker) if fnmatchcase(model.lower(), glob) else None
             if found is not None:
-                return overlay(quirks, found.models[glob])
+                return overlay_quirks(quirks, found.models[glob])
         return quirks
-    quirks = row.for_model(model)
+    quirks = row.quirks_for(model)
     owner = spec or _host_row(base_url)
     if owner is None or owner is row:
         return quirks
-    theirs = owner.for_model(model)
+    theirs = owner.quirks_for(model)
     limit = theirs.max_tokens_default or quirks.max_tokens_default
-    return overlay(quirks, {"drop": theirs.drop, "max_tokens_default": limit})
+    return overlay_quirks(quirks, {"drop": theirs.drop, "max_tokens_default": limit})
 
 
 def missing_path_hint(base_url: str, wire: str) -> str:
@@ -81,5 +81,5 @@ def _host_row(base_url: str) -> ProviderSpec | None:
     return find_provider(provider_index().hosts.get(host, ""))
 
 
-def _family(wire: str) -> str:
+def _wire_family(wire: str) -> str:
     return wire_facts(wire).family or wire

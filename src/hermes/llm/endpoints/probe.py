@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from hermes.core.errors import ProviderError
 from hermes.core.wire_names import DEFAULT_WIRE
-from hermes.llm.auth.key_pool import Credential, usable
+from hermes.llm.auth.key_pool import Credential, clean_key
 from hermes.llm.endpoints.endpoint import CUSTOM
 from hermes.llm.endpoints.match import choose_wire
-from hermes.llm.endpoints.model_info import list_url, names
+from hermes.llm.endpoints.model_info import list_url, model_names
 from hermes.llm.http.transport import Transport
 from hermes.llm.providers import find_provider, provider_index
 from hermes.llm.wire import load_wire, wire_facts, wire_names
@@ -63,7 +63,7 @@ class Prober:
         told = choose_wire(base_url, api_mode, CUSTOM) if api_mode else ""
         guess = choose_wire(base_url, "", CUSTOM)
         listed = await self._send("GET", list_url(base_url, guess) or f"{base_url}/models")
-        models = names(listed.body)
+        models = model_names(listed.body)
         if listed.status == 200 and models:
             return Probe(base_url, told or _wire_of_list(listed.body) or guess, models)
         if listed.status == 0:
@@ -78,7 +78,7 @@ class Prober:
     ) -> Probe:
         """Without a list: an empty request is refused in the words of a protocol."""
         for wire in (name for name in wire_names() if wire_facts(name).probe):
-            url = load_wire(wire).url(base_url, "", stream=False)
+            url = load_wire(wire).build_url(base_url, "", stream=False)
             response = await self._send("POST", url, b"{}")
             if response.status in (400, 401, 403, 422, 429) and _is_refusal(response.body, wire):
                 return Probe(base_url, told or wire, needs_key=response.status in _DENIED)
@@ -92,7 +92,7 @@ class Prober:
         if body:
             headers["Content-Type"] = "application/json"
         if self._key.value:
-            key = usable(self._key)
+            key = clean_key(self._key)
             headers |= {"Authorization": f"Bearer {key}", "x-api-key": key}
         try:
             async with asyncio.timeout(SECONDS):

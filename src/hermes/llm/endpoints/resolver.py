@@ -14,10 +14,10 @@ from hermes.core.errors import ConfigError
 from hermes.core.message import Target
 from hermes.llm.auth import aws
 from hermes.llm.auth.key_pool import Credential
-from hermes.llm.auth.logins import flow_of, reaches, stored
+from hermes.llm.auth.logins import can_reach_model, find_login, find_login_flow
 from hermes.llm.endpoints.endpoint import CUSTOM, ModelChoice, ModelEndpoint
 from hermes.llm.endpoints.match import choose_wire, match_quirks, match_row, missing_path_hint
-from hermes.llm.endpoints.model_facts import UNKNOWN, ModelFacts, Prices, facts
+from hermes.llm.endpoints.model_facts import UNKNOWN, ModelFacts, Prices, find_facts
 from hermes.llm.hosts import is_own_address
 from hermes.llm.http.watchdog import Timeouts
 from hermes.llm.provider_spec import Auth, ProviderSpec, Quirks
@@ -159,15 +159,15 @@ class _Resolver:
         if maker := next((m for m in find_makers(name) if self._is_callable(m)), ""):
             return structs.replace(draft, provider=maker)
         usable = self._list_usable(draft.model)
-        if (first := next(usable, "")) and name and facts(first, name) == UNKNOWN:
+        if (first := next(usable, "")) and name and find_facts(first, name) == UNKNOWN:
             # Not because an aggregator has it: those have everybody's.
             direct = (p for p in usable if (row := find_provider(p)) and not row.aggregator)
-            first = next((p for p in direct if facts(p, name) != UNKNOWN), first)
+            first = next((p for p in direct if find_facts(p, name) != UNKNOWN), first)
         if first:
             return structs.replace(draft, provider=first)
         for provider in (*provider_index().logins, *self._config.providers):
             logged_in = self._secrets.login(provider) is not None
-            reachable = logged_in and reaches(find_provider(provider), name)
+            reachable = logged_in and can_reach_model(find_provider(provider), name)
             if reachable and self._is_callable(provider, draft.model):
                 return structs.replace(draft, provider=provider)
         if draft.model:
@@ -192,10 +192,10 @@ class _Resolver:
         """The embedded model, where it can run."""
         from hermes.llm.endpoints import embedded
 
-        if not embedded.installed():
+        if not embedded.is_engine_installed():
             return None
-        model = embedded.default(self._secrets).name
-        return _Draft(provider=EMBEDDED, model=model, note=embedded.NOTE)
+        model = embedded.default_model(self._secrets).name
+        return _Draft(provider=EMBEDDED, model=model, note=embedded.FALLBACK_NOTE)
 
     # -- what it takes ---------------------------------------------------------------------
 
@@ -237,7 +237,7 @@ class _Resolver:
             quirks=_limit_output(quirks, wire, known),
             keys=keys,
             pool=row.pool,
-            login=flow_of(spec, row) if keys and keys[0].login else None,
+            login=find_login_flow(spec, row) if keys and keys[0].login else None,
             headers=kin.headers if kin else {},
             auth=_choose_auth(wire, kin, keys),
             timeouts=_merge_timeouts(row, settings),
@@ -257,11 +257,11 @@ class _Resolver:
     ) -> ModelEndpoint:
         from hermes.llm.endpoints import embedded
 
-        limits = embedded.Limits(
+        limits = embedded.TokenLimits(
             settings.context_length or section.context_length,
             settings.max_tokens or section.max_tokens,
         )
-        return embedded.endpoint(spec, model, self._secrets, limits, draft.note)
+        return embedded.build_endpoint(spec, model, self._secrets, limits, draft.note)
 
     def _find_address(self, draft: _Draft, spec: ProviderSpec | None, row: Provider) -> str:
         url = draft.base_url or row.base_url
@@ -313,11 +313,11 @@ class _Resolver:
         if keys:
             return keys if named else keys[:1]
         name = spec.name if spec else draft.provider
-        if not named and (login := stored(self._secrets, name, spec, row, base_url)):
+        if not named and (login := find_login(self._secrets, name, spec, row, base_url)):
             return login
         if not named and spec is not None and spec.auth == "aws":
             return self._aws_credentials()
-        logs_in = flow_of(spec, row) is not None
+        logs_in = find_login_flow(spec, row) is not None
         if not named and (spec is None or spec.auth == "none") and not logs_in:
             return ()
         variables = ", ".join(named) or " or ".join(usual)
@@ -331,7 +331,7 @@ class _Resolver:
 
     def _aws_credentials(self) -> tuple[Credential, ...]:
         """Keys of .env are not in the environment, where botocore would look for itself."""
-        if not aws.installed():
+        if not aws.is_installed():
             raise ConfigError(aws.MISSING)
         id = self._secrets.get("AWS_ACCESS_KEY_ID")
         secret = self._secrets.get("AWS_SECRET_ACCESS_KEY")
@@ -351,7 +351,7 @@ class _Resolver:
 def _find_facts(spec: ProviderSpec | None, base_url: str, model: str, price: Price) -> ModelFacts:
     """What is known of the model, with the configured price before the listed one. What is free on
     one's own machine need not be elsewhere."""
-    known = facts(spec.name, model) if spec is not None else UNKNOWN
+    known = find_facts(spec.name, model) if spec is not None else UNKNOWN
     if price.input is not None and price.output is not None:
         prices = Prices(price.input, price.output, price.cache_read, price.cache_write)
         return structs.replace(known, prices=prices)

@@ -9,7 +9,7 @@ from functools import cache
 from hermes.core.errors import Failure, Kind
 from hermes.llm.errors.patterns import CONTEXT_LIMITS, FIELDS, PARTS, ROOM
 from hermes.llm.errors.retry_after import retry_after
-from hermes.llm.errors.rules import RULES, Rule
+from hermes.llm.errors.rules import RULES, ErrorRule
 
 MAX_MESSAGE = 500
 _MAX_SEARCHED = 4000
@@ -26,7 +26,7 @@ _MIN_ANSWER = 1024
 """Less room than this beside the prompt is no room: the prompt is what is too long."""
 
 
-def classify(
+def classify_error(
     *,
     status: int | None,
     code: str = "",
@@ -42,15 +42,15 @@ def classify(
     at = status or 0
     if at in (0, 200) and code.isdecimal() and 300 <= int(code) <= 599:
         at = int(code)  # routers put the upstream's status into the body
-    kind, found, field = _first(at, code.strip().lower(), text, field_name(param))
-    limit = _number(found.get("limit")) if found else None
+    kind, found, field = _match_rules(at, code.strip().lower(), text, field_name(param))
+    limit = _parse_number(found.get("limit")) if found else None
     if kind is Kind.OUTPUT_CAP and limit and "(excl" in text:
         limit -= 1
     if kind is Kind.CONTEXT_OVERFLOW:
-        kind, limit = _overflow(text, limit)
+        kind, limit = _read_overflow(text, limit)
     return Failure(
         kind,
-        _bounded(message, status, code),
+        _bound_message(message, status, code),
         status=status,
         code=code[:100],
         retry_after=retry_after(headers or {}, message[:_MAX_SEARCHED]),
@@ -59,9 +59,11 @@ def classify(
     )
 
 
-def _first(at: int, code: str, text: str, given: str) -> tuple[Kind, dict[str, str | None], str]:
+def _match_rules(
+    at: int, code: str, text: str, given: str
+) -> tuple[Kind, dict[str, str | None], str]:
     for rule in RULES:
-        match = _fits(rule, at, code, text)
+        match = _match_rule(rule, at, code, text)
         if match is None:
             continue
         if rule.kind is not Kind.PARAMETER:
@@ -75,19 +77,19 @@ def _first(at: int, code: str, text: str, given: str) -> tuple[Kind, dict[str, s
     raise AssertionError("the last row fits everything")
 
 
-def _fits(rule: Rule, at: int, code: str, text: str) -> dict[str, str | None] | None:
+def _match_rule(rule: ErrorRule, at: int, code: str, text: str) -> dict[str, str | None] | None:
     if rule.status is not None and at not in rule.status:
         return None
-    if rule.code and not (code and _compiled(rule.code).fullmatch(code)):
+    if rule.code and not (code and _compile_pattern(rule.code).fullmatch(code)):
         return None
     if not rule.text:
         return {}
-    match = _compiled(rule.text).search(text)
+    match = _compile_pattern(rule.text).search(text)
     return match.groupdict() if match else None
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE | re.DOTALL)
 
 
@@ -106,10 +108,10 @@ def field_name(path: str) -> str:
     return spelt.get(parts[0].lower(), parts[0])
 
 
-def _overflow(text: str, limit: int | None) -> tuple[Kind, int | None]:
+def _read_overflow(text: str, limit: int | None) -> tuple[Kind, int | None]:
     """The limit as stated; when the prompt alone would fit, only the answer is too long."""
     for pattern in ROOM:
-        match = _compiled(pattern).search(text)
+        match = _compile_pattern(pattern).search(text)
         if match:
             limit = int(match["limit"])
             room = limit - int(match["prompt"])
@@ -118,31 +120,36 @@ def _overflow(text: str, limit: int | None) -> tuple[Kind, int | None]:
             return Kind.CONTEXT_OVERFLOW, limit
     if limit is None:
         limit = next(
-            (_number(m["limit"]) for p in CONTEXT_LIMITS if (m := _compiled(p).search(text))), None
+            (
+                _parse_number(m["limit"])
+                for p in CONTEXT_LIMITS
+                if (m := _compile_pattern(p).search(text))
+            ),
+            None,
         )
-    parts = _compiled(PARTS).findall(text)
+    parts = _compile_pattern(PARTS).findall(text)
     prompt = [n for n, what in parts if what.lower() not in ("completion", "output")]
     if limit and 0 < len(prompt) < len(parts):
-        room = limit - sum(_number(n) or 0 for n in prompt)
+        room = limit - sum(_parse_number(n) or 0 for n in prompt)
         if room >= _MIN_ANSWER:
             return Kind.OUTPUT_CAP, room
     return Kind.CONTEXT_OVERFLOW, limit
 
 
-def _number(text: str | None) -> int | None:
+def _parse_number(text: str | None) -> int | None:
     digits = (text or "").replace(",", "")
     value = int(digits) if digits.isdecimal() and len(digits) < 12 else 0
     return value or None
 
 
-def _bounded(message: str, status: int | None, code: str) -> str:
+def _bound_message(message: str, status: int | None, code: str) -> str:
     text = " ".join(message.split())
     if not text:
         text = code or (f"HTTP {status}" if status else "the provider gave no reason")
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
 
 
-def gist(raw: bytes) -> str:
+def summarize_body(raw: bytes) -> str:
     """The gist of an error that is no JSON: the title of a page, or its text."""
     text = raw[: 16 * MAX_MESSAGE].decode("utf-8", "replace")
     if title := re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL):

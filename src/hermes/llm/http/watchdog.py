@@ -55,25 +55,25 @@ class Watchdog:
         self._task: asyncio.Task[object] | None = None
         self._fired = ""
         self._handle: asyncio.TimerHandle | None = None
-        self._arm()
+        self._set_timer()
 
-    def event(self) -> None:
+    def report_event(self) -> None:
         """Something was received."""
         self._last = self._loop.time()
         if not self._flows:
             self._flows = True
-            self._arm()
+            self._set_timer()
 
-    def hurry(self, seconds: float) -> None:
+    def shorten_silence(self, seconds: float) -> None:
         """From here on a shorter silence is one too many."""
         if not self._limits.stale or self._limits.stale > seconds:
             self._limits = structs.replace(self._limits, stale=seconds)
-            self._arm()
+            self._set_timer()
 
-    def relax(self) -> None:
+    def restore_silence(self) -> None:
         """It was too early to hurry."""
         self._limits = structs.replace(self._limits, stale=self._patience)
-        self._arm()
+        self._set_timer()
 
     def stop(self) -> None:
         if self._handle is not None:
@@ -98,7 +98,7 @@ class Watchdog:
         finally:
             self._task = None
 
-    def _arm(self) -> None:
+    def _set_timer(self) -> None:
         self.stop()
         dues = []
         if self._limits.total:
@@ -108,9 +108,9 @@ class Watchdog:
         elif self._limits.stale:
             dues.append(self._last + self._limits.stale)
         if dues:
-            self._handle = self._loop.call_at(min(dues), self._ring)
+            self._handle = self._loop.call_at(min(dues), self._on_timer)
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         self._handle = None
         now = self._loop.time()
         limits = self._limits
@@ -125,4 +125,4 @@ class Watchdog:
         if self._fired and self._task is not None:
             self._task.cancel()
         elif not self._fired:
-            self._arm()
+            self._set_timer()

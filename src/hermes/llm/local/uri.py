@@ -11,20 +11,20 @@ from hermes.llm.http.transport import EMBEDDED
 _HOST = "local-model"
 
 
-class Place(Struct, frozen=True):
+class ServedModel(Struct, frozen=True):
     """What a child is started with."""
 
     file: str
     context: int
 
 
-def address(place: Place) -> str:
+def build_uri(place: ServedModel) -> str:
     return f"{EMBEDDED}//{_HOST}/{place.context}/{quote(place.file, safe='')}"
 
 
-def parse(url: str) -> tuple[Place, str]:
+def parse_uri(url: str) -> tuple[ServedModel, str]:
     """The place, and the path of a request behind it."""
     _, _, rest = url.removeprefix(f"{EMBEDDED}//").partition("/")
     context, _, rest = rest.partition("/")
     file, slash, path = rest.partition("/")
-    return Place(unquote(file), int(context)), f"/v1{slash}{path}"
+    return ServedModel(unquote(file), int(context)), f"/v1{slash}{path}"

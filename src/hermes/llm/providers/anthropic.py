@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hermes.llm.provider_spec import OAuth, ProviderSpec, Quirks
+from hermes.llm.provider_spec import OAuthSpec, ProviderSpec, Quirks
 
 _BUDGET: dict[str, Any] = {"effort": "budget", "efforts": (), "max_tokens_default": None}
 CLAUDE: dict[str, dict[str, Any]] = {
@@ -40,7 +40,7 @@ PROVIDER = ProviderSpec(
         **CLAUDE,
         "*claude*": {"cache": "native", "max_tokens_default": 32000, **CLAUDE["*claude*"]},
     },
-    oauth=OAuth(
+    oauth=OAuthSpec(
         flow="loopback",
         client_id="9d1c250a-e61b-44d9-88ed-5944d1962f5e",
         authorize_url="https://claude.ai/oauth/authorize",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.llm.provider_spec import OAuth, ProviderSpec, Quirks
+from hermes.llm.provider_spec import OAuthSpec, ProviderSpec, Quirks
 from hermes.llm.providers.openai import GPT
 
 PROVIDER = ProviderSpec(
@@ -13,7 +13,7 @@ PROVIDER = ProviderSpec(
     hosts=("chatgpt.com",),
     quirks=Quirks(effort="effort", drop=("temperature", "max_output_tokens")),
     models=GPT,
-    oauth=OAuth(
+    oauth=OAuthSpec(
         flow="loopback",
         client_id="app_EMoamEEZ73f0CkXaXp7hrann",
         authorize_url="https://auth.openai.com/oauth/authorize",

@@ -13,7 +13,7 @@ from hermes.core.response_sink import ResponseSink
 from hermes.core.wire_names import OLD_WIRE_NAMES, WIRE_NAMES
 from hermes.llm.index import load_index
 from hermes.llm.provider_spec import Quirks, WireFacts
-from hermes.llm.wire.message_buffer import Tail
+from hermes.llm.wire.message_buffer import MessageBuffer
 
 
 class Encoder(Protocol):
@@ -21,13 +21,13 @@ class Encoder(Protocol):
     (see llm/view for what a group looks like) and keeps its bytes; `body` joins them."""
 
     @property
-    def tail(self) -> Tail:
+    def messages(self) -> MessageBuffer:
         """Its messages as bytes."""
         ...
 
-    def push(self, group: Message) -> None: ...
+    def add_group(self, group: Message) -> None: ...
 
-    def body(
+    def build_body(
         self,
         pending: Sequence[Message],
         *,
@@ -47,13 +47,13 @@ class Decoder(Protocol):
     """Data events decoded so far (comments do not count): what the stall watchdog looks at."""
 
     @property
-    def ended(self) -> bool:
+    def is_finished(self) -> bool:
         """The provider has said why it stopped: what breaks off after that is no loss."""
         ...
 
     def feed(self, data: bytes) -> None: ...
     def close(self) -> None: ...
-    def whole(self, body: bytes) -> None: ...
+    def decode_document(self, body: bytes) -> None: ...
 
 
 class Wire(Protocol):
@@ -69,9 +69,9 @@ class Wire(Protocol):
         """Whether what it takes to read its streams is installed."""
         ...
 
-    def url(self, base_url: str, model: str, *, stream: bool) -> str: ...
+    def build_url(self, base_url: str, model: str, *, stream: bool) -> str: ...
 
-    def error(self, body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
+    def read_error(self, body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
         """(code, message, param) of a parsed error body; empty strings when it says nothing."""
         ...
 

@@ -7,13 +7,13 @@ from typing import Any, NoReturn
 
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.response_sink import ResponseSink
-from hermes.llm.errors.classifier import classify
-from hermes.llm.wire import lenient_json as jsonic
-from hermes.llm.wire.convert import parsed, record, string
-from hermes.llm.wire.sse import Parser
+from hermes.llm.errors.classifier import classify_error
+from hermes.llm.wire.convert import as_dict, as_text, parse_document
+from hermes.llm.wire.lenient_json import decode_json, to_text
+from hermes.llm.wire.sse import SseParser
 
 
-class Reader:
+class BaseDecoder:
     """Hands the events of a stream to `_take`, a complete body to `_body`, and the end of either
     to `_end`. Nothing behind `[DONE]` is looked at."""
 
@@ -22,49 +22,49 @@ class Reader:
         self.skipped = 0
         """Events that were no JSON; the stream went on."""
         self._sink = sink
-        self._sse = Parser()
+        self._sse = SseParser()
         self._done = False
 
     @property
-    def ended(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether the provider has said its last word: what breaks after it is no loss."""
         return self._done
 
     def feed(self, data: bytes) -> None:
         events = self._sse.feed(data)
         if events and not self._done:
-            self._take(events)
+            self._decode_events(events)
 
     def close(self) -> None:
         events = self._sse.close()
         if events and not self._done:
-            self._take(events)
-        self._end(complete=False)
+            self._decode_events(events)
+        self._end_answer(complete=False)
 
-    def whole(self, body: bytes) -> None:
-        value = parsed(body)
+    def decode_document(self, body: bytes) -> None:
+        value = parse_document(body)
         self.activity += 1
         if not isinstance(value, dict):
             raise ProviderError(Failure(Kind.NOT_API, "the answer is not a JSON object"))
-        self._body(value)
-        self._end(complete=True)
+        self._decode_value(value)
+        self._end_answer(complete=True)
 
-    def _take(self, events: list[tuple[str, bytes]]) -> None:
+    def _decode_events(self, events: list[tuple[str, bytes]]) -> None:
         raise NotImplementedError
 
-    def _body(self, value: dict[str, Any]) -> None:
+    def _decode_value(self, value: dict[str, Any]) -> None:
         raise NotImplementedError
 
-    def _end(self, *, complete: bool) -> None:
+    def _end_answer(self, *, complete: bool) -> None:
         raise NotImplementedError
 
-    def _odd(self, raw: bytes) -> Any:
+    def _decode_odd_event(self, raw: bytes) -> Any:
         """An event the typed decoder refused: `[DONE]`, no JSON, or JSON of an unexpected shape."""
         if raw.strip() == b"[DONE]":
             self._done = True
             return None
         try:
-            return jsonic.loads(raw)
+            return decode_json(raw)
         except ValueError:
             self.skipped += 1
             return None
@@ -75,38 +75,38 @@ def can_stream() -> bool:
     return True
 
 
-def error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
+def read_error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
     """(code, message, param) of an error body in any of the shapes servers of these protocols,
     and the proxies before them, use."""
-    told, message = _told(body)
-    raw = record(told.get("metadata")).get("raw")
-    words = ": ".join([jsonic.text(w) for w in (message, raw) if w])
+    told, message = _find_error(body)
+    raw = as_dict(told.get("metadata")).get("raw")
+    words = ": ".join([to_text(w) for w in (message, raw) if w])
     code = next((told[k] for k in ("code", "status_code", "type", "error_type") if told.get(k)), "")
-    if not words and not isinstance(record(body).get("error"), dict):
+    if not words and not isinstance(as_dict(body).get("error"), dict):
         return "", "", ""
-    return jsonic.text(code), words, string(told.get("param"))
+    return to_text(code), words, as_text(told.get("param"))
 
 
-def _told(body: Any) -> tuple[dict[str, Any], Any]:
+def _find_error(body: Any) -> tuple[dict[str, Any], Any]:
     """The object that tells about the error, and its words."""
     if isinstance(body, list) and body:
         body = body[0]
-    outer = record(body)
+    outer = as_dict(body)
     inner = outer.get("error") or outer.get("errors")
     if isinstance(inner, list) and inner:
         inner = inner[0]
     if isinstance(inner, str) and inner:
         return outer, inner
-    told = record(inner) or record(outer.get("base_resp")) or outer
+    told = as_dict(inner) or as_dict(outer.get("base_resp")) or outer
     names = ("message", "Message", "detail", "msg", "status_msg")
     if told.get("status_code") == 0:
         return outer, None
     return told, next((told[n] for n in names if told.get(n)), None)
 
 
-def status_of(body: Any) -> int | None:
+def find_status(body: Any) -> int | None:
     """The HTTP status an in-band error speaks of."""
-    told, _ = _told(body)
+    told, _ = _find_error(body)
     for key in ("status_code", "http_status_code", "status", "code"):
         value = told.get(key)
         if isinstance(value, str) and value.isdecimal():
@@ -116,7 +116,9 @@ def status_of(body: Any) -> int | None:
     return None
 
 
-def fail(body: Any) -> NoReturn:
+def raise_error(body: Any) -> NoReturn:
     """Raise what an in-band error body says."""
-    code, message, param = error(body, {})
-    raise ProviderError(classify(status=status_of(body), code=code, message=message, param=param))
+    code, message, param = read_error(body, {})
+    raise ProviderError(
+        classify_error(status=find_status(body), code=code, message=message, param=param)
+    )

@@ -33,14 +33,14 @@ class BodyReader:
         self._size = 0
         self._near = b""
         self.form: Literal["undecided", "document", "stream"] = "undecided"
-        self.feed: Callable[[bytes], None] = self._inspect
+        self.feed: Callable[[bytes], None] = self._inspect_start
         """Takes the next bytes of the body."""
 
     def close(self) -> None:
         """The body ends here. Raises ProviderError when it is no answer."""
         if self.form == "undecided":
             if self._held:
-                self._decide(b"".join(self._held), last=True)
+                self._decide_form(b"".join(self._held), last=True)
             elif self._content_type in (_EVENTS, _FRAMES):
                 self.form = "stream"
             else:
@@ -49,9 +49,9 @@ class BodyReader:
         if self.form == "stream":
             self._decoder.close()
         else:
-            self._decoder.whole(b"".join(self._held))
+            self._decoder.decode_document(b"".join(self._held))
 
-    def _inspect(self, data: bytes) -> None:
+    def _inspect_start(self, data: bytes) -> None:
         if not self._held:
             # Blank lines keep a connection alive while a request waits its turn. A byte order
             # mark may be cut anywhere: what is left of one would spoil the first line.
@@ -59,9 +59,9 @@ class BodyReader:
             if not data:
                 return
         self._held.append(data)
-        self._decide(b"".join(self._held), last=False)
+        self._decide_form(b"".join(self._held), last=False)
 
-    def _decide(self, start: bytes, *, last: bool) -> None:
+    def _decide_form(self, start: bytes, *, last: bool) -> None:
         """Go on as what begins like this; unless it is the last of it, more may have to come."""
         kind = self._content_type
         sure = last or len(start) >= _ENOUGH
@@ -82,10 +82,10 @@ class BodyReader:
     def _begin_document(self, start: bytes) -> None:
         self._held.clear()
         self.form = "document"
-        self.feed = self._hold
-        self._hold(start)
+        self.feed = self._hold_document
+        self._hold_document(start)
 
-    def _hold(self, data: bytes) -> None:
+    def _hold_document(self, data: bytes) -> None:
         self._held.append(data)
         self._size += len(data)
         if self._size > MAX_DOCUMENT:

@@ -9,7 +9,7 @@ from typing import Any
 from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import Media, Message, Text, Thinking, ToolCall, ToolReturn
 from hermes.core.provider import Effort
-from hermes.llm.wire import lenient_json as jsonic
+from hermes.llm.wire.lenient_json import decode_json, encode_json
 
 BUDGETS: dict[Effort, int] = {
     "minimal": 1024,
@@ -21,19 +21,19 @@ BUDGETS: dict[Effort, int] = {
 """Thinking tokens that stand for an effort where the API wants a number."""
 
 
-def arguments(args: str) -> dict[str, Any]:
+def parse_arguments(args: str) -> dict[str, Any]:
     """A call's arguments for a wire that takes only objects."""
     if not args.strip():
         return {}
     try:
-        value = jsonic.loads(args)
+        value = decode_json(args)
     except ValueError:
         value = args
     # Not `{}`: the model must see what it wrote, next to the error it got for it.
     return value if isinstance(value, dict) else {"_not_an_object": value}
 
 
-def inline(media: Media) -> tuple[str, str] | None:
+def inline_data(media: Media) -> tuple[str, str] | None:
     """(mime, base64) of media whose bytes we have; None when it is only an address."""
     if media.data:
         return media.mime, b64encode(media.data).decode()
@@ -43,16 +43,16 @@ def inline(media: Media) -> tuple[str, str] | None:
     return None
 
 
-def located(media: Media) -> tuple[str, str, str | None]:
+def locate_media(media: Media) -> tuple[str, str, str | None]:
     """(mime, address, base64) of media; the last is None when it is only an address."""
-    held = inline(media)
+    held = inline_data(media)
     if held is None:
         return media.mime, media.url, None
     mime, data = held
     return mime, f"data:{mime};base64,{data}", data
 
 
-def content_of(
+def build_content(
     parts: Sequence[Text | Media], seam: str, *, kind: str, show: Callable[[Media], dict[str, Any]]
 ) -> str | list[dict[str, Any]]:
     """Texts alone are one text, joined by `seam`; next to media each is a piece of this kind."""
@@ -65,13 +65,13 @@ def content_of(
     ]
 
 
-def described(media: Media) -> str:
+def describe_media(media: Media) -> str:
     """Words in place of media the protocol has no form for."""
     what = media.name or (media.url if not media.url.startswith("data:") else "") or "a file"
     return f"[{what} ({media.mime}) cannot be shown to this model]"
 
 
-def total(*counts: Any) -> Any:
+def sum_counts(*counts: Any) -> Any:
     """Sum of those that are there, None when none is; one that cannot be is handed on, so that
     whoever counts marks the usage as estimated."""
     found = [c for c in counts if c is not None]
@@ -81,10 +81,10 @@ def total(*counts: Any) -> Any:
     return sum(found) if found else None
 
 
-def parsed(body: bytes) -> Any:
+def parse_document(body: bytes) -> Any:
     """A complete answer body as JSON. Raises what it means when it is none."""
     try:
-        return jsonic.loads(body)
+        return decode_json(body)
     except ValueError:
         start = body.lstrip()[:1]
     if start in (b"{", b"["):
@@ -93,53 +93,53 @@ def parsed(body: bytes) -> Any:
     raise ProviderError(Failure(Kind.NOT_API, f"the answer is not JSON: {words}"))
 
 
-def record(value: Any) -> dict[str, Any]:
+def as_dict(value: Any) -> dict[str, Any]:
     """The value when it is an object; providers send null, or worse, where one is documented."""
     return value if isinstance(value, dict) else {}
 
 
-def records(value: Any) -> list[dict[str, Any]]:
+def as_dicts(value: Any) -> list[dict[str, Any]]:
     return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
 
 
-def string(value: Any) -> str:
+def as_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def opened(fields: dict[str, Any], last: str) -> bytes:
+def open_list(fields: dict[str, Any], last: str) -> bytes:
     """The fields as JSON, up to the inside of one more: the list the messages go into."""
-    head = jsonic.dumps(fields)[:-1]
+    head = encode_json(fields)[:-1]
     return head + (b"," if fields else b"") + b'"' + last.encode() + b'":['
 
 
-class Opening:
+class TurnOpening:
     """How the turn under way began. With a thinking budget an API refuses to go on with a turn
     whose first answer calls tools without sealed reasoning before them: another model's turn."""
 
-    __slots__ = ("_next", "bare")
+    __slots__ = ("_next", "is_bare")
 
     def __init__(self) -> None:
         self._next = True
-        self.bare = False
+        self.is_bare = False
 
-    def copy(self) -> Opening:
-        out = Opening()
-        out._next, out.bare = self._next, self.bare
+    def copy(self) -> TurnOpening:
+        out = TurnOpening()
+        out._next, out.is_bare = self._next, self.is_bare
         return out
 
-    def see(self, group: Message) -> None:
+    def see_group(self, group: Message) -> None:
         if group.role == "user":
             if not any(isinstance(p, ToolReturn) for p in group.parts):
-                self._next, self.bare = True, False
+                self._next, self.is_bare = True, False
         elif self._next:
             self._next = False
             calls = any(isinstance(p, ToolCall) for p in group.parts)
-            self.bare = calls and not any(
-                isinstance(p, Thinking) and sealed(p) for p in group.parts
+            self.is_bare = calls and not any(
+                isinstance(p, Thinking) and is_sealed(p) for p in group.parts
             )
 
 
-def sealed(thought: Thinking) -> bool:
+def is_sealed(thought: Thinking) -> bool:
     """Whether reasoning is complete and came in a block of its own, so that it may go back."""
     extra = thought.extra or {}
     return "signature" in extra or "redacted" in extra

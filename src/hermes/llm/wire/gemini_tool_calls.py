@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hermes.llm.wire.convert import records, string
+from hermes.llm.wire.convert import as_dicts, as_text
 
 _STEP = re.compile(r"""\.?([^.\[\]'"$]+)|\[(\d+)\]|\[(?:'([^']*)'|"([^"]*)")\]""")
 _VALUES = ("stringValue", "numberValue", "boolValue")
@@ -13,7 +13,7 @@ _MOST = 10_000
 """Elements of a list: an index beyond it is a mistake, not a list to be filled up."""
 
 
-class Partial:
+class PartialCall:
     """One call under way. Fragments of a text add up; of other values the last counts."""
 
     __slots__ = ("args", "slot")
@@ -22,18 +22,18 @@ class Partial:
         self.slot = slot
         self.args: dict[str, Any] = dict(args) if isinstance(args, dict) else {}
 
-    def add(self, pieces: Any) -> None:
-        for piece in records(pieces):
+    def add_pieces(self, pieces: Any) -> None:
+        for piece in as_dicts(pieces):
             steps = [
                 int(at) if at else name or quoted or doubly
-                for name, at, quoted, doubly in _STEP.findall(string(piece.get("jsonPath")))
+                for name, at, quoted, doubly in _STEP.findall(as_text(piece.get("jsonPath")))
             ]
             value = next((piece[k] for k in _VALUES if k in piece), None)
             if steps and isinstance(steps[0], str):
-                _put(self.args, steps, value)
+                _put_value(self.args, steps, value)
 
 
-def _put(inside: Any, steps: list[str | int], value: Any) -> None:
+def _put_value(inside: Any, steps: list[str | int], value: Any) -> None:
     for step, following in zip(steps, [*steps[1:], None], strict=True):
         if isinstance(inside, list) and isinstance(step, int) and step < _MOST:
             inside.extend([None] * (step + 1 - len(inside)))

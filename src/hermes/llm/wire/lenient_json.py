@@ -11,58 +11,56 @@ import orjson
 
 from hermes.core.text import clean
 
-__all__ = ["clean", "dumps", "loads", "text"]
-
 _decode = msgspec.json.decode
 
 
-def loads(data: bytes | str) -> Any:
+def decode_json(data: bytes | str) -> Any:
     """Parse; ValueError when it is no JSON at all. Lone surrogates and bytes that are no UTF-8
     become U+FFFD, NaN and infinities null, raw control characters in strings are let through."""
     try:
         # Not orjson: it turns integers beyond 64 bits into floats without a word.
         return _decode(data)
     except (ValueError, RecursionError):
-        return _lenient(data)
+        return _decode_lenient(data)
 
 
-def dumps(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     """Serialise to what every wire takes: no lone surrogate, no NUL, no NaN."""
     try:
         out = orjson.dumps(value)
-        return out if b"\\u0000" not in out else orjson.dumps(_clean(value))
+        return out if b"\\u0000" not in out else orjson.dumps(_clean_value(value))
     except (TypeError, RecursionError):
-        return json.dumps(_clean(value), ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(_clean_value(value), ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def text(value: Any) -> str:
+def to_text(value: Any) -> str:
     """A value that should have been a string: objects are written out, null is empty."""
     if isinstance(value, str):
         return value
-    return "" if value is None else dumps(value).decode()
+    return "" if value is None else encode_json(value).decode()
 
 
-def _lenient(data: bytes | str) -> Any:
+def _decode_lenient(data: bytes | str) -> Any:
     if isinstance(data, bytes):
         data = data.decode("utf-8-sig", "replace")
     try:
-        return _clean(json.loads(data, strict=False, parse_constant=_nothing))
+        return _clean_value(json.loads(data, strict=False, parse_constant=_null_constant))
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
-def _nothing(_constant: str) -> None:
+def _null_constant(_constant: str) -> None:
     """What NaN and the infinities are read as."""
 
 
-def _clean(value: Any) -> Any:
+def _clean_value(value: Any) -> Any:
     match value:
         case str():
             return clean(value)
         case dict():
-            return {clean(str(k)): _clean(v) for k, v in value.items()}
+            return {clean(str(k)): _clean_value(v) for k, v in value.items()}
         case list() | tuple():
-            return [_clean(v) for v in value]
+            return [_clean_value(v) for v in value]
         case float() if not math.isfinite(value):
             return None
         case _:

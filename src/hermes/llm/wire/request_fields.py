@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.wire.convert import arguments
-from hermes.llm.wire.lenient_json import dumps
+from hermes.llm.wire.convert import parse_arguments
+from hermes.llm.wire.lenient_json import encode_json
 
 
-class Head:
+class HeadCache:
     """The bytes before the messages, built again only when what they say changes."""
 
     __slots__ = ("_bytes", "_key")
@@ -28,7 +28,7 @@ class Head:
         return self._bytes
 
 
-def shaped(fields: dict[str, Any], quirks: Quirks) -> dict[str, Any]:
+def shape_fields(fields: dict[str, Any], quirks: Quirks) -> dict[str, Any]:
     """The fields with the endpoint's own added and those it does not take removed. A dotted name
     in `drop` removes a part of a field."""
     out = {**fields, **quirks.body}
@@ -43,7 +43,7 @@ def shaped(fields: dict[str, Any], quirks: Quirks) -> dict[str, Any]:
     return out
 
 
-def legal(args: str) -> str:
+def legal_arguments(args: str) -> str:
     """Arguments as the wire demands them, a JSON object in a string: byte for byte what the model
     wrote when it is one. Anything else is wrapped, not emptied: next to the error it got for it
     the model must see what it wrote, and an endpoint that parses arguments must get an object."""
@@ -52,4 +52,4 @@ def legal(args: str) -> str:
             return args
     except (ValueError, RecursionError):
         pass
-    return dumps(arguments(args)).decode()
+    return encode_json(parse_arguments(args)).decode()

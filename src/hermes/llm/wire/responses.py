@@ -11,12 +11,12 @@ from hermes.core.errors import Failure, Kind, ProviderError
 from hermes.core.message import Stop
 from hermes.core.response_sink import ResponseSink
 from hermes.llm.provider_spec import Quirks, WireFacts
-from hermes.llm.wire import lenient_json as jsonic
-from hermes.llm.wire.base_decoder import Reader, can_stream, error, fail
-from hermes.llm.wire.convert import record, records, string
+from hermes.llm.wire.base_decoder import BaseDecoder, can_stream, raise_error, read_error
+from hermes.llm.wire.convert import as_dict, as_dicts, as_text
+from hermes.llm.wire.lenient_json import decode_json, encode_json, to_text
 from hermes.llm.wire.responses_encoder import Encoder
 
-__all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "can_stream", "error", "url"]
+__all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "build_url", "can_stream", "read_error"]
 
 FACTS = WireFacts(family="chat", list_path="/models", probe=True)
 STREAM_TYPE = "text/event-stream"
@@ -31,7 +31,7 @@ _SEAM = "\n\n"
 """Between the parts of one reasoning item."""
 
 
-def url(base_url: str, model: str, *, stream: bool) -> str:
+def build_url(base_url: str, model: str, *, stream: bool) -> str:
     base, mark, query = base_url.partition("?")
     base = base.rstrip("/")
     if not base.endswith("/responses"):
@@ -39,7 +39,7 @@ def url(base_url: str, model: str, *, stream: bool) -> str:
     return base + mark + query
 
 
-class Event(Struct, gc=False):
+class ResponseEvent(Struct, gc=False):
     """A stream event: the keys that mean something. The response object stays unparsed: it echoes
     instructions and tools in every frame and matters only in the last."""
 
@@ -57,46 +57,46 @@ class Event(Struct, gc=False):
     response: Raw = Raw()
 
 
-_decode = msgspec.json.Decoder(Event).decode
+_decode = msgspec.json.Decoder(ResponseEvent).decode
 
 
-class _Item:
+class _OutputItem:
     """An output item as far as it is known."""
 
     __slots__ = ("done", "key", "kind", "part", "source")
 
     def __init__(self, item: dict[str, Any]) -> None:
-        self.kind = string(item.get("type"))
-        self.key = _key(item)
+        self.kind = as_text(item.get("type"))
+        self.key = _item_key(item)
         self.done = False
         self.source = ""
         """Which of its texts a reasoning item is read from: summary or content."""
         self.part: Any = None
 
 
-class Decoder(Reader):
+class Decoder(BaseDecoder):
     """One answer, built from the items as they are done; their place is `output_index`, and item
     ids mean nothing across frames. The terminal frame gives status and usage, and completes only
     items that were begun and never finished."""
 
     def __init__(self, sink: ResponseSink, quirks: Quirks) -> None:
         super().__init__(sink)
-        self._items: dict[int, _Item] = {}
+        self._items: dict[int, _OutputItem] = {}
         self._moved: dict[int, int] = {}
         """Output index as sent -> ours, where a server uses one index for several items."""
         self._latest = 0
         self._refusals: dict[tuple[int, int], list[str]] = {}
-        self._said = False
+        self._has_text = False
         self._ended = False
         self._response: dict[str, Any] = {}
 
     @property
-    def ended(self) -> bool:
+    def is_finished(self) -> bool:
         return self._ended
 
     # -- streams -----------------------------------------------------------------------------
 
-    def _take(self, events: list[tuple[str, bytes]]) -> None:
+    def _decode_events(self, events: list[tuple[str, bytes]]) -> None:
         pieces: list[str] = []
         at = index = None
         count = 0
@@ -105,140 +105,140 @@ class Decoder(Reader):
             try:
                 event = _decode(raw)
             except (ValueError, RecursionError):
-                value = self._odd(raw)
+                value = self._decode_odd_event(raw)
                 if self._done:
                     break
                 if not isinstance(value, dict):
                     count -= 1
                     continue
-                event = _convert(value)
+                event = _convert_event(value)
             # The common case first: this runs for every token.
             if event.type == _TEXT_DELTA and event.delta.__class__ is str:
                 if event.output_index != at or event.content_index != index:
-                    self._text(at, index, pieces)
+                    self._add_text(at, index, pieces)
                     pieces, at, index = [], event.output_index, event.content_index
                 pieces.append(event.delta)
                 continue
             if pieces:
-                self._text(at, index, pieces)
+                self._add_text(at, index, pieces)
                 pieces = []
             if not self._ended:
-                self._event(event, raw, name)
+                self._decode_event(event, raw, name)
         self.activity += count
         if pieces:
-            self._text(at, index, pieces)
+            self._add_text(at, index, pieces)
 
-    def _text(self, sent: Any, index: Any, pieces: list[str]) -> None:
+    def _add_text(self, sent: Any, index: Any, pieces: list[str]) -> None:
         if pieces and not self._ended:
-            self._sink.add_text(self._text_slot(self._index(sent), index), "".join(pieces))
-            self._said = True
+            self._sink.add_text(self._text_slot(self._item_index(sent), index), "".join(pieces))
+            self._has_text = True
 
-    def _event(self, event: Event, raw: bytes, name: str) -> None:
-        kind = string(event.type)
+    def _decode_event(self, event: ResponseEvent, raw: bytes, name: str) -> None:
+        kind = as_text(event.type)
         if kind in _TERMINAL:
-            self._terminal(record(jsonic.loads(bytes(event.response) or b"null")))
+            self._decode_terminal(as_dict(decode_json(bytes(event.response) or b"null")))
         elif not kind.startswith("response."):
-            body = jsonic.loads(raw)
-            if "error" in (kind, name) or event.error or (not kind and any(error(body, {}))):
-                fail(body)
+            body = decode_json(raw)
+            if "error" in (kind, name) or event.error or (not kind and any(read_error(body, {}))):
+                raise_error(body)
         elif kind.startswith("response.output_item."):
-            self._output_item(kind, event.output_index, record(event.item))
+            self._output_item(kind, event.output_index, as_dict(event.item))
         elif kind.startswith("response.reasoning"):
-            self._reasoning(kind, event)
+            self._decode_reasoning(kind, event)
         elif kind.startswith("response.function_call_arguments."):
-            self._arguments(kind, event)
+            self._decode_arguments(kind, event)
         else:
-            self._part(kind, event)
+            self._decode_part(kind, event)
 
-    def _part(self, kind: str, event: Event) -> None:
-        at, part = self._index(event.output_index), record(event.part)
+    def _decode_part(self, kind: str, event: ResponseEvent) -> None:
+        at, part = self._item_index(event.output_index), as_dict(event.part)
         match kind:
             case "response.output_text.done":
-                self._whole_text(at, event.content_index, string(event.text))
+                self._complete_text(at, event.content_index, as_text(event.text))
             case "response.content_part.done" if part.get("type") == "output_text":
-                self._whole_text(at, event.content_index, string(part.get("text")))
+                self._complete_text(at, event.content_index, as_text(part.get("text")))
             case "response.refusal.delta":
-                self._refused(at, event.content_index).append(string(event.delta))
+                self._refusal_pieces(at, event.content_index).append(as_text(event.delta))
             case "response.refusal.done":
-                self._refused(at, event.content_index)[:] = [string(event.refusal)]
+                self._refusal_pieces(at, event.content_index)[:] = [as_text(event.refusal)]
 
     # -- items -------------------------------------------------------------------------------
 
-    def _index(self, sent: Any) -> int:
+    def _item_index(self, sent: Any) -> int:
         """Servers that leave the index out mean the item under way."""
         return self._moved.get(sent, sent) if isinstance(sent, int) else self._latest
 
     def _output_item(self, kind: str, sent: Any, item: dict[str, Any]) -> None:
-        at = self._index(sent)
+        at = self._item_index(sent)
         known = self._items.get(at)
         added = kind.endswith(".added")
-        if known and known.done and (added or known.key != _key(item)):
+        if known and known.done and (added or known.key != _item_key(item)):
             known, at = None, max(self._items) + 1
             if isinstance(sent, int):
                 self._moved[sent] = at
         elif known and added and not isinstance(sent, int):
             known, at = None, max(self._items) + 1
         if known is None:
-            self._items[at] = _Item(item)
+            self._items[at] = _OutputItem(item)
         self._latest = at
         if not added:
-            self._finish(at, item)
+            self._finish_item(at, item)
         elif item.get("type") == "function_call":
-            self._call(at, item)
+            self._start_call(at, item)
 
-    def _under_way(self, at: int, kind: str) -> _Item:
+    def _current_item(self, at: int, kind: str) -> _OutputItem:
         """The item, also when nobody announced it."""
         item = self._items.get(at)
         if item is None:
-            item = self._items[at] = _Item({"type": kind})
+            item = self._items[at] = _OutputItem({"type": kind})
         return item
 
-    def _finish(self, at: int, item: dict[str, Any]) -> None:
-        known = self._under_way(at, "")
-        known.kind, known.key, known.done = string(item.get("type")), _key(item), True
+    def _finish_item(self, at: int, item: dict[str, Any]) -> None:
+        known = self._current_item(at, "")
+        known.kind, known.key, known.done = as_text(item.get("type")), _item_key(item), True
         match known.kind:
             case "message":
-                self._message(at, item)
+                self._finish_message(at, item)
             case "reasoning":
-                self._thought(at, item, known)
+                self._finish_reasoning(at, item, known)
             case "function_call":
-                self._call(at, item)
-                if args := jsonic.text(item.get("arguments")):
+                self._start_call(at, item)
+                if args := to_text(item.get("arguments")):
                     self._sink.set_args((at, "call"), args)
             case _:
                 self._sink.set_native((at, "native"), item)
                 self._sink.set_order((at, "native"), (at, 0))
 
-    def _message(self, at: int, item: dict[str, Any]) -> None:
+    def _finish_message(self, at: int, item: dict[str, Any]) -> None:
         content = item.get("content")
-        parts = records(content) or [{"type": "output_text", "text": content}]
+        parts = as_dicts(content) or [{"type": "output_text", "text": content}]
         phase = item.get("phase")
         for index, part in enumerate(parts):
             if part.get("type") == "refusal":
-                self._refused(at, index)[:] = [string(part.get("refusal"))]
-            elif text := string(part.get("text")):
-                self._whole_text(at, index, text)
+                self._refusal_pieces(at, index)[:] = [as_text(part.get("refusal"))]
+            elif text := as_text(part.get("text")):
+                self._complete_text(at, index, text)
                 if phase:
                     self._sink.add_extra((at, "text", index), "text", phase=phase)
 
-    def _call(self, at: int, item: dict[str, Any]) -> None:
+    def _start_call(self, at: int, item: dict[str, Any]) -> None:
         slot = (at, "call")
-        id = string(item.get("call_id")) or string(item.get("id"))
-        self._sink.add_call(slot, id=id, name=string(item.get("name")))
+        id = as_text(item.get("call_id")) or as_text(item.get("id"))
+        self._sink.add_call(slot, id=id, name=as_text(item.get("name")))
         self._sink.set_order(slot, (at, 0))
         extra = {k: v for k, v in item.items() if k not in _CALL_KEYS and v}
         if extra:
             self._sink.add_extra(slot, "call", **extra)
 
-    def _arguments(self, kind: str, event: Event) -> None:
-        at = self._index(event.output_index)
-        item = self._under_way(at, "function_call")
+    def _decode_arguments(self, kind: str, event: ResponseEvent) -> None:
+        at = self._item_index(event.output_index)
+        item = self._current_item(at, "function_call")
         if item.kind != "function_call" or item.done:
             return
         self._sink.set_order((at, "call"), (at, 0))
         if kind.endswith(".delta"):
-            self._sink.add_call((at, "call"), args=string(event.delta))
-        elif args := jsonic.text(event.arguments):
+            self._sink.add_call((at, "call"), args=as_text(event.delta))
+        elif args := to_text(event.arguments):
             self._sink.set_args((at, "call"), args)
 
     def _text_slot(self, at: int, index: Any) -> tuple[int, str, int]:
@@ -248,36 +248,36 @@ class Decoder(Reader):
         self._sink.set_order(slot, (at, index))
         return slot
 
-    def _whole_text(self, at: int, index: Any, text: str) -> None:
+    def _complete_text(self, at: int, index: Any, text: str) -> None:
         if text:
             self._sink.complete_part(self._text_slot(at, index), "text", text)
-            self._said = True
+            self._has_text = True
 
-    def _refused(self, at: int, index: Any) -> list[str]:
+    def _refusal_pieces(self, at: int, index: Any) -> list[str]:
         return self._refusals.setdefault((at, index if isinstance(index, int) else 0), [])
 
     # -- reasoning ---------------------------------------------------------------------------
 
-    def _reasoning(self, kind: str, event: Event) -> None:
+    def _decode_reasoning(self, kind: str, event: ResponseEvent) -> None:
         if not kind.endswith(".delta"):
             return
-        at = self._index(event.output_index)
-        item = self._under_way(at, "reasoning")
+        at = self._item_index(event.output_index)
+        item = self._current_item(at, "reasoning")
         summary = "summary" in kind
         source, part = (
             ("summary", event.summary_index) if summary else ("content", event.content_index)
         )
-        if item.source in ("", source) and (piece := string(event.delta)):
+        if item.source in ("", source) and (piece := as_text(event.delta)):
             if item.source and item.part != part:
                 piece = _SEAM + piece
             item.source, item.part = source, part
             self._sink.add_thinking((at, "thought"), piece)
             self._sink.set_order((at, "thought"), (at, 0))
 
-    def _thought(self, at: int, item: dict[str, Any], known: _Item) -> None:
+    def _finish_reasoning(self, at: int, item: dict[str, Any], known: _OutputItem) -> None:
         slot = (at, "thought")
         self._sink.set_order(slot, (at, 0))
-        texts = {k: _SEAM.join(_texts(item.get(k))) for k in ("content", "summary")}
+        texts = {k: _SEAM.join(_part_texts(item.get(k))) for k in ("content", "summary")}
         text = texts[known.source] if known.source else texts["content"] or texts["summary"]
         if text:
             self._sink.complete_part(slot, "thinking", text)
@@ -290,21 +290,21 @@ class Decoder(Reader):
 
     # -- complete bodies and the end ---------------------------------------------------------
 
-    def _body(self, value: dict[str, Any]) -> None:
+    def _decode_value(self, value: dict[str, Any]) -> None:
         if not isinstance(value.get("output"), list) and not value.get("status"):
-            if not any(error(value, {})):
+            if not any(read_error(value, {})):
                 raise ProviderError(Failure(Kind.NOT_API, "the answer is no response object"))
-            fail(value)
-        self._terminal(value)
-        if not self._items and (text := string(value.get("output_text"))):
-            self._whole_text(0, 0, text)
+            raise_error(value)
+        self._decode_terminal(value)
+        if not self._items and (text := as_text(value.get("output_text"))):
+            self._complete_text(0, 0, text)
 
-    def _terminal(self, response: dict[str, Any]) -> None:
+    def _decode_terminal(self, response: dict[str, Any]) -> None:
         self._ended = True
         self._response = response
-        usage = record(response.get("usage"))
+        usage = as_dict(response.get("usage"))
         received, generated = (
-            record(usage.get(f"{k}_tokens_details")) for k in ("input", "output")
+            as_dict(usage.get(f"{k}_tokens_details")) for k in ("input", "output")
         )
         self._sink.count_usage(
             input=usage.get("input_tokens"),
@@ -314,41 +314,45 @@ class Decoder(Reader):
             reasoning=generated.get("reasoning_tokens"),
             cost=usage.get("cost"),
         )
-        output = records(response.get("output"))
+        output = as_dicts(response.get("output"))
         kinds = {at: item.kind for at, item in self._items.items()}
         if all(at < len(output) and output[at].get("type") == k for at, k in kinds.items()):
             for at, item in enumerate(output):
                 if at not in self._items or not self._items[at].done:
-                    self._finish(at, item)
+                    self._finish_item(at, item)
         if response.get("error"):
-            fail(response)
+            raise_error(response)
         if response.get("status") == "failed":
             raise ProviderError(Failure(Kind.SERVER, "the response failed without a reason"))
 
-    def _end(self, *, complete: bool) -> None:
+    def _end_answer(self, *, complete: bool) -> None:
         sink = self._sink
         sink.detail = "".join([p for key in sorted(self._refusals) for p in self._refusals[key]])
         calls = [at for at, item in self._items.items() if item.kind == "function_call"]
-        cut = [at for at in calls if not self._items[at].done and not self._whole(at)]
+        cut = [at for at in calls if not self._items[at].done and not self._has_whole_args(at)]
         if self._ended:
-            sink.stop = self._stop(calls)
+            sink.stop = self._stop_reason(calls)
         elif cut:
             sink.stop = "died"
-        elif calls or self._said or sink.detail:
-            sink.stop = self._stop(calls)
+        elif calls or self._has_text or sink.detail:
+            sink.stop = self._stop_reason(calls)
         else:
             raise ProviderError(Failure(Kind.NO_TERMINAL, NO_TERMINAL))
 
-    def _stop(self, calls: list[int]) -> Stop:
-        why = string(record(self._response.get("incomplete_details")).get("reason"))
+    def _stop_reason(self, calls: list[int]) -> Stop:
+        why = as_text(as_dict(self._response.get("incomplete_details")).get("reason"))
         stop = _INCOMPLETE.get(why, "end")
         if calls:
-            return "length" if stop == "length" and not self._whole(max(calls)) else "tool_use"
+            return (
+                "length"
+                if stop == "length" and not self._has_whole_args(max(calls))
+                else "tool_use"
+            )
         if self._response.get("status") == "cancelled":
             return "died"
         return "filtered" if self._sink.detail else stop
 
-    def _whole(self, at: int) -> bool:
+    def _has_whole_args(self, at: int) -> bool:
         """Whether a call's arguments are complete."""
         try:
             return isinstance(msgspec.json.decode(self._sink.get_args((at, "call"))), dict)
@@ -356,15 +360,17 @@ class Decoder(Reader):
             return False
 
 
-def _convert(value: dict[str, Any]) -> Event:
+def _convert_event(value: dict[str, Any]) -> ResponseEvent:
     """An event the typed decoder refused, with what can be used of it."""
-    known = {k: v for k, v in value.items() if k in Event.__struct_fields__ and k != "response"}
-    return Event(**known, response=Raw(jsonic.dumps(value.get("response"))))
+    known = {
+        k: v for k, v in value.items() if k in ResponseEvent.__struct_fields__ and k != "response"
+    }
+    return ResponseEvent(**known, response=Raw(encode_json(value.get("response"))))
 
 
-def _key(item: dict[str, Any]) -> tuple[str, str]:
-    return string(item.get("type")), string(item.get("call_id")) or string(item.get("id"))
+def _item_key(item: dict[str, Any]) -> tuple[str, str]:
+    return as_text(item.get("type")), as_text(item.get("call_id")) or as_text(item.get("id"))
 
 
-def _texts(parts: Any) -> list[str]:
-    return [text for part in records(parts) if (text := string(part.get("text")))]
+def _part_texts(parts: Any) -> list[str]:
+    return [text for part in as_dicts(parts) if (text := as_text(part.get("text")))]

@@ -9,7 +9,7 @@ MAX_EVENT = 64 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 
 
-class Parser:
+class SseParser:
     """Lines end in LF, CRLF or CR. Complete lines are taken in at once; only the beginning of an
     unfinished line waits, in pieces, so that no cutting makes it slow."""
 
@@ -60,7 +60,7 @@ class Parser:
         elif b"\n" not in data:
             if data:
                 self._line.append(data)
-                self._hold(len(data))
+                self._hold_bytes(len(data))
             return []
         if self._line:
             self._line.append(data)
@@ -69,7 +69,7 @@ class Parser:
         if self._first:
             self._first = False
             data = data.removeprefix(_BOM)
-        return self._events(data)
+        return self._split_events(data)
 
     def close(self) -> list[tuple[str, bytes]]:
         """The last event, when the stream ended without the blank line behind it."""
@@ -77,11 +77,11 @@ class Parser:
         if self._line:
             line = b"".join(self._line)
             self._line.clear()
-            self._take(line.removeprefix(_BOM) if self._first else line, out)
-        self._take(b"", out)
+            self._take_line(line.removeprefix(_BOM) if self._first else line, out)
+        self._take_line(b"", out)
         return out
 
-    def _events(self, data: bytes) -> list[tuple[str, bytes]]:
+    def _split_events(self, data: bytes) -> list[tuple[str, bytes]]:
         out: list[tuple[str, bytes]] = []
         append = out.append
         blocks = data.split(b"\n\n")
@@ -89,7 +89,7 @@ class Parser:
         if blocks:
             self._size = 0
             if self._data or self._name:
-                self._block(blocks.pop(0), out)
+                self._take_block(blocks.pop(0), out)
         names = self._names
         for block in blocks:
             end = block.find(b"\n")
@@ -102,25 +102,25 @@ class Parser:
                 if name is not None and block.find(b"\n", end + 7) < 0:
                     append((name, block[end + 7 :]))
                     continue
-            self._block(block, out)
+            self._take_block(block, out)
         if rest:
             lines = rest.split(b"\n")
             last = lines.pop()
             for line in lines:
-                self._take(line, out)
+                self._take_line(line, out)
             if last:
                 self._line.append(last)
-            self._hold(len(rest))
+            self._hold_bytes(len(rest))
         self._between = not (self._line or self._data or self._name or self._after_cr)
         return out
 
-    def _block(self, block: bytes, out: list[tuple[str, bytes]]) -> None:
+    def _take_block(self, block: bytes, out: list[tuple[str, bytes]]) -> None:
         """The lines before a blank line, and that blank line."""
         for line in block.split(b"\n"):
-            self._take(line, out)
-        self._take(b"", out)
+            self._take_line(line, out)
+        self._take_line(b"", out)
 
-    def _take(self, line: bytes, out: list[tuple[str, bytes]]) -> None:
+    def _take_line(self, line: bytes, out: list[tuple[str, bytes]]) -> None:
         if not line:
             if self._data:
                 data = self._data
@@ -135,11 +135,11 @@ class Parser:
         if field == b"data":
             self._data.append(value)
         elif field == b"event":
-            self._name = self._named(value)
+            self._name = self._decode_name(value)
         elif field not in (b"", b"id", b"retry"):
             self.garbage += 1
 
-    def _named(self, name: bytes) -> str:
+    def _decode_name(self, name: bytes) -> str:
         """Event names repeat thousands of times: decode each once."""
         found = self._names.get(name)
         if found is None:
@@ -148,7 +148,7 @@ class Parser:
                 self._names[name] = found
         return found
 
-    def _hold(self, size: int) -> None:
+    def _hold_bytes(self, size: int) -> None:
         self._size += size
         if self._size > MAX_EVENT:
             raise ProviderError(

@@ -25,30 +25,32 @@ _FORMATS = {
 }
 
 
-def fit(schema: Schema, style: Style) -> Schema:
+def fit_schema(schema: Schema, style: Style) -> Schema:
     """The schema of an arguments object in that style; the original is never changed."""
     match style:
         case "gemini":
-            return _openapi(schema, schema, 0)
+            return _to_openapi(schema, schema, 0)
         case "no_formats":
-            return _plain(_without(schema))
+            return _declare_object(_drop_formats(schema))
         case _:
-            return _plain(schema)
+            return _declare_object(schema)
 
 
-def _plain(schema: Schema) -> Schema:
+def _declare_object(schema: Schema) -> Schema:
     """Every API wants the arguments to be declared as an object."""
     return schema if schema.get("type") == "object" else {**schema, "type": "object"}
 
 
-def _without(node: Any) -> Any:
+def _drop_formats(node: Any) -> Any:
     """Grammar compilers of local servers choke on patterns and unknown formats."""
     if not isinstance(node, dict):
         return node
-    return _mapped({k: v for k, v in node.items() if k not in ("format", "pattern")}, _without)
+    return _map_nodes(
+        {k: v for k, v in node.items() if k not in ("format", "pattern")}, _drop_formats
+    )
 
 
-def _mapped(node: Schema, change: Callable[[Any], Any]) -> Schema:
+def _map_nodes(node: Schema, change: Callable[[Any], Any]) -> Schema:
     """`change` applied to every schema inside, and to nothing that merely looks like one."""
     out: Schema = {}
     for key, value in node.items():
@@ -66,29 +68,29 @@ def _mapped(node: Schema, change: Callable[[Any], Any]) -> Schema:
 # -- the OpenAPI subset ----------------------------------------------------------------------
 
 
-def _openapi(node: Any, root: Schema, depth: int) -> Schema:
+def _to_openapi(node: Any, root: Schema, depth: int) -> Schema:
     """Only the keywords the `parameters` field knows: any other one is a 400."""
     if not isinstance(node, dict) or depth > _MAX_DEPTH:
         return {"type": "STRING"}
-    node = _resolved(node, root)
+    node = _resolve_node(node, root)
     out: Schema = {k: node[k] for k in _COPIED if node.get(k) is not None}
-    kind = _type(node, out)
+    kind = _openapi_type(node, out)
     options = [o for o in node.get("anyOf") or node.get("oneOf") or () if o != {"type": "null"}]
     if len(options) != len(node.get("anyOf") or node.get("oneOf") or ()):
         out["nullable"] = True
     if len(options) == 1:
-        return {**_openapi(options[0], root, depth + 1), **out}
+        return {**_to_openapi(options[0], root, depth + 1), **out}
     if options:
-        out["anyOf"] = [_openapi(o, root, depth + 1) for o in options]
+        out["anyOf"] = [_to_openapi(o, root, depth + 1) for o in options]
         return out
     out["type"] = kind
     if node.get("format") in _FORMATS.get(kind, ()):
         out["format"] = node["format"]
-    _values(node, kind, out)
+    _add_enum(node, kind, out)
     if kind == "ARRAY":
-        out["items"] = _openapi(node.get("items"), root, depth + 1)
+        out["items"] = _to_openapi(node.get("items"), root, depth + 1)
     elif kind == "OBJECT" and node.get("properties"):
-        inner = {k: _openapi(v, root, depth + 1) for k, v in node["properties"].items()}
+        inner = {k: _to_openapi(v, root, depth + 1) for k, v in node["properties"].items()}
         out["properties"] = inner
         required = [k for k in node.get("required") or () if k in inner]
         if required:
@@ -96,7 +98,7 @@ def _openapi(node: Any, root: Schema, depth: int) -> Schema:
     return out
 
 
-def _resolved(node: Schema, root: Schema) -> Schema:
+def _resolve_node(node: Schema, root: Schema) -> Schema:
     """References and single-member allOf written out in place."""
     for _ in range(_MAX_DEPTH):
         ref = node.get("$ref")
@@ -111,14 +113,14 @@ def _resolved(node: Schema, root: Schema) -> Schema:
             merged: Schema = {}
             for part in node["allOf"]:
                 if isinstance(part, dict):
-                    merged = _merged(merged, _resolved(part, root))
-            node = _merged(merged, rest)
+                    merged = _merge_schemas(merged, _resolve_node(part, root))
+            node = _merge_schemas(merged, rest)
         else:
             break
     return node
 
 
-def _merged(a: Schema, b: Schema) -> Schema:
+def _merge_schemas(a: Schema, b: Schema) -> Schema:
     out = {**a, **b}
     if isinstance(a.get("properties"), dict) and isinstance(b.get("properties"), dict):
         out["properties"] = {**a["properties"], **b["properties"]}
@@ -127,7 +129,7 @@ def _merged(a: Schema, b: Schema) -> Schema:
     return out
 
 
-def _type(node: Schema, out: Schema) -> str:
+def _openapi_type(node: Schema, out: Schema) -> str:
     kind = node.get("type")
     if isinstance(kind, list):
         if "null" in kind:
@@ -138,7 +140,7 @@ def _type(node: Schema, out: Schema) -> str:
     return kind.upper()
 
 
-def _values(node: Schema, kind: str, out: Schema) -> None:
+def _add_enum(node: Schema, kind: str, out: Schema) -> None:
     """Enumerations exist for strings only; others are told in the description."""
     values = node.get("enum") if isinstance(node.get("enum"), list) else None
     if values is None and "const" in node:

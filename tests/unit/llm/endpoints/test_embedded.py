@@ -10,16 +10,16 @@ from hermes.config.package_index import PUBLIC, indexes
 from hermes.config.schema import Config, Model
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
-from hermes.llm.endpoints import embedded as finding
+from hermes.llm.endpoints import embedded
 from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
 from hermes.llm.endpoints.resolver import resolve_chain
 from hermes.llm.local.models import DEFAULT, MODELS, find_model
-from hermes.llm.local.uri import Place, address, parse
+from hermes.llm.local.uri import ServedModel, build_uri, parse_uri
 
 
 @pytest.fixture(autouse=True)
 def engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding, "installed", lambda: True)
+    monkeypatch.setattr(embedded, "is_engine_installed", lambda: True)
 
 
 def chosen(home: Path, choice: ModelChoice = ModelChoice(), **environ: str) -> ModelEndpoint:  # noqa: B008
@@ -32,7 +32,7 @@ def test_it_answers_when_nothing_is_connected_and_says_so(tmp_path: Path) -> Non
     assert (found.target.provider, found.target.model) == ("local", DEFAULT)
     assert "small model on this machine" in found.note and "OPENROUTER_API_KEY" in found.note
     assert found.quirks.calling == "schema" and found.quirks.small
-    assert parse(found.base_url)[0].file == str(tmp_path / "h" / "models" / f"{DEFAULT}.gguf")
+    assert parse_uri(found.base_url)[0].file == str(tmp_path / "h" / "models" / f"{DEFAULT}.gguf")
 
 
 def test_a_key_comes_first(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_a_model_somebody_named_is_not_replaced_by_it(tmp_path: Path) -> None:
 def test_without_the_engine_the_command_to_get_it_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finding, "installed", lambda: False)
+    monkeypatch.setattr(embedded, "is_engine_installed", lambda: False)
     with pytest.raises(ConfigError, match=r"hermes-runtime\[local\]"):
         chosen(tmp_path)
     with pytest.raises(ConfigError, match=r"hermes-runtime\[local\]"):
@@ -64,12 +64,12 @@ def test_another_model_that_is_here_is_better_than_a_download(tmp_path: Path) ->
         out.truncate(larger.size)
     found = chosen(tmp_path)
     assert found.target.model == larger.name
-    assert parse(found.base_url)[0].file == str(file), "the shared folder is looked at too"
-    assert finding.missing(found.base_url) is None
+    assert parse_uri(found.base_url)[0].file == str(file), "the shared folder is looked at too"
+    assert embedded.missing_model(found.base_url) is None
 
 
 def test_what_is_not_complete_is_still_to_be_downloaded(tmp_path: Path) -> None:
-    missing = finding.missing(chosen(tmp_path).base_url)
+    missing = embedded.missing_model(chosen(tmp_path).base_url)
     assert missing is not None and missing.name == DEFAULT
 
 
@@ -77,11 +77,11 @@ def test_any_file_can_be_named(tmp_path: Path) -> None:
     file = tmp_path / "a model #1.gguf"
     file.write_bytes(b"GGUF")
     found = chosen(tmp_path, ModelChoice(model=f"local:{file}"))
-    assert parse(found.base_url + "/chat/completions") == (
-        Place(str(file), 8192),
+    assert parse_uri(found.base_url + "/chat/completions") == (
+        ServedModel(str(file), 8192),
         "/v1/chat/completions",
     )
-    assert finding.missing(found.base_url) is None
+    assert embedded.missing_model(found.base_url) is None
     for wrong in ("local:/no/such.gguf", "local:gpt-5"):
         with pytest.raises(ConfigError, match="There is no"):
             chosen(tmp_path, ModelChoice(model=wrong))
@@ -90,7 +90,7 @@ def test_any_file_can_be_named(tmp_path: Path) -> None:
 def test_the_context_can_be_set(tmp_path: Path) -> None:
     config = Config(model=Model(provider="local", context_length=16384))
     found = resolve_chain(config, Secrets({"HOME": str(tmp_path)}), ModelChoice())[0]
-    assert parse(found.base_url)[0].context == found.context_length == 16384
+    assert parse_uri(found.base_url)[0].context == found.context_length == 16384
 
 
 def test_a_model_that_only_chats_is_offered_no_tools(tmp_path: Path) -> None:
@@ -99,7 +99,10 @@ def test_a_model_that_only_chats_is_offered_no_tools(tmp_path: Path) -> None:
 
 def test_addresses_survive_any_name(tmp_path: Path) -> None:
     for name in ("/a/b.gguf", "/ä b/%2F?#.gguf", "/x@y:z/ü.gguf"):
-        assert parse(address(Place(name, 1)) + "/models") == (Place(name, 1), "/v1/models")
+        assert parse_uri(build_uri(ServedModel(name, 1)) + "/models") == (
+            ServedModel(name, 1),
+            "/v1/models",
+        )
 
 
 def test_the_catalogue_is_whole() -> None:

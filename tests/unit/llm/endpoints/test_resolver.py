@@ -63,7 +63,7 @@ def test_every_promised_name_has_a_row(name: str) -> None:
 @pytest.fixture(autouse=True)
 def no_embedded_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether its engine is installed here is another test's matter (test_local_model)."""
-    monkeypatch.setattr("hermes.llm.endpoints.embedded.installed", lambda: False)
+    monkeypatch.setattr("hermes.llm.endpoints.embedded.is_engine_installed", lambda: False)
 
 
 def test_rows_are_whole() -> None:
@@ -73,7 +73,7 @@ def test_rows_are_whole() -> None:
         begins = ("local:",) if row.embedded else ("https://", "http://127.0.0.1:", "{")
         assert row.base_url.startswith(begins), row.name
         assert set().union(*row.models.values()) <= fields, row.name
-        row.for_model("anything")
+        row.quirks_for("anything")
 
 
 def test_the_lists_agree_with_the_rows() -> None:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.llm.wire.lenient_json import clean, dumps, loads, text
+from hermes.core.text import clean
+from hermes.llm.wire.lenient_json import decode_json, encode_json, to_text
 
 
 @pytest.mark.parametrize(
@@ -28,13 +29,13 @@ from hermes.llm.wire.lenient_json import clean, dumps, loads, text
     ],
 )
 def test_what_is_read(data: bytes | str, value: Any) -> None:
-    assert loads(data) == value
+    assert decode_json(data) == value
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[DONE]", b"<html>", b"[" * 50_000, b"{'a':1}"])
 def test_what_is_no_json(data: bytes) -> None:
     with pytest.raises(ValueError):
-        loads(data)
+        decode_json(data)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def test_what_is_no_json(data: bytes) -> None:
     ],
 )
 def test_what_is_written(value: Any, written: str) -> None:
-    assert dumps(value).decode() == written
+    assert encode_json(value).decode() == written
 
 
 TEXT = st.text(st.characters(exclude_categories=()))  # surrogates too
@@ -64,13 +65,13 @@ ANY = st.recursive(
 @given(ANY)
 @settings(max_examples=150, deadline=None)
 def test_everything_written_is_legal_and_stays_as_it_is(value: Any) -> None:
-    out = dumps(value)
+    out = encode_json(value)
     again = json.loads(out.decode("utf-8", "strict"), parse_constant=pytest.fail)
     assert b"\\u0000" not in out.replace(b"\\\\", b"")
-    assert loads(dumps(again)) == again
-    assert loads(out) == again
+    assert decode_json(encode_json(again)) == again
+    assert decode_json(out) == again
 
 
 def test_text() -> None:
-    assert [text(v) for v in ("a", None, {"b": 1}, 7)] == ["a", "", '{"b":1}', "7"]
+    assert [to_text(v) for v in ("a", None, {"b": 1}, 7)] == ["a", "", '{"b":1}', "7"]
     assert clean("ok") == "ok"

@@ -15,21 +15,26 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from msgspec import Struct
 
 from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
-from hermes.llm.auth.oauth.token_http import guarded, post, refused, token_of
+from hermes.llm.auth.oauth.token_http import (
+    build_refusal,
+    extract_token,
+    post_fields,
+    require_https,
+)
 from hermes.llm.auth.oauth.tokens import Token
 from hermes.llm.http.transport import Transport
-from hermes.llm.provider_spec import OAuth
+from hermes.llm.provider_spec import OAuthSpec
 
 SECONDS = 600.0
 """How long the browser is waited for."""
-_LONGEST = 16 * 1024
+_LONGEST_LINE = 16 * 1024
 _PAGE = (
     "<!doctype html><meta charset=utf-8><title>Hermes</title>"
     "<body style='font:1.2em system-ui;margin:4em'><h1>{title}</h1><p>{text}"
 )
 
 
-class Answer(Struct, frozen=True):
+class CallbackResult(Struct, frozen=True):
     """What came back in the address."""
 
     code: str = ""
@@ -37,13 +42,13 @@ class Answer(Struct, frozen=True):
     error: str = ""
 
 
-class Doorway:
+class CallbackServer:
     """Serves the one request that brings the right state; all others are turned away."""
 
     def __init__(self, path: str, state: str) -> None:
         self._path = path
         self._state = state
-        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.result: asyncio.Future[CallbackResult] = asyncio.get_running_loop().create_future()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -51,7 +56,7 @@ class Doorway:
                 line = await reader.readline()
                 while (await reader.readline()).strip():
                     pass
-                status, title, text = self._take(line.decode("latin-1").split(" "))
+                status, title, text = self._handle_request(line.decode("latin-1").split(" "))
                 page = _PAGE.format(title=title, text=text).encode()
                 head = (
                     f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\n"
@@ -67,20 +72,20 @@ class Doorway:
             with suppress(OSError):
                 await writer.wait_closed()
 
-    def offer(self, answer: Answer) -> bool:
+    def accept_result(self, answer: CallbackResult) -> bool:
         """Whether it is the one that was waited for."""
         if not compare_digest(answer.state.encode(), self._state.encode()):
             return False
-        if not self.answer.done():
-            self.answer.set_result(answer)
+        if not self.result.done():
+            self.result.set_result(answer)
         return True
 
-    def _take(self, words: list[str]) -> tuple[str, str, str]:
+    def _handle_request(self, words: list[str]) -> tuple[str, str, str]:
         parts = urlsplit(words[1]) if len(words) == 3 else None
         if parts is None or words[0] != "GET" or parts.path != self._path:
             return "404 Not Found", "Nothing here", "This address only waits for a login."
-        answer = parsed(parts.query)
-        if self.answer.done() or not self.offer(answer):
+        answer = parse_callback(parts.query)
+        if self.result.done() or not self.accept_result(answer):
             text = "This is not the login that was begun. Nothing was changed."
             return "400 Bad Request", "Not accepted", text
         if answer.error or not answer.code:
@@ -89,36 +94,36 @@ class Doorway:
         return "200 OK", "Logged in", "Hermes has what it needs. You can close this page."
 
 
-def parsed(text: str) -> Answer:
+def parse_callback(text: str) -> CallbackResult:
     """Of a query, an address a browser was sent to, or `code#state` as some pages show it."""
     text = text.strip()
     if "://" in text:
         text = urlsplit(text).query
     elif "=" not in text and "#" in text:
         code, _, state = text.partition("#")
-        return Answer(code, state)
+        return CallbackResult(code, state)
     fields = parse_qs(text)
-    return Answer(*(fields.get(name, [""])[0] for name in ("code", "state", "error")))
+    return CallbackResult(*(fields.get(name, [""])[0] for name in ("code", "state", "error")))
 
 
 async def log_in(
-    row: OAuth,
+    row: OAuthSpec,
     transport: Transport,
     show: Callable[[str], None],
     paste: Callable[[], Awaitable[str]] | None = None,
 ) -> Token:
     """`show` is given the address for the browser; `paste` brings the address it was sent to,
     where the browser runs on another machine."""
-    guarded(row.authorize_url)
+    require_https(row.authorize_url)
     verifier, state = secrets.token_urlsafe(64), secrets.token_urlsafe(32)
-    door = Doorway(row.redirect_path, state)
+    door = CallbackServer(row.redirect_path, state)
     async with AsyncExitStack() as stack:
-        port = await _open(row, door, stack)
+        port = await _open_server(row, door, stack)
         redirect = f"http://{row.redirect_host}:{port}{row.redirect_path}"
-        show(_address(row, redirect, verifier, state))
+        show(_build_login_url(row, redirect, verifier, state))
         try:
             async with asyncio.timeout(SECONDS):
-                answer = await _answered(door, paste)
+                answer = await _wait_for_result(door, paste)
         except TimeoutError:
             text = f"nobody came back within {SECONDS / 60:.0f} minutes; nothing was changed"
             raise ProviderError(Failure(Kind.AUTH, text)) from None
@@ -134,14 +139,14 @@ async def log_in(
         "code_verifier": verifier,
         **({"state": state} if row.state_in_body else {}),
     }
-    said = await post(transport, row.token_url, fields, json=row.body == "json")
-    token = token_of(said, row)
+    said = await post_fields(transport, row.token_url, fields, json=row.body == "json")
+    token = extract_token(said, row)
     if token is None:
-        raise refused(said, "the login failed", (answer.code, verifier))
+        raise build_refusal(said, "the login failed", (answer.code, verifier))
     return token
 
 
-def _address(row: OAuth, redirect: str, verifier: str, state: str) -> str:
+def _build_login_url(row: OAuthSpec, redirect: str, verifier: str, state: str) -> str:
     challenge = urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
     fields = {
         "response_type": "code",
@@ -156,18 +161,18 @@ def _address(row: OAuth, redirect: str, verifier: str, state: str) -> str:
     return f"{row.authorize_url}{'&' if '?' in row.authorize_url else '?'}{urlencode(fields)}"
 
 
-async def _open(row: OAuth, door: Doorway, stack: AsyncExitStack) -> int:
+async def _open_server(row: OAuthSpec, door: CallbackServer, stack: AsyncExitStack) -> int:
     """On this machine only; a browser may look for localhost at either of its addresses."""
     for port in row.redirect_ports or (0,):
         try:
-            server = await asyncio.start_server(door.serve, "127.0.0.1", port, limit=_LONGEST)
+            server = await asyncio.start_server(door.serve, "127.0.0.1", port, limit=_LONGEST_LINE)
         except OSError:
             continue
         await stack.enter_async_context(server)
         taken: int = server.sockets[0].getsockname()[1]
         if row.redirect_host == "localhost":
             with suppress(OSError):
-                other = await asyncio.start_server(door.serve, "::1", taken, limit=_LONGEST)
+                other = await asyncio.start_server(door.serve, "::1", taken, limit=_LONGEST_LINE)
                 await stack.enter_async_context(other)
         return taken
     ports = ", ".join(map(str, row.redirect_ports))
@@ -177,17 +182,19 @@ async def _open(row: OAuth, door: Doorway, stack: AsyncExitStack) -> int:
     )
 
 
-async def _answered(door: Doorway, paste: Callable[[], Awaitable[str]] | None) -> Answer:
+async def _wait_for_result(
+    door: CallbackServer, paste: Callable[[], Awaitable[str]] | None
+) -> CallbackResult:
     if paste is None:
-        return await door.answer
+        return await door.result
     while True:
         pasting = asyncio.ensure_future(paste())
-        first: set[asyncio.Future[Any]] = {door.answer, pasting}
+        first: set[asyncio.Future[Any]] = {door.result, pasting}
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-        if door.answer.done():
+        if door.result.done():
             pasting.cancel()
             await asyncio.wait({pasting})
-            return door.answer.result()
+            return door.result.result()
         if not (text := pasting.result()):  # the end of input
-            return await door.answer
-        door.offer(parsed(text))
+            return await door.result
+        door.accept_result(parse_callback(text))

@@ -16,14 +16,14 @@ from hermes.core.redaction.redactor import Redactor
 from hermes.llm.auth.oauth.tokens import Token, decode_claims, read_claim
 from hermes.llm.hosts import is_loopback
 from hermes.llm.http.transport import Transport
-from hermes.llm.provider_spec import OAuth
+from hermes.llm.provider_spec import OAuthSpec
 from hermes.version import VERSION
 
 SECONDS = 30.0
-_MOST = 1 << 20
+_LARGEST_RESPONSE = 1 << 20
 
 
-class Said(Struct, frozen=True):
+class TokenResponse(Struct, frozen=True):
     """What a server answered."""
 
     status: int
@@ -31,47 +31,47 @@ class Said(Struct, frozen=True):
     host: str
 
     @property
-    def error(self) -> str:
+    def error_code(self) -> str:
         """Its code; some answer 200 to what is an error."""
         code = self.body.get("error")
         if isinstance(code, dict):  # not as the standard has it, but some do
             code = code.get("code") or code.get("type")
         return code if isinstance(code, str) else ""
 
-    def text(self, name: str) -> str:
+    def get_text(self, name: str) -> str:
         value = self.body.get(name)
         return value if isinstance(value, str) else ""
 
-    def number(self, name: str) -> float:
+    def get_number(self, name: str) -> float:
         value = self.body.get(name)
         return float(value) if isinstance(value, (int, float)) and value > 0 else 0.0
 
 
-async def post(
+async def post_fields(
     transport: Transport, url: str, fields: Mapping[str, str], *, json: bool = False
-) -> Said:
+) -> TokenResponse:
     if json:
         body, kind = msgspec.json.encode(fields), "application/json"
     else:
         body, kind = urlencode(fields).encode(), "application/x-www-form-urlencoded"
-    return await _ask(transport, "POST", url, body, {"Content-Type": kind})
+    return await _send_request(transport, "POST", url, body, {"Content-Type": kind})
 
 
-async def get(transport: Transport, url: str, headers: Mapping[str, str]) -> Said:
-    return await _ask(transport, "GET", url, b"", headers)
+async def fetch_json(transport: Transport, url: str, headers: Mapping[str, str]) -> TokenResponse:
+    return await _send_request(transport, "GET", url, b"", headers)
 
 
-async def _ask(
+async def _send_request(
     transport: Transport, method: str, url: str, body: bytes, headers: Mapping[str, str]
-) -> Said:
-    guarded(url)
+) -> TokenResponse:
+    require_https(url)
     host = urlsplit(url).netloc
     head = {"Accept": "application/json", "User-Agent": f"hermes/{VERSION}", **headers}
     try:
         async with asyncio.timeout(SECONDS):
             exchange = await transport.send(method, url, headers=head, body=body)
             try:
-                raw = await exchange.read_all(_MOST)
+                raw = await exchange.read_all(_LARGEST_RESPONSE)
             finally:
                 exchange.close()
     except TimeoutError:
@@ -81,10 +81,10 @@ async def _ask(
         decoded = msgspec.json.decode(raw)
     except ValueError:
         decoded = None
-    return Said(exchange.status, decoded if isinstance(decoded, dict) else {}, host)
+    return TokenResponse(exchange.status, decoded if isinstance(decoded, dict) else {}, host)
 
 
-def guarded(url: str) -> None:
+def require_https(url: str) -> None:
     """Tokens never travel in the clear."""
     parts = urlsplit(url)
     if parts.scheme != "https" and not (
@@ -93,9 +93,9 @@ def guarded(url: str) -> None:
         raise ConfigError(f"{url!r} is no address to log in at: it must begin with https://.")
 
 
-def refused(said: Said, what: str, secrets: Collection[str] = ()) -> ProviderError:
+def build_refusal(said: TokenResponse, what: str, secrets: Collection[str] = ()) -> ProviderError:
     """Why a server gave no token. Its words are kept, ours are not among them."""
-    words = said.text("error_description") or said.error or f"status {said.status}"
+    words = said.get_text("error_description") or said.error_code or f"status {said.status}"
     words = Redactor(secrets).clean(" ".join(words.split()))[:200]
     kind = Kind.SERVER if said.status >= 500 else Kind.AUTH
     if said.status == 429:
@@ -103,19 +103,19 @@ def refused(said: Said, what: str, secrets: Collection[str] = ()) -> ProviderErr
     return ProviderError(Failure(kind, f"{what}: {said.host} said: {words}", said.status))
 
 
-def token_of(said: Said, row: OAuth, before: Token | None = None) -> Token | None:
+def extract_token(said: TokenResponse, row: OAuthSpec, before: Token | None = None) -> Token | None:
     """The token in an answer; None: it has none. What it does not renew stays."""
-    access = said.text("access_token")
-    if said.status != 200 or said.error or not access:
+    access = said.get_text("access_token")
+    if said.status != 200 or said.error_code or not access:
         return None
     now = time.time()
-    life = said.number("expires_in")
+    life = said.get_number("expires_in")
     claim = row.account_claim
-    account = read_claim(said.text("id_token"), claim) or read_claim(access, claim)
+    account = read_claim(said.get_text("id_token"), claim) or read_claim(access, claim)
     return Token(
         access,
-        said.text("refresh_token") or (before.refresh if before is not None else ""),
-        now + life if life else _expiry(access),
+        said.get_text("refresh_token") or (before.refresh if before is not None else ""),
+        now + life if life else _read_expiry(access),
         now,
         account or (before.account if before is not None else ""),
         row.token_url,
@@ -123,25 +123,25 @@ def token_of(said: Said, row: OAuth, before: Token | None = None) -> Token | Non
     )
 
 
-def _expiry(access: str) -> float:
+def _read_expiry(access: str) -> float:
     """As the token says when it is a JWT; 0: it does not say."""
     end = decode_claims(access).get("exp")
     return float(end) if isinstance(end, (int, float)) else 0.0
 
 
-async def exchanged(transport: Transport, row: OAuth, login: Token) -> Token:
+async def exchange_token(transport: Transport, row: OAuthSpec, login: Token) -> Token:
     """The short-lived token for a login whose own token calls are not made with. The login's is
     kept as what gets the next one."""
     headers = {"Authorization": f"token {login.refresh}", **row.headers}
-    said = await get(transport, row.exchange_url, headers)
-    access = said.text("token")
+    said = await fetch_json(transport, row.exchange_url, headers)
+    access = said.get_text("token")
     if said.status != 200 or not access:
         what = "the account has no access, or the login was revoked"
-        raise refused(said, what, (login.refresh,))
+        raise build_refusal(said, what, (login.refresh,))
     return Token(
         access,
         login.refresh,
-        said.number("expires_at"),
+        said.get_number("expires_at"),
         time.time(),
         login.account,
         row.token_url,

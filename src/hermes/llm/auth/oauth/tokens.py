@@ -13,7 +13,7 @@ from msgspec import Struct
 from hermes.config.paths import private_folder
 from hermes.config.private_files import replace_file
 
-AHEAD = 60.0
+RENEW_AHEAD = 60.0
 """Seconds before its end at which a token is renewed."""
 
 
@@ -34,19 +34,19 @@ class Token(Struct, frozen=True, omit_defaults=True):
     def __repr__(self) -> str:
         return f"Token(server={self.server!r})"
 
-    def due(self, now: float) -> bool:
+    def is_due(self, now: float) -> bool:
         """Whether it is about to run out. One that lives for less than two minutes is renewed
         half-way."""
         if not self.expires:
             return False
         life = max(0.0, self.expires - self.obtained)
-        return now >= self.expires - min(AHEAD, life / 2)
+        return now >= self.expires - min(RENEW_AHEAD, life / 2)
 
-    def dead(self, now: float) -> bool:
+    def is_expired(self, now: float) -> bool:
         return bool(self.expires) and now >= self.expires
 
 
-def read(file: Path) -> Token | None:
+def load_token(file: Path) -> Token | None:
     """None: there is none, or it cannot be read."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=Token)
@@ -54,7 +54,7 @@ def read(file: Path) -> Token | None:
         return None
 
 
-def write(file: Path, token: Token) -> None:
+def save_token(file: Path, token: Token) -> None:
     """Durable when it returns; OSError when that failed."""
     private_folder(file.parent)
     replace_file(file, msgspec.json.encode(token))

@@ -9,11 +9,11 @@ from typing import Any
 from hermes.core.message import Media, Message, Part, Target, Text, Thinking, ToolCall, ToolReturn
 from hermes.core.provider import Settings, ToolSpec
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.wire.convert import content_of, described, located, records
-from hermes.llm.wire.lenient_json import dumps
-from hermes.llm.wire.message_buffer import MARKER, Forms, Tail
-from hermes.llm.wire.request_fields import Head, legal, shaped
-from hermes.llm.wire.tool_schema import fit
+from hermes.llm.wire.convert import as_dicts, build_content, describe_media, locate_media
+from hermes.llm.wire.lenient_json import encode_json
+from hermes.llm.wire.message_buffer import MARKER, MessageBuffer, MessageForms
+from hermes.llm.wire.request_fields import HeadCache, legal_arguments, shape_fields
+from hermes.llm.wire.tool_schema import fit_schema
 
 _AUDIO = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav"}
 
@@ -25,15 +25,15 @@ class Encoder:
     def __init__(self, target: Target, quirks: Quirks) -> None:
         self._model = target.model
         self._quirks = quirks
-        self.tail = Tail(marks=quirks.cache == "envelope")
-        self._head = Head()
+        self.messages = MessageBuffer(marks=quirks.cache == "envelope")
+        self._head = HeadCache()
         self._before = Message("user", ())
 
-    def push(self, group: Message) -> None:
-        self.tail.push(self._encode(group, self._before))
+    def add_group(self, group: Message) -> None:
+        self.messages.add(self._encode_group(group, self._before))
         self._before = group
 
-    def body(
+    def build_body(
         self,
         pending: Sequence[Message],
         *,
@@ -44,16 +44,16 @@ class Encoder:
     ) -> bytes:
         head = self._head.get(
             (system, tuple(tools), settings, stream),
-            lambda: self._fields(system, tools, settings, stream),
+            lambda: self._encode_head(system, tools, settings, stream),
         )
         fresh = (
             item
             for before, group in pairwise((self._before, *pending))
-            for item in self._encode(group, before)
+            for item in self._encode_group(group, before)
         )
-        return self.tail.joined(head, fresh)
+        return self.messages.join_body(head, fresh)
 
-    def _fields(
+    def _encode_head(
         self, system: str, tools: Sequence[ToolSpec], settings: Settings, stream: bool
     ) -> bytes:
         quirks = self._quirks
@@ -66,57 +66,61 @@ class Encoder:
             fields["temperature"] = settings.temperature
         if settings.stop:
             fields["stop"] = settings.stop
-        fields.update(_effort(quirks, settings))
+        fields.update(_effort_fields(quirks, settings))
         if quirks.calling == "schema" and quirks.tools:
-            return self._stepwise(fields, system, tools, settings)
+            return self._encode_schema_head(fields, system, tools, settings)
         if tools and quirks.tools and settings.tool_choice != "none":
-            fields["tools"] = [_tool(tool, quirks) for tool in tools]
+            fields["tools"] = [_encode_tool(tool, quirks) for tool in tools]
             if settings.tool_choice == "required":
                 named = {"type": "function", "function": {"name": settings.tool}}
                 fields["tool_choice"] = named if settings.tool else "required"
-        head = dumps(shaped(fields, quirks))[:-1] + b',"messages":['
+        head = encode_json(shape_fields(fields, quirks))[:-1] + b',"messages":['
         if not system:
             return head
         message = {"role": quirks.system_role, "content": system}
-        return head + (self._mark(message) or dumps(message)) + b","
+        return head + (self._encode_marked(message) or encode_json(message)) + b","
 
-    def _stepwise(
+    def _encode_schema_head(
         self, fields: dict[str, Any], system: str, tools: Sequence[ToolSpec], settings: Settings
     ) -> bytes:
-        from hermes.llm.wire.chat.schema_tools import form, offered, opening
+        from hermes.llm.wire.chat.schema_tools import (
+            opening_messages,
+            response_format,
+            select_tools,
+        )
 
         quirks = self._quirks
-        few = offered(tools, quirks.favourites)
+        few = select_tools(tools, quirks.favourites)
         callable = few if settings.tool_choice != "none" else []
         fields["temperature"] = 0
-        fields["response_format"] = form(callable)
-        head = dumps(shaped(fields, quirks))[:-1] + b',"messages":['
-        return head + b"".join([dumps(m) + b"," for m in opening(few, system)])
+        fields["response_format"] = response_format(callable)
+        head = encode_json(shape_fields(fields, quirks))[:-1] + b',"messages":['
+        return head + b"".join([encode_json(m) + b"," for m in opening_messages(few, system)])
 
     # -- messages ----------------------------------------------------------------------------
 
-    def _encode(self, group: Message, before: Message) -> Iterable[Forms]:
+    def _encode_group(self, group: Message, before: Message) -> Iterable[MessageForms]:
         messages: Iterable[dict[str, Any]]
         if self._quirks.calling == "schema" and self._quirks.tools:
-            from hermes.llm.wire.chat.schema_tools import told
+            from hermes.llm.wire.chat.schema_tools import encode_group
 
-            messages = told(group, before)
+            messages = encode_group(group, before)
         elif group.role == "assistant":
-            messages = [_assistant(group.parts, self._quirks)]
+            messages = [_encode_assistant(group.parts, self._quirks)]
         else:
-            messages = _user(group.parts)
+            messages = _encode_user(group.parts)
         for message in messages:
-            yield dumps(message), self._mark(message)
+            yield encode_json(message), self._encode_marked(message)
 
-    def _mark(self, message: dict[str, Any]) -> bytes:
+    def _encode_marked(self, message: dict[str, Any]) -> bytes:
         quirks = self._quirks
         if quirks.cache != "envelope" or (message["role"] == "tool" and not quirks.cache_results):
             return b""
-        marked = _marked(message)
-        return dumps(marked) if marked else b""
+        marked = _with_marker(message)
+        return encode_json(marked) if marked else b""
 
 
-def _marked(message: dict[str, Any]) -> dict[str, Any] | None:
+def _with_marker(message: dict[str, Any]) -> dict[str, Any] | None:
     """With a cache marker on its last content part; None when it has none that can carry it."""
     content = message["content"]
     if isinstance(content, str):
@@ -129,7 +133,7 @@ def _marked(message: dict[str, Any]) -> dict[str, Any] | None:
     return {**message, "content": [*content[:-1], {**last, "cache_control": MARKER}]}
 
 
-def _effort(quirks: Quirks, settings: Settings) -> dict[str, Any]:
+def _effort_fields(quirks: Quirks, settings: Settings) -> dict[str, Any]:
     """Reasoning effort as this endpoint wants to be asked. Where there is a switch, that is what
     turns it off."""
     effort, switch = settings.effort, quirks.thinking_switch
@@ -151,30 +155,30 @@ def _effort(quirks: Quirks, settings: Settings) -> dict[str, Any]:
     return out
 
 
-def _tool(tool: ToolSpec, quirks: Quirks) -> dict[str, Any]:
+def _encode_tool(tool: ToolSpec, quirks: Quirks) -> dict[str, Any]:
     function: dict[str, Any] = {"name": tool.name}
     if tool.description:
         function["description"] = tool.description
-    function["parameters"] = fit(tool.parameters, quirks.schema)
+    function["parameters"] = fit_schema(tool.parameters, quirks.schema)
     return {"type": "function", "function": function}
 
 
-def _assistant(parts: Sequence[Part], quirks: Quirks) -> dict[str, Any]:
+def _encode_assistant(parts: Sequence[Part], quirks: Quirks) -> dict[str, Any]:
     text = "".join([p.text for p in parts if isinstance(p, Text)])
     message: dict[str, Any] = {"role": "assistant", "content": text or None}
-    calls = [_call(p) for p in parts if isinstance(p, ToolCall)]
+    calls = [_encode_call(p) for p in parts if isinstance(p, ToolCall)]
     if calls:
         message["tool_calls"] = calls
     thoughts = [p for p in parts if isinstance(p, Thinking)]
     if calls or not quirks.thinking_field:
-        message.update(_thoughts(thoughts, text, quirks))
+        message.update(_encode_thoughts(thoughts, text, quirks))
     if quirks.thinking_field and calls:
         # Where reasoning must come back with every call, calls of other models need it too.
         message.setdefault(quirks.thinking_field, "")
     return message
 
 
-def _thoughts(thoughts: Sequence[Thinking], text: str, quirks: Quirks) -> dict[str, Any]:
+def _encode_thoughts(thoughts: Sequence[Thinking], text: str, quirks: Quirks) -> dict[str, Any]:
     """Reasoning in the field it came in. What had been cut out of the visible text has none and
     is not sent back, unless the endpoint wants all reasoning in one field."""
     out: dict[str, Any] = {}
@@ -182,7 +186,7 @@ def _thoughts(thoughts: Sequence[Thinking], text: str, quirks: Quirks) -> dict[s
     for part in thoughts:
         extra = part.extra or {}
         field = quirks.thinking_field or extra.get("field", "")
-        if details := records(extra.get("reasoning_details")):
+        if details := as_dicts(extra.get("reasoning_details")):
             out["reasoning_details"] = [*out.get("reasoning_details", ()), *details]
             field = quirks.thinking_field
         if field == "content":
@@ -194,32 +198,32 @@ def _thoughts(thoughts: Sequence[Thinking], text: str, quirks: Quirks) -> dict[s
     return out
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": legal(call.args)}
+def _encode_call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": legal_arguments(call.args)}
     return {"id": call.id, "type": "function", "function": function, **(call.extra or {})}
 
 
-def _user(parts: Sequence[Part]) -> list[dict[str, Any]]:
+def _encode_user(parts: Sequence[Part]) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     rest: list[Text | Media] = []
     for part in parts:
         match part:
             case ToolReturn(call_id=id, content=content):
-                joined = _content(content, "")
+                joined = _encode_content(content, "")
                 messages.append({"role": "tool", "tool_call_id": id, "content": joined})
             case Text() | Media():
                 rest.append(part)
     if rest:
-        messages.append({"role": "user", "content": _content(rest, "\n\n")})
+        messages.append({"role": "user", "content": _encode_content(rest, "\n\n")})
     return messages
 
 
-def _content(parts: Sequence[Text | Media], seam: str) -> str | list[dict[str, Any]]:
-    return content_of(parts, seam, kind="text", show=_media)
+def _encode_content(parts: Sequence[Text | Media], seam: str) -> str | list[dict[str, Any]]:
+    return build_content(parts, seam, kind="text", show=_encode_media)
 
 
-def _media(media: Media) -> dict[str, Any]:
-    mime, address, data = located(media)
+def _encode_media(media: Media) -> dict[str, Any]:
+    mime, address, data = locate_media(media)
     if mime.startswith("image/"):
         detail = {"detail": media.detail} if media.detail else {}
         return {"type": "image_url", "image_url": {"url": address, **detail}}
@@ -228,4 +232,4 @@ def _media(media: Media) -> dict[str, Any]:
     if data is not None and mime == "application/pdf":
         file = {"filename": media.name or "file.pdf", "file_data": address}
         return {"type": "file", "file": file}
-    return {"type": "text", "text": described(media)}
+    return {"type": "text", "text": describe_media(media)}
