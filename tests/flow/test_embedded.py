@@ -155,7 +155,7 @@ engine.CHILD = Path({str(FAKE)!r})
 engine.find_spec = lambda _: object()
 async def main():
     e = engine.LocalEngine(ServedModel({str(tmp_path / "m.gguf")!r}, 4096))
-    await e._ensure_started()
+    await e._ensure_child()
     print(e._child.pid, e._folder, flush=True)
     os._exit(9)
 asyncio.run(main())

@@ -245,7 +245,7 @@ POOL_KEYS = tuple(Credential(f"KEY_{n}", f"sk-secret-{n}") for n in "abc")
 
 def order(strategy: PoolStrategy, calls: int) -> list[str]:
     made = KeyPool("http://x", POOL_KEYS, Cooldowns(), strategy)
-    return [made.take_next().source[-1] for _ in range(calls)]
+    return [made.take_next_key().source[-1] for _ in range(calls)]
 
 
 def test_how_keys_are_taken() -> None:
@@ -262,9 +262,9 @@ def test_a_key_that_cools_down_is_left_out_until_its_time(strategy: PoolStrategy
     made = KeyPool("http://x", POOL_KEYS, cooling, strategy)
     first = POOL_KEYS[0]
     assert made.set_aside(first, Failure(Kind.BILLING, "", retry_after=90.0))
-    assert first not in {made.take_next() for _ in range(60)}
+    assert first not in {made.take_next_key() for _ in range(60)}
     now[0] += 91
-    assert first in {made.take_next() for _ in range(60)}, "it is back at its reset time"
+    assert first in {made.take_next_key() for _ in range(60)}, "it is back at its reset time"
 
 
 def test_when_all_cool_down_the_first_to_be_back_is_taken() -> None:
@@ -272,7 +272,7 @@ def test_when_all_cool_down_the_first_to_be_back_is_taken() -> None:
     for key, seconds in zip(POOL_KEYS, (300.0, 20.0, 100.0), strict=True):
         left = made.set_aside(key, Failure(Kind.RATE_LIMITED, "", retry_after=seconds))
         assert left == (key is not POOL_KEYS[2])
-    assert made.pick() is POOL_KEYS[1]
+    assert made.pick_key() is POOL_KEYS[1]
 
 
 @pytest.mark.parametrize(

@@ -197,16 +197,16 @@ def test_memory(tmp_path: Path) -> None:
     file = tmp_path / "cache" / "limits.json"
     one, two = (LearnedLimits(file, lambda: now[0]) for _ in range(2))
     assert one.find("http://a/v1", "m") == LearnedLimit()
-    one.learn("http://a/v1/", "m", context=5000)
-    one.learn("http://a/v1", "m", output=700)
-    two.learn("http://b/v1", "m", context=6000)
+    one.learn_limit("http://a/v1/", "m", context=5000)
+    one.learn_limit("http://a/v1", "m", output=700)
+    two.learn_limit("http://b/v1", "m", context=6000)
     three = LearnedLimits(file, lambda: now[0])
     assert (three.find("http://a/v1", "m").context, three.find("http://a/v1", "m").output) == (
         5000,
         700,
     )
     assert three.find("http://b/v1", "m").context == 6000
-    three.learn("http://b/v1", "m", context=12, output=3)
+    three.learn_limit("http://b/v1", "m", context=12, output=3)
     assert three.find("http://b/v1", "m") == LearnedLimit(6000, None, 1000.0), (
         "nonsense teaches nothing"
     )
@@ -223,7 +223,7 @@ def test_a_damaged_or_unwritable_memory_is_no_failure(tmp_path: Path) -> None:
         memory = LearnedLimits(file)
         assert memory.find("http://a", "m") == LearnedLimit()
     blocked = LearnedLimits(file / "under" / "a-file.json")
-    blocked.learn("http://a", "m", context=5000)
+    blocked.learn_limit("http://a", "m", context=5000)
     assert blocked.find("http://a", "m").context == 5000
 
 
@@ -234,13 +234,13 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
         f"http://a {n}": LearnedLimit(5000, None, float(n)) for n in range(MAX_ENTRIES)
     }
     memory._write_file(memory._known)
-    memory.learn("http://a", "new", context=5000)
+    memory.learn_limit("http://a", "new", context=5000)
     assert len(json.loads((tmp_path / "limits.json").read_text())) == MAX_ENTRIES
 
 
 def test_what_was_stated_replaces_the_table_and_bounds_what_is_configured(tmp_path: Path) -> None:
     memory = LearnedLimits(tmp_path / "limits.json")
-    memory.learn(BASE, "m", context=5000)
+    memory.learn_limit(BASE, "m", context=5000)
     plain = ModelEndpoint(CHAT, BASE)
     assert memory.apply_to(plain).context_length == 5000
     tabled = structs.replace(plain, context_length=3000, facts=ModelFacts(3000))

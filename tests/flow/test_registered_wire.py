@@ -34,7 +34,7 @@ class LinesEncoder:
         self._model = target.model
 
     def add_group(self, group: Message) -> None:
-        self.messages.add([(self._encode(group), b"")])
+        self.messages.add_messages([(self._encode(group), b"")])
 
     def build_body(
         self,

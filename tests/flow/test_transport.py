@@ -656,12 +656,12 @@ async def test_the_next_key_of_the_pool(transport: Transport) -> None:
         c = client(transport, p, keys=keys)
         heard = await ask(c)
         assert heard.kind is Kind.BILLING and c.credentials.key_source == "FIRST"
-        assert heard.failure is not None and c.credentials.rotate(heard.failure)
+        assert heard.failure is not None and c.credentials.rotate_key(heard.failure)
         assert (await ask(c)).text == "in" and c.credentials.key_source == "SECOND"
         # Everybody at this endpoint knows now, another model's client too.
         assert (await ask(client(transport, p, keys=keys))).text == "in"
-        assert not c.credentials.rotate(heard.failure), "both have been set aside"
-        assert not client(transport, p).credentials.rotate(heard.failure), "there is only one"
+        assert not c.credentials.rotate_key(heard.failure), "both have been set aside"
+        assert not client(transport, p).credentials.rotate_key(heard.failure), "there is only one"
 
 
 async def test_a_late_failure_of_the_first_key_does_not_cost_the_second(
@@ -677,12 +677,12 @@ async def test_a_late_failure_of_the_first_key_does_not_cost_the_second(
             await ask(c)
             sent.set()
             await go.wait()
-            return c.credentials.rotate(failure)
+            return c.credentials.rotate_key(failure)
 
         task = asyncio.ensure_future(late())
         await sent.wait()
         await ask(c)
-        assert c.credentials.rotate(failure)
+        assert c.credentials.rotate_key(failure)
         go.set()
         assert await task, "the second key is still good"
 
@@ -695,7 +695,7 @@ async def test_f37_everybody_waits_but_the_one_who_waits_already(transport: Tran
 
     async with Provider(then=say("ok")) as p:
         c = client(transport, p, sleep=sleep)
-        c.credentials.pause(30)
+        c.credentials.pause_key(30)
         await ask(c)
         assert slept == []
         await asyncio.ensure_future(ask(client(transport, p, sleep=sleep)))

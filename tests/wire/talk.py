@@ -159,7 +159,7 @@ class Talk:
         """The body of the next request, after these messages were added."""
         for message in messages:
             self.history.append(message)
-        self.view.advance(self.history)
+        self.view.add_new_messages(self.history)
         return self.encoder.build_body(
             self.view.pending_groups(tail),
             system=system,

@@ -19,15 +19,15 @@ KEYS = aws.AwsKeys("AKIDEXAMPLE", "secret", "session")
 
 
 def test_regions() -> None:
-    assert aws.find_region(ADDRESS) == "eu-west-3"
+    assert aws.find_aws_region(ADDRESS) == "eu-west-3"
     assert (
-        aws.find_region("https://bedrock-runtime-fips.us-gov-east-1.amazonaws.com/")
+        aws.find_aws_region("https://bedrock-runtime-fips.us-gov-east-1.amazonaws.com/")
         == "us-gov-east-1"
     )
-    assert aws.find_region("https://vpce-1.bedrock-runtime.ap-southeast-2.vpce.amazonaws.com") == (
-        "ap-southeast-2"
-    )
-    assert aws.find_region("http://127.0.0.1:8000/model/us-east-1") == ""
+    assert aws.find_aws_region(
+        "https://vpce-1.bedrock-runtime.ap-southeast-2.vpce.amazonaws.com"
+    ) == ("ap-southeast-2")
+    assert aws.find_aws_region("http://127.0.0.1:8000/model/us-east-1") == ""
 
 
 def test_a_signature_verifies() -> None:

@@ -45,7 +45,7 @@ def encoded(api: str, system: str, messages: list[Message]) -> Json:
     history = History()
     for message in messages:  # one by one, as in a real session
         history.append(message)
-        view.advance(history)
+        view.add_new_messages(history)
     body = encoder.build_body(
         view.pending_groups(), system=system, tools=(), settings=Settings(), stream=False
     )

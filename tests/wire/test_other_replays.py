@@ -36,7 +36,7 @@ def request_of(r: Recording) -> dict[str, Any]:
 def encoded(api: str, talk: Conversation, messages: list[Message]) -> dict[str, Any]:
     encoder = load_wire(api).Encoder(target(api), Quirks())
     view = HistoryView(target(api), Quirks(), encoder.add_group)
-    view.advance(History(messages))
+    view.add_new_messages(History(messages))
     body = encoder.build_body(
         view.pending_groups(),
         system=talk.system,

@@ -101,7 +101,7 @@ async def _retry_after(f: Fault) -> bool:
         wait = 2.0 ** f.attempt.used["wait"] * random.uniform(0.5, 1.0)
     if wait > MAX_RETRY_AFTER:
         return False
-    f.provider.credentials.pause(wait)
+    f.provider.credentials.pause_key(wait)
     return await _wait(f, "wait", wait)
 
 
@@ -124,11 +124,11 @@ async def _new_connection(f: Fault) -> bool:
 
 
 async def _refresh(f: Fault) -> bool:
-    return await f.provider.credentials.refresh()
+    return await f.provider.credentials.refresh_login()
 
 
 async def _rotate(f: Fault) -> bool:
-    return f.provider.credentials.rotate(f.failure)
+    return f.provider.credentials.rotate_key(f.failure)
 
 
 async def _fallback(f: Fault) -> bool:

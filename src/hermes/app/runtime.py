@@ -254,7 +254,7 @@ class Runtime:
             self._nearby = await find_servers()
         if self._nearby and is_undecided(self.setup.config, self.setup.secrets, options.choice):
             found = self._near(options.choice)
-            return structs.replace(options, choice=found.choice) if found else options
+            return structs.replace(options, choice=found.model_choice) if found else options
         return options
 
     def _near(self, choice: ModelChoice) -> LocalServer | None:
@@ -302,7 +302,7 @@ class Runtime:
 
     def _found_note(self, choice: ModelChoice) -> str:
         found = self._near(choice)
-        return found.note if found and found.choice == choice else ""
+        return found.note if found and found.model_choice == choice else ""
 
     def _recall(self, endpoints: Sequence[ModelEndpoint]) -> None:
         """Output limits that were stated to earlier processes."""
@@ -313,7 +313,9 @@ class Runtime:
 
     def remember(self, endpoint: Callee, context: int | None, output: int | None) -> None:
         model = endpoint.target.model
-        self.remembered.learn(endpoint.endpoint.base_url, model, context=context, output=output)
+        self.remembered.learn_limit(
+            endpoint.endpoint.base_url, model, context=context, output=output
+        )
 
     def client(self, endpoint: ModelEndpoint) -> Client:
         """One per endpoint, shared by everybody who calls it."""

@@ -89,14 +89,14 @@ async def newest() -> str:
     from hermes.config.package_index import indexes
     from hermes.llm.http.transport import Transport
     from hermes.llm.local.download import Downloader, SourceError
-    from hermes.llm.local.wheel_source import list_files
+    from hermes.llm.local.wheel_source import list_index_files
 
     transport = Transport()
     problem = "the use of an index is turned off here"
     try:
         for index in indexes(environment()):
             try:
-                links = await list_files(Downloader(transport, index), index, PACKAGE)
+                links = await list_index_files(Downloader(transport, index), index, PACKAGE)
             except SourceError as error:
                 problem = str(error)
                 continue

@@ -64,7 +64,7 @@ async def _endpoint(setup: Setup) -> list[Candidate]:
     key = Credential("OPENAI_API_KEY", value) if value else NO_KEY
     transport = Transport()
     try:
-        models = (await Prober(transport, key).probe(url.rstrip("/"), "")).models
+        models = (await Prober(transport, key).probe_address(url.rstrip("/"), "")).models
     finally:
         await transport.close()
     if not models:
@@ -105,7 +105,7 @@ async def _servers() -> list[Candidate]:
     for server in await find_servers():
         more = f" ({len(server.models) - 1} more there)" if len(server.models) > 1 else ""
         label = f"{server.models[0]} of {server.provider} on this machine{more}"
-        found.append(Candidate("server", server.choice, label))
+        found.append(Candidate("server", server.model_choice, label))
     return found
 
 
@@ -114,8 +114,8 @@ def _embedded(setup: Setup) -> Iterator[Candidate]:
 
     if not embedded.is_engine_installed():
         return
-    model = embedded.default_model(setup.secrets)
-    there = embedded.find_file(model, setup.secrets) is not None
+    model = embedded.default_local_model(setup.secrets)
+    there = embedded.find_model_file(model, setup.secrets) is not None
     size = "" if there else f", {model.size // 10**6} MB to download"
     label = f"{model.name}, a small model inside this program{size}"
     yield Candidate("embedded", ModelChoice(model.name, "local"), label)

@@ -58,7 +58,7 @@ class Client:
         self, request: Request, sink: ResponseSink
     ) -> AsyncGenerator[list[StreamEvent], None]:
         """Fill `sink`; see core.provider."""
-        encoded = self._encoder.encode(request)
+        encoded = self._encoder.encode_request(request)
         if encoded.notices:
             yield encoded.notices
         sink.request_size = len(encoded.body)
@@ -69,7 +69,7 @@ class Client:
         try:
             exchange = await watchdog.wait(self._send_call(encoded, key, fresh=request.fresh))
             await _raise_for_status(exchange, watchdog, self._encoder.wire)
-            self._encoder.mark_accepted(request, encoded)
+            self._encoder.remember_prompt(request, encoded)
             wire = self._encoder.wire
             decoder = wire.Decoder(sink, encoded.quirks)
             reader = ResponseReader(exchange, watchdog, decoder, sink, wire.STREAM_TYPE)
@@ -85,7 +85,7 @@ class Client:
                 if not more:
                     return
         except ProviderError as error:
-            raise ProviderError(self.credentials.redact(error.failure)) from None
+            raise ProviderError(self.credentials.redact_failure(error.failure)) from None
         finally:
             watchdog.stop()
             if exchange is not None:

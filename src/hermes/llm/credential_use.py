@@ -45,17 +45,17 @@ class CredentialUse:
     @property
     def key_source(self) -> str:
         """Where the key came from, for messages; never the key."""
-        found = self._last_used().source
+        found = self._last_used_key().source
         return found or ("the AWS credentials" if self._endpoint.auth == "aws" else "")
 
     @property
     def is_login(self) -> bool:
         """Whether calls go out with the token of a login and not with a key."""
-        return bool(self._last_used().login)
+        return bool(self._last_used_key().login)
 
     async def prepare_call(self) -> Credential:
         """The credential of this task's next call, once it may be used."""
-        key = await self._prepare_key(self._pool.take_next())
+        key = await self._prepare_key(self._pool.take_next_key())
         wait = self._cooldowns.pause_left(self._pool.pool_key(key), _current_task())
         if wait > 0:
             # Spread: everybody who waited would otherwise come back in the same instant.
@@ -64,21 +64,21 @@ class CredentialUse:
 
     async def prepare_query(self) -> Credential:
         """The credential for a small request that is no model call."""
-        return await self._prepare_key(self._last_used())
+        return await self._prepare_key(self._last_used_key())
 
-    def rotate(self, failure: Failure) -> bool:
+    def rotate_key(self, failure: Failure) -> bool:
         """Set the key of this task's last call aside; False when no other is left."""
-        return self._pool.set_aside(self._last_used(), failure)
+        return self._pool.set_aside(self._last_used_key(), failure)
 
-    async def refresh(self) -> bool:
+    async def refresh_login(self) -> bool:
         """Renew the login of this task's last call; False when it used a key, or there is no other
         token to be had."""
-        key = self._last_used()
-        return bool(key.login) and await self._logins.renew(key)
+        key = self._last_used_key()
+        return bool(key.login) and await self._logins.renew_token(key)
 
-    def pause(self, seconds: float) -> None:
+    def pause_key(self, seconds: float) -> None:
         """Nobody calls this endpoint with this key before then. The caller waits on its own."""
-        self._cooldowns.pause(self._pool.pool_key(self._last_used()), seconds, _current_task())
+        self._cooldowns.pause(self._pool.pool_key(self._last_used_key()), seconds, _current_task())
 
     def build_headers(self, key: Credential) -> dict[str, str]:
         """Without a signature."""
@@ -111,7 +111,7 @@ class CredentialUse:
         except ConfigError as error:
             raise ProviderError(Failure(Kind.AUTH, str(error))) from None
 
-    def redact(self, failure: Failure) -> Failure:
+    def redact_failure(self, failure: Failure) -> Failure:
         """The failure without any secret the provider may have quoted."""
         return structs.replace(
             failure,
@@ -124,7 +124,7 @@ class CredentialUse:
         if task is not None:
             self._used[task] = key
         if key.login:
-            key = await self._logins.prepare(key)
+            key = await self._logins.prepare_key(key)
             if key.value not in self._secrets:  # old ones stay: a refusal may quote them
                 self._secrets.update(dict.fromkeys((key.value, key.token)))
                 self._redactor = Redactor(self._secrets)
@@ -132,10 +132,10 @@ class CredentialUse:
                 self._used[task] = key
         return key
 
-    def _last_used(self) -> Credential:
+    def _last_used_key(self) -> Credential:
         task = _current_task()
         used = self._used.get(task) if task is not None else None
-        return used or self._pool.pick()
+        return used or self._pool.pick_key()
 
 
 def _current_task() -> asyncio.Task[Any] | None:

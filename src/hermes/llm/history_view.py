@@ -61,7 +61,7 @@ class HistoryView:
         self._ids: MutableMapping[str, int] = {}
         """Id as sent -> how many calls asked for it."""
 
-    def advance(self, history: History) -> None:
+    def add_new_messages(self, history: History) -> None:
         messages = history.messages
         self._mark = history.mark
         for i in range(self._seen, len(messages)):
@@ -113,10 +113,10 @@ class HistoryView:
     def _add_assistant(self, message: Message) -> None:
         if message.stop == "filtered" and not message.parts:
             if message.origin in (None, self._target):
-                self._drop_refused()
+                self._drop_refused_parts()
             return
         parts = self._visible_parts(message)
-        if not any(_is_content(p) for p in parts):
+        if not any(_has_content(p) for p in parts):
             return
         more = any(isinstance(p, ToolCall) for p in parts)
         if self._calls and self._role == "assistant" and not more:
@@ -130,7 +130,7 @@ class HistoryView:
                 self._calls.append(part)
             self._parts.append(part)
 
-    def _drop_refused(self) -> None:
+    def _drop_refused_parts(self) -> None:
         """What was said since the last answer would be refused again, with all that follows it."""
         if self._role == "user":
             self._parts = [Text(REFUSED)] if self._parts else []
@@ -255,12 +255,12 @@ class HistoryView:
     def _rename_call(self, call: ToolCall, *, mine: bool) -> ToolCall:
         """The call under an id this target takes and no earlier call of the history has: some
         providers count their calls from zero in every answer."""
-        key = self._legal_id(call.id, mine=mine)
+        key = self._legal_call_id(call.id, mine=mine)
         asked = self._ids.get(key, 0)
         self._ids[key] = asked + 1
         while asked:
             asked += 1
-            other = self._legal_id(f"{call.id}_{asked}", mine=mine)
+            other = self._legal_call_id(f"{call.id}_{asked}", mine=mine)
             if other not in self._ids:
                 self._ids[key] = asked
                 self._ids[other] = 1
@@ -269,14 +269,14 @@ class HistoryView:
         self._waiting.setdefault(call.id, []).append(key)
         return call if key == call.id else ToolCall(key, call.name, call.args, call.extra)
 
-    def _legal_id(self, id: str, *, mine: bool) -> str:
+    def _legal_call_id(self, id: str, *, mine: bool) -> str:
         match self._quirks.call_id:
             case "any" if not mine and len(id) > _LONGEST_ID:
-                return "call_" + _hash_id(id)[:24]
+                return "call_" + _hash_call_id(id)[:24]
             case "word64" if not _WORD64.fullmatch(id):
-                return "call_" + _hash_id(id)[:24]
+                return "call_" + _hash_call_id(id)[:24]
             case "alnum9" if not _ALNUM9.fullmatch(id):
-                return _hash_id(id)[:9]
+                return _hash_call_id(id)[:9]
             case _:
                 return id or "call"
 
@@ -302,7 +302,7 @@ def _is_sendable(part: Part) -> bool:
     return isinstance(part, Media) or (isinstance(part, Text) and bool(part.text))
 
 
-def _is_content(part: Part) -> bool:
+def _has_content(part: Part) -> bool:
     """Whether a part makes an assistant message worth sending; reasoning alone does not."""
     match part:
         case Text(text=text, extra=extra):
@@ -328,5 +328,5 @@ def _flatten_calls(parts: list[Part]) -> list[Part]:
     return out
 
 
-def _hash_id(id: str) -> str:
+def _hash_call_id(id: str) -> str:
     return hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()

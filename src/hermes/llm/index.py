@@ -40,7 +40,7 @@ class Index(Struct, frozen=True):
 
 
 @cache
-def load_index() -> Index:
+def load_builtin_index() -> Index:
     return msgspec.json.decode(FILE.read_bytes(), type=Index)
 
 

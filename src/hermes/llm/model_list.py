@@ -54,7 +54,7 @@ class ModelListing:
             async with self._send_query("GET", url) as (exchange, _):
                 return ListResponse(exchange.status, exchange.headers.get("Date", ""))
         except ProviderError as error:
-            return ListResponse(problem=self._credentials.redact(error.failure).message)
+            return ListResponse(problem=self._credentials.redact_failure(error.failure).message)
 
     async def query_facts(self) -> ModelFacts:
         """What the endpoint says of its model."""

@@ -36,7 +36,7 @@ class EncodedRequest(Struct, frozen=True):
     """What the user is told about it."""
     offered_tools: frozenset[str]
     """Names that a call written into the text may have."""
-    line: PromptRecord | None
+    prompt: PromptRecord | None
     """How a prompt cache sees it; None: it stands beside the conversation."""
 
 
@@ -47,13 +47,13 @@ class RequestEncoder:
         self._endpoint = endpoint
         self._target = endpoint.target
         self._profiles: dict[bytes, _Profile] = {}
-        self._told: set[str] = set()
+        self._notices_given: set[str] = set()
 
     @cached_property
     def wire(self) -> Wire:
         return load_wire(self._target.wire)
 
-    def encode(self, request: Request) -> EncodedRequest:
+    def encode_request(self, request: Request) -> EncodedRequest:
         profile = self._find_profile(request.learned)
         quirks = profile.quirks
         request, notices = self._fit_effort(request, quirks)
@@ -75,10 +75,10 @@ class RequestEncoder:
             found,
         )
 
-    def mark_accepted(self, request: Request, encoded: EncodedRequest) -> None:
+    def remember_prompt(self, request: Request, encoded: EncodedRequest) -> None:
         """The provider has read this prompt; the next one is compared with it."""
-        if encoded.line is not None:
-            request.history.sent[self._target] = encoded.line
+        if encoded.prompt is not None:
+            request.history.sent[self._target] = encoded.prompt
 
     def _find_profile(self, learned: Mapping[str, Any]) -> _Profile:
         name = msgspec.json.encode(learned) if learned else b""
@@ -101,9 +101,9 @@ class RequestEncoder:
         )
         used = f"{effort} is used" if effort else "it decides by itself"
         text = f"{self._target.model} knows no reasoning effort {asked!r}: {used}."
-        if text in self._told:
+        if text in self._notices_given:
             return request, []
-        self._told.add(text)
+        self._notices_given.add(text)
         return request, [Notice("effort", text)]
 
     def _encode_body(
@@ -120,7 +120,7 @@ class RequestEncoder:
             view = HistoryView(self._target, profile.quirks, encoder.add_group)
             found = views[key] = view, encoder
         view, encoder = found
-        view.advance(request.history)
+        view.add_new_messages(request.history)
         body: bytes = encoder.build_body(
             view.pending_groups(request.tail),
             system=request.system,

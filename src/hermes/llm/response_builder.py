@@ -143,14 +143,14 @@ class ResponseBuilder:
             part.name = name
         if args:
             part.pieces.append(args)
-            self._grow(len(args))
+            self._add_size(len(args))
         if part.name and not part.announced:
             part.announced = True
             self._display.announce_call(part.name)
 
     def set_args(self, slot: Any, args: str) -> None:
         part = self._open_slot(slot, "call")
-        self._grow(max(0, len(args) - sum(map(len, part.pieces))))
+        self._add_size(max(0, len(args) - sum(map(len, part.pieces))))
         part.pieces = [args]
 
     def get_args(self, slot: Any) -> str:
@@ -163,7 +163,7 @@ class ResponseBuilder:
             if missing := text[len(streamed) :]:
                 self._add_piece(part, missing)
         else:
-            self._grow(len(text))
+            self._add_size(len(text))
             part.pieces = [text]
 
     def add_extra(self, slot: Any, kind: str, **extra: Any) -> None:
@@ -239,7 +239,7 @@ class ResponseBuilder:
                 del self._slots[slot]
             if kind == "call":
                 self._calls += 1
-                self._grow(256 if self._calls <= MAX_CALLS else self._max_size + 1)
+                self._add_size(256 if self._calls <= MAX_CALLS else self._max_size + 1)
             found = self._slots[slot] = _Slot(kind)
         return found
 
@@ -248,9 +248,9 @@ class ResponseBuilder:
             piece = clean(piece)
         part.pieces.append(piece)
         self._display.add_piece(piece, thinking=part.kind == "thinking")
-        self._grow(len(piece))
+        self._add_size(len(piece))
 
-    def _grow(self, size: int) -> None:
+    def _add_size(self, size: int) -> None:
         self._size += size
         if self._size > self._max_size:
             self.stop = "died"
@@ -307,16 +307,16 @@ def _split_tags(parts: list[Part]) -> list[Part]:
                 out.extend([Thinking(p) if thinking else Text(p) for thinking, p in pieces])
                 out.append(Text(end, extra))
             else:
-                _append_tagged(out, pieces, None)
+                _append_tagged_pieces(out, pieces, None)
         else:
             if isinstance(part, ToolCall):
-                _append_tagged(out, tags.close(), extra)
+                _append_tagged_pieces(out, tags.close(), extra)
             out.append(part)
-    _append_tagged(out, tags.close(), extra)
+    _append_tagged_pieces(out, tags.close(), extra)
     return out
 
 
-def _append_tagged(out: list[Part], pieces: list[tuple[bool, str]], extra: Extra) -> None:
+def _append_tagged_pieces(out: list[Part], pieces: list[tuple[bool, str]], extra: Extra) -> None:
     for thinking, piece in pieces:
         last = out[-1] if out else None
         if thinking:

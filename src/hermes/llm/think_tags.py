@@ -56,10 +56,10 @@ class ThinkFilter:
     def note_text(self, text: str) -> None:
         """Text without `<` that went past the filter. Looked at when the next `<` comes."""
         if text.isspace():
-            self._settle_noted()
+            self._settle_noted_text()
         self._noted = text
 
-    def _settle_noted(self) -> None:
+    def _settle_noted_text(self) -> None:
         text, self._noted = self._noted, ""
         if text:
             _, newline, line = text.rpartition("\n")
@@ -87,12 +87,12 @@ class ThinkFilter:
     def _feed_outside(self, text: str, out: list[Piece]) -> str:
         match = _OPEN.search(text)
         if match is None:
-            cut = _find_undecided(text, _may_open)
+            cut = _find_open_tag(text, _may_open)
             self._tail = text[cut:]
             self._pass_text(text[:cut], out)
             return ""
         self._pass_text(text[: match.start()], out)
-        self._settle_noted()
+        self._settle_noted_text()
         if self._last in _QUOTES:
             self._pass_text(match.group(), out)
         else:
@@ -104,7 +104,7 @@ class ThinkFilter:
     def _feed_inside(self, text: str, out: list[Piece]) -> str:
         match = _CLOSE[self._closer].search(text)
         if match is None:
-            cut = _find_undecided(text, lambda tail: self._closer.startswith(tail.lower()))
+            cut = _find_open_tag(text, lambda tail: self._closer.startswith(tail.lower()))
             self._tail = text[cut:]
             self._add_reasoning(text[:cut], out)
             return ""
@@ -113,7 +113,7 @@ class ThinkFilter:
             held = "".join(self._held)
             _append_piece(out, True, held[held.index(">") + 1 :])
         self._closer, self._held = "", []
-        self._settle_noted()
+        self._settle_noted_text()
         self._trim = self._blank
         return text[match.end() :]
 
@@ -137,7 +137,7 @@ def _may_open(tail: str) -> bool:
     return any(f"<{name}>".startswith(low) for name in TAG_NAMES)
 
 
-def _find_undecided(text: str, possible: Callable[[str], bool]) -> int:
+def _find_open_tag(text: str, possible: Callable[[str], bool]) -> int:
     """Where a tag may have begun that the next chunk could complete."""
     at = text.rfind("<", max(0, len(text) - _LONGEST))
     return at if at >= 0 and possible(text[at:]) else len(text)

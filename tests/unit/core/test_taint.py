@@ -269,7 +269,7 @@ MARK = mark_of("20250101-000000-abcdef01")
 def sent(*messages: Message, quirks: Quirks | None = None, mark: str = MARK) -> list[Any]:
     out: list[Message] = []
     view = HistoryView(HERE, quirks or Quirks(), out.append)
-    view.advance(History(messages, mark=mark))
+    view.add_new_messages(History(messages, mark=mark))
     return [p for g in out + view.pending_groups() for p in g.parts if isinstance(p, ToolReturn)]
 
 

@@ -75,7 +75,7 @@ def groups(
 ) -> Any:
     out: list[Message] = []
     view = HistoryView(HERE, q, out.append)
-    view.advance(History(history, mark=mark))
+    view.add_new_messages(History(history, mark=mark))
     return out + view.pending_groups(tail)
 
 
@@ -128,7 +128,7 @@ def test_advancing_in_steps_gives_the_same(
         for message in rest[:step]:
             growing.append(message)
         del rest[:step]
-        view.advance(growing)
+        view.add_new_messages(growing)
         closed = list(out)
         # Looking does not change anything, and what was closed stays as it is.
         view.pending_groups(tuple(tail))
@@ -285,7 +285,7 @@ def test_a_history_that_starts_with_an_answer_gets_a_beginning() -> None:
 def test_the_tail_belongs_to_one_request() -> None:
     out: list[Message] = []
     view = HistoryView(HERE, Quirks(), out.append)
-    view.advance(History([user("go"), assistant(Text("begun"))]))
+    view.add_new_messages(History([user("go"), assistant(Text("begun"))]))
     tail = (assistant(Text(" and")), user("continue"))
     assert view.pending_groups(tail) == [
         Message("assistant", (Text("begun"), Text(" and"))),

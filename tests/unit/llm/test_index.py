@@ -9,7 +9,7 @@ import pytest
 
 from hermes.core.wire_names import WIRE_NAMES
 from hermes.llm import index
-from hermes.llm.index import load_index
+from hermes.llm.index import load_builtin_index
 from hermes.llm.provider_spec import ProviderSpec
 from hermes.llm.providers import find_provider, provider_index, register_provider
 from hermes.llm.wire import wire_facts
@@ -23,7 +23,7 @@ def test_it_is_what_the_script_would_write() -> None:
 
 
 def test_every_wire_and_every_row_of_the_package_is_in_it() -> None:
-    found = load_index()
+    found = load_builtin_index()
     assert tuple(found.wires) == WIRE_NAMES
     rows = [find_provider(entry.name) for entry in found.providers]
     assert all(row is not None and row.wire in found.wires for row in rows)
@@ -31,7 +31,7 @@ def test_every_wire_and_every_row_of_the_package_is_in_it() -> None:
 
 
 def test_whoever_may_be_chosen_without_being_named_has_a_rank_of_their_own() -> None:
-    entries = load_index().providers
+    entries = load_builtin_index().providers
     chosen = [e.rank for e in entries if e.keys or e.logs_in or e.local_address]
     assert len(chosen) == len(set(chosen)) and max(chosen) < 1000
 

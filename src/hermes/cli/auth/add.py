@@ -38,7 +38,7 @@ def add_key(setup: Setup, provider: NamedProvider, key: str, *, replace: bool) -
     changes: dict[str, Any] = {}
     if keys:
         changes = _pooled(setup, provider, [*(h.name for h in keys), variable])
-    elif provider.must_be_named:
+    elif provider.needs_api_key_env:
         changes = {f"providers.{provider.name}.api_key_env": variable}
     _store(setup, variable, key, changes)
     if keys:

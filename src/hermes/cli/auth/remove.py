@@ -28,7 +28,7 @@ def remove_keys(
             f"{foreign[0]} is set in the environment, not in .env: remove it where it is set."
         )
     if len(chosen) > 1 and not everything:
-        listed = ", ".join(f"{one.name} ({one.hint})" for one in chosen)
+        listed = ", ".join(f"{one.name} ({one.key_hint})" for one in chosen)
         raise ConfigError(f"{provider.name} has several keys: name one of {listed}, or give --all.")
     gone = [one.name for one in chosen]
     if changes := _forgotten(setup, provider, gone):
@@ -40,7 +40,7 @@ def remove_keys(
 
 def _nothing(provider: NamedProvider, which: str, keys: list[StoredCredential]) -> str:
     if which:
-        listed = ", ".join(f"{one.name} ({one.hint})" for one in keys) or "none"
+        listed = ", ".join(f"{one.name} ({one.key_hint})" for one in keys) or "none"
         return f"{provider.name} has no key {which}; there are: {listed}."
     if keys:
         return f"{keys[0].name} is set in the environment, not in .env: remove it where it is set."

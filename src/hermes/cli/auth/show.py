@@ -80,7 +80,7 @@ def _row(one: StoredCredential) -> dict[str, Any]:
         "kind": one.kind,
         "variable": one.name or None,
         "source": one.source,
-        "hint": one.hint,
+        "hint": one.key_hint,
         "used": one.used,
         "state": one.state,
         "cooling_seconds": round(one.cooling) or None,
@@ -89,7 +89,9 @@ def _row(one: StoredCredential) -> dict[str, Any]:
 
 
 def _table(found: list[StoredCredential]) -> list[str]:
-    cells = [(one.provider, one.name or "login", one.hint, one.source, one.state) for one in found]
+    cells = [
+        (one.provider, one.name or "login", one.key_hint, one.source, one.state) for one in found
+    ]
     widths = [max(len(row[at]) for row in cells) for at in range(5)] if cells else []
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -13,7 +13,7 @@ from hermes.cli.terminal.text import dump
 from hermes.config.env import argument_text, inside_agent
 from hermes.config.load import Setup, load
 from hermes.core.errors import ConfigError, ProviderError
-from hermes.llm.endpoints.inventory import NamedProvider, find_named
+from hermes.llm.endpoints.inventory import NamedProvider, find_configured_provider
 
 _EPILOG = """\
 commands:
@@ -92,7 +92,7 @@ def _opened(args: Namespace, *, change: bool) -> Setup:
 
 def _add(args: Namespace) -> int:
     setup = _opened(args, change=True)
-    provider = find_named(setup.config, args.words[0])
+    provider = find_configured_provider(setup.config, args.words[0])
     if args.program:
         return _adopted(args, setup, args.program, provider)
     if not provider.usual_variable:
@@ -112,7 +112,7 @@ def _add(args: Namespace) -> int:
 
 def _login(args: Namespace) -> int:
     setup = _opened(args, change=True)
-    return _logged_in(args, setup, find_named(setup.config, args.words[0]))
+    return _logged_in(args, setup, find_configured_provider(setup.config, args.words[0]))
 
 
 def _logged_in(args: Namespace, setup: Setup, provider: NamedProvider) -> int:
@@ -132,7 +132,7 @@ def _logout(args: Namespace) -> int:
     from hermes.cli.auth.remove import log_out
 
     setup = _opened(args, change=True)
-    provider = find_named(setup.config, args.words[0])
+    provider = find_configured_provider(setup.config, args.words[0])
     log_out(setup, provider)
     return _done(args, provider, f"Logged out of {provider.name}; the tokens are deleted here.")
 
@@ -141,7 +141,7 @@ def _remove(args: Namespace) -> int:
     from hermes.cli.auth.remove import remove_keys
 
     setup = _opened(args, change=True)
-    provider = find_named(setup.config, args.words[0])
+    provider = find_configured_provider(setup.config, args.words[0])
     which = args.words[1] if len(args.words) > 1 else ""
     gone = remove_keys(setup, provider, which, everything=args.all)
     return _done(args, provider, f"Removed from .env: {', '.join(gone)}.")
@@ -152,7 +152,9 @@ def _adopt(args: Namespace) -> int:
     name = args.words[0]
     if name not in PROGRAMS:
         raise ConfigError(f"{name!r} is none of {', '.join(sorted(PROGRAMS))}.")
-    return _adopted(args, setup, name, find_named(setup.config, PROGRAMS[name].provider))
+    return _adopted(
+        args, setup, name, find_configured_provider(setup.config, PROGRAMS[name].provider)
+    )
 
 
 def _adopted(args: Namespace, setup: Setup, name: str, provider: NamedProvider) -> int:
@@ -202,7 +204,7 @@ def _show(args: Namespace) -> int:
     from hermes.cli.auth.show import show_list, show_status
 
     setup = _opened(args, change=False)
-    provider = find_named(setup.config, args.words[0]) if args.words else None
+    provider = find_configured_provider(setup.config, args.words[0]) if args.words else None
     show = show_list if args.action == "list" else show_status
     return show(setup, provider, json=args.json)
 

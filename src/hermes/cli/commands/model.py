@@ -167,13 +167,13 @@ def _models(args: Namespace) -> int:
     import asyncio
 
     from hermes.cli.model.choices import offered
-    from hermes.llm.endpoints.inventory import find_named
+    from hermes.llm.endpoints.inventory import find_configured_provider
 
     setup = _opened(args)
     name = (
         args.name
         if args.name in setup.config.providers
-        else find_named(setup.config, args.name).name
+        else find_configured_provider(setup.config, args.name).name
     )
     rows = asyncio.run(offered(setup, name))
     if args.json:
@@ -187,7 +187,7 @@ def _models(args: Namespace) -> int:
 
 
 def _list(args: Namespace) -> int:
-    from hermes.llm.endpoints.embedded import find_file
+    from hermes.llm.endpoints.embedded import find_model_file
 
     secrets = load(args.profile).secrets
     rows = [
@@ -198,7 +198,7 @@ def _list(args: Namespace) -> int:
             "sha256": model.sha256,
             "licence": model.licence,
             "page": model.page,
-            "file": str(find_file(model, secrets) or ""),
+            "file": str(find_model_file(model, secrets) or ""),
         }
         for model in MODELS
     ]

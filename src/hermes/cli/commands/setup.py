@@ -138,7 +138,7 @@ def _wanted(setup: Setup, args: Namespace) -> Candidate:
     choice = ModelChoice(args.model, provider, args.base_url, args.key_env)
     if not args.base_url and not args.model and provider in provider_index().local_servers:
         near = asyncio.run(find_servers([provider]))
-        choice = near[0].choice if near else choice
+        choice = near[0].model_choice if near else choice
     elif not provider:
         choice = asyncio.run(choose_model(setup.config, setup.secrets, choice))
     label = ":".join(filter(None, (choice.provider, choice.model)))

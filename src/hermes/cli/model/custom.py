@@ -74,7 +74,7 @@ def probed(url: str, key: Credential, api_mode: str) -> Probe:
     async def look() -> Probe:
         transport = Transport()
         try:
-            return await Prober(transport, key).probe(url, api_mode)
+            return await Prober(transport, key).probe_address(url, api_mode)
         finally:
             await transport.close()
 

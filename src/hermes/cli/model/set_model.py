@@ -11,7 +11,7 @@ from hermes.config.schema import Config
 from hermes.config.update import revise
 from hermes.core.errors import ConfigError
 from hermes.llm.endpoints.endpoint import CUSTOM, ModelChoice
-from hermes.llm.endpoints.inventory import find_named
+from hermes.llm.endpoints.inventory import find_configured_provider
 from hermes.llm.endpoints.resolver import resolve_chain
 from hermes.llm.providers import find_provider
 
@@ -41,7 +41,7 @@ def understood(setup: Setup, text: str) -> Wanted:
     spec = find_provider(written) if written else None
     hosted = spec is not None and spec.auth != "none"
     if not text.strip(":/ ") or (colon and name.isidentifier() and (hosted or not written)):
-        find_named(config, name)  # a slip: says which providers there are
+        find_configured_provider(config, name)  # a slip: says which providers there are
     if written:
         return Wanted(written, text)
     target = resolve_chain(config, setup.secrets, ModelChoice(model=text))[0].target
@@ -54,7 +54,7 @@ def _is_provider(config: Config, name: str) -> bool:
 
 
 def _known(config: Config, name: str) -> str:
-    return name if name in config.providers else find_named(config, name).name
+    return name if name in config.providers else find_configured_provider(config, name).name
 
 
 def _usual(config: Config, name: str) -> str:

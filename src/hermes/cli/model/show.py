@@ -23,7 +23,7 @@ async def survey(setup: Setup) -> dict[str, Any]:
     choice = ModelChoice()
     nearby = await find_servers() if is_undecided(setup.config, setup.secrets, choice) else ()
     if near := pick_server(nearby, setup.config, choice):
-        choice = near.choice
+        choice = near.model_choice
         told["note"] = near.note
     try:
         chain = resolve_chain(setup.config, setup.secrets, choice)

@@ -62,7 +62,7 @@ class FrameParser:
             yield frame.headers, frame.payload
 
 
-def find_region(url: str) -> str:
+def find_aws_region(url: str) -> str:
     """The region in the host's name; empty when it names none (a proxy, a private address)."""
     found = _REGION.search(url)
     return found[1] if found else ""
@@ -84,7 +84,7 @@ def sign_request(
         from botocore import auth, awsrequest
     except ImportError:
         raise ConfigError(MISSING) from None
-    region = region or find_region(url) or _configured_region()
+    region = region or find_aws_region(url) or _configured_region()
     if not region:
         raise ConfigError(f"No AWS region for {url.split('/')[2]}: set AWS_DEFAULT_REGION.")
     request = awsrequest.AWSRequest(

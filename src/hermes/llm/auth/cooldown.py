@@ -43,7 +43,7 @@ class Cooldowns:
     def find(self, pool_key: PoolKey) -> Cooldown | None:
         if self._file_version() != self._version:
             self._known = {**self._known, **self._read_file()}
-        return self._known.get(_digest(pool_key)) if self._known else None
+        return self._known.get(_hash_pool_key(pool_key)) if self._known else None
 
     def seconds_left(self, pool_key: PoolKey) -> float:
         """Until this key is worth a try; 0: it is now."""
@@ -52,13 +52,13 @@ class Cooldowns:
 
     def start(self, pool_key: PoolKey, seconds: float, why: str) -> None:
         now = self._clock()
-        digest, cooldown = _digest(pool_key), Cooldown(now + seconds, why)
+        digest, cooldown = _hash_pool_key(pool_key), Cooldown(now + seconds, why)
         self._known[digest] = cooldown
         if self._file is None:
             return
         with suppress(OSError):
             private_folder(self._file.parent)
-            with _locked(self._file):
+            with _hold_lock(self._file):
                 known = {**self._known, **self._read_file(), digest: cooldown}
                 self._known = {key: found for key, found in known.items() if found.until > now}
                 replace_file(self._file, msgspec.json.encode(self._known))
@@ -95,7 +95,7 @@ class Cooldowns:
 
 
 @contextmanager
-def _locked(file: Path) -> Iterator[None]:
+def _hold_lock(file: Path) -> Iterator[None]:
     """Two processes that write at once keep both entries; neither waits for longer than writing
     takes."""
     handle = open_lock(file.with_name(f".{file.stem}.lock"))
@@ -109,5 +109,5 @@ def _locked(file: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _digest(pool_key: PoolKey) -> str:
+def _hash_pool_key(pool_key: PoolKey) -> str:
     return blake2b("\0".join(pool_key).encode(), digest_size=16).hexdigest()

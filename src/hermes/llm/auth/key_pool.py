@@ -86,7 +86,7 @@ class KeyPool:
         """What limits are counted by."""
         return self._base_url, key.login or key.value
 
-    def pick(self) -> Credential:
+    def pick_key(self) -> Credential:
         """Of the keys that are not set aside, the one whose turn it is; failing that, the one that
         will be back first."""
         if len(self._keys) == 1:
@@ -106,9 +106,9 @@ class KeyPool:
             case _:
                 return ready[0]
 
-    def take_next(self) -> Credential:
+    def take_next_key(self) -> Credential:
         """The same for a call: the next one may go out with another key."""
-        key = self.pick()
+        key = self.pick_key()
         if len(self._keys) > 1:
             self._calls[self.pool_key(key)] += 1
             self._turn = (self._keys.index(key) + 1) % len(self._keys)
@@ -120,7 +120,7 @@ class KeyPool:
             return False
         seconds = failure.retry_after or _COOLDOWN.get(failure.kind, _COOLDOWN_REFUSED)
         self._cooldowns.start(self.pool_key(key), seconds, failure.kind.value)
-        following = self.pick()
+        following = self.pick_key()
         left = not self._cooldowns.seconds_left(self.pool_key(following))
         log.info(
             "key %s set aside for %.0f s (%s); %s",

@@ -60,12 +60,12 @@ class Logins:
         self._transport = transport
         self._open: dict[str, Login] = {}
 
-    async def prepare(self, key: Credential) -> Credential:
+    async def prepare_key(self, key: Credential) -> Credential:
         """With the token as it is now, renewed when it is about to run out."""
         token = await self._open_login(key).get_token()
         return structs.replace(key, value=token.access, id=token.account, token=token.refresh)
 
-    async def renew(self, key: Credential) -> bool:
+    async def renew_token(self, key: Credential) -> bool:
         """Whether there is another token than the one it was used with."""
         try:
             token = await self._open_login(key).renew_token(key.value)

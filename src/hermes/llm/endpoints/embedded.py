@@ -44,11 +44,11 @@ def is_engine_installed() -> bool:
     return find_spec(MODULE) is not None
 
 
-def default_model(secrets: Secrets) -> LocalModel:
+def default_local_model(secrets: Secrets) -> LocalModel:
     """The model taken when nobody named one: the default, unless only another is there."""
     usual = find_model(DEFAULT)
     assert usual is not None
-    there = [m for m in MODELS if m.tools and find_file(m, secrets) is not None]
+    there = [m for m in MODELS if m.tools and find_model_file(m, secrets) is not None]
     return usual if usual in there or not there else there[0]
 
 
@@ -61,7 +61,7 @@ def build_endpoint(
         raise ConfigError(NO_ENGINE)
     known = find_model(model)
     if known is not None:
-        file = find_file(known, secrets) or models_folders(secrets.get)[0] / known.file
+        file = find_model_file(known, secrets) or models_folders(secrets.get)[0] / known.file_name
     elif "/" in model or model.endswith(".gguf"):
         file = Path(model).expanduser().absolute()
         if not file.is_file():
@@ -87,9 +87,9 @@ def build_endpoint(
     )
 
 
-def find_file(model: LocalModel, secrets: Secrets) -> Path | None:
+def find_model_file(model: LocalModel, secrets: Secrets) -> Path | None:
     """Where it is, if it is there."""
-    files = [folder / model.file for folder in models_folders(secrets.get)]
+    files = [folder / model.file_name for folder in models_folders(secrets.get)]
     return next((file for file in files if is_complete(file, model)), None)
 
 

@@ -44,7 +44,7 @@ class StoredCredential(Struct, frozen=True):
         return f"Held({self.provider!r}, {self.name or self.source!r})"
 
     @property
-    def hint(self) -> str:
+    def key_hint(self) -> str:
         """Enough to tell keys apart, too little to use."""
         return f"…{self.value[-4:]}" if len(self.value) >= 16 else "…"
 
@@ -85,13 +85,13 @@ class NamedProvider(Struct, frozen=True):
         return "".join(c if c.isalnum() else "_" for c in self.name.upper()) + "_API_KEY"
 
     @property
-    def must_be_named(self) -> bool:
+    def needs_api_key_env(self) -> bool:
         """Whether nobody looks into that variable unless the configuration says so."""
         configured = self.row.api_key_env or self.row.api_key_envs
         return not configured and self.usual_variable not in (self.spec.keys if self.spec else ())
 
 
-def find_named(config: Config, name: str) -> NamedProvider:
+def find_configured_provider(config: Config, name: str) -> NamedProvider:
     """ConfigError with near names when there is no such provider."""
     spec = find_provider(name)
     known = spec.name if spec is not None else name
@@ -175,7 +175,9 @@ def list_all_credentials(
     own = [name for name in config.providers if find_provider(name) is None]
     found: list[StoredCredential] = []
     for name in (*provider_index().names, *dict.fromkeys([*own, CUSTOM])):
-        found += list_credentials(config, secrets, cooldowns, find_named(config, name))
+        found += list_credentials(
+            config, secrets, cooldowns, find_configured_provider(config, name)
+        )
     return found
 
 

@@ -49,7 +49,7 @@ class LearnedLimits:
         context = min(stated, endpoint.context_length or stated) if set_by_user else stated
         return structs.replace(endpoint, context_length=context)
 
-    def learn(
+    def learn_limit(
         self, base_url: str, model: str, *, context: int | None = None, output: int | None = None
     ) -> None:
         """What is new is kept; nonsense is not."""

@@ -28,7 +28,7 @@ class LocalServer(Struct, frozen=True):
     models: tuple[str, ...]
 
     @property
-    def choice(self) -> ModelChoice:
+    def model_choice(self) -> ModelChoice:
         return ModelChoice(self.models[0], self.provider)
 
     @property
@@ -54,7 +54,7 @@ async def choose_model(config: Config, secrets: Secrets, choice: ModelChoice) ->
     if not is_undecided(config, secrets, choice):
         return choice
     found = pick_server(await find_servers(), config, choice)
-    return found.choice if found is not None else choice
+    return found.model_choice if found is not None else choice
 
 
 def pick_server(

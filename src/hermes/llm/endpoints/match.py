@@ -10,7 +10,7 @@ from hermes.core.wire_names import DEFAULT_WIRE
 from hermes.llm.hosts import is_own_address
 from hermes.llm.provider_spec import ProviderSpec, Quirks, overlay_quirks
 from hermes.llm.providers import find_provider, provider_index
-from hermes.llm.wire import check_wire, wire_facts, wire_names
+from hermes.llm.wire import check_wire_name, wire_facts, wire_names
 
 _DEFAULT_OF_VARIABLE = re.compile(r"\{[^}]*=([^}]*)\}")
 
@@ -19,7 +19,7 @@ def choose_wire(base_url: str, api_mode: str | None, provider: str) -> str:
     """As configured, else by the address, else by the provider's row. ConfigError when the
     configured one does not exist."""
     if api_mode:
-        return check_wire(api_mode)
+        return check_wire_name(api_mode)
     url = urlsplit(base_url)
     host = url.hostname or ""
     address = host + url.path.rstrip("/")

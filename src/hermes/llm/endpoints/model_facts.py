@@ -89,9 +89,9 @@ def find_facts(provider: str, model: str) -> ModelFacts:
     if other:
         return structs.replace(find_facts(other, model), prices=None)
     for name, exact in _spell_names(model):
-        line = _find_line(section, name)
+        line = _find_model_line(section, name)
         if line is not None:
-            found = _parse_line(line)
+            found = _parse_model_line(line)
             return found if exact else structs.replace(found, prices=None)
     return UNKNOWN
 
@@ -155,7 +155,7 @@ def _spell_names(model: str) -> Iterator[tuple[str, bool]]:
         yield routed, False
 
 
-def _find_line(section: bytes, name: str) -> str | None:
+def _find_model_line(section: bytes, name: str) -> str | None:
     if not section or "\t" in name or "\n" in name:
         return None
     key = f"\n{name}\t".encode(errors="replace")
@@ -173,7 +173,7 @@ def _glob_lines(section: bytes) -> tuple[str, ...]:
     return tuple(x for x in section.decode().split("\n") if "*" in x.partition("\t")[0])
 
 
-def _parse_line(line: str) -> ModelFacts:
+def _parse_model_line(line: str) -> ModelFacts:
     fields = line.split("\t")[1:]
     fields += [""] * (9 - len(fields))
     context, output, flags, *price, tiers = fields

@@ -12,6 +12,7 @@ from hermes.core.message import Target
 from hermes.llm.endpoints.model_facts import UNKNOWN, ModelFacts, Prices, merge_facts
 from hermes.llm.provider_spec import InfoSource
 from hermes.llm.wire import wire_facts
+from hermes.llm.wire.convert import as_dict, as_dicts
 
 FetchJson: TypeAlias = Callable[[str, str, bytes], Awaitable[Any]]
 """Method, URL, body -> the JSON that came back; None: nothing usable did."""
@@ -68,15 +69,15 @@ async def _query_show(fetch: FetchJson, target: Target, base_url: str) -> ModelF
     """Ollama: the window of the loaded model, else the one it would be loaded with."""
     root = _server_root(base_url)
     body = msgspec.json.encode({"model": target.model})
-    told = _record(await fetch("POST", f"{root}/api/show", body))
+    told = as_dict(await fetch("POST", f"{root}/api/show", body))
     if not told:
         return UNKNOWN
-    loaded = _records(_record(await fetch("GET", f"{root}/api/ps", b"")).get("models"))
+    loaded = as_dicts(as_dict(await fetch("GET", f"{root}/api/ps", b"")).get("models"))
     now = next(
         (_token_count(m.get("context_length")) for m in loaded if _is_model(m, target.model)), None
     )
     set_to = _NUM_CTX.search(str(told.get("parameters") or ""))
-    info = _record(told.get("model_info"))
+    info = as_dict(told.get("model_info"))
     trained = next(
         (_token_count(v) for k, v in info.items() if k.endswith(".context_length")), None
     )
@@ -91,9 +92,9 @@ async def _query_show(fetch: FetchJson, target: Target, base_url: str) -> ModelF
 
 async def _query_props(fetch: FetchJson, target: Target, base_url: str) -> ModelFacts:
     """llama.cpp: the window of one slot."""
-    told = _record(await fetch("GET", f"{_server_root(base_url)}/props", b""))
-    settings = _record(told.get("default_generation_settings"))
-    sees = _record(told.get("modalities")).get("vision")
+    told = as_dict(await fetch("GET", f"{_server_root(base_url)}/props", b""))
+    settings = as_dict(told.get("default_generation_settings"))
+    sees = as_dict(told.get("modalities")).get("vision")
     return ModelFacts(
         _token_count(settings.get("n_ctx")) or _token_count(told.get("n_ctx")),
         images=sees if isinstance(sees, bool) else None,
@@ -120,8 +121,8 @@ def _read_entry(listed: Any, model: str) -> ModelFacts:
     rows = listed
     if isinstance(listed, dict):
         rows = listed.get("data") or listed.get("models")
-    row = next((r for r in _records(rows) if _is_model(r, model)), {})
-    top = _record(row.get("top_provider"))
+    row = next((r for r in as_dicts(rows) if _is_model(r, model)), {})
+    top = as_dict(row.get("top_provider"))
     context = [
         _token_count(top.get("context_length")),
         *(_token_count(row.get(n)) for n in _CONTEXT),
@@ -136,15 +137,15 @@ def _read_entry(listed: Any, model: str) -> ModelFacts:
         _takes_images(row),
         _takes_tools(row),
         None,
-        _read_prices(_record(row.get("pricing"))),
+        _read_prices(as_dict(row.get("pricing"))),
     )
 
 
 def _takes_images(row: dict[str, Any]) -> bool | None:
-    modalities = _record(row.get("architecture")).get("input_modalities")
+    modalities = as_dict(row.get("architecture")).get("input_modalities")
     if isinstance(modalities, list):
         return "image" in modalities
-    sees = _record(row.get("capabilities")).get("vision")
+    sees = as_dict(row.get("capabilities")).get("vision")
     if isinstance(sees, bool):
         return sees
     return True if row.get("type") == "vlm" else None
@@ -155,7 +156,7 @@ def _takes_tools(row: dict[str, Any]) -> bool | None:
     if isinstance(takes, list):
         return "tools" in takes
     can = row.get("capabilities")
-    calls = _record(can).get("function_calling")
+    calls = as_dict(can).get("function_calling")
     if isinstance(calls, bool):
         return calls
     return True if isinstance(can, list) and "tool_use" in can else None
@@ -193,11 +194,3 @@ def _server_root(base_url: str) -> str:
 
 def _token_count(value: Any) -> int | None:
     return value if type(value) is int and 0 < value < 1_000_000_000 else None
-
-
-def _record(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _records(value: Any) -> list[dict[str, Any]]:
-    return [r for r in value if isinstance(r, dict)] if isinstance(value, list) else []

@@ -50,19 +50,19 @@ class Prober:
         self._transport = transport
         self._key = key
 
-    async def probe(self, base_url: str, api_mode: str = "") -> Probe:
+    async def probe_address(self, base_url: str, api_mode: str = "") -> Probe:
         """Probe the address; with /v1 at its end where that was left out and answers."""
         path = wire_facts(choose_wire(base_url, api_mode, CUSTOM)).list_path
         if not _VERSION.search(base_url.partition("://")[2]) and not path.startswith("/v1"):
-            versioned = await self._probe_address(f"{base_url}/v1", api_mode)
+            versioned = await self._probe_exactly(f"{base_url}/v1", api_mode)
             if versioned.wire:
                 return versioned
-        return await self._probe_address(base_url, api_mode)
+        return await self._probe_exactly(base_url, api_mode)
 
-    async def _probe_address(self, base_url: str, api_mode: str) -> Probe:
+    async def _probe_exactly(self, base_url: str, api_mode: str) -> Probe:
         told = choose_wire(base_url, api_mode, CUSTOM) if api_mode else ""
         guess = choose_wire(base_url, "", CUSTOM)
-        listed = await self._send("GET", list_url(base_url, guess) or f"{base_url}/models")
+        listed = await self._send_request("GET", list_url(base_url, guess) or f"{base_url}/models")
         models = model_names(listed.body)
         if listed.status == 200 and models:
             return Probe(base_url, told or _wire_of_list(listed.body) or guess, models)
@@ -79,13 +79,13 @@ class Prober:
         """Without a list: an empty request is refused in the words of a protocol."""
         for wire in (name for name in wire_names() if wire_facts(name).probe):
             url = load_wire(wire).build_url(base_url, "", stream=False)
-            response = await self._send("POST", url, b"{}")
+            response = await self._send_request("POST", url, b"{}")
             if response.status in (400, 401, 403, 422, 429) and _is_refusal(response.body, wire):
                 return Probe(base_url, told or wire, needs_key=response.status in _DENIED)
         problem = f"it answers {listed.status} and knows none of the protocols"
         return Probe(base_url, DEFAULT_WIRE if denied else "", needs_key=denied, problem=problem)
 
-    async def _send(self, method: str, url: str, body: bytes = b"") -> _Response:
+    async def _send_request(self, method: str, url: str, body: bytes = b"") -> _Response:
         headers = {"Accept": "application/json", "User-Agent": f"hermes/{VERSION}"}
         for name in provider_index().wire_references.values():
             headers |= row.headers if (row := find_provider(name)) else {}

@@ -21,7 +21,7 @@ from hermes.llm.endpoints.model_facts import UNKNOWN, ModelFacts, Prices, find_f
 from hermes.llm.hosts import is_own_address
 from hermes.llm.http.watchdog import Timeouts
 from hermes.llm.provider_spec import Auth, ProviderSpec, Quirks
-from hermes.llm.providers import find_makers, find_provider, provider_index
+from hermes.llm.providers import find_model_makers, find_provider, provider_index
 from hermes.llm.wire import wire_facts
 
 EMBEDDED = "local"
@@ -156,7 +156,7 @@ class _Resolver:
         if base_url := self._secrets.get("OPENAI_BASE_URL"):
             return self._use_openai_address(draft, base_url)
         name = draft.model.lower()
-        if maker := next((m for m in find_makers(name) if self._is_callable(m)), ""):
+        if maker := next((m for m in find_model_makers(name) if self._is_callable(m)), ""):
             return structs.replace(draft, provider=maker)
         usable = self._list_usable(draft.model)
         if (first := next(usable, "")) and name and find_facts(first, name) == UNKNOWN:
@@ -194,7 +194,7 @@ class _Resolver:
 
         if not embedded.is_engine_installed():
             return None
-        model = embedded.default_model(self._secrets).name
+        model = embedded.default_local_model(self._secrets).name
         return _Draft(provider=EMBEDDED, model=model, note=embedded.FALLBACK_NOTE)
 
     # -- what it takes ---------------------------------------------------------------------
@@ -413,7 +413,7 @@ def _no_provider(model: str) -> str:
         spec = find_provider(vendor)
         other = f" or {spec.keys[0]}" if spec and spec.keys else ""
         return f"No key for {model}: set OPENROUTER_API_KEY{other} {_SET}."
-    spec = next(map(find_provider, find_makers(model)), None)
+    spec = next(map(find_provider, find_model_makers(model)), None)
     key = spec.keys[0] if spec and spec.keys else "the key of a provider that has it"
     return (
         f"Nobody is connected who has the model {model!r}: set {key} {_SET}, or say who has it, as "

@@ -22,15 +22,15 @@ class ErrorRule(Struct, frozen=True):
     param: str = ""
 
 
-def _statuses(*statuses: int) -> frozenset[int]:
+def _status_set(*statuses: int) -> frozenset[int]:
     return frozenset(statuses)
 
 
-_INSIDE = _statuses(NONE, 200)
-_REQUEST = _statuses(NONE, 200, 400, 404, 422)
-_ANYWHERE = _statuses(NONE, 200, 400, 409, 412, 413, 422, *range(500, 600))
+_INSIDE = _status_set(NONE, 200)
+_REQUEST = _status_set(NONE, 200, 400, 404, 422)
+_ANYWHERE = _status_set(NONE, 200, 400, 409, 412, 413, 422, *range(500, 600))
 """Where a request that is too long is reported: routers wrap the real error in anything."""
-_DENIED = _statuses(NONE, 200, 400, 401, 403, 422)
+_DENIED = _status_set(NONE, 200, 400, 401, 403, 422)
 _5XX = frozenset(range(500, 600))
 
 TOO_LONG = (
@@ -38,7 +38,7 @@ TOO_LONG = (
     ErrorRule(Kind.CONTEXT_OVERFLOW, rf"request too large\b.{{0,200}}\blimit:? {patterns.N}"),
     ErrorRule(Kind.CONTEXT_OVERFLOW, r"exceed context limit: \d+ \+ \d+ > \d+"),
     ErrorRule(Kind.RATE_LIMITED, r"too many tokens(?: per day)?, (?:please )?wait"),
-    ErrorRule(Kind.RATE_LIMITED, r"tokens per (?:min|hour|day)|rate.?limit", _statuses(429)),
+    ErrorRule(Kind.RATE_LIMITED, r"tokens per (?:min|hour|day)|rate.?limit", _status_set(429)),
     ErrorRule(Kind.BAD_UNICODE, patterns.BAD_UNICODE, _REQUEST),
     ErrorRule(Kind.PARAMETER, patterns.BAD_ID, _REQUEST, param="call_id"),
     *(ErrorRule(Kind.OUTPUT_CAP, text, _ANYWHERE) for text in patterns.OUTPUT),
@@ -76,7 +76,7 @@ ACCOUNT = (
     ErrorRule(
         Kind.RATE_LIMITED,
         r"quota.{0,600}(?:retry in|retrydelay|try again in) ?[:\d]",
-        _statuses(429),
+        _status_set(429),
     ),
     ErrorRule(
         Kind.BILLING,
@@ -86,7 +86,7 @@ ACCOUNT = (
     ),
     ErrorRule(Kind.BILLING, patterns.NO_CREDIT, _DENIED | {402, 412, 429}),
     ErrorRule(Kind.BILLING, r"exceeded your current quota", _INSIDE | {429}),
-    ErrorRule(Kind.BILLING, status=_statuses(402)),
+    ErrorRule(Kind.BILLING, status=_status_set(402)),
     ErrorRule(
         Kind.AUTH,
         code=r"invalid_api_key|authentication_error|invalid_authentication\w*|unauthenticated"
@@ -180,13 +180,13 @@ THEIR_STATE = (
 )
 
 STATUS = (
-    ErrorRule(Kind.AUTH, status=_statuses(401)),
-    ErrorRule(Kind.FORBIDDEN, status=_statuses(403, 407, 451)),
-    ErrorRule(Kind.WRONG_PATH, status=_statuses(404, 405, 410)),
-    ErrorRule(Kind.CONFLICT, status=_statuses(409)),
-    ErrorRule(Kind.PAYLOAD_TOO_LARGE, status=_statuses(413)),
-    ErrorRule(Kind.RATE_LIMITED, status=_statuses(429)),
-    ErrorRule(Kind.OVERLOADED, status=_statuses(503, 529)),
+    ErrorRule(Kind.AUTH, status=_status_set(401)),
+    ErrorRule(Kind.FORBIDDEN, status=_status_set(403, 407, 451)),
+    ErrorRule(Kind.WRONG_PATH, status=_status_set(404, 405, 410)),
+    ErrorRule(Kind.CONFLICT, status=_status_set(409)),
+    ErrorRule(Kind.PAYLOAD_TOO_LARGE, status=_status_set(413)),
+    ErrorRule(Kind.RATE_LIMITED, status=_status_set(429)),
+    ErrorRule(Kind.OVERLOADED, status=_status_set(503, 529)),
     ErrorRule(Kind.SERVER, status=_5XX | {408, 424, 425, 499}),
     ErrorRule(Kind.REDIRECT, status=frozenset(range(300, 400))),
     ErrorRule(Kind.BAD_REQUEST, status=frozenset(range(400, 500))),

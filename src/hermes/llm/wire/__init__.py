@@ -11,7 +11,7 @@ from hermes.core.message import Message, Target
 from hermes.core.provider import Settings, ToolSpec
 from hermes.core.response_sink import ResponseSink
 from hermes.core.wire_names import OLD_WIRE_NAMES, WIRE_NAMES
-from hermes.llm.index import load_index
+from hermes.llm.index import load_builtin_index
 from hermes.llm.provider_spec import Quirks, WireFacts
 from hermes.llm.wire.message_buffer import MessageBuffer
 
@@ -83,7 +83,7 @@ def wire_names() -> tuple[str, ...]:
     return (*WIRE_NAMES, *_registered)
 
 
-def check_wire(name: str) -> str:
+def check_wire_name(name: str) -> str:
     """The wire of that name, old names included; ConfigError when there is none."""
     found = OLD_WIRE_NAMES.get(name, name)
     if found not in wire_names():
@@ -98,7 +98,7 @@ def load_wire(name: str) -> Wire:
 
 def wire_facts(name: str) -> WireFacts:
     """Of a wire that need not be loaded for it."""
-    return _registered[name].FACTS if name in _registered else load_index().wires[name]
+    return _registered[name].FACTS if name in _registered else load_builtin_index().wires[name]
 
 
 def register_wire(name: str, wire: Wire) -> Callable[[], None]:
@@ -107,7 +107,7 @@ def register_wire(name: str, wire: Wire) -> Callable[[], None]:
         raise ValueError(f"{name} is a wire of this package")
     _registered[name] = wire
 
-    def unregister() -> None:
+    def unregister_wire() -> None:
         _registered.pop(name, None)
 
-    return unregister
+    return unregister_wire

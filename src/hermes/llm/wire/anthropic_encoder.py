@@ -61,7 +61,9 @@ class Encoder:
         self._head = HeadCache()
 
     def add_group(self, group: Message) -> None:
-        self.messages.add([self._encode_forms(self._state.encode_group(group, self._quirks))])
+        self.messages.add_messages(
+            [self._encode_forms(self._state.encode_group(group, self._quirks))]
+        )
 
     def build_body(
         self,
@@ -77,7 +79,7 @@ class Encoder:
         fresh = [state.encode_group(g, self._quirks, last=i == last) for i, g in enumerate(pending)]
         if state.opening.is_bare and self._quirks.effort == "budget":
             settings = structs.replace(settings, effort=None)
-        head = self._head.get(
+        head = self._head.get_head(
             (system, tuple(tools), settings, stream),
             lambda: self._encode_head(system, tools, settings, stream),
         )
@@ -194,7 +196,7 @@ class _GroupState:
                 case ToolCall(id=id, name=name, args=args, extra=extra):
                     call = {"id": id, "name": name, "input": parse_arguments(args)}
                     out.append({"type": "tool_use", **call, **(extra or {})})
-                case Native(data=data) if _pair_id(data) in pairs:
+                case Native(data=data) if _tool_pair_id(data) in pairs:
                     out.append(data)
         thinks = any(b.get("type") in _THOUGHTS for b in out)
         return _move_thoughts_first(out) if thinks and quirks.effort == "budget" else out
@@ -204,7 +206,7 @@ class _GroupState:
         except where the provider still runs it: next to a call of ours, or in a paused answer."""
         natives = [p.data for p in parts if isinstance(p, Native)]
         results = {as_text(d["tool_use_id"]) for d in natives if "tool_use_id" in d}
-        calls = {_pair_id(d) for d in natives if "tool_use_id" not in d}
+        calls = {_tool_pair_id(d) for d in natives if "tool_use_id" not in d}
         runs = calls - results if last or any(isinstance(p, ToolCall) for p in parts) else set()
         kept = {"", *(calls & results), *(self.running & results), *runs}
         self.running = frozenset((self.running - results) | runs)
@@ -219,7 +221,7 @@ def _encode_citations(extra: Extra) -> dict[str, Any]:
     return {"citations": [{k: v for k, v in c.items() if k != "file_id"} for c in citations]}
 
 
-def _pair_id(data: dict[str, Any]) -> str:
+def _tool_pair_id(data: dict[str, Any]) -> str:
     """What ties a call of the provider's to its result; empty for all other blocks."""
     if "tool_use_id" in data:
         return as_text(data["tool_use_id"])

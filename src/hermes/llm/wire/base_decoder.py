@@ -78,7 +78,7 @@ def can_stream() -> bool:
 def read_error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
     """(code, message, param) of an error body in any of the shapes servers of these protocols,
     and the proxies before them, use."""
-    told, message = _find_error(body)
+    told, message = _find_error_object(body)
     raw = as_dict(told.get("metadata")).get("raw")
     words = ": ".join([to_text(w) for w in (message, raw) if w])
     code = next((told[k] for k in ("code", "status_code", "type", "error_type") if told.get(k)), "")
@@ -87,7 +87,7 @@ def read_error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
     return to_text(code), words, as_text(told.get("param"))
 
 
-def _find_error(body: Any) -> tuple[dict[str, Any], Any]:
+def _find_error_object(body: Any) -> tuple[dict[str, Any], Any]:
     """The object that tells about the error, and its words."""
     if isinstance(body, list) and body:
         body = body[0]
@@ -104,9 +104,9 @@ def _find_error(body: Any) -> tuple[dict[str, Any], Any]:
     return told, next((told[n] for n in names if told.get(n)), None)
 
 
-def find_status(body: Any) -> int | None:
+def find_error_status(body: Any) -> int | None:
     """The HTTP status an in-band error speaks of."""
-    told, _ = _find_error(body)
+    told, _ = _find_error_object(body)
     for key in ("status_code", "http_status_code", "status", "code"):
         value = told.get(key)
         if isinstance(value, str) and value.isdecimal():
@@ -120,5 +120,5 @@ def raise_error(body: Any) -> NoReturn:
     """Raise what an in-band error body says."""
     code, message, param = read_error(body, {})
     raise ProviderError(
-        classify_error(status=find_status(body), code=code, message=message, param=param)
+        classify_error(status=find_error_status(body), code=code, message=message, param=param)
     )

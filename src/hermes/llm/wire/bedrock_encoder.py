@@ -85,7 +85,7 @@ class Encoder:
         self._head = HeadCache()
 
     def add_group(self, group: Message) -> None:
-        self.messages.add([(_encode_group(group, self._documents), b"")])
+        self.messages.add_messages([(_encode_group(group, self._documents), b"")])
         self._documents += _count_documents(group)
         self._called.update(_called_tools(group))
         self._opening.see_group(group)
@@ -115,7 +115,7 @@ class Encoder:
             declared = ()
         elif called and not declared:
             declared = _stub_tools(called)
-        head = self._head.get(
+        head = self._head.get_head(
             (system, declared, settings), lambda: self._encode_head(system, declared, settings)
         )
         return self.messages.join_body(head, fresh)
@@ -225,7 +225,7 @@ def _encode_assistant(parts: Sequence[Part], last: bool) -> list[dict[str, Any]]
             case ToolCall(id=id, name=name, args=args):
                 call = {"toolUseId": id, "name": name, "input": parse_arguments(args)}
                 out.append({"toolUse": call})
-            case Native(data=data) if _pair_id(data) in ran:
+            case Native(data=data) if _tool_pair_id(data) in ran:
                 out.append(data)
     return out
 
@@ -234,12 +234,12 @@ def _sendable_pairs(parts: Sequence[Part], last: bool) -> set[str]:
     """Ids of the service's own calls that have their result in the same answer: only pairs may
     be sent, except in the answer the service is to go on with."""
     natives = [p.data for p in parts if isinstance(p, Native)]
-    calls = {_pair_id(d) for d in natives if "toolUse" in d}
-    results = {_pair_id(d) for d in natives if "toolResult" in d}
+    calls = {_tool_pair_id(d) for d in natives if "toolUse" in d}
+    results = {_tool_pair_id(d) for d in natives if "toolResult" in d}
     return {"", *(calls if last else calls & results), *(calls & results)}
 
 
-def _pair_id(data: dict[str, Any]) -> str:
+def _tool_pair_id(data: dict[str, Any]) -> str:
     block = as_dict(data.get("toolUse")) or as_dict(data.get("toolResult"))
     return as_text(block.get("toolUseId"))
 

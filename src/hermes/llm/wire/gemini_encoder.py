@@ -57,7 +57,7 @@ class Encoder:
 
     def add_group(self, group: Message) -> None:
         encoded, self._ids = self._encode_group(group, self._ids)
-        self.messages.add([(encoded, b"")])
+        self.messages.add_messages([(encoded, b"")])
 
     def build_body(
         self,
@@ -73,7 +73,7 @@ class Encoder:
         for group in pending:
             encoded, ids = self._encode_group(group, ids)
             fresh.append((encoded, b""))
-        head = self._head.get(
+        head = self._head.get_head(
             (system, tuple(tools), settings), lambda: self._encode_head(system, tools, settings)
         )
         return self.messages.join_body(head, fresh)

@@ -40,7 +40,7 @@ class MessageBuffer:
         self.last_sent: SentMessages | None = None
         """The last request."""
 
-    def add(self, messages: Iterable[MessageForms]) -> None:
+    def add_messages(self, messages: Iterable[MessageForms]) -> None:
         recent = self._recent
         recent.extend(messages)
         settled = len(recent)

@@ -21,7 +21,7 @@ class HeadCache:
         self._key: object = None
         self._bytes = b""
 
-    def get(self, key: object, build: Callable[[], bytes]) -> bytes:
+    def get_head(self, key: object, build: Callable[[], bytes]) -> bytes:
         if self._key != key:
             self._bytes = build()
             self._key = key

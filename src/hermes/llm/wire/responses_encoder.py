@@ -43,7 +43,7 @@ class Encoder:
         self._head = HeadCache()
 
     def add_group(self, group: Message) -> None:
-        self.messages.add([(encode_json(item), b"") for item in _encode_items(group)])
+        self.messages.add_messages([(encode_json(item), b"") for item in _encode_items(group)])
 
     def build_body(
         self,
@@ -54,7 +54,7 @@ class Encoder:
         settings: Settings,
         stream: bool,
     ) -> bytes:
-        head = self._head.get(
+        head = self._head.get_head(
             (system, tuple(tools), settings, stream),
             lambda: self._encode_head(system, tools, settings, stream),
         )

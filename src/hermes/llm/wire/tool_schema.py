@@ -86,7 +86,7 @@ def _to_openapi(node: Any, root: Schema, depth: int) -> Schema:
     out["type"] = kind
     if node.get("format") in _FORMATS.get(kind, ()):
         out["format"] = node["format"]
-    _add_enum(node, kind, out)
+    _add_enum_values(node, kind, out)
     if kind == "ARRAY":
         out["items"] = _to_openapi(node.get("items"), root, depth + 1)
     elif kind == "OBJECT" and node.get("properties"):
@@ -140,7 +140,7 @@ def _openapi_type(node: Schema, out: Schema) -> str:
     return kind.upper()
 
 
-def _add_enum(node: Schema, kind: str, out: Schema) -> None:
+def _add_enum_values(node: Schema, kind: str, out: Schema) -> None:
     """Enumerations exist for strings only; others are told in the description."""
     values = node.get("enum") if isinstance(node.get("enum"), list) else None
     if values is None and "const" in node:

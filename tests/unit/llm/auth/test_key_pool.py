@@ -16,7 +16,7 @@ BROKE = Failure(Kind.BILLING, "no credit")
 
 
 def taken(pool: KeyPool, times: int) -> str:
-    return "".join(pool.take_next().source for _ in range(times))
+    return "".join(pool.take_next_key().source for _ in range(times))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_key_set_aside_is_left_alone_until_it_is_back(strategy: PoolStrategy) 
     assert pool.set_aside(KEYS[1], Failure(Kind.RATE_LIMITED, "", retry_after=30))
     assert taken(pool, 5) == "CCCCC"
     assert not pool.set_aside(KEYS[2], BROKE)
-    assert pool.pick().source == "B"  # back first
+    assert pool.pick_key().source == "B"  # back first
     now[0] += 31
     assert taken(pool, 3) == "BBB"
     now[0] += 4000
@@ -52,25 +52,26 @@ def test_the_next_process_knows_and_the_file_holds_no_key(tmp_path: Path) -> Non
     now = [1000.0]
     KeyPool(URL, KEYS, Cooldowns(file, lambda: now[0])).set_aside(KEYS[0], BROKE)
     later = KeyPool(URL, KEYS, Cooldowns(file, lambda: now[0]))
-    assert later.pick().source == "B"
+    assert later.pick_key().source == "B"
     assert (
-        KeyPool("https://other.example", KEYS, Cooldowns(file, lambda: now[0])).pick().source == "A"
+        KeyPool("https://other.example", KEYS, Cooldowns(file, lambda: now[0])).pick_key().source
+        == "A"
     )
     assert "key-a" not in file.read_text() and file.stat().st_mode & 0o077 == 0
     file.write_text("garbage")
-    assert KeyPool(URL, KEYS, Cooldowns(file)).pick().source == "A"
+    assert KeyPool(URL, KEYS, Cooldowns(file)).pick_key().source == "A"
 
 
 def test_processes_that_run_learn_of_each_other(tmp_path: Path) -> None:
     file = tmp_path / "cooling.json"
     pools = [KeyPool(URL, KEYS, Cooldowns(file)) for _ in range(2)]
-    assert [pool.pick().source for pool in pools] == ["A", "A"]
+    assert [pool.pick_key().source for pool in pools] == ["A", "A"]
     pools[0].set_aside(KEYS[0], BROKE)
-    assert pools[1].pick().source == "B"
+    assert pools[1].pick_key().source == "B"
     pools[1].set_aside(KEYS[1], BROKE)
-    assert [pool.pick().source for pool in pools] == ["C", "C"]
+    assert [pool.pick_key().source for pool in pools] == ["C", "C"]
 
 
 def test_one_key_is_never_set_aside() -> None:
     pool = KeyPool(URL, KEYS[:1], Cooldowns())
-    assert not pool.set_aside(KEYS[0], BROKE) and pool.take_next().source == "A"
+    assert not pool.set_aside(KEYS[0], BROKE) and pool.take_next_key().source == "A"

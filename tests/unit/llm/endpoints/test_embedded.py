@@ -58,7 +58,7 @@ def test_without_the_engine_the_command_to_get_it_is_said(
 def test_another_model_that_is_here_is_better_than_a_download(tmp_path: Path) -> None:
     larger = find_model("qwen2.5-coder-1.5b")
     assert larger is not None
-    file = tmp_path / ".cache" / "hermes" / "models" / larger.file
+    file = tmp_path / ".cache" / "hermes" / "models" / larger.file_name
     file.parent.mkdir(parents=True)
     with file.open("wb") as out:
         out.truncate(larger.size)

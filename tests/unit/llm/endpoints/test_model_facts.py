@@ -227,7 +227,7 @@ def test_every_line_can_be_read() -> None:
     assert len(names) == len(set(names)) > 30
     for section in sections:
         for line in section.split("\n")[1:]:
-            found = model_facts._parse_line(line)
+            found = model_facts._parse_model_line(line)
             assert found.context is None or found.context > 0
             if found.prices is not None:
                 assert found.prices.input >= 0 and found.prices.output >= 0

@@ -17,7 +17,7 @@ def test_every_model_has_a_digest_and_a_source(model: LocalModel) -> None:
     assert len(bytes.fromhex(model.sha256)) == 32 and model.size > 10**7
     assert model.hub.startswith("https://") or model.wheels
     assert model.wheels is None or len(set(model.wheels.packages)) == len(model.wheels.packages)
-    assert find_model(model.file) is model
+    assert find_model(model.file_name) is model
 
 
 def test_the_default_has_both_sources_and_the_hub_comes_first(tmp_path: Path) -> None:

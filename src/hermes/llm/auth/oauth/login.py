@@ -97,9 +97,9 @@ class Login:
     async def renew_token(self, used: str) -> Token:
         """Another token than `used`, which is no good any more. An interruption waits: a token
         that was handed out is never lost."""
-        return await _run_shielded(self._renew_locked(used))
+        return await _run_shielded(self._renew_under_lock(used))
 
-    async def _renew_locked(self, used: str) -> Token:
+    async def _renew_under_lock(self, used: str) -> Token:
         async with _hold_lock(self._file):
             token = self._read_token()
             if token.access != used and not token.is_due(self._clock()):

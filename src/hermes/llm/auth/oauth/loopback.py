@@ -50,7 +50,9 @@ class CallbackServer:
         self._state = state
         self.result: asyncio.Future[CallbackResult] = asyncio.get_running_loop().create_future()
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve_request(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
             async with asyncio.timeout(10):
                 line = await reader.readline()
@@ -165,14 +167,18 @@ async def _open_server(row: OAuthSpec, door: CallbackServer, stack: AsyncExitSta
     """On this machine only; a browser may look for localhost at either of its addresses."""
     for port in row.redirect_ports or (0,):
         try:
-            server = await asyncio.start_server(door.serve, "127.0.0.1", port, limit=_LONGEST_LINE)
+            server = await asyncio.start_server(
+                door.serve_request, "127.0.0.1", port, limit=_LONGEST_LINE
+            )
         except OSError:
             continue
         await stack.enter_async_context(server)
         taken: int = server.sockets[0].getsockname()[1]
         if row.redirect_host == "localhost":
             with suppress(OSError):
-                other = await asyncio.start_server(door.serve, "::1", taken, limit=_LONGEST_LINE)
+                other = await asyncio.start_server(
+                    door.serve_request, "::1", taken, limit=_LONGEST_LINE
+                )
                 await stack.enter_async_context(other)
         return taken
     ports = ", ".join(map(str, row.redirect_ports))

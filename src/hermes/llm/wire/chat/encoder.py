@@ -30,7 +30,7 @@ class Encoder:
         self._before = Message("user", ())
 
     def add_group(self, group: Message) -> None:
-        self.messages.add(self._encode_group(group, self._before))
+        self.messages.add_messages(self._encode_group(group, self._before))
         self._before = group
 
     def build_body(
@@ -42,7 +42,7 @@ class Encoder:
         settings: Settings,
         stream: bool,
     ) -> bytes:
-        head = self._head.get(
+        head = self._head.get_head(
             (system, tuple(tools), settings, stream),
             lambda: self._encode_head(system, tools, settings, stream),
         )
@@ -78,7 +78,7 @@ class Encoder:
         if not system:
             return head
         message = {"role": quirks.system_role, "content": system}
-        return head + (self._encode_marked(message) or encode_json(message)) + b","
+        return head + (self._encode_with_marker(message) or encode_json(message)) + b","
 
     def _encode_schema_head(
         self, fields: dict[str, Any], system: str, tools: Sequence[ToolSpec], settings: Settings
@@ -110,9 +110,9 @@ class Encoder:
         else:
             messages = _encode_user(group.parts)
         for message in messages:
-            yield encode_json(message), self._encode_marked(message)
+            yield encode_json(message), self._encode_with_marker(message)
 
-    def _encode_marked(self, message: dict[str, Any]) -> bytes:
+    def _encode_with_marker(self, message: dict[str, Any]) -> bytes:
         quirks = self._quirks
         if quirks.cache != "envelope" or (message["role"] == "tool" and not quirks.cache_results):
             return b""

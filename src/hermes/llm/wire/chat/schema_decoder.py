@@ -41,7 +41,7 @@ class SchemaDecoder:
     def close(self) -> None:
         """The end: what was held back is a call, or text after all."""
         if self._feed == self._feed_answer:
-            self._add_escaped(self._tail)
+            self._add_escaped_text(self._tail)
         elif self._feed in (self._feed_start, self._feed_held):
             self._settle_held("".join((self._head, *self._held)))
         self._feed, self._head, self._held, self._tail = self._drop_text, "", [], ""
@@ -76,7 +76,7 @@ class SchemaDecoder:
             ready, self._tail = text[:end], text[end:]
             if not self._tail.startswith('"') and (half := _HIGH.search(ready)):
                 ready, self._tail = ready[: half.start(1)], half[1] + self._tail
-            self._add_escaped(ready)
+            self._add_escaped_text(ready)
             if self._tail.startswith('"'):
                 self._tail, self._feed = "", self._drop_text
                 return
@@ -85,7 +85,7 @@ class SchemaDecoder:
             self._pass_text(self._tail[0])  # an escape JSON does not know: the backslash was meant
             text = self._tail[1:]
 
-    def _add_escaped(self, escaped: str) -> None:
+    def _add_escaped_text(self, escaped: str) -> None:
         if not escaped:
             return
         try:

@@ -96,7 +96,7 @@ class TextCallDecoder:
             self._text = self._text[at:]
             self._state = self._in_tag if match[0] == _TAG else self._in_fence
             return True
-        keep = 0 if last else _count_undecided(self._text, self._line_start)
+        keep = 0 if last else _count_open_chars(self._text, self._line_start)
         cut = len(self._text) - keep
         self._add_text(self._text[:cut])
         self._text = self._text[cut:]
@@ -147,7 +147,7 @@ class TextCallDecoder:
             self._text = self._text[match.end() :]
             self._state = self._in_text
             return True
-        keep = 0 if last else _count_undecided(self._text, self._line_start)
+        keep = 0 if last else _count_open_chars(self._text, self._line_start)
         cut = len(self._text) - keep
         self._add_text(self._text[:cut])
         self._text = self._text[cut:]
@@ -237,7 +237,7 @@ def _read_call(value: Any) -> tuple[str, str] | None:
     return (name, encode_json(args).decode()) if isinstance(args, dict) else None
 
 
-def _count_undecided(text: str, line_start: bool) -> int:
+def _count_open_chars(text: str, line_start: bool) -> int:
     """Characters at the end that the next piece could make the beginning of a call."""
     at = text.rfind("<", max(0, len(text) - len(_TAG)))
     if at >= 0 and _TAG.startswith(text[at:]):
