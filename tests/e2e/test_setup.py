@@ -176,7 +176,7 @@ async def test_the_first_key_that_works_is_taken(tmp_path: Path) -> None:
     ("words", "env", "said"),
     [
         (("--embedded", "--base-url", "http://x"), {}, "--embedded goes with --model only"),
-        (("--provider", "anthropc"), {}, "did you mean anthropic?"),
+        (("--provider", "anthropc"), {}, "Did you mean anthropic?"),
         (("--base-url", "x:80"), {}, "must begin with http://"),
         (("--base-url", "http://127.0.0.1:9"), {}, "does not say which models it has"),
         (("--key-env", "sk-real-key"), {}, "not the key itself"),

@@ -110,9 +110,9 @@ async def test_what_always_crashes_says_so_and_the_next_turn_works(
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("text", b"not a model", "is no GGUF file"),
+        ("text", b"not a model", "is not a GGUF file"),
         ("fail", b"GGUF", "cannot load the model"),
-        ("torn", b"GGUF", "torn.gguf is incomplete, damaged or of a kind"),
+        ("torn", b"GGUF", "torn.gguf is incomplete, damaged or not supported"),
     ],
 )
 async def test_a_model_that_cannot_be_loaded_is_one_sentence(

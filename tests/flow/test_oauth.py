@@ -73,8 +73,8 @@ async def test_a_device_code_is_polled_at_the_pace_the_server_asks_for() -> None
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        ("access_denied", "refused"),
-        ("expired_token", "ran out"),
+        ("access_denied", "denied"),
+        ("expired_token", "expired"),
         ("invalid_client", "invalid_client"),
     ],
 )

@@ -713,7 +713,7 @@ def test_a_key_over_plain_http_is_worth_one_warning(caplog: pytest.LogCaptureFix
         client(transport, "http://other.example/v1", keys=())
         client(transport, "https://third.example/v1")
     assert [r.getMessage() for r in caplog.records] == [
-        "The key for lab.example travels over plain http; use https if the host offers it."
+        "The key for lab.example is sent over plain http; use https if the host offers it."
     ]
 
 

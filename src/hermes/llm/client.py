@@ -27,13 +27,13 @@ from hermes.llm.wire import Wire
 
 MAX_ERROR = 256 * 1024
 _LARGE_PROMPT = 400_000
-"""Bytes, about 100,000 tokens: reading that much takes a model long enough to look stalled."""
+"""Bytes, about 100,000 tokens: a model may need so long to read them that it looks stalled."""
 _HINTS = re.compile(rb'"(n_ctx|retryDelay|resets_in_seconds|resets_at)"\s*:\s*"?([\d.]+s?)"?')
-"""Facts that stand beside the message of an error and not in it."""
+"""Facts that an error body states outside its message."""
 
 
 class Client:
-    """Shared by all sessions that use its endpoint. It keeps nothing of a conversation."""
+    """Shared by all sessions that use its endpoint; it holds no state of a conversation."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Client:
         self.listing = ModelListing(endpoint, transport, self.credentials)
         self._transport = transport
         self._encoder = RequestEncoder(endpoint)
-        transport.find_proxy(endpoint.base_url)  # a proxy that cannot be used is said now
+        transport.find_proxy(endpoint.base_url)  # raises now for a proxy that cannot be used
 
     @property
     def target(self) -> Target:
@@ -107,7 +107,7 @@ class Client:
 
 
 async def _raise_for_status(exchange: Exchange, watchdog: Watchdog, wire: Wire) -> None:
-    """Raise what a response says whose status is not a success."""
+    """Raise the classified error of a response whose status is not a success."""
     status = exchange.status
     if 200 <= status < 300:
         return

@@ -1,4 +1,4 @@
-"""The credentials of an endpoint in use: which one a call goes out with, and what it carries."""
+"""Uses the credentials of an endpoint: picks one for each call, and reacts when it fails."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class CredentialUse:
-    """Remembers which credential each task's last call went out with: others may have moved on
-    since, and a refusal is about that one."""
+    """Remembers which credential the last call of each task used, since a failure concerns that one
+    even if other tasks have moved on."""
 
     def __init__(
         self, endpoint: ModelEndpoint, transport: Transport, cooldowns: Cooldowns, sleep: Sleep
@@ -50,38 +50,38 @@ class CredentialUse:
 
     @property
     def is_login(self) -> bool:
-        """Whether calls go out with the token of a login and not with a key."""
+        """Whether calls use the token of a login instead of a key."""
         return bool(self._last_used_key().login)
 
     async def prepare_call(self) -> Credential:
-        """The credential of this task's next call, once it may be used."""
+        """The credential for this task's next call; waits while it is paused."""
         key = await self._prepare_key(self._pool.take_next_key())
         wait = self._cooldowns.pause_left(self._pool.pool_key(key), _current_task())
         if wait > 0:
-            # Spread: everybody who waited would otherwise come back in the same instant.
+            # Spread out: otherwise all waiting tasks would call in the same instant.
             await self._sleep(wait + random.uniform(0.0, min(1.0, wait / 4)))
         return key
 
     async def prepare_query(self) -> Credential:
-        """The credential for a small request that is no model call."""
+        """The credential for a small request that is not a model call."""
         return await self._prepare_key(self._last_used_key())
 
     def rotate_key(self, failure: Failure) -> bool:
-        """Set the key of this task's last call aside; False when no other is left."""
+        """Start the cooldown of the key of this task's last call; False when no other is left."""
         return self._pool.set_aside(self._last_used_key(), failure)
 
     async def refresh_login(self) -> bool:
-        """Renew the login of this task's last call; False when it used a key, or there is no other
-        token to be had."""
+        """Renew the login of this task's last call; False when it used a key, or no other token is
+        available."""
         key = self._last_used_key()
         return bool(key.login) and await self._logins.renew_token(key)
 
     def pause_key(self, seconds: float) -> None:
-        """Nobody calls this endpoint with this key before then. The caller waits on its own."""
+        """Keep all other tasks from using this key for so long; the caller waits on its own."""
         self._cooldowns.pause(self._pool.pool_key(self._last_used_key()), seconds, _current_task())
 
     def build_headers(self, key: Credential) -> dict[str, str]:
-        """Without a signature."""
+        """The headers of a request, without a signature."""
         headers = {
             "Content-Type": "application/json",
             "User-Agent": f"hermes/{VERSION}",
@@ -101,7 +101,7 @@ class CredentialUse:
         return headers
 
     async def sign_headers(self, key: Credential, url: str, body: bytes) -> dict[str, str]:
-        """The headers of a model call, signed where the endpoint wants that."""
+        """The headers of a model call, signed if the endpoint requires it."""
         headers = self.build_headers(key)
         if self._endpoint.auth != "aws":
             return headers
@@ -125,7 +125,7 @@ class CredentialUse:
             self._used[task] = key
         if key.login:
             key = await self._logins.prepare_key(key)
-            if key.value not in self._secrets:  # old ones stay: a refusal may quote them
+            if key.value not in self._secrets:  # old ones are kept: an error may quote them
                 self._secrets.update(dict.fromkeys((key.value, key.token)))
                 self._redactor = Redactor(self._secrets)
             if task is not None:

@@ -1,4 +1,4 @@
-"""Any history made legal for any target, incrementally: each message is looked at once."""
+"""Converts any history into a legal one for any target; each message is processed once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REFUSED = "[left out: the provider refused this for its content policy]"
 STEER = "\n\nUser guidance: "
 _WORD64 = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _LONGEST_ID = 40
-"""What every endpoint takes of ids that are not its own; its own may hold more than a name."""
+"""Longest foreign id that every endpoint accepts; an endpoint's own ids may carry data."""
 _ALNUM9 = re.compile(r"[a-zA-Z0-9]{9}")
 
 
@@ -53,13 +53,13 @@ class HistoryView:
         self._role = ""
         self._parts: list[Part] = []
         self._calls: list[ToolCall] = []
-        """Calls of the last assistant group, to be answered by the next user group."""
+        """Calls of the last assistant group, whose results open the next user group."""
         self._waiting: dict[str, list[str]] = {}
-        """Id as stored -> ids as sent of those calls that have no result yet, in order."""
+        """Stored id -> the ids sent for calls that have no result yet, in order."""
         self._returns: dict[str, ToolReturn] = {}
         self._steers: list[Message] = []
         self._ids: MutableMapping[str, int] = {}
-        """Id as sent -> how many calls asked for it."""
+        """Sent id -> how many calls wanted it."""
 
     def add_new_messages(self, history: History) -> None:
         messages = history.messages
@@ -71,7 +71,7 @@ class HistoryView:
         self._seen = len(messages)
 
     def pending_groups(self, tail: Iterable[Message] = ()) -> list[Message]:
-        """The open group and `tail`, closed for this request; the view itself stays open."""
+        """The open group and `tail` as groups of this request; the view itself stays open."""
         out: list[Message] = []
         fork = HistoryView(self._target, self._quirks, out.append)
         fork._mark, fork._role, fork._parts = self._mark, self._role, list(self._parts)
@@ -104,7 +104,7 @@ class HistoryView:
                 )
             case _:
                 parts = self._replace_media(p for p in message.parts if _is_sendable(p))
-                if message.kind == "summary":  # what strangers wrote may have come into it
+                if message.kind == "summary":  # it may contain untrusted text
                     parts = [*parts[:1], *self._wrap_content(parts[1:])]
                 if parts:
                     self._begin_group("user")
@@ -120,18 +120,18 @@ class HistoryView:
             return
         more = any(isinstance(p, ToolCall) for p in parts)
         if self._calls and self._role == "assistant" and not more:
-            # Nothing but results may follow calls; further calls are answered together with them.
+            # Only results may follow calls; further calls get their results together with them.
             self._begin_group("user")
         self._begin_group("assistant")
-        mine = self._is_own(message)
+        own = self._is_own(message)
         for part in parts:
             if isinstance(part, ToolCall):
-                part = self._rename_call(part, mine=mine)
+                part = self._rename_call(part, own=own)
                 self._calls.append(part)
             self._parts.append(part)
 
     def _drop_refused_parts(self) -> None:
-        """What was said since the last answer would be refused again, with all that follows it."""
+        """Replace everything since the last answer: the provider would refuse it again."""
         if self._role == "user":
             self._parts = [Text(REFUSED)] if self._parts else []
             self._returns = {
@@ -195,7 +195,7 @@ class HistoryView:
         return [*out, *moved]
 
     def _wrap_content(self, content: list[Part]) -> list[Part]:
-        """The same with the mark before its first text and behind its last."""
+        """The content with the mark before its first text and after its last."""
         texts = [i for i, p in enumerate(content) if isinstance(p, Text) and p.text]
         if self._mark and texts and not self._quirks.small and content != [Text(SKIPPED)]:
             for i in texts:
@@ -205,7 +205,7 @@ class HistoryView:
         return content
 
     def _append_guidance(self, content: list[Part]) -> list[Part]:
-        """The content with all guidance behind it: in its last text, or in one of its own."""
+        """The content with all guidance at its end: in its last text, or in a new one."""
         guidance = STEER + "\n".join([m.text for m in self._steers])
         last = content[-1] if content else None
         if isinstance(last, Text):
@@ -222,10 +222,10 @@ class HistoryView:
         )
 
     def _visible_parts(self, message: Message) -> list[Part]:
-        """What of an assistant message this target may see."""
-        mine = self._is_own(message)
-        replay = mine and self._quirks.thinking_replay == "keep"
-        blank = not message.text.strip()  # some refuse it, and it says nothing
+        """The parts of an assistant message that this target may see."""
+        own = self._is_own(message)
+        replay = own and self._quirks.thinking_replay == "keep"
+        blank = not message.text.strip()  # some endpoints refuse blank text
         out: list[Part] = []
         for part in message.parts:
             match part:
@@ -233,13 +233,13 @@ class HistoryView:
                     if replay:
                         out.append(part)
                 case Native():
-                    if mine:
+                    if own:
                         out.append(part)
                 case Text(text=text, extra=extra):
-                    if (text and not blank) or (mine and extra):
-                        out.append(part if mine or extra is None else Text(text))
+                    if (text and not blank) or (own and extra):
+                        out.append(part if own or extra is None else Text(text))
                 case ToolCall(extra=extra):
-                    plain = mine or extra is None
+                    plain = own or extra is None
                     out.append(part if plain else ToolCall(part.id, part.name, part.args))
                 case _:
                     pass
@@ -252,15 +252,15 @@ class HistoryView:
 
     # -- ids -------------------------------------------------------------------------------
 
-    def _rename_call(self, call: ToolCall, *, mine: bool) -> ToolCall:
-        """The call under an id this target takes and no earlier call of the history has: some
-        providers count their calls from zero in every answer."""
-        key = self._legal_call_id(call.id, mine=mine)
+    def _rename_call(self, call: ToolCall, *, own: bool) -> ToolCall:
+        """The call with an id that this target accepts and no earlier call has: some providers
+        number their calls from zero in every answer."""
+        key = self._legal_call_id(call.id, own=own)
         asked = self._ids.get(key, 0)
         self._ids[key] = asked + 1
         while asked:
             asked += 1
-            other = self._legal_call_id(f"{call.id}_{asked}", mine=mine)
+            other = self._legal_call_id(f"{call.id}_{asked}", own=own)
             if other not in self._ids:
                 self._ids[key] = asked
                 self._ids[other] = 1
@@ -269,9 +269,9 @@ class HistoryView:
         self._waiting.setdefault(call.id, []).append(key)
         return call if key == call.id else ToolCall(key, call.name, call.args, call.extra)
 
-    def _legal_call_id(self, id: str, *, mine: bool) -> str:
+    def _legal_call_id(self, id: str, *, own: bool) -> str:
         match self._quirks.call_id:
-            case "any" if not mine and len(id) > _LONGEST_ID:
+            case "any" if not own and len(id) > _LONGEST_ID:
                 return "call_" + _hash_call_id(id)[:24]
             case "word64" if not _WORD64.fullmatch(id):
                 return "call_" + _hash_call_id(id)[:24]
@@ -282,7 +282,7 @@ class HistoryView:
 
 
 def _without_images(message: Message) -> Message:
-    """The same without its images."""
+    """The message without its images."""
     return structs.replace(message, parts=tuple([_hide_images(part) for part in message.parts]))
 
 
@@ -298,12 +298,12 @@ def _hide_images(part: Part) -> Part:
 
 
 def _is_sendable(part: Part) -> bool:
-    """Whether a part of a user's message is something to send."""
+    """Whether a part of a user message has anything to send."""
     return isinstance(part, Media) or (isinstance(part, Text) and bool(part.text))
 
 
 def _has_content(part: Part) -> bool:
-    """Whether a part makes an assistant message worth sending; reasoning alone does not."""
+    """Whether the part alone makes an assistant message worth sending; reasoning does not."""
     match part:
         case Text(text=text, extra=extra):
             return bool(extra or text.strip())
@@ -314,7 +314,7 @@ def _has_content(part: Part) -> bool:
 
 
 def _flatten_calls(parts: list[Part]) -> list[Part]:
-    """Calls and results in words, for a model that has no tools."""
+    """Calls and results as text, for a model without tools."""
     out: list[Part] = []
     for part in parts:
         match part:

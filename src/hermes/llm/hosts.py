@@ -1,4 +1,4 @@
-"""Addresses of endpoints: on this machine, beside it, or where a model server usually listens."""
+"""Tells addresses on this machine and in its network from others."""
 
 from __future__ import annotations
 

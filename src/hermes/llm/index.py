@@ -1,4 +1,4 @@
-"""The generated index of built-in providers and wires: read instead of importing all of them."""
+"""The generated index of built-in providers and wires, read instead of importing them all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COPIED = tuple("name rank keys aliases hosts vendor_names model_prefixes portab
 
 
 class ProviderEntry(Struct, frozen=True, omit_defaults=True):
-    """What must be known of a provider before its row is imported."""
+    """What must be known about a provider before its row is imported."""
 
     name: str
     rank: int
@@ -29,9 +29,9 @@ class ProviderEntry(Struct, frozen=True, omit_defaults=True):
     portable_models: str = ""
     logs_in: bool = False
     local_address: str = ""
-    """Of a server on this machine: where it usually listens."""
+    """The usual base URL of a model server on this machine; empty: it is none."""
     reference_for: str = ""
-    """The wire whose unknown endpoints get its headers and quirks."""
+    """The wire whose unknown endpoints get its headers and quirks; empty: none."""
 
 
 class Index(Struct, frozen=True):
@@ -45,7 +45,7 @@ def load_builtin_index() -> Index:
 
 
 def describe_provider(spec: ProviderSpec) -> ProviderEntry:
-    """The entry of a row."""
+    """The index entry of a row."""
     return ProviderEntry(
         **{name: getattr(spec, name) for name in _COPIED},
         logs_in=spec.oauth is not None,

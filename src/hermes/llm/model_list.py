@@ -1,4 +1,4 @@
-"""What an endpoint says of its models: small requests beside the model calls."""
+"""Asks an endpoint about its models, in small requests beside the model calls."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _LARGEST_LIST = 4 * 2**20
 
 
 class ListResponse(Struct, frozen=True):
-    """What came back when the list of models was asked for."""
+    """The response to a request for the list of models."""
 
     status: int = 0
     date: str = ""
-    """The time on the provider's clock."""
+    """The time by the provider's clock."""
     problem: str = ""
-    """Why nothing came back."""
+    """Why there was no response."""
 
 
 class ModelListing:
@@ -42,12 +42,12 @@ class ModelListing:
         self._credentials = credentials
 
     async def list_models(self) -> tuple[str, ...]:
-        """The names this endpoint lists; empty when it does not say."""
+        """The names of the endpoint's models; empty: it has no list."""
         url = list_url(self._endpoint.base_url, self._endpoint.target.wire)
         return model_names(await self._fetch_json("GET", url)) if url else ()
 
     async def check_access(self) -> ListResponse:
-        """Ask for the list of models, which costs nothing and takes the key."""
+        """Request the list of models, which costs nothing and needs the key."""
         base_url = self._endpoint.base_url
         url = list_url(base_url, self._endpoint.target.wire) or base_url
         try:
@@ -57,14 +57,14 @@ class ModelListing:
             return ListResponse(problem=self._credentials.redact_failure(error.failure).message)
 
     async def query_facts(self) -> ModelFacts:
-        """What the endpoint says of its model."""
+        """What the endpoint says about its model."""
         target = self._endpoint.target
         spec = find_provider(target.provider)
         ways: tuple[InfoSource, ...] = spec.about if spec else ("list", "props", "show")
         return await query_model(self._fetch_json, target, self._endpoint.base_url, ways)
 
     async def _fetch_json(self, method: str, url: str, body: bytes = b"") -> Any:
-        """The JSON behind an address of this endpoint; None when it gives none."""
+        """The JSON at an address of this endpoint; None: there is none."""
         try:
             async with self._send_query(method, url, body) as (exchange, watchdog):
                 if exchange.status != 200:

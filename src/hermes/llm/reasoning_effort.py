@@ -1,4 +1,4 @@
-"""Reasoning effort where a model does not know the one that was asked for."""
+"""Finds a reasoning effort that a model supports."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _WORD = re.compile(r"[A-Za-z]+")
 
 
 def fit_effort(asked: Effort | None, known: Sequence[Effort]) -> Effort | None:
-    """The asked one, else the next lower one that is known; where there is none, the lowest that
-    still reasons. None: as the model likes."""
+    """The requested effort, else the next lower one that is known, else the lowest that still
+    reasons. None: leave it to the model."""
     if asked is None or not known or asked in known:
         return asked
     levels = [effort for effort in EFFORTS[1:] if effort in known]
     if not levels:
         return None
-    place = EFFORTS.index(asked)
-    lower = [effort for effort in levels if EFFORTS.index(effort) < place]
+    position = EFFORTS.index(asked)
+    lower = [effort for effort in levels if EFFORTS.index(effort) < position]
     return lower[-1] if lower else levels[0]
 
 
 def parse_efforts(message: str) -> tuple[Effort, ...]:
-    """What is left of the efforts after a refusal in these words: those it lists, else those
-    below the one it names. Empty: it is not about a value."""
+    """The efforts that remain after a refusal in these words: those it lists, else those below the
+    one it names. Empty: it is not about a value."""
     if (match := _LISTED.search(message)) and (listed := _find_efforts(match["rest"])):
         return listed
     named = _find_efforts(message)

@@ -1,4 +1,4 @@
-"""Requests as bytes: the quirks in force, a known reasoning effort, a legal history, the guard."""
+"""Encodes requests for one endpoint, by its quirks, and watches over its prompt cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hermes.llm.wire import Wire, load_wire
 
 
 class _Profile(Struct, frozen=True):
-    """The quirks in force, and a hashable name for them."""
+    """The quirks in force, with a hashable key."""
 
     quirks: Quirks
     key: bytes
@@ -33,15 +33,15 @@ class EncodedRequest(Struct, frozen=True):
     quirks: Quirks
     streams: bool
     notices: list[StreamEvent]
-    """What the user is told about it."""
+    """Notices about it for the user."""
     offered_tools: frozenset[str]
-    """Names that a call written into the text may have."""
+    """Tool names to look for in the text, where calls may be written there."""
     prompt: PromptRecord | None
-    """How a prompt cache sees it; None: it stands beside the conversation."""
+    """How a prompt cache sees it; None: it is outside the conversation."""
 
 
 class RequestEncoder:
-    """Keeps nothing of a conversation: what was encoded for one lives in its History."""
+    """Holds no state of a conversation: encoded messages are kept in its History."""
 
     def __init__(self, endpoint: ModelEndpoint) -> None:
         self._endpoint = endpoint
@@ -76,7 +76,7 @@ class RequestEncoder:
         )
 
     def remember_prompt(self, request: Request, encoded: EncodedRequest) -> None:
-        """The provider has read this prompt; the next one is compared with it."""
+        """Record that the provider has read this prompt: the next one is compared with it."""
         if encoded.prompt is not None:
             request.history.sent[self._target] = encoded.prompt
 
@@ -91,7 +91,7 @@ class RequestEncoder:
         return found
 
     def _fit_effort(self, request: Request, quirks: Quirks) -> tuple[Request, list[StreamEvent]]:
-        """The request with an effort the model knows, and what to say about it, once."""
+        """The request with an effort that the model supports, and a notice, once, if it differs."""
         asked = request.settings.effort
         effort = asked if quirks.effort == "omit" else fit_effort(asked, quirks.efforts)
         if effort == asked:
@@ -99,8 +99,8 @@ class RequestEncoder:
         request = structs.replace(
             request, settings=structs.replace(request.settings, effort=effort)
         )
-        used = f"{effort} is used" if effort else "it decides by itself"
-        text = f"{self._target.model} knows no reasoning effort {asked!r}: {used}."
+        used = f"using {effort!r}" if effort else "the model decides"
+        text = f"{self._target.model} does not support the reasoning effort {asked!r}: {used}."
         if text in self._notices_given:
             return request, []
         self._notices_given.add(text)
@@ -109,7 +109,7 @@ class RequestEncoder:
     def _encode_body(
         self, request: Request, profile: _Profile
     ) -> tuple[bytes, PromptRecord | None]:
-        """Each message is made legal and serialised once; the rest is joining bytes."""
+        """The body, and its record. Each message is serialised once; the rest is joining bytes."""
         views = request.history.views
         key = (self._target, profile.key)
         found = views.get(key)

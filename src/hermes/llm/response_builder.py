@@ -62,7 +62,7 @@ class _EventBuffer:
         self._events.append(CallBegan(name))
 
     def end_text(self) -> None:
-        """Release what the tag filter holds back: a tag still open here is not closed later."""
+        """Release what the tag filter holds back: a tag that is open now will not be closed."""
         self._join_pieces()
         for thinking, text in self._tags.close():
             self._append_event(thinking, text)
@@ -176,7 +176,7 @@ class ResponseBuilder:
         self._order[slot] = order
 
     def count_usage(self, **counts: Any) -> None:
-        """Values that cannot be (negative, absurd) are left out and mark the usage as estimated."""
+        """Impossible values (negative, absurd) are left out and mark the usage as estimated."""
         changes: dict[str, Any] = {}
         for name, value in counts.items():
             if value is None:
@@ -195,7 +195,7 @@ class ResponseBuilder:
         return self._display.drain()
 
     def finish_events(self) -> list[StreamEvent]:
-        """The last events, text held back by the tag filter included."""
+        """The last events, including text that the tag filter held back."""
         self._display.end_text()
         return self._display.drain()
 
@@ -234,7 +234,7 @@ class ResponseBuilder:
         found = self._slots.get(slot)
         if found is None or found.kind != kind:
             if found is not None:
-                # One index, two kinds: a router renumbered. Keep the old one under another key.
+                # A router reused the index for another kind: keep the old part under another key.
                 self._slots[(slot, len(self._slots))] = found
                 del self._slots[slot]
             if kind == "call":
@@ -257,7 +257,7 @@ class ResponseBuilder:
             raise ProviderError(Failure(Kind.ANSWER_TOO_LARGE, "the answer exceeded the size cap"))
 
     def _estimate_usage(self) -> None:
-        """Where the provider reported nothing usable about an answer that has content."""
+        """Estimate the usage of an answer with content when the provider reported none."""
         usage = self.usage
         if not self._size or (self._has_usage and not usage.estimated):
             return

@@ -1,4 +1,4 @@
-"""Reads the body of a successful response to its end, under the eyes of the watchdog."""
+"""Reads the body of a successful response, and tells the watchdog what arrives."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hermes.llm.wire import Decoder
 from hermes.llm.wire.body_reader import BodyReader
 
 _AFTER_THE_END = 5.0
-"""Seconds for what may follow the stop reason: usage, and the end of the body."""
+"""Seconds for what may follow the stop reason: usage and the end of the body."""
 
 
 class ResponseReader:
-    """Only decoded events feed the watchdog: a stream of nothing but comments is a silent one."""
+    """Only decoded events count as activity: a stream of nothing but comments is silent."""
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class ResponseReader:
         self._went_on = False
 
     async def read_more(self) -> bool:
-        """Take in what has arrived; False at the end of the answer. Raises ProviderError; what had
-        been received is in the sink by then."""
+        """Take in what has arrived; False at the end of the answer. When it raises ProviderError,
+        everything received before is in the sink."""
         try:
             data = await self._watchdog.wait(self._exchange.read())
         except ProviderError as error:
@@ -61,8 +61,8 @@ class ResponseReader:
             self._watchdog.report_event()
 
     def _expect_end(self) -> None:
-        """Little follows the stop reason. Some providers give one with every piece: when more of
-        the answer comes after it, it was none."""
+        """Expect the end soon after a stop reason. Some providers send one with every piece: if
+        more of the answer follows, it is ignored."""
         if self._size_at_stop < 0:
             self._size_at_stop = self._sink.size
             self._watchdog.shorten_silence(_AFTER_THE_END)
@@ -71,7 +71,7 @@ class ResponseReader:
             self._watchdog.restore_silence()
 
     def _end_early(self, error: ProviderError) -> bool:
-        """The connection broke or was given up. After the stop reason that is no loss."""
+        """The connection broke or timed out. After the stop reason nothing is lost."""
         if self._body.form != "stream":
             raise error
         if self._decoder.is_finished and not self._went_on:

@@ -1,4 +1,4 @@
-"""Reasoning tags in visible text: the same filter for the live stream and the stored message."""
+"""Filters reasoning tags out of text, alike for the live stream and the stored message."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Piece = tuple[bool, str]
 
 
 class ThinkFilter:
-    """Closed pairs are reasoning anywhere; an unclosed tag only at the start of the text or of a
-    line. A tag in the middle of a line is held back until its pair closes or the text ends; one
-    right behind a quote or back-tick is prose. Every way of cutting the text gives one result."""
+    """A closed pair of tags is reasoning anywhere, an unclosed tag only at the start of the text or
+    of a line. A tag in mid-line is held back until its pair closes or the text ends; one right
+    after a quote or back-tick is prose. The result does not depend on how the text is cut."""
 
     __slots__ = (
         "_blank",
@@ -35,26 +35,26 @@ class ThinkFilter:
 
     def __init__(self) -> None:
         self._tail = ""
-        """Not yet decided: a possible tag cut at a chunk boundary."""
+        """Possible start of a tag at the end of the last piece."""
         self._closer = ""
-        """Lower-case closing tag we wait for; empty outside reasoning."""
+        """The closing tag to wait for, in lower case; empty outside reasoning."""
         self._held: list[str] = []
-        """Since an opening tag in mid-line: text or reasoning, depending on what follows."""
+        """Pieces since an opening tag in mid-line: reasoning if it closes, else text."""
         self._sure = False
         self._noted = ""
-        """The last text passed on; what follows from it is worked out when it matters."""
+        """The last text passed on, evaluated only when the next tag comes."""
         self._line_start = True
         self._last = ""
         self._blank = True
         self._trim = False
-        """Leading white space behind a reasoning block that opened the answer is not text."""
+        """Drop white space after a reasoning block that opened the answer."""
 
     @property
     def is_idle(self) -> bool:
         return not self._tail and not self._closer and not self._trim
 
     def note_text(self, text: str) -> None:
-        """Text without `<` that went past the filter. Looked at when the next `<` comes."""
+        """Note text without `<` that bypassed the filter; evaluated when the next `<` comes."""
         if text.isspace():
             self._settle_noted_text()
         self._noted = text
@@ -138,7 +138,7 @@ def _may_open(tail: str) -> bool:
 
 
 def _find_open_tag(text: str, possible: Callable[[str], bool]) -> int:
-    """Where a tag may have begun that the next chunk could complete."""
+    """Index of a possible tag that the next piece could complete; the length: none."""
     at = text.rfind("<", max(0, len(text) - _LONGEST))
     return at if at >= 0 and possible(text[at:]) else len(text)
 

@@ -1,4 +1,4 @@
-"""What Amazon asks of a client beyond HTTPS: signed requests and framed streams, from botocore."""
+"""What Amazon requires beyond HTTPS: signed requests and framed streams, both from botocore."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def is_installed() -> bool:
 
 
 class FrameParser:
-    """Messages of an AWS event stream out of bytes, for every way of cutting them."""
+    """Parses the frames of an AWS event stream, however the bytes are cut."""
 
     def __init__(self) -> None:
         try:
@@ -49,21 +49,21 @@ class FrameParser:
         self._broken: type[Exception] = eventstream.ParserError
 
     def feed(self, data: bytes) -> Iterator[tuple[Mapping[str, Any], bytes]]:
-        """(headers, payload) of each message that `data` completes."""
+        """(headers, payload) of each frame that `data` completes."""
         self._buffer.add_data(data)
         while True:
             try:
                 frame = next(self._buffer, None)
             except self._broken as error:
-                said = f"the stream is damaged: {error}"
-                raise ProviderError(Failure(Kind.NETWORK, said)) from None
+                text = f"the stream is damaged: {error}"
+                raise ProviderError(Failure(Kind.NETWORK, text)) from None
             if frame is None:
                 return
             yield frame.headers, frame.payload
 
 
 def find_aws_region(url: str) -> str:
-    """The region in the host's name; empty when it names none (a proxy, a private address)."""
+    """The region named in the host; empty when there is none (a proxy, a private address)."""
     found = _REGION.search(url)
     return found[1] if found else ""
 
@@ -77,9 +77,9 @@ def sign_request(
     keys: AwsKeys | None = None,
     region: str = "",
 ) -> dict[str, str]:
-    """The headers to send, signature included. Without `keys` botocore looks where it always
-    looks (environment, profile, container, instance), which may block: call it in a thread.
-    The URL must then be sent as it is, percent signs and all."""
+    """The headers to send, signature included. Without `keys`, botocore searches its usual places
+    (environment, profile, container, instance), which may block: call this in a thread. The URL
+    must be sent exactly as given, percent signs included."""
     try:
         from botocore import auth, awsrequest
     except ImportError:
@@ -95,7 +95,7 @@ def sign_request(
 
 
 def _signable_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Only what no proxy or HTTP library rewrites on the way may be part of the signature."""
+    """The headers that no proxy or HTTP library rewrites on the way."""
     return {k: v for k, v in headers.items() if k.lower().startswith(_SIGNED_HEADERS)}
 
 
@@ -119,7 +119,7 @@ def _configured_region() -> str:
 
 @cache
 def _open_session() -> Any:
-    """One for the process: it caches temporary credentials and refreshes them in time."""
+    """The session of this process, which caches and refreshes temporary credentials."""
     from botocore.session import Session
 
     return Session()

@@ -1,4 +1,4 @@
-"""Keys that rest until they are worth a try again: exhausted ones in all processes, and pauses."""
+"""Keys that are not used for a while: cooldowns shared by all processes, and short pauses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hermes.config.private_files import open_lock, replace_file, try_lock
 
 _LOCK_TRIES = 50
 PoolKey: TypeAlias = tuple[str, str]
-"""Base URL and key: what providers count their limits by."""
+"""Base URL and key: what a provider counts its limits by."""
 
 
 class Cooldown(Struct, frozen=True):
@@ -27,18 +27,18 @@ class Cooldown(Struct, frozen=True):
 
 
 class Cooldowns:
-    """One per process. Cooldowns are read when first asked for and when another process has written
-    them since, and written at once, for their owner only; on disk a key is a digest. A file that
-    cannot be used is no reason to fail: the limit is met again. Pauses stay in this process."""
+    """One per process. Cooldowns are written to the file at once and read again whenever another
+    process has written it; only the owner can read the file, and keys are stored as digests. A
+    file that cannot be used does no harm: the limit is hit again. Pauses stay in this process."""
 
     def __init__(self, file: Path | None = None, clock: Callable[[], float] = time.time) -> None:
         self._file = file
         self._clock = clock
         self._known: dict[str, Cooldown] = {}
         self._version: tuple[int, int] | None = None
-        """Of the file as it was last read."""
+        """Inode and time of the file as it was last read."""
         self._pauses: dict[PoolKey, tuple[float, object]] = {}
-        """When a key may be used again, and who waits for that without being told."""
+        """Until when a key is paused, and the task that waits for that on its own."""
 
     def find(self, pool_key: PoolKey) -> Cooldown | None:
         if self._file_version() != self._version:
@@ -46,7 +46,7 @@ class Cooldowns:
         return self._known.get(_hash_pool_key(pool_key)) if self._known else None
 
     def seconds_left(self, pool_key: PoolKey) -> float:
-        """Until this key is worth a try; 0: it is now."""
+        """Seconds until this key is worth another try; 0: it is now."""
         found = self.find(pool_key)
         return max(0.0, found.until - self._clock()) if found is not None else 0.0
 
@@ -65,7 +65,7 @@ class Cooldowns:
                 self._version = self._file_version()
 
     def pause(self, pool_key: PoolKey, seconds: float, waiter: object) -> None:
-        """Everybody but `waiter`, who waits anyway, waits before the next call with this key."""
+        """Make every caller but `waiter`, who waits anyway, wait before using this key."""
         until = time.monotonic() + seconds
         if until > self._pauses.get(pool_key, (0.0, None))[0]:
             self._pauses[pool_key] = (until, waiter)
@@ -96,8 +96,8 @@ class Cooldowns:
 
 @contextmanager
 def _hold_lock(file: Path) -> Iterator[None]:
-    """Two processes that write at once keep both entries; neither waits for longer than writing
-    takes."""
+    """Lock the file, so that two processes that write at once keep both entries. After a tenth of
+    a second it goes on without the lock."""
     handle = open_lock(file.with_name(f".{file.stem}.lock"))
     try:
         for _ in range(_LOCK_TRIES):

@@ -1,4 +1,4 @@
-"""Logins as credentials: whether there is one, who may see its token, and the token itself."""
+"""Logins as credentials: finding one, deciding who may see its token, and keeping it valid."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 def find_login_flow(spec: ProviderSpec | None, row: Provider) -> OAuthSpec | None:
-    """How one logs in there: as the row says, with what is configured laid over it."""
+    """How to log in to a provider: its built-in flow with the configured settings on top."""
     settings = row.oauth
     changes = {n: value for n in settings.__struct_fields__ if (value := getattr(settings, n))}
     if spec is not None and spec.oauth is not None:
@@ -35,8 +35,8 @@ def find_login_flow(spec: ProviderSpec | None, row: Provider) -> OAuthSpec | Non
 def find_login(
     secrets: Secrets, name: str, spec: ProviderSpec | None, row: Provider, base_url: str
 ) -> tuple[Credential, ...]:
-    """The login to a provider. Nobody but the provider it was made with sees its token: not a
-    gateway that is called in its place, unless the login itself was configured for that."""
+    """The stored login to a provider, if any. Its token goes to nobody but the provider that issued
+    it; a gateway gets it only if the login was configured for that gateway."""
     file = secrets.login(name)
     if file is None or find_login_flow(spec, row) is None:
         return ()
@@ -47,13 +47,13 @@ def find_login(
 
 
 def can_reach_model(spec: ProviderSpec | None, model: str) -> bool:
-    """Whether a login there may know this model; an empty name is any."""
+    """Whether a login to the provider covers this model; an empty name stands for any."""
     begins = spec.oauth.models if spec is not None and spec.oauth is not None else ()
     return not model or not begins or model.lower().startswith(begins)
 
 
 class Logins:
-    """Those an endpoint is called with."""
+    """The logins one endpoint is called with, opened on first use."""
 
     def __init__(self, row: OAuthSpec | None, transport: Transport) -> None:
         self._row = row
@@ -61,12 +61,12 @@ class Logins:
         self._open: dict[str, Login] = {}
 
     async def prepare_key(self, key: Credential) -> Credential:
-        """With the token as it is now, renewed when it is about to run out."""
+        """The credential with its current token, renewed if it is about to expire."""
         token = await self._open_login(key).get_token()
         return structs.replace(key, value=token.access, id=token.account, token=token.refresh)
 
     async def renew_token(self, key: Credential) -> bool:
-        """Whether there is another token than the one it was used with."""
+        """Renew the token; False when there is none but the one that was just used."""
         try:
             token = await self._open_login(key).renew_token(key.value)
         except ProviderError as error:

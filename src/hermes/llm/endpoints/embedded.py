@@ -1,4 +1,4 @@
-"""Which file an embedded model is, and the endpoint that it makes; nothing is asked or started."""
+"""Embedded models as endpoints: which file a name means; nothing is downloaded or started."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from hermes.llm.provider_spec import ProviderSpec, overlay_quirks
 MODULE = "xllamacpp"
 _OTHER_CONTEXT = 8192
 _TIMEOUTS = Timeouts(ttfb=900.0, stale=300.0, total=3600.0)
-"""A long prompt takes a small machine minutes to read, and nothing is heard meanwhile."""
+"""A small machine takes minutes to read a long prompt, and sends nothing meanwhile."""
 INSTALL = "pip install 'hermes-runtime[local]'"
 NO_ENGINE = (
     f"The embedded model needs the extra `local`: {INSTALL}, then `hermes model pull {DEFAULT}`."
 )
 FALLBACK_NOTE = (
-    "this is {title}, a small model on this machine, because no other is connected: expect "
-    "mistakes. For a better one set a key (e.g. OPENROUTER_API_KEY, ANTHROPIC_API_KEY or "
-    "OPENAI_API_KEY) in the environment or in .env, or model.base_url."
+    "No API key found, so you are talking to a small local model ({title}). It makes mistakes. "
+    "For a better one, set a key (e.g. OPENROUTER_API_KEY, ANTHROPIC_API_KEY or OPENAI_API_KEY) in "
+    "the environment or in .env, or set model.base_url."
 )
 
 
 class TokenLimits(Struct, frozen=True):
-    """As configured; None: as the model is known."""
+    """Configured limits; None: the model's own."""
 
     context: int | None = None
     output: int | None = None
@@ -45,18 +45,18 @@ def is_engine_installed() -> bool:
 
 
 def default_local_model(secrets: Secrets) -> LocalModel:
-    """The model taken when nobody named one: the default, unless only another is there."""
-    usual = find_model(DEFAULT)
-    assert usual is not None
-    there = [m for m in MODELS if m.tools and find_model_file(m, secrets) is not None]
-    return usual if usual in there or not there else there[0]
+    """The model to use when none is named: the default, unless only another is downloaded."""
+    standard = find_model(DEFAULT)
+    assert standard is not None
+    downloaded = [m for m in MODELS if m.tools and find_model_file(m, secrets) is not None]
+    return standard if standard in downloaded or not downloaded else downloaded[0]
 
 
 def build_endpoint(
     spec: ProviderSpec, model: str, secrets: Secrets, limits: TokenLimits, note: str = ""
 ) -> ModelEndpoint:
-    """ConfigError says what is missing. The file of a known model may be missing: it is downloaded
-    before the first call."""
+    """The endpoint of an embedded model. ConfigError says what is missing; the file of a known
+    model may be, as it is downloaded before the first call."""
     if not is_engine_installed():
         raise ConfigError(NO_ENGINE)
     known = find_model(model)
@@ -65,12 +65,10 @@ def build_endpoint(
     elif "/" in model or model.endswith(".gguf"):
         file = Path(model).expanduser().absolute()
         if not file.is_file():
-            raise ConfigError(f"There is no model file {file}.")
+            raise ConfigError(f"The model file {file} does not exist.")
     else:
         names = ", ".join(m.name for m in MODELS)
-        raise ConfigError(
-            f"There is no embedded model {model!r}: use one of {names}, or a .gguf file."
-        )
+        raise ConfigError(f"Unknown embedded model {model!r}: use one of {names}, or a .gguf file.")
     context = limits.context or (known.context if known else _OTHER_CONTEXT)
     quirks = spec.quirks_for(known.name if known else file.name)
     if known is not None and not known.tools:
@@ -88,13 +86,13 @@ def build_endpoint(
 
 
 def find_model_file(model: LocalModel, secrets: Secrets) -> Path | None:
-    """Where it is, if it is there."""
+    """The downloaded file of a model; None: it is not there."""
     files = [folder / model.file_name for folder in models_folders(secrets.get)]
     return next((file for file in files if is_complete(file, model)), None)
 
 
 def missing_model(base_url: str) -> LocalModel | None:
-    """The model of this endpoint when its file is yet to be downloaded."""
-    place, _ = parse_uri(base_url)
-    known = find_model(Path(place.file).name)
-    return known if known and not is_complete(Path(place.file), known) else None
+    """The model of this endpoint if its file still has to be downloaded."""
+    served, _ = parse_uri(base_url)
+    known = find_model(Path(served.file).name)
+    return known if known and not is_complete(Path(served.file), known) else None

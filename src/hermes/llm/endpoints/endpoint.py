@@ -1,4 +1,4 @@
-"""One model at one address, with everything it takes to call it; and the choice it came from."""
+"""A model endpoint: one model at one address, with everything it takes to call it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hermes.llm.providers import provider_index
 from hermes.llm.wire import wire_facts
 
 CUSTOM = "custom"
-"""The provider of an address that the user gives."""
+"""Name of the provider behind an address that the user configured."""
 
 
 class ModelChoice(Struct, frozen=True):
-    """What the command line asks for; empty: as configured."""
+    """What the command line asks for; empty fields are as configured."""
 
     model: str = ""
     provider: str = ""
@@ -27,7 +27,7 @@ class ModelChoice(Struct, frozen=True):
 
 
 class ModelEndpoint(Struct, frozen=True):
-    """Nothing is left to look up."""
+    """Complete: nothing has to be looked up to make a call."""
 
     target: Target
     base_url: str
@@ -35,19 +35,18 @@ class ModelEndpoint(Struct, frozen=True):
     keys: tuple[Credential, ...] = ()
     pool: PoolStrategy = "fill-first"
     login: OAuthSpec | None = None
-    """How tokens of a login among the keys are renewed, and what they travel with."""
+    """How the token of a login is renewed, and which headers it needs."""
     headers: dict[str, str] = {}
     auth: Auth = "bearer"
     timeouts: Timeouts = Timeouts()
     context_length: int | None = None
-    """Tokens of a prompt with its answer: as configured, else as known of the model; None: not
-    known."""
+    """Tokens of a prompt and its answer: as configured, else as known; None: unknown."""
     max_output: int | None = None
-    """Tokens an answer is asked to have at most, as configured."""
+    """The configured limit on the tokens of an answer."""
     note: str = ""
-    """What the user is told once: how this endpoint came to be chosen."""
+    """Shown to the user once: how this endpoint was chosen."""
     facts: ModelFacts = UNKNOWN
-    """With the configured price, where there is one."""
+    """What is known about the model, with the configured price if there is one."""
 
     @property
     def host(self) -> str:
@@ -55,10 +54,10 @@ class ModelEndpoint(Struct, frozen=True):
 
     @property
     def default_output(self) -> int | None:
-        """The output limit it is sent when nobody asks for one; None: none."""
+        """The output limit that is sent when none is set; None: no limit is sent."""
         return self.quirks.max_tokens_default or wire_facts(self.target.wire).default_output
 
     @property
     def is_own_server(self) -> bool:
-        """Whether it is a model server of the user's: only it can say how it was set up."""
+        """Whether it is a model server that the user runs: only it knows how it was set up."""
         return self.target.provider in provider_index().local_servers

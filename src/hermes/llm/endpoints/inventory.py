@@ -1,4 +1,4 @@
-"""What there is to call providers with: keys and logins, where they are, how they fare."""
+"""The stored keys and logins: where each comes from and what state it is in."""
 
 from __future__ import annotations
 
@@ -22,48 +22,48 @@ from hermes.llm.providers import find_provider, provider_index
 
 
 class StoredCredential(Struct, frozen=True):
-    """One key or login. `value` is never shown."""
+    """One key or login; `value` is never shown."""
 
     provider: str
     kind: Literal["key", "login"]
     name: str
-    """The variable of a key; empty: a login."""
+    """The variable that holds a key; empty: a login."""
     source: str
-    """environment, .env, or the program a login came from ("login": this one)."""
+    """environment, .env, or the program a login was adopted from ("login": made here)."""
     value: str
     used: bool = True
-    """Whether calls go out with it, as things are configured."""
+    """Whether calls use it under the current configuration."""
     cooling: float = 0.0
-    """Seconds until it is worth a try again."""
+    """Seconds left of its cooldown."""
     why: str = ""
     expires: float = 0.0
-    """Of a login: when its token ends; 0: nobody says."""
+    """When the token of a login expires; 0: not stated."""
     renewable: bool = False
 
     def __repr__(self) -> str:
-        return f"Held({self.provider!r}, {self.name or self.source!r})"
+        return f"StoredCredential({self.provider!r}, {self.name or self.source!r})"
 
     @property
     def key_hint(self) -> str:
-        """Enough to tell keys apart, too little to use."""
+        """The end of the key: enough to tell keys apart, too little to use."""
         return f"…{self.value[-4:]}" if len(self.value) >= 16 else "…"
 
     @property
     def state(self) -> str:
         if self.cooling:
-            return f"set aside for {_format_span(self.cooling)} ({self.why})"
+            return f"cooling down for {_format_span(self.cooling)} ({self.why})"
         if self.kind == "login" and self.expires:
             left = self.expires - time.time()
             if left > 0:
-                return f"good for {_format_span(left)}" + (
+                return f"valid for {_format_span(left)}" + (
                     ", then renewed" if self.renewable else ""
                 )
-            return "renewed at the next call" if self.renewable else "has run out"
-        return "in use" if self.used else "not used: another one comes first"
+            return "will be renewed at the next call" if self.renewable else "expired"
+        return "in use" if self.used else "not used: another one has priority"
 
 
 class NamedProvider(Struct, frozen=True):
-    """A provider as it is called, known and configured."""
+    """A provider by name, with its built-in row and its configuration."""
 
     name: str
     spec: ProviderSpec | None
@@ -75,7 +75,7 @@ class NamedProvider(Struct, frozen=True):
 
     @property
     def usual_variable(self) -> str:
-        """The variable a first key goes into; empty: one logs in there, and has no key."""
+        """The variable for a first key; empty: this provider has logins instead of keys."""
         if self.row.api_key_env or self.row.api_key_envs:
             return self.row.api_key_env or self.row.api_key_envs[0]
         if self.spec is not None and self.spec.keys:
@@ -86,13 +86,13 @@ class NamedProvider(Struct, frozen=True):
 
     @property
     def needs_api_key_env(self) -> bool:
-        """Whether nobody looks into that variable unless the configuration says so."""
+        """Whether the variable is only read when the configuration names it."""
         configured = self.row.api_key_env or self.row.api_key_envs
         return not configured and self.usual_variable not in (self.spec.keys if self.spec else ())
 
 
 def find_configured_provider(config: Config, name: str) -> NamedProvider:
-    """ConfigError with near names when there is no such provider."""
+    """The provider of that name; ConfigError with similar names when there is none."""
     spec = find_provider(name)
     known = spec.name if spec is not None else name
     row = config.providers.get(name) or config.providers.get(known)
@@ -103,14 +103,14 @@ def find_configured_provider(config: Config, name: str) -> NamedProvider:
         )
         near = f" Did you mean {' or '.join(close)}?" if close else ""
         raise ConfigError(
-            f"There is no provider {name!r}.{near} One of your own: hermes model custom URL, or "
+            f"There is no provider {name!r}.{near} To add your own: hermes model custom URL, or "
             f"providers.{name}.base_url in config.yaml."
         )
     return NamedProvider(known, spec, row or Provider())
 
 
 def key_variables(config: Config, provider: NamedProvider) -> tuple[str, ...]:
-    """Where keys of a provider are looked for, in order."""
+    """The variables searched for keys of a provider, in order."""
     row = provider.row
     section = config.model
     if section.api_key_env and _is_main_provider(config, provider):
@@ -129,7 +129,7 @@ def _is_main_provider(config: Config, provider: NamedProvider) -> bool:
 def list_credentials(
     config: Config, secrets: Secrets, cooldowns: Cooldowns, provider: NamedProvider
 ) -> list[StoredCredential]:
-    """Every key and login of one provider."""
+    """All keys and logins of one provider."""
     found: list[StoredCredential] = []
     base_url = _base_url(config, secrets, provider)
     pooled = bool(provider.row.api_key_envs)
@@ -171,7 +171,7 @@ def list_credentials(
 def list_all_credentials(
     config: Config, secrets: Secrets, cooldowns: Cooldowns
 ) -> list[StoredCredential]:
-    """In the order of names; configured ones of the user's own last."""
+    """All keys and logins, by provider name; providers the user added come last."""
     own = [name for name in config.providers if find_provider(name) is None]
     found: list[StoredCredential] = []
     for name in (*provider_index().names, *dict.fromkeys([*own, CUSTOM])):
@@ -182,7 +182,7 @@ def list_all_credentials(
 
 
 def free_name(secrets: Secrets, taken: Sequence[str], usual: str) -> str:
-    """A variable nobody uses yet: NAME, NAME_2, NAME_3, ..."""
+    """The first unused variable of NAME, NAME_2, NAME_3, ..."""
     for number in range(1, 1000):
         name = usual if number == 1 else f"{usual}_{number}"
         if name not in taken and secrets.get(name) is None:

@@ -1,4 +1,4 @@
-"""Limits that endpoints stated, kept in the home so that no process learns them again."""
+"""Limits that endpoints have stated, stored so that no process has to learn them again."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from msgspec import Struct, structs
 from hermes.llm.endpoints.endpoint import ModelEndpoint
 
 MONTH = 30 * 86400.0
-"""Then a server may have been set up differently."""
+"""How long a limit is kept: a server may be set up differently later."""
 MAX_ENTRIES = 500
 LEAST_CONTEXT, LEAST_OUTPUT = 1024, 256
-"""A stated limit below this is a slip."""
+"""A smaller stated limit is taken for a mistake."""
 
 
 class LearnedLimit(Struct, frozen=True, omit_defaults=True):
@@ -27,8 +27,8 @@ class LearnedLimit(Struct, frozen=True, omit_defaults=True):
 
 
 class LearnedLimits:
-    """Read when it is first asked for; written at once, whole, for its owner only. A file that
-    cannot be read or written is no reason to fail: the limit is learned again."""
+    """Reads its file on first use and replaces it at every change; only the owner can read it. A
+    file that cannot be used does no harm: the limit is learned again."""
 
     def __init__(self, file: Path, clock: Callable[[], float] = time.time) -> None:
         self._file = file
@@ -41,7 +41,8 @@ class LearnedLimits:
         return self._known.get(_limit_key(base_url, model), LearnedLimit())
 
     def apply_to(self, endpoint: ModelEndpoint) -> ModelEndpoint:
-        """With the context it stated: instead of what tables say, at most what is configured."""
+        """The endpoint with the context length it stated, which replaces what tables say and never
+        exceeds what is configured."""
         stated = self.find(endpoint.base_url, endpoint.target.model).context
         if stated is None:
             return endpoint
@@ -52,7 +53,7 @@ class LearnedLimits:
     def learn_limit(
         self, base_url: str, model: str, *, context: int | None = None, output: int | None = None
     ) -> None:
-        """What is new is kept; nonsense is not."""
+        """Store limits that are new and plausible."""
         old = self.find(base_url, model)
         new = LearnedLimit(
             context if context and context >= LEAST_CONTEXT else old.context,
@@ -63,7 +64,7 @@ class LearnedLimits:
             return
         known = self._read_file() | {
             _limit_key(base_url, model): new
-        }  # others may have written meanwhile
+        }  # another process may have written
         if len(known) > MAX_ENTRIES:
             newest = sorted(known.items(), key=lambda item: item[1].when)[-MAX_ENTRIES:]
             known = dict(newest)
@@ -81,14 +82,14 @@ class LearnedLimits:
 
     def _write_file(self, known: dict[str, LearnedLimit]) -> None:
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = self._file.with_name(f".limits.{os.getpid()}.tmp")
+        temporary = self._file.with_name(f".limits.{os.getpid()}.tmp")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        handle = os.open(fresh, flags, 0o600)
+        handle = os.open(temporary, flags, 0o600)
         try:
             os.write(handle, msgspec.json.encode(known))
         finally:
             os.close(handle)
-        fresh.replace(self._file)
+        temporary.replace(self._file)
 
 
 def _limit_key(base_url: str, model: str) -> str:

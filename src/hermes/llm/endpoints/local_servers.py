@@ -1,4 +1,4 @@
-"""Model servers on this machine, found on their usual ports when nothing else is configured."""
+"""Model servers on this machine, searched on their usual ports when nothing is configured."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class LocalServer(Struct, frozen=True):
         more = f" ({len(self.models) - 1} more there)" if len(self.models) > 1 else ""
         return (
             f"Using {self.models[0]} of {self.provider}, found on this machine at {where}{more}. "
-            "hermes model chooses another."
+            "Run `hermes model` to choose another."
         )
 
 
 async def find_servers(names: Sequence[str] | None = None) -> tuple[LocalServer, ...]:
-    """Those that answer with a model to talk to, all asked at once, in the order of the names."""
+    """The servers that answer and have a chat model, in the given order; all are asked at once."""
     servers = provider_index().local_servers
     asked = servers if names is None else names
     found = await asyncio.gather(*(_ask_server(name, servers[name]) for name in asked))
@@ -50,7 +50,7 @@ async def find_servers(names: Sequence[str] | None = None) -> tuple[LocalServer,
 
 
 async def choose_model(config: Config, secrets: Secrets, choice: ModelChoice) -> ModelChoice:
-    """What a conversation would be led with; nobody is asked where something is configured."""
+    """The model a conversation would use. Servers are asked only if nothing is configured."""
     if not is_undecided(config, secrets, choice):
         return choice
     found = pick_server(await find_servers(), config, choice)
@@ -60,7 +60,7 @@ async def choose_model(config: Config, secrets: Secrets, choice: ModelChoice) ->
 def pick_server(
     found: Sequence[LocalServer], config: Config, choice: ModelChoice
 ) -> LocalServer | None:
-    """The first, or where a model was named the first that has it, with that one in front."""
+    """The first server; if a model is named, the first that has it, with that model in front."""
     name = choice.model or config.model.default
     if not name:
         return found[0] if found else None
@@ -82,7 +82,7 @@ async def _ask_server(name: str, base_url: str) -> LocalServer | None:
 
 
 async def _http_get(url: str) -> bytes:
-    """Plain HTTP/1.0 to this machine: importing a client would take longer than the question."""
+    """Plain HTTP/1.0 to this machine: importing an HTTP client would take longer than the call."""
     parts = urlsplit(url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     try:
@@ -106,7 +106,7 @@ async def _http_get(url: str) -> bytes:
 
 
 async def _read_rest(reader: asyncio.StreamReader) -> bytes:
-    """To the end; what never ends is no list of models."""
+    """The body up to its end; b"" if it is too long to be a list of models."""
     found = bytearray()
     while piece := await reader.read(_LARGEST_LIST):
         found += piece

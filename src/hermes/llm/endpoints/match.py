@@ -1,4 +1,4 @@
-"""Which wire an address speaks, and by whose row: its provider's, its host's or its wire's."""
+"""Which wire an address speaks, and which provider's row describes it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _DEFAULT_OF_VARIABLE = re.compile(r"\{[^}]*=([^}]*)\}")
 
 
 def choose_wire(base_url: str, api_mode: str | None, provider: str) -> str:
-    """As configured, else by the address, else by the provider's row. ConfigError when the
-    configured one does not exist."""
+    """The configured wire, else the one of the address, else the one of the provider's row.
+    ConfigError when the configured one does not exist."""
     if api_mode:
         return check_wire_name(api_mode)
     url = urlsplit(base_url)
@@ -36,7 +36,7 @@ def choose_wire(base_url: str, api_mode: str | None, provider: str) -> str:
 
 
 def match_row(spec: ProviderSpec | None, base_url: str, wire: str) -> ProviderSpec | None:
-    """Whose row an endpoint goes by; None: nothing is known about it."""
+    """The row that describes an endpoint: its provider's, host's or wire's; None: unknown."""
     row = spec or _host_row(base_url)
     if row is not None and _wire_family(row.wire) == _wire_family(wire):
         return row
@@ -46,8 +46,8 @@ def match_row(spec: ProviderSpec | None, base_url: str, wire: str) -> ProviderSp
 def match_quirks(
     row: ProviderSpec | None, spec: ProviderSpec | None, base_url: str, model: str
 ) -> Quirks:
-    """The quirks of the row an endpoint goes by. What its provider, or the maker of the model,
-    demands of every request is added, even where it speaks another wire than in its row."""
+    """The quirks of the row that describes an endpoint, plus what its provider or the maker of the
+    model demands of every request, whichever wire it speaks."""
     if row is None:
         quirks = Quirks(effort="think" if is_own_address(base_url) else "effort")
         for glob, maker in provider_index().portable_models.items():
@@ -65,14 +65,14 @@ def match_quirks(
 
 
 def missing_path_hint(base_url: str, wire: str) -> str:
-    """What to say about the address of a server of one's own that has no path, where such servers
-    nearly always want one; empty: it is good."""
+    """A hint for the address of the user's own server when it lacks the usual path; empty: the
+    address is fine."""
     path = wire_facts(wire).server_path
     if not path or urlsplit(base_url).path.strip("/") or not is_own_address(base_url):
         return ""
     return (
-        f"The address {base_url} has no path; servers of this kind want {path} at its end. If "
-        f"calls fail, set it to {base_url}{path}."
+        f"The address {base_url} has no path; most servers of this kind expect {path} at the end. "
+        f"If calls fail, set it to {base_url}{path}."
     )
 
 

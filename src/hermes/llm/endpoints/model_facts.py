@@ -1,4 +1,4 @@
-"""What is known about a model: its limits, what it takes in, what its tokens cost."""
+"""What is known about a model: its limits, its inputs, and the price of its tokens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DATE = re.compile(r"[-@](?:20\d{6}|20\d\d-\d\d-\d\d|latest)$")
 
 
 class PriceTier(Struct, frozen=True):
-    """Prices of the whole call when its prompt is longer than `above` tokens."""
+    """Prices for the whole call when the prompt is longer than `above` tokens."""
 
     above: int
     input: float
@@ -29,19 +29,19 @@ class PriceTier(Struct, frozen=True):
 
 
 class Prices(Struct, frozen=True):
-    """Dollars per million tokens. A cache price that is not known is the price of input."""
+    """Dollars per million tokens. An unknown cache price is the price of input."""
 
     input: float
     output: float
     cache_read: float | None = None
     cache_write: float | None = None
     reasoning: float | None = None
-    """Where it differs from other output."""
+    """None: as other output."""
     tiers: tuple[PriceTier, ...] = ()
     """Ascending."""
 
     def cost_of(self, usage: Usage) -> float:
-        """In dollars. `input` counts the cached parts too, `output` the reasoning."""
+        """Dollars for this usage; input includes cached tokens, output includes reasoning."""
         rate: Prices | PriceTier = self
         for tier in self.tiers:
             if usage.input > tier.above:
@@ -59,7 +59,7 @@ class Prices(Struct, frozen=True):
         return total / _MILLION
 
     def max_cost(self, prompt: int, output: int) -> float:
-        """What a call can cost at most: nothing from a cache, everything written to it."""
+        """The most a call can cost: nothing read from a cache, everything written to it."""
         plain = self.cost_of(Usage(prompt, output))
         return max(
             plain,
@@ -69,11 +69,11 @@ class Prices(Struct, frozen=True):
 
 
 class ModelFacts(Struct, frozen=True):
-    """None: not known. Nothing here is guessed."""
+    """None means unknown; nothing here is guessed."""
 
     context: int | None = None
     output: int | None = None
-    """Most tokens of one answer."""
+    """Maximum tokens of one answer."""
     images: bool | None = None
     tools: bool | None = None
     reasoning: bool | None = None
@@ -84,7 +84,7 @@ UNKNOWN = ModelFacts()
 
 
 def find_facts(provider: str, model: str) -> ModelFacts:
-    """Of a model at a built-in provider, by the name it has there."""
+    """What is known about a model of a built-in provider, by its name there."""
     section, other = _find_section(provider)
     if other:
         return structs.replace(find_facts(other, model), prices=None)
@@ -97,7 +97,7 @@ def find_facts(provider: str, model: str) -> ModelFacts:
 
 
 def list_models(provider: str) -> tuple[str, ...]:
-    """Of the models known at a built-in provider."""
+    """Names of the known models of a built-in provider."""
     section, other = _find_section(provider)
     if other:
         return list_models(other)
@@ -105,12 +105,12 @@ def list_models(provider: str) -> tuple[str, ...]:
     return tuple(name for name in listed if name and "*" not in name)
 
 
-def merge_facts(known: ModelFacts, said: ModelFacts) -> ModelFacts:
-    """What an endpoint says of itself counts before what a table says."""
+def merge_facts(known: ModelFacts, stated: ModelFacts) -> ModelFacts:
+    """Both together; what the endpoint itself says overrides what is known from tables."""
     changes = {
         name: value
         for name in ModelFacts.__struct_fields__
-        if (value := getattr(said, name)) is not None
+        if (value := getattr(stated, name)) is not None
     }
     return structs.replace(known, **changes)
 
@@ -124,7 +124,7 @@ def _read_data() -> bytes:
 
 
 def _find_section(provider: str) -> tuple[bytes, str]:
-    """The lines of a provider, or the name of another whose models it has."""
+    """The lines of a provider, or the name of another provider that has the same models."""
     if not provider.isprintable() or not provider:
         return b"", ""
     data = _read_data()
@@ -141,7 +141,7 @@ def _find_section(provider: str) -> tuple[bytes, str]:
 
 
 def _spell_names(model: str) -> Iterator[tuple[str, bool]]:
-    """The name in the forms it may be listed under; False: not what it costs."""
+    """The spellings a name may be listed under, and whether the listed price holds for it."""
     name = model.lower().removeprefix("models/")
     yield name, True
     plain = _REGION.sub("", name)
@@ -151,7 +151,7 @@ def _spell_names(model: str) -> Iterator[tuple[str, bool]]:
     if undated != plain:
         yield undated, True
     routed, colon, _ = undated.rpartition(":")
-    if colon:  # a route or a variant of the model, at a price of its own
+    if colon:  # a route or a variant, with a price of its own
         yield routed, False
 
 

@@ -1,4 +1,4 @@
-"""What an endpoint says of its model when it is asked: window, output, images, tools, prices."""
+"""What an endpoint says about its model: context length, output, images, tools, prices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hermes.llm.wire import wire_facts
 from hermes.llm.wire.convert import as_dict, as_dicts
 
 FetchJson: TypeAlias = Callable[[str, str, bytes], Awaitable[Any]]
-"""Method, URL, body -> the JSON that came back; None: nothing usable did."""
+"""Method, URL, body -> the JSON response; None: there was none."""
 
 _CONTEXT = (
     "loaded_context_length",
@@ -33,7 +33,7 @@ _NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d+)", re.MULTILINE)
 async def query_model(
     fetch: FetchJson, target: Target, base_url: str, ways: Sequence[InfoSource]
 ) -> ModelFacts:
-    """In the order of `ways`; what an earlier one says counts before what a later one does."""
+    """Ask in the given ways, in order; an earlier answer overrides a later one."""
     known = UNKNOWN
     for way in ways:
         known = merge_facts(await _QUERIES[way](fetch, target, base_url), known)
@@ -52,7 +52,7 @@ def list_url(base_url: str, wire: str) -> str:
 
 
 def model_names(listed: Any) -> tuple[str, ...]:
-    """Of the models in such a list."""
+    """The names in a list of models."""
     if isinstance(listed, dict):
         listed = listed.get("data") or listed.get("models")
     rows = listed if isinstance(listed, list) else []
@@ -66,43 +66,46 @@ async def _query_list(fetch: FetchJson, target: Target, base_url: str) -> ModelF
 
 
 async def _query_show(fetch: FetchJson, target: Target, base_url: str) -> ModelFacts:
-    """Ollama: the window of the loaded model, else the one it would be loaded with."""
+    """Ollama: the context length of the loaded model, else the one it would be loaded with."""
     root = _server_root(base_url)
     body = msgspec.json.encode({"model": target.model})
-    told = as_dict(await fetch("POST", f"{root}/api/show", body))
-    if not told:
+    shown = as_dict(await fetch("POST", f"{root}/api/show", body))
+    if not shown:
         return UNKNOWN
     loaded = as_dicts(as_dict(await fetch("GET", f"{root}/api/ps", b"")).get("models"))
-    now = next(
+    loaded_length = next(
         (_token_count(m.get("context_length")) for m in loaded if _is_model(m, target.model)), None
     )
-    set_to = _NUM_CTX.search(str(told.get("parameters") or ""))
-    info = as_dict(told.get("model_info"))
-    trained = next(
+    configured = _NUM_CTX.search(str(shown.get("parameters") or ""))
+    info = as_dict(shown.get("model_info"))
+    trained_length = next(
         (_token_count(v) for k, v in info.items() if k.endswith(".context_length")), None
     )
-    window = now or (int(set_to[1]) if set_to else trained)
-    can = told.get("capabilities")
-    if not isinstance(can, list):
-        return ModelFacts(window)
+    length = loaded_length or (int(configured[1]) if configured else trained_length)
+    capabilities = shown.get("capabilities")
+    if not isinstance(capabilities, list):
+        return ModelFacts(length)
     return ModelFacts(
-        window, images="vision" in can, tools="tools" in can, reasoning="thinking" in can
+        length,
+        images="vision" in capabilities,
+        tools="tools" in capabilities,
+        reasoning="thinking" in capabilities,
     )
 
 
 async def _query_props(fetch: FetchJson, target: Target, base_url: str) -> ModelFacts:
-    """llama.cpp: the window of one slot."""
-    told = as_dict(await fetch("GET", f"{_server_root(base_url)}/props", b""))
-    settings = as_dict(told.get("default_generation_settings"))
-    sees = as_dict(told.get("modalities")).get("vision")
+    """llama.cpp: the context length of one slot."""
+    props = as_dict(await fetch("GET", f"{_server_root(base_url)}/props", b""))
+    settings = as_dict(props.get("default_generation_settings"))
+    sees = as_dict(props.get("modalities")).get("vision")
     return ModelFacts(
-        _token_count(settings.get("n_ctx")) or _token_count(told.get("n_ctx")),
+        _token_count(settings.get("n_ctx")) or _token_count(props.get("n_ctx")),
         images=sees if isinstance(sees, bool) else None,
     )
 
 
 async def _query_studio(fetch: FetchJson, target: Target, base_url: str) -> ModelFacts:
-    """LM Studio's own list, which knows what is loaded."""
+    """LM Studio: its own list, which knows what is loaded."""
     return _read_entry(
         await fetch("GET", f"{_server_root(base_url)}/api/v0/models", b""), target.model
     )
@@ -117,7 +120,7 @@ _QUERIES: dict[InfoSource, Callable[[FetchJson, Target, str], Awaitable[ModelFac
 
 
 def _read_entry(listed: Any, model: str) -> ModelFacts:
-    """The model's line in a list, under all the names servers use."""
+    """The facts in the model's entry of a list, under all the field names servers use."""
     rows = listed
     if isinstance(listed, dict):
         rows = listed.get("data") or listed.get("models")
@@ -163,7 +166,7 @@ def _takes_tools(row: dict[str, Any]) -> bool | None:
 
 
 def _read_prices(pricing: dict[str, Any]) -> Prices | None:
-    """Dollars per token, as text."""
+    """Prices from dollars per token, given as text."""
     values = [
         _dollars_per_million(pricing.get(name))
         for name in ("prompt", "completion", "input_cache_read", "input_cache_write")
@@ -183,7 +186,7 @@ def _dollars_per_million(value: Any) -> float | None:
 
 
 def _is_model(row: dict[str, Any], model: str) -> bool:
-    """Servers add a tag or a folder to a name."""
+    """Whether an entry is about this model: servers add a tag or a folder to its name."""
     names = {str(row.get(n) or "").removeprefix("models/") for n in ("id", "name", "model")}
     return model in names or f"{model}:latest" in names
 

@@ -1,4 +1,4 @@
-"""What answers at an address: an API, in which protocol, with which models; or /v1 was left out."""
+"""Finds out what answers at an address: which wire, which models, and whether /v1 is missing."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _DENIED = (401, 403)
 
 
 class Probe(Struct, frozen=True):
-    """`wire` empty: nothing there speaks a protocol we know."""
+    """An empty `wire` means that nothing there speaks a known protocol."""
 
     base_url: str
     wire: str = ""
     models: tuple[str, ...] = ()
     needs_key: bool = False
     problem: str = ""
-    """Why not, in a few words."""
+    """Why nothing was found, in a few words."""
 
 
 class _Response(Struct, frozen=True):
@@ -44,14 +44,14 @@ class _Response(Struct, frozen=True):
 
 
 class Prober:
-    """Sends the key only to the address it was given for."""
+    """Sends the key to no address but the one it was given for."""
 
     def __init__(self, transport: Transport, key: Credential) -> None:
         self._transport = transport
         self._key = key
 
     async def probe_address(self, base_url: str, api_mode: str = "") -> Probe:
-        """Probe the address; with /v1 at its end where that was left out and answers."""
+        """Probe the address, with /v1 added if it is missing and answers there."""
         path = wire_facts(choose_wire(base_url, api_mode, CUSTOM)).list_path
         if not _VERSION.search(base_url.partition("://")[2]) and not path.startswith("/v1"):
             versioned = await self._probe_exactly(f"{base_url}/v1", api_mode)
@@ -76,13 +76,13 @@ class Prober:
     async def _provoke_refusal(
         self, base_url: str, told: str, listed: _Response, *, denied: bool
     ) -> Probe:
-        """Without a list: an empty request is refused in the words of a protocol."""
+        """Send empty requests: the form of the refusal tells which wire is spoken."""
         for wire in (name for name in wire_names() if wire_facts(name).probe):
             url = load_wire(wire).build_url(base_url, "", stream=False)
             response = await self._send_request("POST", url, b"{}")
             if response.status in (400, 401, 403, 422, 429) and _is_refusal(response.body, wire):
                 return Probe(base_url, told or wire, needs_key=response.status in _DENIED)
-        problem = f"it answers {listed.status} and knows none of the protocols"
+        problem = f"it answered with status {listed.status} and speaks no known protocol"
         return Probe(base_url, DEFAULT_WIRE if denied else "", needs_key=denied, problem=problem)
 
     async def _send_request(self, method: str, url: str, body: bytes = b"") -> _Response:
@@ -112,7 +112,7 @@ class Prober:
 
 
 def _wire_of_list(body: Any) -> str:
-    """The wire that lists models like this and no other does; empty: several do."""
+    """The only wire that lists models in this form; empty: several do."""
     if not isinstance(body, Mapping):
         return ""
     rows = body.get("models")

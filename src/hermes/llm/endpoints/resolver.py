@@ -1,4 +1,4 @@
-"""From what a user wrote, or left out, to a chain of endpoints with models, addresses and keys."""
+"""Turns configuration, flags and keys into the chain of endpoints to call."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ EMBEDDED = "local"
 _SET = "in the environment or in .env"
 NOTHING = (
     "No model is configured: set the key of a provider (e.g. OPENROUTER_API_KEY, "
-    f"ANTHROPIC_API_KEY or OPENAI_API_KEY) {_SET}, or model.base_url and model.default for a "
-    "server of your own. Or run a small one on this machine: pip install 'hermes-runtime[local]'."
+    f"ANTHROPIC_API_KEY or OPENAI_API_KEY) {_SET}, or model.base_url and model.default for your "
+    "own server. To run a small model on this machine: pip install 'hermes-runtime[local]'."
 )
 
 
@@ -48,8 +48,8 @@ def resolve_chain(config: Config, secrets: Secrets, choice: ModelChoice) -> list
 
 
 def is_undecided(config: Config, secrets: Secrets, choice: ModelChoice) -> bool:
-    """Whether nothing that was written or set says which model to call; then a model server on
-    this machine may answer."""
+    """Whether neither configuration nor keys say which model to call; then a model server on this
+    machine may be used."""
     return _Resolver(config, secrets).is_undecided(choice)
 
 
@@ -64,7 +64,7 @@ class _Draft(Struct, frozen=True):
     configured: bool = False
     """Whether the settings of the section `model` belong to it."""
     note: str = ""
-    """What the user is told about the choice."""
+    """Shown to the user about the choice."""
 
 
 class _Resolver:
@@ -86,21 +86,20 @@ class _Resolver:
             return True
 
     def resolve_fallback(self, entry: str) -> ModelEndpoint | None:
-        """None when it cannot be called: it is skipped."""
+        """The endpoint of a fallback; None: it cannot be called and is skipped."""
         name, colon, model = entry.partition(":")
         if not colon or not self._is_known(name):
             raise ConfigError(
-                f"fallback_providers: {entry!r} is not of the form provider:model with a provider "
-                "that is built in or configured under providers."
+                f"fallback_providers: {entry!r} must be provider:model, with a provider that is "
+                "built in or configured under providers."
             )
         return self._try_endpoint(_Draft(provider=name, model=model))
 
     # -- what was asked for ----------------------------------------------------------------
 
     def _apply_choice(self, choice: ModelChoice) -> _Draft:
-        """Flags over the section `model`. A provider or address other than the configured one
-        inherits none of its key, address, wire and model; between two addresses of one's own only
-        the model stays."""
+        """The flags on top of the section `model`. Another provider or address inherits nothing
+        from the configured one; only from one custom address to another is the model kept."""
         section = self._read_section()
         provider = choice.provider or (CUSTOM if choice.base_url else "")
         model = choice.model
@@ -130,8 +129,8 @@ class _Resolver:
         )
 
     def _split_name(self, model: str, provider: str) -> tuple[str, str]:
-        """(provider, model) of `provider:model` and `provider/model`. Where a provider is set
-        already, the prefix must name one that can be called: local models have colons too."""
+        """(provider, model) of `provider:model` or `provider/model`. If a provider is set already,
+        the prefix must name one that can be called: names of local models contain colons too."""
         name, colon, rest = model.partition(":")
         if colon and rest and self._is_known(name) and (not provider or self._is_callable(name)):
             return name, rest
@@ -152,7 +151,7 @@ class _Resolver:
         return next(((name, model) for name in others if self._is_callable(name)), ("", model))
 
     def _choose_by_keys(self, draft: _Draft) -> _Draft:
-        """Nobody said which provider: the one whose key is there, or a login."""
+        """No provider is named: choose one that has a key or a login."""
         if base_url := self._secrets.get("OPENAI_BASE_URL"):
             return self._use_openai_address(draft, base_url)
         name = draft.model.lower()
@@ -160,7 +159,7 @@ class _Resolver:
             return structs.replace(draft, provider=maker)
         usable = self._list_usable(draft.model)
         if (first := next(usable, "")) and name and find_facts(first, name) == UNKNOWN:
-            # Not because an aggregator has it: those have everybody's.
+            # An aggregator lists the models of others, so its list decides nothing.
             direct = (p for p in usable if (row := find_provider(p)) and not row.aggregator)
             first = next((p for p in direct if find_facts(p, name) != UNKNOWN), first)
         if first:
@@ -178,18 +177,18 @@ class _Resolver:
 
     def _use_openai_address(self, draft: _Draft, base_url: str) -> _Draft:
         key = draft.key_env or ("OPENAI_API_KEY" if self._secrets.get("OPENAI_API_KEY") else "")
-        # The variable is OpenAI's: without a name it is their model that is meant.
+        # The variable is OpenAI's, so without a name their default model is meant.
         model = draft.model or ((row := find_provider("openai")) and row.default_model) or ""
         return structs.replace(draft, provider=CUSTOM, model=model, base_url=base_url, key_env=key)
 
     def _list_usable(self, model: str) -> Iterator[str]:
-        """Providers that could be called by their key for a model of this name."""
+        """The providers with a key that could be called with this model."""
         for variable, provider in provider_index().key_variables.items():
             if self._secrets.get(variable) is not None and self._is_callable(provider, model):
                 yield provider
 
     def _draft_embedded(self) -> _Draft | None:
-        """The embedded model, where it can run."""
+        """The embedded model; None: its engine is not installed."""
         from hermes.llm.endpoints import embedded
 
         if not embedded.is_engine_installed():
@@ -206,7 +205,7 @@ class _Resolver:
             return None
 
     def _build_endpoint(self, draft: _Draft) -> ModelEndpoint:
-        """ConfigError says what is missing."""
+        """Complete the draft; ConfigError says what is missing."""
         spec = find_provider(draft.provider)
         name = spec.name if spec else draft.provider
         rows = self._config.providers
@@ -277,12 +276,12 @@ class _Resolver:
             )
         if "@" in url.partition("://")[2].partition("/")[0]:
             raise ConfigError(
-                "The address must not hold a user name or a password: use api_key_env."
+                "The address must not contain a user name or a password: use api_key_env."
             )
         return url.rstrip("/")
 
     def _fill_template(self, spec: ProviderSpec) -> str:
-        """The address, with an account's own part in it: `{A_VARIABLE|ANOTHER|=default}`."""
+        """The base URL with its variables filled in: `{A_VARIABLE|ANOTHER|=default}`."""
         missing: list[str] = []
 
         def replace_variable(match: re.Match[str]) -> str:
@@ -296,18 +295,18 @@ class _Resolver:
 
         url = re.sub(r"\{([^}]+)\}", replace_variable, spec.base_url)
         if missing:
-            raise ConfigError(f"{spec.name} needs {' and '.join(missing)} {_SET}.")
+            raise ConfigError(f"{spec.name} needs {' and '.join(missing)}: set it {_SET}.")
         return url
 
     def _find_credentials(
         self, draft: _Draft, spec: ProviderSpec | None, row: Provider, base_url: str
     ) -> tuple[Credential, ...]:
-        """A named variable must hold a key; otherwise the usual ones are looked through, and a
-        server of one's own needs none."""
+        """The keys or the login to call with. A variable that is named must hold a key; otherwise
+        the usual ones are searched. The user's own server needs none."""
         pool = row.api_key_envs or ((row.api_key_env,) if row.api_key_env else ())
         named: tuple[str, ...] = (draft.key_env,) if draft.key_env else pool
         if draft.configured and draft.key_env == self._config.model.api_key_env:
-            named = tuple(dict.fromkeys((*named, *row.api_key_envs)))  # no flag says: this one
+            named = tuple(dict.fromkeys((*named, *row.api_key_envs)))  # no flag named a single one
         usual = spec.keys if spec else ()
         keys = tuple(Credential(v, k) for v in named or usual if (k := self._secrets.get(v)))
         if keys:
@@ -330,7 +329,7 @@ class _Resolver:
         )
 
     def _aws_credentials(self) -> tuple[Credential, ...]:
-        """Keys of .env are not in the environment, where botocore would look for itself."""
+        """The AWS keys of .env, which botocore does not find in the environment by itself."""
         if not aws.is_installed():
             raise ConfigError(aws.MISSING)
         id = self._secrets.get("AWS_ACCESS_KEY_ID")
@@ -344,7 +343,7 @@ class _Resolver:
         return name in self._config.providers or find_provider(name) is not None
 
     def _is_callable(self, name: str, model: str = "?") -> bool:
-        """Whether it could be called now."""
+        """Whether it has all it needs to be called."""
         return self._try_endpoint(_Draft(name, model)) is not None
 
 
@@ -361,7 +360,7 @@ def _find_facts(spec: ProviderSpec | None, base_url: str, model: str, price: Pri
 
 
 def _limit_output(quirks: Quirks, wire: str, known: ModelFacts) -> Quirks:
-    """A limit that is sent unasked never exceeds what the model can put out."""
+    """Keep the default output limit within what the model can produce."""
     default = quirks.max_tokens_default or wire_facts(wire).default_output
     if default is None or known.output is None or known.output >= default:
         return quirks
@@ -369,7 +368,7 @@ def _limit_output(quirks: Quirks, wire: str, known: ModelFacts) -> Quirks:
 
 
 def _merge_timeouts(*settings: Provider | ModelSettings) -> Timeouts:
-    """The limits as set, later settings over earlier ones."""
+    """The configured timeouts; later settings override earlier ones."""
     values: dict[str, float] = {}
     for row in settings:
         for name, value in (
@@ -402,12 +401,12 @@ def _dash_version(model: str) -> str:
 def _unknown_provider(name: str, configured: list[str]) -> str:
     known = {*provider_index().key_variables.values(), *configured}
     close = get_close_matches(name, known, 1)
-    meant = f"did you mean {close[0]}? Else" if close else "use a built-in one, or"
-    return f"Provider {name!r} is unknown: {meant} configure providers.{name}.base_url."
+    meant = f"Did you mean {close[0]}? Otherwise" if close else "Use a built-in one, or"
+    return f"Unknown provider {name!r}. {meant} configure providers.{name}.base_url."
 
 
 def _no_provider(model: str) -> str:
-    """Why a model that was named cannot be called."""
+    """The error for a named model that no provider can be called with."""
     vendor, slash, _ = model.partition("/")
     if slash:
         spec = find_provider(vendor)
@@ -416,7 +415,7 @@ def _no_provider(model: str) -> str:
     spec = next(map(find_provider, find_model_makers(model)), None)
     key = spec.keys[0] if spec and spec.keys else "the key of a provider that has it"
     return (
-        f"Nobody is connected who has the model {model!r}: set {key} {_SET}, or say who has it, as "
-        "provider:model or with model.base_url for a server of your own. No model server on this "
+        f"No configured provider offers the model {model!r}. Set {key} {_SET}, name the provider "
+        "as provider:model, or set model.base_url to your own server. No model server on this "
         "machine offers it."
     )

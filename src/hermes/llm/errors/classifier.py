@@ -1,4 +1,4 @@
-"""A provider's refusal, in whatever words it came, as one Failure: decided here only."""
+"""Classifies an error of a provider, however it is worded; the only place that does."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ MAX_MESSAGE = 500
 _MAX_SEARCHED = 4000
 _QUOTES = str.maketrans("", "", "`'\"\\“”‘’")
 _NESTED = {"generation_config", "generationConfig", "inferenceConfig", "inferenceconfig", "body"}
-"""Containers of request fields; a name like `generation_config.temperature` means its last part."""
+"""Containers of request fields: `generation_config.temperature` means `temperature`."""
 _NOT_A_FIELD = {"", "model", "messages", "message", "input", "contents", "content", "inputs", "of"}
 _SPECIAL = {
     *("call_id", "schema", "developer", "missing", "strict"),
     *("reasoning.summary", "thinking.display"),
 }
-"""Findings that are more exact than the field the provider names with them."""
+"""Parameters of rules that are more exact than the field the provider names."""
 _MIN_ANSWER = 1024
-"""Less room than this beside the prompt is no room: the prompt is what is too long."""
+"""With less room than this for the answer, the prompt counts as too long."""
 
 
 def classify_error(
@@ -34,7 +34,7 @@ def classify_error(
     param: str = "",
     headers: Mapping[str, str] | None = None,
 ) -> Failure:
-    """The first row of RULES that fits. `Failure.param` is a top-level request field, or one of:
+    """The failure by the first matching rule. `param` is a top-level request field, or one of:
     `image`, `tool_image` (an image inside a tool result), `call_id` (form of tool-call ids),
     `schema` and `strict` (of a tool), `developer` (the role), `missing` (reasoning that must be
     sent back), `reasoning.summary`, `thinking.display`."""
@@ -94,8 +94,8 @@ def _compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def field_name(path: str) -> str:
-    """The request field a path points to: `reasoning.effort` is `reasoning`, a place inside the
-    messages is no field."""
+    """The top-level request field of a path: `reasoning` for `reasoning.effort`; empty for a path
+    inside the messages."""
     if path in _SPECIAL:
         return path
     parts = [p for p in re.split(r"[.\[\]/ ]+", path.translate(_QUOTES).strip("$.:,;")) if p]
@@ -109,7 +109,7 @@ def field_name(path: str) -> str:
 
 
 def _read_overflow(text: str, limit: int | None) -> tuple[Kind, int | None]:
-    """The limit as stated; when the prompt alone would fit, only the answer is too long."""
+    """The kind and the stated limit: if the prompt alone would fit, only the answer is too long."""
     for pattern in ROOM:
         match = _compile_pattern(pattern).search(text)
         if match:
@@ -150,7 +150,7 @@ def _bound_message(message: str, status: int | None, code: str) -> str:
 
 
 def summarize_body(raw: bytes) -> str:
-    """The gist of an error that is no JSON: the title of a page, or its text."""
+    """The gist of an error that is not JSON: the title of a web page, or its text."""
     text = raw[: 16 * MAX_MESSAGE].decode("utf-8", "replace")
     if title := re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL):
         return title[1].strip()

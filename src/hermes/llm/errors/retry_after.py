@@ -1,4 +1,4 @@
-"""How long a provider asks us to wait, from its headers or, failing those, from its words."""
+"""How long a provider asks to wait: from its headers, else from its message."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _MOMENTS = (
     r"\b(?:reset|renew|available|again|until)\w*\b[^\n]{0,40}?"
     r"(\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d))",
 )
-"""When, rather than in how long."""
+"""Patterns that state a point in time."""
 _COUNTED = ("requests", "tokens", "input-tokens", "output-tokens")
 
 
 def retry_after(headers: Mapping[str, str], message: str) -> float | None:
-    """Seconds from now; None when nothing usable (or a time in the past) was said."""
+    """Seconds to wait; None: not stated, or in the past."""
     low = {k.lower(): v.strip() for k, v in headers.items()}
     now = _parse_date(low.get("date", "")) or time.time()
     ms = _parse_float(low.get("retry-after-ms"))
@@ -42,7 +42,7 @@ def retry_after(headers: Mapping[str, str], message: str) -> float | None:
 
 
 def _reset_wait(low: Mapping[str, str], now: float) -> float | None:
-    """Only a limit that is used up says when to come back."""
+    """The longest wait for a limit that is used up; the others do not matter."""
     pairs = [
         *((f"x-ratelimit-remaining-{w}", f"x-ratelimit-reset-{w}") for w in _COUNTED),
         *(
@@ -57,7 +57,7 @@ def _reset_wait(low: Mapping[str, str], now: float) -> float | None:
 
 
 def _parse_moment(text: str, now: float) -> float | None:
-    """A span (`6m0s`), seconds, an epoch in seconds or milliseconds, or a date."""
+    """Seconds from now for a span (`6m0s`), seconds, an epoch (also in milliseconds) or a date."""
     number = _parse_float(text)
     if number is not None:
         if number > 1e12:

@@ -1,4 +1,4 @@
-"""The table that says what a refusal means: rows in order, the first one that fits decides."""
+"""What refusals mean: a table of rules, of which the first match decides."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from hermes.core.errors import Kind
 from hermes.llm.errors import patterns
 
 NONE = 0
-"""Stands for: no HTTP status, the error came inside a 200 answer."""
+"""Stands for no HTTP status: the error came inside a response with status 200."""
 
 
 class ErrorRule(Struct, frozen=True):
-    """`text` is searched in the message (quotes removed, case ignored), `code` must match the
-    whole code; what is empty matches everything. Groups `limit` and `param` fill the Failure."""
+    """`text` is searched in the message, without quotes and ignoring case; `code` must match the
+    whole code. Empty fields match everything. Groups `limit` and `param` fill the Failure."""
 
     kind: Kind
     text: str = ""
@@ -29,12 +29,12 @@ def _status_set(*statuses: int) -> frozenset[int]:
 _INSIDE = _status_set(NONE, 200)
 _REQUEST = _status_set(NONE, 200, 400, 404, 422)
 _ANYWHERE = _status_set(NONE, 200, 400, 409, 412, 413, 422, *range(500, 600))
-"""Where a request that is too long is reported: routers wrap the real error in anything."""
+"""Statuses of requests that are too long: routers wrap the real error in any of these."""
 _DENIED = _status_set(NONE, 200, 400, 401, 403, 422)
 _5XX = frozenset(range(500, 600))
 
 TOO_LONG = (
-    # Tokens per minute look like tokens per request; these stand before the rows on length.
+    # Tokens per minute look like tokens per request, so these come before the rules on length.
     ErrorRule(Kind.CONTEXT_OVERFLOW, rf"request too large\b.{{0,200}}\blimit:? {patterns.N}"),
     ErrorRule(Kind.CONTEXT_OVERFLOW, r"exceed context limit: \d+ \+ \d+ > \d+"),
     ErrorRule(Kind.RATE_LIMITED, r"too many tokens(?: per day)?, (?:please )?wait"),
@@ -72,7 +72,7 @@ CONVERSATION = (
 
 ACCOUNT = (
     ErrorRule(Kind.FORBIDDEN, patterns.FORBIDDEN, _DENIED | {404, 451}),
-    # Free tiers word a limit per minute like an empty account, but say when to come back.
+    # Free tiers word a limit per minute like an empty account, but say when to retry.
     ErrorRule(
         Kind.RATE_LIMITED,
         r"quota.{0,600}(?:retry in|retrydelay|try again in) ?[:\d]",

@@ -1,4 +1,4 @@
-"""Failed connections as Failures: what aiohttp, ssl and the system raise, in plain words."""
+"""Turns what aiohttp, ssl and the system raise into Failures in plain words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hermes.core.errors import Failure, Kind
 
 
 def connection_failure(error: Exception, host: str) -> Failure:
-    """No response came: the connection was not made, or broke before the headers."""
+    """The failure of a request that got no response: no connection, or it broke too early."""
     import ssl
 
     import aiohttp
@@ -39,20 +39,20 @@ def connection_failure(error: Exception, host: str) -> Failure:
 
 
 def broken_response(error: Exception, host: str) -> Failure:
-    """The connection broke after the response had begun."""
+    """The failure of a connection that broke after the response had begun."""
     known = isinstance(error, OSError) and error.errno
     reason = f" ({_system_reason(error)})" if known else ""
     return Failure(Kind.NETWORK, f"the connection to {host} broke off mid-answer{reason}")
 
 
 def _tls_reason(error: BaseException | None) -> str | None:
-    """Why the certificate or the handshake was refused; None when it was neither."""
+    """Why the certificate or the TLS handshake failed; None: neither did."""
     import ssl
 
     for _ in range(8):
         if error is None:
             return None
-        # aiohttp's own classes are ssl errors by inheritance and say nothing; what is inside does.
+        # aiohttp's classes inherit from ssl errors but carry no reason; the inner error does.
         inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
         inner = inner or error.__cause__ or error.__context__
         if isinstance(error, ssl.SSLCertVerificationError) and inner is None:
@@ -65,7 +65,7 @@ def _tls_reason(error: BaseException | None) -> str | None:
 
 
 def _system_reason(error: BaseException) -> str:
-    """The reason in words: from the error number, which says more than libraries put around it."""
+    """The reason in words, from the error number rather than the library's text around it."""
     code = getattr(error, "errno", None)
     if isinstance(code, int) and code > 0 and not isinstance(error, socket.gaierror):
         return os.strerror(code).lower()

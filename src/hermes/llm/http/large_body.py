@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 LARGE_BYTES = 2**20
-"""From here on aiohttp warns about bytes as a body."""
+"""Above this size aiohttp warns about bytes as a body."""
 
 
 def wrap_body(body: bytes) -> Any:
-    """The body as aiohttp takes it. The warning is about the moment that writing takes; reading
-    the body in a thread, as it proposes instead, takes longer."""
+    """The body in the form aiohttp accepts without a warning. It warns because writing takes a
+    moment; reading the body in a thread, as it suggests, takes longer."""
     if len(body) < LARGE_BYTES:
         return body or None
     import aiohttp

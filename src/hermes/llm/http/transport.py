@@ -37,7 +37,7 @@ _LONGEST_HEADER = 64 * 1024
 
 
 class EmbeddedEngines(Protocol):
-    """The embedded models, as far as the transport uses them."""
+    """The part of the embedded models' engines that the transport uses."""
 
     async def send(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes
@@ -67,7 +67,7 @@ class Transport:
         body: bytes = b"",
         fresh: bool = False,
     ) -> Exchange:
-        """Send one request. The headers of the response are there, its body is read from the
+        """Send a request and wait for the headers of the response; the body is read from the
         Exchange."""
         if url.startswith(EMBEDDED):
             engines = self._embedded_engines()
@@ -113,14 +113,14 @@ class Transport:
         return found
 
     def warn_plain_http(self, base_url: str) -> None:
-        """Log once per host that a key sent over plain http can be read on the way."""
+        """Warn in the log, once per host, that a key is sent unencrypted."""
         parts = urlsplit(base_url)
         host = parts.hostname or ""
         if parts.scheme != "http" or host in self._warned or is_own_address(base_url):
             return
         self._warned.add(host)
         log.warning(
-            "The key for %s travels over plain http; use https if the host offers it.", host
+            "The key for %s is sent over plain http; use https if the host offers it.", host
         )
 
     async def close(self) -> None:
@@ -151,8 +151,8 @@ class Transport:
 
 
 class Exchange:
-    """A response coming in. `close` before its end closes the socket at once, so that the provider
-    stops generating."""
+    """A response coming in. Closing it before its end closes the socket at once, so that the
+    provider stops generating."""
 
     __slots__ = ("_content", "_response", "content_type", "headers", "host", "status")
 

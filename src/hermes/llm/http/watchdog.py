@@ -1,4 +1,4 @@
-"""The time limits of one call: first event, silence between events, and the whole."""
+"""The time limits of a call: until its first event, between events, and in total."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Timeouts(Struct, frozen=True):
     ttfb: float = 45.0
     """Until the first event."""
     stale: float = 180.0
-    """Without an event, once they flow; from the start where there is no limit on the first."""
+    """Between events; from the start if there is no limit on the first one."""
     total: float = 1800.0
 
 
 class Watchdog:
-    """One timer, armed again when it rings too early, so that an event costs a clock reading.
-    It cancels a wait of this call and nothing else: while the consumer works, time stands still
-    for the limit on silence."""
+    """Uses one timer that is set again when it fires too early, so that an event costs no more than
+    reading the clock. It cancels only waits of this call; time the consumer takes does not count
+    as silence."""
 
     __slots__ = (
         "_began",
@@ -58,20 +58,20 @@ class Watchdog:
         self._set_timer()
 
     def report_event(self) -> None:
-        """Something was received."""
+        """Restart the limit on silence."""
         self._last = self._loop.time()
         if not self._flows:
             self._flows = True
             self._set_timer()
 
     def shorten_silence(self, seconds: float) -> None:
-        """From here on a shorter silence is one too many."""
+        """Allow only this much silence from now on."""
         if not self._limits.stale or self._limits.stale > seconds:
             self._limits = structs.replace(self._limits, stale=seconds)
             self._set_timer()
 
     def restore_silence(self) -> None:
-        """It was too early to hurry."""
+        """Undo `shorten_silence`."""
         self._limits = structs.replace(self._limits, stale=self._patience)
         self._set_timer()
 
@@ -81,7 +81,7 @@ class Watchdog:
             self._handle = None
 
     async def wait(self, what: Awaitable[T]) -> T:
-        """The result, or ProviderError(STALLED) when a limit was reached meanwhile."""
+        """The result of `what`; ProviderError(STALLED) when a limit is reached first."""
         import asyncio
 
         task = self._task = asyncio.current_task()
@@ -117,7 +117,7 @@ class Watchdog:
         if self._task is None:
             self._last = now
         if limits.total and now >= self._began + limits.total:
-            self._fired = f"{self._host} was not done after {limits.total:g} s (request timeout)"
+            self._fired = f"{self._host} did not finish within {limits.total:g} s (request timeout)"
         elif not self._flows:
             self._fired = f"{self._host} sent nothing for {limits.ttfb:g} s (ttfb timeout)"
         elif limits.stale and now >= self._last + limits.stale:

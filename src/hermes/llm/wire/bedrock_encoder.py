@@ -1,4 +1,4 @@
-"""Requests of Bedrock's Converse protocol, each group of the transcript serialised once."""
+"""Requests of Bedrock's Converse protocol; each group is serialised once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MAX_TOKENS = 8192
 MIN_BUDGET = 1024
 EMPTY = "[empty]"
 ATTACHED = "See the attached document."
-"""Converse refuses documents without a text beside them."""
+"""Sent with documents, which Converse refuses without a text."""
 _EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh"}
 _KINDS = {
     "image/png": ("image", "png"),
@@ -71,16 +71,16 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9()\[\]-]+")
 
 
 class Encoder:
-    """Each closed group is serialised once. The envelope before the messages stays the same, byte
-    for byte, as long as system, tools and settings do."""
+    """Each closed group is serialised once. The bytes before the messages stay the same as long as
+    system prompt, tools and settings do."""
 
     def __init__(self, target: Target, quirks: Quirks) -> None:
         self._quirks = quirks
         self.messages = MessageBuffer()
         self._called: dict[str, None] = {}
-        """Names of the tools the history calls."""
+        """Names of the tools that the history calls."""
         self._documents = 0
-        """How many the history holds: their names must differ."""
+        """Documents in the history so far: their names must differ."""
         self._opening = TurnOpening()
         self._head = HeadCache()
 
@@ -108,8 +108,8 @@ class Encoder:
             opening.see_group(group)
         if opening.is_bare and self._quirks.effort == "budget":
             settings = structs.replace(settings, effort=None)
-        # Converse has no word for «call none», and refuses calls in the messages when no tool is
-        # declared: what cannot be left out stays declared.
+        # Converse cannot forbid calls, and refuses calls in the messages when no tool is declared:
+        # tools that were called stay declared.
         declared = tuple(tools)
         if settings.tool_choice == "none" and not called:
             declared = ()
@@ -148,7 +148,7 @@ class Encoder:
 
 
 def _thinking_fields(quirks: Quirks, settings: Settings, limit: int) -> dict[str, Any]:
-    """Each family of models has its own words for it, in the fields Converse hands through."""
+    """The fields that ask for reasoning, which differ by model family; Converse passes them on."""
     effort = settings.effort
     if effort is None:
         return {}
@@ -231,8 +231,8 @@ def _encode_assistant(parts: Sequence[Part], last: bool) -> list[dict[str, Any]]
 
 
 def _sendable_pairs(parts: Sequence[Part], last: bool) -> set[str]:
-    """Ids of the service's own calls that have their result in the same answer: only pairs may
-    be sent, except in the answer the service is to go on with."""
+    """Ids of the service's own calls that have their result in the same answer. Only such pairs may
+    be sent, except in the answer that the service is to continue."""
     natives = [p.data for p in parts if isinstance(p, Native)]
     calls = {_tool_pair_id(d) for d in natives if "toolUse" in d}
     results = {_tool_pair_id(d) for d in natives if "toolResult" in d}
@@ -264,7 +264,7 @@ def _encode_user(parts: Sequence[Part], documents: int) -> list[dict[str, Any]]:
 
 
 def _count_documents(group: Message) -> int:
-    """How many of the group's media are documents: their names must differ in a request."""
+    """How many of the group's media are documents, whose names must differ in a request."""
     contents: list[Part] = []
     for part in group.parts:
         contents.extend(part.content if isinstance(part, ToolReturn) else (part,))

@@ -1,4 +1,4 @@
-"""Conversions the codecs of several wire protocols share: arguments, media, counts, bodies."""
+"""Conversions that several wires share: arguments, media, counts and documents."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ BUDGETS: dict[Effort, int] = {
     "high": 16384,
     "xhigh": 24576,
 }
-"""Thinking tokens that stand for an effort where the API wants a number."""
+"""Thinking tokens for each effort, where the API takes a number."""
 
 
 def parse_arguments(args: str) -> dict[str, Any]:
-    """A call's arguments for a wire that takes only objects."""
+    """The arguments of a call as an object, for wires that accept nothing else."""
     if not args.strip():
         return {}
     try:
@@ -34,7 +34,7 @@ def parse_arguments(args: str) -> dict[str, Any]:
 
 
 def inline_data(media: Media) -> tuple[str, str] | None:
-    """(mime, base64) of media whose bytes we have; None when it is only an address."""
+    """(mime, base64) of media whose bytes are known; None: there is only an address."""
     if media.data:
         return media.mime, b64encode(media.data).decode()
     head, comma, data = media.url.partition(",")
@@ -44,7 +44,7 @@ def inline_data(media: Media) -> tuple[str, str] | None:
 
 
 def locate_media(media: Media) -> tuple[str, str, str | None]:
-    """(mime, address, base64) of media; the last is None when it is only an address."""
+    """(mime, address, base64) of media; base64 is None when there is only an address."""
     held = inline_data(media)
     if held is None:
         return media.mime, media.url, None
@@ -55,7 +55,7 @@ def locate_media(media: Media) -> tuple[str, str, str | None]:
 def build_content(
     parts: Sequence[Text | Media], seam: str, *, kind: str, show: Callable[[Media], dict[str, Any]]
 ) -> str | list[dict[str, Any]]:
-    """Texts alone are one text, joined by `seam`; next to media each is a piece of this kind."""
+    """Texts alone are joined by `seam`; beside media each text is a part of this kind."""
     if not any(isinstance(part, Media) for part in parts):
         return seam.join([part.text for part in parts if isinstance(part, Text)])
     return [
@@ -66,14 +66,14 @@ def build_content(
 
 
 def describe_media(media: Media) -> str:
-    """Words in place of media the protocol has no form for."""
+    """A text in place of media that the protocol cannot carry."""
     what = media.name or (media.url if not media.url.startswith("data:") else "") or "a file"
     return f"[{what} ({media.mime}) cannot be shown to this model]"
 
 
 def sum_counts(*counts: Any) -> Any:
-    """Sum of those that are there, None when none is; one that cannot be is handed on, so that
-    whoever counts marks the usage as estimated."""
+    """The sum of the counts that are present, None if none is. An impossible count is returned as
+    it is, so that the usage gets marked as estimated."""
     found = [c for c in counts if c is not None]
     for count in found:
         if isinstance(count, bool) or not isinstance(count, int) or count < 0:
@@ -82,7 +82,7 @@ def sum_counts(*counts: Any) -> Any:
 
 
 def parse_document(body: bytes) -> Any:
-    """A complete answer body as JSON. Raises what it means when it is none."""
+    """The JSON of a complete body; raises the ProviderError that fits when it is none."""
     try:
         return decode_json(body)
     except ValueError:
@@ -94,7 +94,7 @@ def parse_document(body: bytes) -> Any:
 
 
 def as_dict(value: Any) -> dict[str, Any]:
-    """The value when it is an object; providers send null, or worse, where one is documented."""
+    """The value if it is an object, else an empty one: providers send null where one is due."""
     return value if isinstance(value, dict) else {}
 
 
@@ -107,14 +107,14 @@ def as_text(value: Any) -> str:
 
 
 def open_list(fields: dict[str, Any], last: str) -> bytes:
-    """The fields as JSON, up to the inside of one more: the list the messages go into."""
+    """The fields as JSON, followed by the start of one more: the list for the messages."""
     head = encode_json(fields)[:-1]
     return head + (b"," if fields else b"") + b'"' + last.encode() + b'":['
 
 
 class TurnOpening:
-    """How the turn under way began. With a thinking budget an API refuses to go on with a turn
-    whose first answer calls tools without sealed reasoning before them: another model's turn."""
+    """How the current turn began. With a thinking budget, an API refuses to continue a turn whose
+    first answer calls tools without sealed reasoning, as that of another model does."""
 
     __slots__ = ("_next", "is_bare")
 
@@ -140,6 +140,6 @@ class TurnOpening:
 
 
 def is_sealed(thought: Thinking) -> bool:
-    """Whether reasoning is complete and came in a block of its own, so that it may go back."""
+    """Whether reasoning came complete in a block of its own, so that it may be sent back."""
     extra = thought.extra or {}
     return "signature" in extra or "redacted" in extra

@@ -1,4 +1,4 @@
-"""Google's generateContent protocol: where requests go, and what the answers mean."""
+"""Google's generateContent protocol: request addresses, and the decoding of answers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def build_url(base_url: str, model: str, *, stream: bool) -> str:
 
 
 def read_error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
-    """Without `alt=sse` the error of a streaming request comes inside an array."""
+    """Without `alt=sse`, the error of a streaming request comes in an array."""
     if isinstance(body, list):
         body = body[0] if body else None
     inner = as_dict(body).get("error")
@@ -58,7 +58,7 @@ def read_error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
     code = as_text(inner.get("status")) or str(inner.get("code") or "")
     message = as_text(inner.get("message"))
     for detail in as_dicts(inner.get("details")):
-        # The reason and the delay are only here, the message does not always repeat them.
+        # The message does not always repeat the reason and the delay given here.
         for key in ("reason", "retryDelay"):
             value = as_text(detail.get(key))
             if value and value not in message:
@@ -67,14 +67,14 @@ def read_error(body: Any, headers: Mapping[str, str]) -> tuple[str, str, str]:
 
 
 class Decoder(BaseDecoder):
-    """Each chunk is a whole answer object with the parts that are new. Text that follows text is
-    one part, unless either is signed: a signature belongs to the part it came with."""
+    """Each chunk is an answer object with the new parts. Adjacent texts become one part unless
+    either is signed: a signature belongs to the part it came with."""
 
     def __init__(self, sink: ResponseSink, quirks: Quirks) -> None:
         super().__init__(sink)
         self._slot = 0
         self._joins = ""
-        """Which kind of text the next piece may be joined to: text, thinking, or none."""
+        """Kind of the last part if the next piece may be joined to it: text or thinking."""
         self._partial: PartialCall | None = None
         self._usage: dict[str, Any] = {}
         self._reason = ""
@@ -85,7 +85,7 @@ class Decoder(BaseDecoder):
         return self._done or self._reason != ""
 
     def decode_document(self, body: bytes) -> None:
-        """Without `alt=sse` a stream is an array of chunks, complete when one says so."""
+        """Without `alt=sse` a stream is an array of chunks, complete when one of them says so."""
         if body.lstrip()[:1] != b"[":
             super().decode_document(body)
             return
@@ -178,7 +178,7 @@ class Decoder(BaseDecoder):
                 self._settle_call()
 
     def _settle_call(self) -> None:
-        """Nothing more of the arguments that came piece by piece."""
+        """Complete the call whose arguments came piece by piece."""
         if self._partial is not None:
             self._sink.set_args(self._partial.slot, encode_json(self._partial.args).decode())
             self._partial = None
@@ -230,7 +230,7 @@ class Decoder(BaseDecoder):
         if reason == "MISSING_THOUGHT_SIGNATURE":
             raise ProviderError(Failure(Kind.REPLAY_REJECTED, sink.detail or reason, code=reason))
         if reason in _MALFORMED and not sink.call_names:
-            # The call the model meant to write is lost: text before it is not a whole answer.
+            # The call that the model wrote is lost, so the text before it is no complete answer.
             if self._has_no_content():
                 raise ProviderError(Failure(Kind.EMPTY, sink.detail or reason, code=reason))
             sink.stop = "died"

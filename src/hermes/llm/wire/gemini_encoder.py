@@ -1,4 +1,4 @@
-"""Requests of Google's generateContent protocol, each group of the transcript serialised once."""
+"""Requests of Google's generateContent protocol; each group is serialised once."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ _THINKING = frozenset(
     "thinking thinkingConfig thinkingLevel thinkingBudget thinking_config thinking_level "
     "thinking_budget".split()
 )
-"""What refusals call the one field that asks for thoughts."""
+"""The names that refusals use for the one field that asks for thoughts."""
 
 
 class Encoder:
-    """Each closed group is serialised once. The envelope before the contents stays the same, byte
-    for byte, as long as system, tools and settings do."""
+    """Each closed group is serialised once. The bytes before the contents stay the same as long as
+    system prompt, tools and settings do."""
 
     def __init__(self, target: Target, quirks: Quirks) -> None:
         self._quirks = quirks
         self.messages = MessageBuffer()
         self._ids: Mapping[str, str] = {}
-        """Ids the provider itself gave to the calls of the last group."""
+        """Ids that the provider itself gave to the calls of the last group."""
         self._head = HeadCache()
 
     def add_group(self, group: Message) -> None:
@@ -136,8 +136,8 @@ class Encoder:
         return out, ids
 
     def _sign_first_call(self, parts: list[dict[str, Any]]) -> None:
-        """Models that take a thinking level refuse calls whose first one has no signature, and
-        the calls of another model have none."""
+        """Add a stand-in signature to the first call: models with thinking levels refuse calls
+        without one, and the calls of other models have none."""
         if self._quirks.effort != "level":
             return
         first = next((p for p in parts if "functionCall" in p), None)
@@ -175,8 +175,8 @@ def _thinking_config(quirks: Quirks, settings: Settings) -> dict[str, Any]:
 
 
 def _encode_function(tool: ToolSpec, quirks: Quirks) -> dict[str, Any]:
-    """JSON Schema goes into `parametersJsonSchema` as it is; `parameters` is the older field that
-    takes a subset, without the empty object."""
+    """The declaration of a tool. JSON Schema goes into `parametersJsonSchema` unchanged;
+    `parameters` is the older field, which takes a subset and no empty object."""
     out: dict[str, Any] = {"name": tool.name, "description": tool.description}
     schema = fit_schema(tool.parameters, quirks.schema)
     if quirks.schema != "gemini":

@@ -1,4 +1,4 @@
-"""Function calls whose arguments arrive value by value, each under its path in the object."""
+"""Function calls whose arguments arrive value by value, each with its path in the object."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hermes.llm.wire.convert import as_dicts, as_text
 _STEP = re.compile(r"""\.?([^.\[\]'"$]+)|\[(\d+)\]|\[(?:'([^']*)'|"([^"]*)")\]""")
 _VALUES = ("stringValue", "numberValue", "boolValue")
 _MOST = 10_000
-"""Elements of a list: an index beyond it is a mistake, not a list to be filled up."""
+"""Longest list; a larger index is a mistake of the provider."""
 
 
 class PartialCall:
-    """One call under way. Fragments of a text add up; of other values the last counts."""
+    """An open call. Fragments of a text are joined; of other values the last one counts."""
 
     __slots__ = ("args", "slot")
 

@@ -1,4 +1,4 @@
-"""JSON as providers really send it and as every provider accepts it."""
+"""Decodes JSON as providers really send it, and encodes it as every provider accepts it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _decode = msgspec.json.decode
 
 
 def decode_json(data: bytes | str) -> Any:
-    """Parse; ValueError when it is no JSON at all. Lone surrogates and bytes that are no UTF-8
-    become U+FFFD, NaN and infinities null, raw control characters in strings are let through."""
+    """The value; ValueError when it is no JSON at all. Lone surrogates and invalid UTF-8 become
+    U+FFFD, NaN and infinities become null, raw control characters in strings are accepted."""
     try:
-        # Not orjson: it turns integers beyond 64 bits into floats without a word.
+        # Not orjson: it silently turns integers beyond 64 bits into floats.
         return _decode(data)
     except (ValueError, RecursionError):
         return _decode_lenient(data)
 
 
 def encode_json(value: Any) -> bytes:
-    """Serialise to what every wire takes: no lone surrogate, no NUL, no NaN."""
+    """The JSON without lone surrogates, NUL and NaN."""
     try:
         out = orjson.dumps(value)
         return out if b"\\u0000" not in out else orjson.dumps(_clean_value(value))
@@ -34,7 +34,7 @@ def encode_json(value: Any) -> bytes:
 
 
 def to_text(value: Any) -> str:
-    """A value that should have been a string: objects are written out, null is empty."""
+    """The text of a value that should be a string: objects as JSON, null as empty."""
     if isinstance(value, str):
         return value
     return "" if value is None else encode_json(value).decode()
@@ -50,7 +50,7 @@ def _decode_lenient(data: bytes | str) -> Any:
 
 
 def _null_constant(_constant: str) -> None:
-    """What NaN and the infinities are read as."""
+    """Stands for NaN and the infinities."""
 
 
 def _clean_value(value: Any) -> Any:

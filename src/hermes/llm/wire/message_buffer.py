@@ -1,4 +1,4 @@
-"""Messages of a request, only ever added to: their bytes, and cache markers on the last ones."""
+"""The encoded messages of a conversation, with cache markers on the last ones."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from msgspec import Struct
 
 MARKER = {"type": "ephemeral"}
 MAX_MARKED = 3
-"""Messages that carry a cache marker besides the system prompt."""
+"""How many messages carry a cache marker, besides the system prompt."""
 
 MessageForms = tuple[bytes, bytes]
-"""A message without and with a marker; the second is empty when it can carry none."""
+"""A message without and with a marker; the second is empty if it cannot carry one."""
 
 
 class SentMessages(Struct, frozen=True):
-    """What one request was made of, markers left out. `kept` only ever grows: its first `settled`
-    bytes are this request's."""
+    """What a request consisted of, without markers. `kept` is shared and only grows; this request
+    had its first `settled` bytes."""
 
     head: bytes
     kept: bytearray
     settled: int
     closed: bytes
-    """Behind that: messages that will not change any more."""
+    """The messages after those that will not change."""
     open: bytes
-    """And those that still may."""
+    """The messages that may still change."""
 
 
 class MessageBuffer:
-    """Messages are only ever added. The last that may carry a marker wait in both forms; what lies
-    before them is settled, in its plain one."""
+    """Messages are only ever added. The last ones that can carry a marker are kept in both forms,
+    those before them only without."""
 
     __slots__ = ("_kept", "_marks", "_recent", "last_sent")
 
@@ -38,7 +38,7 @@ class MessageBuffer:
         self._recent: list[MessageForms] = []
         self._marks = marks
         self.last_sent: SentMessages | None = None
-        """The last request."""
+        """The last request; None: there was none."""
 
     def add_messages(self, messages: Iterable[MessageForms]) -> None:
         recent = self._recent
@@ -52,7 +52,7 @@ class MessageBuffer:
             del recent[:settled]
 
     def join_body(self, head: bytes, pending: Iterable[MessageForms]) -> bytes:
-        """Everything with `pending` behind it, the last ones marked."""
+        """The body: `head`, all messages and then `pending`, with markers on the last ones."""
         fresh = list(pending)
         self.last_sent = SentMessages(
             head,

@@ -1,4 +1,4 @@
-"""What requests of the chat and responses protocols share: the fields around the messages."""
+"""The fields of a request around its messages, as all wires build them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hermes.llm.wire.lenient_json import encode_json
 
 
 class HeadCache:
-    """The bytes before the messages, built again only when what they say changes."""
+    """Caches the bytes before the messages until their content changes."""
 
     __slots__ = ("_bytes", "_key")
 
@@ -29,8 +29,8 @@ class HeadCache:
 
 
 def shape_fields(fields: dict[str, Any], quirks: Quirks) -> dict[str, Any]:
-    """The fields with the endpoint's own added and those it does not take removed. A dotted name
-    in `drop` removes a part of a field."""
+    """The fields, plus those the endpoint needs and without those it refuses. A dotted name in
+    `drop` removes a part of a field."""
     out = {**fields, **quirks.body}
     for path in quirks.drop:
         name, _, inner = path.partition(".")
@@ -44,9 +44,9 @@ def shape_fields(fields: dict[str, Any], quirks: Quirks) -> dict[str, Any]:
 
 
 def legal_arguments(args: str) -> str:
-    """Arguments as the wire demands them, a JSON object in a string: byte for byte what the model
-    wrote when it is one. Anything else is wrapped, not emptied: next to the error it got for it
-    the model must see what it wrote, and an endpoint that parses arguments must get an object."""
+    """The arguments as a JSON object in a string, unchanged if they are one. Anything else is
+    wrapped in an object, as endpoints require one; it is not dropped, because the model must see
+    what it wrote next to the error it got for it."""
     try:
         if isinstance(msgspec.json.decode(args), dict):
             return args

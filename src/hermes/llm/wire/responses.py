@@ -1,4 +1,4 @@
-"""The Responses protocol: where requests go, and what the answers mean."""
+"""The Responses protocol: request addresses, and the decoding of answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TERMINAL = frozenset(
 _INCOMPLETE: dict[str, Stop] = {"max_output_tokens": "length", "content_filter": "filtered"}
 _CALL_KEYS = frozenset({"type", "id", "call_id", "name", "arguments", "status"})
 _SEAM = "\n\n"
-"""Between the parts of one reasoning item."""
+"""Separates the parts of a reasoning item."""
 
 
 def build_url(base_url: str, model: str, *, stream: bool) -> str:
@@ -40,8 +40,8 @@ def build_url(base_url: str, model: str, *, stream: bool) -> str:
 
 
 class ResponseEvent(Struct, gc=False):
-    """A stream event: the keys that mean something. The response object stays unparsed: it echoes
-    instructions and tools in every frame and matters only in the last."""
+    """The keys of a stream event that matter. The response object stays unparsed: it echoes
+    instructions and tools in every event and matters only in the last."""
 
     type: Any = ""
     delta: Any = None
@@ -61,7 +61,7 @@ _decode = msgspec.json.Decoder(ResponseEvent).decode
 
 
 class _OutputItem:
-    """An output item as far as it is known."""
+    """What is known about an output item."""
 
     __slots__ = ("done", "key", "kind", "part", "source")
 
@@ -70,20 +70,20 @@ class _OutputItem:
         self.key = _item_key(item)
         self.done = False
         self.source = ""
-        """Which of its texts a reasoning item is read from: summary or content."""
+        """Where the text of a reasoning item is read from: summary or content."""
         self.part: Any = None
 
 
 class Decoder(BaseDecoder):
-    """One answer, built from the items as they are done; their place is `output_index`, and item
-    ids mean nothing across frames. The terminal frame gives status and usage, and completes only
-    items that were begun and never finished."""
+    """Builds an answer from the items as they are finished, ordered by `output_index`; item ids
+    mean nothing across events. The terminal event gives status and usage, and completes only items
+    that were begun and not finished."""
 
     def __init__(self, sink: ResponseSink, quirks: Quirks) -> None:
         super().__init__(sink)
         self._items: dict[int, _OutputItem] = {}
         self._moved: dict[int, int] = {}
-        """Output index as sent -> ours, where a server uses one index for several items."""
+        """Sent output index -> our index, for servers that use one index for several items."""
         self._latest = 0
         self._refusals: dict[tuple[int, int], list[str]] = {}
         self._has_text = False
@@ -165,7 +165,7 @@ class Decoder(BaseDecoder):
     # -- items -------------------------------------------------------------------------------
 
     def _item_index(self, sent: Any) -> int:
-        """Servers that leave the index out mean the item under way."""
+        """Our index of an item; without a sent one it is the latest item."""
         return self._moved.get(sent, sent) if isinstance(sent, int) else self._latest
 
     def _output_item(self, kind: str, sent: Any, item: dict[str, Any]) -> None:
@@ -187,7 +187,7 @@ class Decoder(BaseDecoder):
             self._start_call(at, item)
 
     def _current_item(self, at: int, kind: str) -> _OutputItem:
-        """The item, also when nobody announced it."""
+        """The item at this index, added if it was not announced."""
         item = self._items.get(at)
         if item is None:
             item = self._items[at] = _OutputItem({"type": kind})
@@ -242,7 +242,7 @@ class Decoder(BaseDecoder):
             self._sink.set_args((at, "call"), args)
 
     def _text_slot(self, at: int, index: Any) -> tuple[int, str, int]:
-        """A message may hold several texts; a refusal may stand between them."""
+        """The slot of one text of a message, which may have several with refusals in between."""
         index = index if isinstance(index, int) else 0
         slot = (at, "text", index)
         self._sink.set_order(slot, (at, index))
@@ -283,7 +283,7 @@ class Decoder(BaseDecoder):
             self._sink.complete_part(slot, "thinking", text)
         kept = {k: item[k] for k in ("encrypted_content", "content") if item.get(k)}
         if "content" in kept and "encrypted_content" not in kept and item.get("id"):
-            # Open reasoning is not stored by anyone, and servers that return it want its id.
+            # Open reasoning is not stored anywhere; servers that return it require its id.
             kept["id"] = item["id"]
         if kept or item.get("summary"):
             self._sink.add_extra(slot, "thinking", summary=item.get("summary") or [], **kept)
@@ -361,7 +361,7 @@ class Decoder(BaseDecoder):
 
 
 def _convert_event(value: dict[str, Any]) -> ResponseEvent:
-    """An event the typed decoder refused, with what can be used of it."""
+    """The usable parts of an event that the typed decoder refused."""
     known = {
         k: v for k, v in value.items() if k in ResponseEvent.__struct_fields__ and k != "response"
     }

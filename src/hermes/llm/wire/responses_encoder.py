@@ -1,4 +1,4 @@
-"""Requests of the Responses protocol, each item serialised once."""
+"""Requests of the Responses protocol; each item is serialised once."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from hermes.llm.wire.tool_schema import fit_schema
 
 ENCRYPTED = "reasoning.encrypted_content"
 _NAMELESS = frozenset({"web_search_call", "tool_search_call", "tool_search_output", "compaction"})
-"""Items of the provider's own that are taken without their id. Others must name theirs."""
+"""Items of the provider's own that are accepted without their id; others need it."""
 _DROPPED = frozenset({"created_by"})
-"""Keys of answers that requests may not have."""
+"""Keys of answers that are refused in requests."""
 
 
 class Encoder:
-    """Bytes of items are only ever added, so consecutive requests share their prefix. Messages,
-    calls and sealed reasoning go back without their ids: an endpoint that does not store answers
-    would look them up in vain."""
+    """Items are only ever appended, so consecutive requests share their prefix. Messages, calls and
+    sealed reasoning are sent without their ids: an endpoint that stores no answers would not find
+    them."""
 
     def __init__(self, target: Target, quirks: Quirks) -> None:
         self._model = target.model
@@ -92,7 +92,7 @@ def _encode_tool(tool: ToolSpec, quirks: Quirks) -> dict[str, Any]:
     if tool.description:
         out["description"] = tool.description
     out["parameters"] = fit_schema(tool.parameters, quirks.schema)
-    # Unlike in chat, strict is the default here, and it demands that nothing be optional.
+    # Unlike in chat, strict is the default here, and it forbids optional arguments.
     return out if "strict" in quirks.drop else {**out, "strict": False}
 
 
@@ -101,15 +101,15 @@ def _encode_items(group: Message) -> list[dict[str, Any]]:
         return list(_encode_user(group.parts))
     whole = _answered_ids(group.parts)
     items = [item for part in group.parts if (item := _encode_assistant(part, whole)) is not None]
-    # Reasoning is refused when the item it led to is not there.
+    # Reasoning is refused without the item it led to.
     while items and items[-1].get("type") == "reasoning":
         items.pop()
     return items
 
 
 def _answered_ids(parts: Sequence[Part]) -> set[str]:
-    """Ids of the provider's own calls that have their output in the same answer. A call without
-    one waits for a client that can run it, which we never are, and is refused without it."""
+    """Ids of the provider's own calls that have their output in the same answer. Calls without it
+    wait for a client to run them, which we never do, and are refused."""
     ids: tuple[set[str], set[str]] = set(), set()
     for part in parts:
         if isinstance(part, Native):

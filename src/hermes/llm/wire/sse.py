@@ -1,17 +1,17 @@
-"""Server-sent events out of bytes: the same events for every way of cutting the stream."""
+"""Parses server-sent events; the result does not depend on how the stream is cut."""
 
 from __future__ import annotations
 
 from hermes.core.errors import Failure, Kind, ProviderError
 
 MAX_EVENT = 64 * 1024 * 1024
-"""There is no line limit; but an event that never ends must not fill the memory."""
+"""Lines may have any length, but an endless event must not fill the memory."""
 _BOM = b"\xef\xbb\xbf"
 
 
 class SseParser:
-    """Lines end in LF, CRLF or CR. Complete lines are taken in at once; only the beginning of an
-    unfinished line waits, in pieces, so that no cutting makes it slow."""
+    """Lines end in LF, CRLF or CR. Complete lines are parsed at once; only an unfinished line is
+    kept, as a list of pieces, so that small pieces do not make it slow."""
 
     __slots__ = (
         "_after_cr",
@@ -31,17 +31,17 @@ class SseParser:
         self._name = ""
         self._names: dict[bytes, str] = {}
         self._size = 0
-        """Bytes held for the event that is not complete yet."""
+        """Bytes held for an incomplete event."""
         self._first = True
         self._after_cr = False
         self._between = False
-        """Whether the last read ended where an event ends, with nothing held."""
+        """Whether the last read ended at the end of an event, with nothing held."""
         self.garbage = 0
-        """Lines that were neither a field nor a comment; they are skipped."""
+        """Skipped lines that were neither a field nor a comment."""
 
     def feed(self, data: bytes) -> list[tuple[str, bytes]]:
         """(event name, data) of each event that `data` completes."""
-        if (  # by far the most common read: one whole event of one line
+        if (  # by far the most common read: one complete event of one line
             self._between
             and data.find(b"\n") == len(data) - 2
             and data[:6] == b"data: "
@@ -72,7 +72,7 @@ class SseParser:
         return self._split_events(data)
 
     def close(self) -> list[tuple[str, bytes]]:
-        """The last event, when the stream ended without the blank line behind it."""
+        """The last event, if the stream ended without a blank line after it."""
         out: list[tuple[str, bytes]] = []
         if self._line:
             line = b"".join(self._line)
@@ -115,7 +115,7 @@ class SseParser:
         return out
 
     def _take_block(self, block: bytes, out: list[tuple[str, bytes]]) -> None:
-        """The lines before a blank line, and that blank line."""
+        """Take the lines before a blank line, and the blank line."""
         for line in block.split(b"\n"):
             self._take_line(line, out)
         self._take_line(b"", out)
@@ -140,7 +140,7 @@ class SseParser:
             self.garbage += 1
 
     def _decode_name(self, name: bytes) -> str:
-        """Event names repeat thousands of times: decode each once."""
+        """The event name; each is decoded once, as names repeat thousands of times."""
         found = self._names.get(name)
         if found is None:
             found = name.decode("utf-8", "replace")
@@ -152,5 +152,5 @@ class SseParser:
         self._size += size
         if self._size > MAX_EVENT:
             raise ProviderError(
-                Failure(Kind.ANSWER_TOO_LARGE, "one event of the stream is endless")
+                Failure(Kind.ANSWER_TOO_LARGE, "an event of the stream is too large")
             )

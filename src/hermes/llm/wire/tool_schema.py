@@ -1,4 +1,4 @@
-"""Tool schemas made to fit what an endpoint accepts, by the strategy its quirks name."""
+"""Adapts tool schemas to what an endpoint accepts, in the style its quirks name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSc
 _NODES = ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _MAX_DEPTH = 24
-"""A schema that refers to itself is cut here; nobody writes arguments that deep."""
+"""A schema that refers to itself is cut here; no arguments are that deep."""
 
 _COPIED = (
     "title", "description", "nullable", "minItems", "maxItems", "minimum", "maximum",
@@ -26,7 +26,7 @@ _FORMATS = {
 
 
 def fit_schema(schema: Schema, style: Style) -> Schema:
-    """The schema of an arguments object in that style; the original is never changed."""
+    """The schema of an arguments object in that style; the original is not changed."""
     match style:
         case "gemini":
             return _to_openapi(schema, schema, 0)
@@ -37,12 +37,12 @@ def fit_schema(schema: Schema, style: Style) -> Schema:
 
 
 def _declare_object(schema: Schema) -> Schema:
-    """Every API wants the arguments to be declared as an object."""
+    """The schema with the type that every API requires for arguments."""
     return schema if schema.get("type") == "object" else {**schema, "type": "object"}
 
 
 def _drop_formats(node: Any) -> Any:
-    """Grammar compilers of local servers choke on patterns and unknown formats."""
+    """The schema without patterns and formats, which grammar compilers of local servers refuse."""
     if not isinstance(node, dict):
         return node
     return _map_nodes(
@@ -51,7 +51,7 @@ def _drop_formats(node: Any) -> Any:
 
 
 def _map_nodes(node: Schema, change: Callable[[Any], Any]) -> Schema:
-    """`change` applied to every schema inside, and to nothing that merely looks like one."""
+    """The schema with `change` applied to every schema in it."""
     out: Schema = {}
     for key, value in node.items():
         if key in _MAPS and isinstance(value, dict):
@@ -69,7 +69,7 @@ def _map_nodes(node: Schema, change: Callable[[Any], Any]) -> Schema:
 
 
 def _to_openapi(node: Any, root: Schema, depth: int) -> Schema:
-    """Only the keywords the `parameters` field knows: any other one is a 400."""
+    """The schema in the keywords of the `parameters` field; any other causes a 400."""
     if not isinstance(node, dict) or depth > _MAX_DEPTH:
         return {"type": "STRING"}
     node = _resolve_node(node, root)
@@ -99,7 +99,7 @@ def _to_openapi(node: Any, root: Schema, depth: int) -> Schema:
 
 
 def _resolve_node(node: Schema, root: Schema) -> Schema:
-    """References and single-member allOf written out in place."""
+    """The node with references and `allOf` written out."""
     for _ in range(_MAX_DEPTH):
         ref = node.get("$ref")
         if isinstance(ref, str) and ref.startswith("#/"):
@@ -141,7 +141,7 @@ def _openapi_type(node: Schema, out: Schema) -> str:
 
 
 def _add_enum_values(node: Schema, kind: str, out: Schema) -> None:
-    """Enumerations exist for strings only; others are told in the description."""
+    """Add the allowed values: as an enum for strings, else in the description."""
     values = node.get("enum") if isinstance(node.get("enum"), list) else None
     if values is None and "const" in node:
         values = [node["const"]]

@@ -228,7 +228,7 @@ def test_who_answers(
         ({"model": "anthropic/x"}, {}, {}, "OPENROUTER_API_KEY or ANTHROPIC_API_KEY"),
         ({"provider": "anthropic"}, {}, OA, "set ANTHROPIC_API_KEY"),
         ({"provider": "gemini", "model": "x"}, {}, {}, "GEMINI_API_KEY or GOOGLE_API_KEY"),
-        ({"provider": "nobody", "model": "x"}, {}, A, "'nobody' is unknown"),
+        ({"provider": "nobody", "model": "x"}, {}, A, "Unknown provider 'nobody'"),
         ({"provider": "custom", "model": "x"}, {}, A, "model.base_url"),
         ({"base_url": "http://x:1/v1"}, {}, A, "--model"),
         ({"base_url": "x.example/v1", "model": "m"}, {}, A, "http://"),

@@ -1,4 +1,4 @@
-"""Logging in by a code that is typed in on another page (RFC 8628)."""
+"""Login with a code that the user enters on a web page (device flow, RFC 8628)."""
 
 from __future__ import annotations
 
@@ -27,66 +27,68 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class DeviceCode(Struct, frozen=True):
-    """What the user has to do."""
+    """What the user has to enter, and where."""
 
     code: str
     page: str
     complete: str
-    """The page with the code filled in; empty: there is none."""
+    """The page with the code already filled in; empty: not offered."""
     minutes: int
 
 
 async def log_in(
-    row: OAuthSpec,
+    spec: OAuthSpec,
     transport: Transport,
     show: Callable[[DeviceCode], None],
     sleep: Sleep = asyncio.sleep,
 ) -> Token:
-    """Waits until the user has typed in the code, or refused, or was too slow."""
-    fields = {"client_id": row.client_id}
-    if row.scopes:
-        fields["scope"] = row.scopes
-    said = await post_fields(transport, row.device_url, fields)
-    code, device = said.get_text("user_code"), said.get_text("device_code")
-    page = said.get_text("verification_uri") or said.get_text("verification_url")
-    if said.status != 200 or not (code and device and page):
-        raise build_refusal(said, "no code was given")
-    life = said.get_number("expires_in") or _LIFETIME
+    """Wait until the user has entered the code; ProviderError when they refuse or are too slow."""
+    fields = {"client_id": spec.client_id}
+    if spec.scopes:
+        fields["scope"] = spec.scopes
+    response = await post_fields(transport, spec.device_url, fields)
+    code, device = response.get_text("user_code"), response.get_text("device_code")
+    page = response.get_text("verification_uri") or response.get_text("verification_url")
+    if response.status != 200 or not (code and device and page):
+        raise build_refusal(response, "no login code was issued")
+    life = response.get_number("expires_in") or _LIFETIME
     show(
-        DeviceCode(code, page, said.get_text("verification_uri_complete"), max(1, int(life // 60)))
+        DeviceCode(
+            code, page, response.get_text("verification_uri_complete"), max(1, int(life // 60))
+        )
     )
-    return await _poll_token(row, transport, sleep, (said, device, life))
+    return await _poll_token(spec, transport, sleep, (response, device, life))
 
 
 async def _poll_token(
-    row: OAuthSpec, transport: Transport, sleep: Sleep, begun: tuple[TokenResponse, str, float]
+    spec: OAuthSpec, transport: Transport, sleep: Sleep, request: tuple[TokenResponse, str, float]
 ) -> Token:
-    start, device, life = begun
+    start, device, life = request
     interval = start.get_number("interval") or _INTERVAL
     deadline = time.monotonic() + life
-    fields = {"grant_type": GRANT, "device_code": device, "client_id": row.client_id}
+    fields = {"grant_type": GRANT, "device_code": device, "client_id": spec.client_id}
     while time.monotonic() < deadline:
         await sleep(interval)
         try:
-            said = await post_fields(transport, row.token_url, fields)
+            response = await post_fields(transport, spec.token_url, fields)
         except ProviderError as error:
             if error.failure.kind is not Kind.NETWORK:
                 raise
             interval = min(2 * interval, 60.0)
             continue
-        match said.error_code:
+        match response.error_code:
             case "authorization_pending":
                 continue
             case "slow_down":
-                interval = max(interval + _SLOW_DOWN, said.get_number("interval"))
+                interval = max(interval + _SLOW_DOWN, response.get_number("interval"))
             case "access_denied":
-                raise ProviderError(Failure(Kind.AUTH, "the login was refused on that page"))
+                raise ProviderError(Failure(Kind.AUTH, "the login was denied on the web page"))
             case "expired_token":
                 break
             case _:
-                if (token := extract_token(said, row)) is not None:
+                if (token := extract_token(response, spec)) is not None:
                     return token
-                if said.status < 500:
-                    raise build_refusal(said, "the login failed", (device,))
-    text = "the code ran out before it was typed in; nothing was changed, try again"
+                if response.status < 500:
+                    raise build_refusal(response, "the login failed", (device,))
+    text = "the code expired before it was entered; nothing was changed, try again"
     raise ProviderError(Failure(Kind.AUTH, text))

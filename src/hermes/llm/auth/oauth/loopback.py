@@ -1,4 +1,4 @@
-"""Logging in with the browser, which comes back to this machine with a code (RFC 8252, PKCE)."""
+"""Login in the browser, which is redirected back to this machine (RFC 8252, PKCE)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hermes.llm.http.transport import Transport
 from hermes.llm.provider_spec import OAuthSpec
 
 SECONDS = 600.0
-"""How long the browser is waited for."""
+"""How long to wait for the browser."""
 _LONGEST_LINE = 16 * 1024
 _PAGE = (
     "<!doctype html><meta charset=utf-8><title>Hermes</title>"
@@ -35,7 +35,7 @@ _PAGE = (
 
 
 class CallbackResult(Struct, frozen=True):
-    """What came back in the address."""
+    """What the browser brought back in the address."""
 
     code: str = ""
     state: str = ""
@@ -43,7 +43,7 @@ class CallbackResult(Struct, frozen=True):
 
 
 class CallbackServer:
-    """Serves the one request that brings the right state; all others are turned away."""
+    """Accepts the one request that carries the right state; all others are rejected."""
 
     def __init__(self, path: str, state: str) -> None:
         self._path = path
@@ -74,30 +74,30 @@ class CallbackServer:
             with suppress(OSError):
                 await writer.wait_closed()
 
-    def accept_result(self, answer: CallbackResult) -> bool:
-        """Whether it is the one that was waited for."""
-        if not compare_digest(answer.state.encode(), self._state.encode()):
+    def accept_result(self, result: CallbackResult) -> bool:
+        """Take the result if it belongs to this login; False when it does not."""
+        if not compare_digest(result.state.encode(), self._state.encode()):
             return False
         if not self.result.done():
-            self.result.set_result(answer)
+            self.result.set_result(result)
         return True
 
     def _handle_request(self, words: list[str]) -> tuple[str, str, str]:
         parts = urlsplit(words[1]) if len(words) == 3 else None
         if parts is None or words[0] != "GET" or parts.path != self._path:
-            return "404 Not Found", "Nothing here", "This address only waits for a login."
-        answer = parse_callback(parts.query)
-        if self.result.done() or not self.accept_result(answer):
-            text = "This is not the login that was begun. Nothing was changed."
+            return "404 Not Found", "Nothing here", "This address is only used for a login."
+        result = parse_callback(parts.query)
+        if self.result.done() or not self.accept_result(result):
+            text = "This does not belong to the login that was started. Nothing was changed."
             return "400 Bad Request", "Not accepted", text
-        if answer.error or not answer.code:
+        if result.error or not result.code:
             text = "The login was refused or failed. You can close this page."
             return "200 OK", "Not logged in", text
         return "200 OK", "Logged in", "Hermes has what it needs. You can close this page."
 
 
 def parse_callback(text: str) -> CallbackResult:
-    """Of a query, an address a browser was sent to, or `code#state` as some pages show it."""
+    """Read a query, the address a browser was sent to, or `code#state` as some pages show it."""
     text = text.strip()
     if "://" in text:
         text = urlsplit(text).query
@@ -109,98 +109,99 @@ def parse_callback(text: str) -> CallbackResult:
 
 
 async def log_in(
-    row: OAuthSpec,
+    spec: OAuthSpec,
     transport: Transport,
     show: Callable[[str], None],
     paste: Callable[[], Awaitable[str]] | None = None,
 ) -> Token:
-    """`show` is given the address for the browser; `paste` brings the address it was sent to,
-    where the browser runs on another machine."""
-    require_https(row.authorize_url)
+    """`show` gets the address to open in the browser. `paste` returns the address the browser was
+    sent to, for a browser on another machine."""
+    require_https(spec.authorize_url)
     verifier, state = secrets.token_urlsafe(64), secrets.token_urlsafe(32)
-    door = CallbackServer(row.redirect_path, state)
+    server = CallbackServer(spec.redirect_path, state)
     async with AsyncExitStack() as stack:
-        port = await _open_server(row, door, stack)
-        redirect = f"http://{row.redirect_host}:{port}{row.redirect_path}"
-        show(_build_login_url(row, redirect, verifier, state))
+        port = await _open_server(spec, server, stack)
+        redirect = f"http://{spec.redirect_host}:{port}{spec.redirect_path}"
+        show(_build_login_url(spec, redirect, verifier, state))
         try:
             async with asyncio.timeout(SECONDS):
-                answer = await _wait_for_result(door, paste)
+                result = await _wait_for_result(server, paste)
         except TimeoutError:
-            text = f"nobody came back within {SECONDS / 60:.0f} minutes; nothing was changed"
+            minutes = f"{SECONDS / 60:.0f} minutes"
+            text = f"the browser did not come back within {minutes}; nothing was changed"
             raise ProviderError(Failure(Kind.AUTH, text)) from None
-    if answer.error or not answer.code:
-        word = answer.error if answer.error.isidentifier() else "no code came back"
+    if result.error or not result.code:
+        word = result.error if result.error.isidentifier() else "no code came back"
         text = f"the login was not completed ({word}); nothing was changed"
         raise ProviderError(Failure(Kind.AUTH, text))
     fields = {
         "grant_type": "authorization_code",
-        "code": answer.code,
+        "code": result.code,
         "redirect_uri": redirect,
-        "client_id": row.client_id,
+        "client_id": spec.client_id,
         "code_verifier": verifier,
-        **({"state": state} if row.state_in_body else {}),
+        **({"state": state} if spec.state_in_body else {}),
     }
-    said = await post_fields(transport, row.token_url, fields, json=row.body == "json")
-    token = extract_token(said, row)
+    response = await post_fields(transport, spec.token_url, fields, json=spec.body == "json")
+    token = extract_token(response, spec)
     if token is None:
-        raise build_refusal(said, "the login failed", (answer.code, verifier))
+        raise build_refusal(response, "the login failed", (result.code, verifier))
     return token
 
 
-def _build_login_url(row: OAuthSpec, redirect: str, verifier: str, state: str) -> str:
+def _build_login_url(spec: OAuthSpec, redirect: str, verifier: str, state: str) -> str:
     challenge = urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
     fields = {
         "response_type": "code",
-        "client_id": row.client_id,
+        "client_id": spec.client_id,
         "redirect_uri": redirect,
         "code_challenge": challenge,
         "code_challenge_method": "S256",
         "state": state,
-        **({"scope": row.scopes} if row.scopes else {}),
-        **row.parameters,
+        **({"scope": spec.scopes} if spec.scopes else {}),
+        **spec.parameters,
     }
-    return f"{row.authorize_url}{'&' if '?' in row.authorize_url else '?'}{urlencode(fields)}"
+    return f"{spec.authorize_url}{'&' if '?' in spec.authorize_url else '?'}{urlencode(fields)}"
 
 
-async def _open_server(row: OAuthSpec, door: CallbackServer, stack: AsyncExitStack) -> int:
-    """On this machine only; a browser may look for localhost at either of its addresses."""
-    for port in row.redirect_ports or (0,):
+async def _open_server(spec: OAuthSpec, callback: CallbackServer, stack: AsyncExitStack) -> int:
+    """Listen on this machine only; localhost may be IPv4 or IPv6 for the browser."""
+    for port in spec.redirect_ports or (0,):
         try:
-            server = await asyncio.start_server(
-                door.serve_request, "127.0.0.1", port, limit=_LONGEST_LINE
+            listener = await asyncio.start_server(
+                callback.serve_request, "127.0.0.1", port, limit=_LONGEST_LINE
             )
         except OSError:
             continue
-        await stack.enter_async_context(server)
-        taken: int = server.sockets[0].getsockname()[1]
-        if row.redirect_host == "localhost":
+        await stack.enter_async_context(listener)
+        taken: int = listener.sockets[0].getsockname()[1]
+        if spec.redirect_host == "localhost":
             with suppress(OSError):
                 other = await asyncio.start_server(
-                    door.serve_request, "::1", taken, limit=_LONGEST_LINE
+                    callback.serve_request, "::1", taken, limit=_LONGEST_LINE
                 )
                 await stack.enter_async_context(other)
         return taken
-    ports = ", ".join(map(str, row.redirect_ports))
+    ports = ", ".join(map(str, spec.redirect_ports))
     raise ConfigError(
-        f"The browser has to come back to port {ports} of this machine, which another program "
-        "uses; close that one and try again."
+        f"The browser must be sent back to port {ports} of this machine, but another program uses "
+        "it. Close that program and try again."
     )
 
 
 async def _wait_for_result(
-    door: CallbackServer, paste: Callable[[], Awaitable[str]] | None
+    server: CallbackServer, paste: Callable[[], Awaitable[str]] | None
 ) -> CallbackResult:
     if paste is None:
-        return await door.result
+        return await server.result
     while True:
         pasting = asyncio.ensure_future(paste())
-        first: set[asyncio.Future[Any]] = {door.result, pasting}
+        first: set[asyncio.Future[Any]] = {server.result, pasting}
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-        if door.result.done():
+        if server.result.done():
             pasting.cancel()
             await asyncio.wait({pasting})
-            return door.result.result()
+            return server.result.result()
         if not (text := pasting.result()):  # the end of input
-            return await door.result
-        door.accept_result(parse_callback(text))
+            return await server.result
+        server.accept_result(parse_callback(text))

@@ -1,4 +1,4 @@
-"""Requests to authorisation servers: forms out, JSON in, failures as Failures without secrets."""
+"""Requests to authorisation servers: forms out, JSON in, failures without secrets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LARGEST_RESPONSE = 1 << 20
 
 
 class TokenResponse(Struct, frozen=True):
-    """What a server answered."""
+    """The JSON a server answered with."""
 
     status: int
     body: dict[str, Any]
@@ -32,9 +32,9 @@ class TokenResponse(Struct, frozen=True):
 
     @property
     def error_code(self) -> str:
-        """Its code; some answer 200 to what is an error."""
+        """The error code; empty: none. Some servers send one with status 200."""
         code = self.body.get("error")
-        if isinstance(code, dict):  # not as the standard has it, but some do
+        if isinstance(code, dict):  # not what the standard says, but some do it
             code = code.get("code") or code.get("type")
         return code if isinstance(code, str) else ""
 
@@ -85,65 +85,71 @@ async def _send_request(
 
 
 def require_https(url: str) -> None:
-    """Tokens never travel in the clear."""
+    """Raise ConfigError for an address where a token would travel unencrypted."""
     parts = urlsplit(url)
     if parts.scheme != "https" and not (
         parts.scheme == "http" and is_loopback(parts.hostname or "")
     ):
-        raise ConfigError(f"{url!r} is no address to log in at: it must begin with https://.")
+        raise ConfigError(f"{url!r} cannot be used to log in: it must begin with https://.")
 
 
-def build_refusal(said: TokenResponse, what: str, secrets: Collection[str] = ()) -> ProviderError:
-    """Why a server gave no token. Its words are kept, ours are not among them."""
-    words = said.get_text("error_description") or said.error_code or f"status {said.status}"
+def build_refusal(
+    response: TokenResponse, what: str, secrets: Collection[str] = ()
+) -> ProviderError:
+    """Why a server issued no token, in its own words with our secrets removed."""
+    words = (
+        response.get_text("error_description") or response.error_code or f"status {response.status}"
+    )
     words = Redactor(secrets).clean(" ".join(words.split()))[:200]
-    kind = Kind.SERVER if said.status >= 500 else Kind.AUTH
-    if said.status == 429:
+    kind = Kind.SERVER if response.status >= 500 else Kind.AUTH
+    if response.status == 429:
         kind = Kind.RATE_LIMITED
-    return ProviderError(Failure(kind, f"{what}: {said.host} said: {words}", said.status))
+    return ProviderError(Failure(kind, f"{what}: {response.host} said: {words}", response.status))
 
 
-def extract_token(said: TokenResponse, row: OAuthSpec, before: Token | None = None) -> Token | None:
-    """The token in an answer; None: it has none. What it does not renew stays."""
-    access = said.get_text("access_token")
-    if said.status != 200 or said.error_code or not access:
+def extract_token(
+    response: TokenResponse, spec: OAuthSpec, before: Token | None = None
+) -> Token | None:
+    """The token in a response, completed from the one before it; None: there is none."""
+    access = response.get_text("access_token")
+    if response.status != 200 or response.error_code or not access:
         return None
     now = time.time()
-    life = said.get_number("expires_in")
-    claim = row.account_claim
-    account = read_claim(said.get_text("id_token"), claim) or read_claim(access, claim)
+    life = response.get_number("expires_in")
+    claim = spec.account_claim
+    account = read_claim(response.get_text("id_token"), claim) or read_claim(access, claim)
     return Token(
         access,
-        said.get_text("refresh_token") or (before.refresh if before is not None else ""),
+        response.get_text("refresh_token") or (before.refresh if before is not None else ""),
         now + life if life else _read_expiry(access),
         now,
         account or (before.account if before is not None else ""),
-        row.token_url,
+        spec.token_url,
         before.origin if before is not None else "",
     )
 
 
 def _read_expiry(access: str) -> float:
-    """As the token says when it is a JWT; 0: it does not say."""
+    """The expiry in the token itself if it is a JWT; 0: not stated."""
     end = decode_claims(access).get("exp")
     return float(end) if isinstance(end, (int, float)) else 0.0
 
 
-async def exchange_token(transport: Transport, row: OAuthSpec, login: Token) -> Token:
-    """The short-lived token for a login whose own token calls are not made with. The login's is
-    kept as what gets the next one."""
-    headers = {"Authorization": f"token {login.refresh}", **row.headers}
-    said = await fetch_json(transport, row.exchange_url, headers)
-    access = said.get_text("token")
-    if said.status != 200 or not access:
+async def exchange_token(transport: Transport, spec: OAuthSpec, login: Token) -> Token:
+    """Exchange a login's token for the short-lived one that calls are made with. The login's token
+    is kept to obtain the next one."""
+    headers = {"Authorization": f"token {login.refresh}", **spec.headers}
+    response = await fetch_json(transport, spec.exchange_url, headers)
+    access = response.get_text("token")
+    if response.status != 200 or not access:
         what = "the account has no access, or the login was revoked"
-        raise build_refusal(said, what, (login.refresh,))
+        raise build_refusal(response, what, (login.refresh,))
     return Token(
         access,
         login.refresh,
-        said.get_number("expires_at"),
+        response.get_number("expires_at"),
         time.time(),
         login.account,
-        row.token_url,
+        spec.token_url,
         login.origin,
     )

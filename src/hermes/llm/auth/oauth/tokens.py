@@ -1,4 +1,4 @@
-"""The tokens of one login: a value, and the private file all processes share."""
+"""The tokens of one login: the value, and the private file that all processes share."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from hermes.config.paths import private_folder
 from hermes.config.private_files import replace_file
 
 RENEW_AHEAD = 60.0
-"""Seconds before its end at which a token is renewed."""
+"""Seconds before its expiry at which a token is renewed."""
 
 
 class Token(Struct, frozen=True, omit_defaults=True):
-    """What calls are made with, and what gets the next one."""
+    """The token that calls are made with, and the refresh token that gets the next one."""
 
     access: str
     refresh: str = ""
     expires: float = 0.0
-    """0: nobody says."""
+    """0: not stated."""
     obtained: float = 0.0
     account: str = ""
     server: str = ""
-    """The token endpoint it came from: no other is ever sent it."""
+    """The token endpoint that issued it; no other ever receives it."""
     origin: str = ""
-    """The program it was adopted from; empty: a login of our own."""
+    """The program it was adopted from; empty: a login made here."""
 
     def __repr__(self) -> str:
         return f"Token(server={self.server!r})"
 
     def is_due(self, now: float) -> bool:
-        """Whether it is about to run out. One that lives for less than two minutes is renewed
-        half-way."""
+        """Whether it should be renewed now. A token that lives for less than two minutes is renewed
+        halfway."""
         if not self.expires:
             return False
         life = max(0.0, self.expires - self.obtained)
@@ -47,7 +47,7 @@ class Token(Struct, frozen=True, omit_defaults=True):
 
 
 def load_token(file: Path) -> Token | None:
-    """None: there is none, or it cannot be read."""
+    """The stored token; None: there is none, or it cannot be read."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=Token)
     except (OSError, ValueError):
@@ -55,14 +55,14 @@ def load_token(file: Path) -> Token | None:
 
 
 def save_token(file: Path, token: Token) -> None:
-    """Durable when it returns; OSError when that failed."""
+    """Store the token durably; OSError when that failed."""
     private_folder(file.parent)
     replace_file(file, msgspec.json.encode(token))
 
 
 def decode_claims(jwt: str) -> Mapping[str, Any]:
-    """What a JWT says that came straight from its maker; it proves nothing to others. Empty: it is
-    none."""
+    """The claims of a JWT, unverified: only for a token that came straight from its issuer. Empty:
+    it is no JWT."""
     parts = jwt.split(".")
     if len(parts) != 3:
         return {}

@@ -1,4 +1,4 @@
-"""The Chat Completions protocol: where requests go, and what the answers mean."""
+"""The Chat Completions protocol: request addresses, and the decoding of answers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _STOPS: dict[str, Stop] = {
     "network_error": "died",
     "insufficient_system_resource": "died",
 }
-"""All other reasons are a normal end."""
+"""All other stop reasons are a normal end."""
 _TEXT = "text"
 _THOUGHT = "thought"
 
@@ -53,7 +53,7 @@ def build_url(base_url: str, model: str, *, stream: bool) -> str:
 
 
 class Delta(Struct, gc=False):
-    """A streamed delta or a complete message: the keys that mean something, whatever their type."""
+    """The keys of a streamed delta or a complete message that matter, of any type."""
 
     content: Any = None
     reasoning_content: Any = None
@@ -85,8 +85,8 @@ _decode = msgspec.json.Decoder(Chunk).decode
 
 
 class Decoder(BaseDecoder):
-    """One answer. Text of one read is handed on in one piece; of everything else the last word
-    counts, and null never takes anything back."""
+    """Passes on the text of one read in one piece. Of everything else the last value counts; null
+    never overwrites anything."""
 
     def __init__(self, sink: ResponseSink, quirks: Quirks) -> None:
         super().__init__(sink)
@@ -96,7 +96,7 @@ class Decoder(BaseDecoder):
         self._refusal: list[str] = []
         self._details: list[dict[str, Any]] = []
         self._pieces: list[list[str]] = []
-        """Text fragments of each of the details."""
+        """The text fragments of each detail."""
         self._calls = ToolCallAssembler(sink)
         self._text_calls = _open_text_decoder(sink, quirks)
         self._add_text = (
@@ -125,7 +125,7 @@ class Decoder(BaseDecoder):
                     continue
                 chunk = _convert_chunk(value)
             choices = chunk.choices
-            # The common case first, and nothing in it twice: this runs for every token.
+            # The common case first, without any repeated lookup: this runs for every token.
             if choices and not (chunk.usage or chunk.error or name):
                 delta = choices[0].delta
                 if (
@@ -173,7 +173,7 @@ class Decoder(BaseDecoder):
         self._read_ending(choice)
 
     def _own_choice(self, choices: list[ChunkChoice]) -> ChunkChoice | None:
-        """Of several answers to one request the first to speak is heard, to its end."""
+        """The choice to read; if there are several, the one that came first."""
         if self._choice is None:
             self._choice = (choices[0].index or 0) if self._sink.is_empty else 0
         return next((c for c in choices if (c.index or 0) == self._choice), None)
@@ -199,7 +199,7 @@ class Decoder(BaseDecoder):
             self._read_ending(choice)
 
     def _decode_message(self, message: Delta) -> None:
-        """In a complete message each element of `tool_calls` is a call, whatever its index."""
+        """Decode a complete message, in which each element of `tool_calls` is a call."""
         calls, message.tool_calls = as_dicts(message.tool_calls), None
         details, message.reasoning_details = as_dicts(message.reasoning_details), None
         if details and not (message.reasoning_content or message.reasoning):
@@ -230,7 +230,7 @@ class Decoder(BaseDecoder):
                 self._calls.add_fragment({"index": -1, "function": function})
 
     def _decode_list(self, content: Any) -> None:
-        """Content as a list: reasoning and text side by side."""
+        """Decode content that is a list of reasoning and text."""
         items = content if isinstance(content, list) else [content]
         for item in as_dicts([{"text": i} if isinstance(i, str) else i for i in items]):
             match item.get("type"):
@@ -244,7 +244,8 @@ class Decoder(BaseDecoder):
                     self._refusal.append(as_text(item.get("refusal")))
 
     def _decode_reasoning(self, delta: Delta) -> None:
-        """The same words may stand in two fields, of one delta or of two: they count once."""
+        """Decode reasoning; the same text may be in two fields of one or two deltas and counts
+        once."""
         details = as_dicts(delta.reasoning_details)
         if words := as_text(delta.reasoning_content):
             self._add_thinking(words, "reasoning_content")
@@ -262,7 +263,7 @@ class Decoder(BaseDecoder):
             self._sink.add_extra(_THOUGHT, "thinking", field=field)
 
     def _add_detail(self, fragment: dict[str, Any]) -> None:
-        """Fragments of one detail add up, so that it goes back whole."""
+        """Join the fragments of a detail, so that it can be sent back whole."""
         at = self._find_detail(fragment)
         if at is None:
             self._details.append(dict(fragment))
@@ -275,8 +276,8 @@ class Decoder(BaseDecoder):
                 detail[name] = value
 
     def _find_detail(self, fragment: dict[str, Any]) -> int | None:
-        """Where the detail is that a fragment continues: same type, same index; without index,
-        the one before it. Encrypted ones come whole."""
+        """Index of the detail that a fragment continues: same type and index, or without an index
+        the last one. Encrypted details come complete."""
         if "data" in fragment:
             return None
         kind, index, id = (fragment.get(k) for k in ("type", "index", "id"))
@@ -317,7 +318,7 @@ class Decoder(BaseDecoder):
     def _stop_reason(self) -> Stop:
         reason = _STOPS.get(self._finish, "end")
         if reason == "died":
-            words = f"the provider broke the answer off: {self._finish}"
+            words = f"the provider broke off the answer: {self._finish}"
             raise ProviderError(Failure(Kind.SERVER, words, code=self._finish))
         if self._finish == _FULL and self._sink.is_empty:
             raise ProviderError(Failure(Kind.CONTEXT_OVERFLOW, self._finish, code=self._finish))
@@ -334,7 +335,7 @@ class Decoder(BaseDecoder):
 def _open_text_decoder(
     sink: ResponseSink, quirks: Quirks
 ) -> SchemaDecoder | TextCallDecoder | None:
-    """Who reads the text where calls may stand in it."""
+    """The decoder of text that may contain calls; None: it does not."""
     match quirks.calling:
         case "schema" if quirks.tools:
             from hermes.llm.wire.chat.schema_decoder import SchemaDecoder
@@ -349,7 +350,7 @@ def _open_text_decoder(
 
 
 def _convert_chunk(value: Any) -> Chunk:
-    """JSON of an unexpected shape: what can be used of it."""
+    """The usable parts of a chunk of unexpected shape."""
     value = as_dict(value)
     choices: list[ChunkChoice] = []
     for choice in as_dicts(value.get("choices")):
@@ -372,7 +373,7 @@ def _detail_text(detail: dict[str, Any]) -> str:
 
 
 def read_usage(usage: dict[str, Any]) -> dict[str, Any]:
-    """Our counts from a usage object, under all the names servers use."""
+    """Our counts from a usage object, under all the field names servers use."""
     prompt = as_dict(usage.get("prompt_tokens_details")) or as_dict(
         usage.get("input_tokens_details")
     )
@@ -382,7 +383,7 @@ def read_usage(usage: dict[str, Any]) -> dict[str, Any]:
     output = usage.get("completion_tokens", usage.get("output_tokens"))
     reasoning = _largest_count(completion.get("reasoning_tokens"), usage.get("reasoning_tokens"))
     if reasoning and sum_counts(sent, output, reasoning) == usage.get("total_tokens"):
-        output = sum_counts(output, reasoning)  # here reasoning is on top of the completion
+        output = sum_counts(output, reasoning)  # here the completion does not include the reasoning
     return {
         "input": sent,
         "output": output,
@@ -405,6 +406,6 @@ def read_usage(usage: dict[str, Any]) -> dict[str, Any]:
 
 
 def _largest_count(*counts: Any) -> Any:
-    """One number under several names; None when it has none of them."""
+    """The largest of counts that mean the same; None: there is none."""
     found = [c for c in counts if isinstance(c, int | float)]
     return max(found) if found else None

@@ -1,4 +1,4 @@
-"""Requests of the Chat Completions protocol, each message serialised once."""
+"""Requests of the Chat Completions protocol; each message is serialised once."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _AUDIO = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-
 
 
 class Encoder:
-    """Bytes of messages are only ever added, so consecutive requests share their prefix. Where
-    the endpoint wants cache markers the last messages wait in both forms, marked and plain."""
+    """Messages are only ever appended, so consecutive requests share their prefix. If the endpoint
+    wants cache markers, the last messages are kept both with and without one."""
 
     def __init__(self, target: Target, quirks: Quirks) -> None:
         self._model = target.model
@@ -121,7 +121,7 @@ class Encoder:
 
 
 def _with_marker(message: dict[str, Any]) -> dict[str, Any] | None:
-    """With a cache marker on its last content part; None when it has none that can carry it."""
+    """The message with a cache marker on its last content part; None: it cannot carry one."""
     content = message["content"]
     if isinstance(content, str):
         content = [{"type": "text", "text": content}] if content.strip() else None
@@ -134,8 +134,8 @@ def _with_marker(message: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _effort_fields(quirks: Quirks, settings: Settings) -> dict[str, Any]:
-    """Reasoning effort as this endpoint wants to be asked. Where there is a switch, that is what
-    turns it off."""
+    """The fields that ask this endpoint for a reasoning effort. If there is a switch, it turns
+    reasoning off."""
     effort, switch = settings.effort, quirks.thinking_switch
     off = effort == "none"
     out: dict[str, Any] = {}
@@ -173,14 +173,14 @@ def _encode_assistant(parts: Sequence[Part], quirks: Quirks) -> dict[str, Any]:
     if calls or not quirks.thinking_field:
         message.update(_encode_thoughts(thoughts, text, quirks))
     if quirks.thinking_field and calls:
-        # Where reasoning must come back with every call, calls of other models need it too.
+        # If reasoning must be sent back with every call, calls of other models need it, too.
         message.setdefault(quirks.thinking_field, "")
     return message
 
 
 def _encode_thoughts(thoughts: Sequence[Thinking], text: str, quirks: Quirks) -> dict[str, Any]:
-    """Reasoning in the field it came in. What had been cut out of the visible text has none and
-    is not sent back, unless the endpoint wants all reasoning in one field."""
+    """Reasoning in the field it came in. Reasoning that was cut out of the text has no field and is
+    not sent back, unless the endpoint wants all reasoning in one field."""
     out: dict[str, Any] = {}
     listed: list[dict[str, Any]] = []
     for part in thoughts:

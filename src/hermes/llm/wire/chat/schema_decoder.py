@@ -1,4 +1,4 @@
-"""What a model forced into steps said: answers as they stream, calls when they are whole."""
+"""Decodes the steps of a model forced into a schema: text as it streams, calls at the end."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _CALLING = re.compile(rf'{_BEGIN}"{TOOL}"\s*:\s*"([^"\\]+)"')
 _RUN = re.compile(r'(?:[^"\\]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*')
 _HIGH = re.compile(r"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})$")
 _ENOUGH = 64
-"""Characters after which an object that answers would have begun to."""
+"""Characters after which an object with an answer would have begun it."""
 
 
 class SchemaDecoder:
-    """Feeds an Answer from text that should be one step. Text that is none is passed on as it
-    is: not every endpoint enforces what it is asked to enforce."""
+    """Fills a sink from text that should be one step. Other text is passed on unchanged, because
+    not every endpoint enforces the schema."""
 
     def __init__(self, sink: ResponseSink, slot: str) -> None:
         self._sink = sink
@@ -32,14 +32,14 @@ class SchemaDecoder:
         self._tail = ""
         self.calls = 0
         self.is_cut = False
-        """Whether the last call is not complete."""
+        """Whether the last call is incomplete."""
 
     def feed(self, text: str) -> None:
         if text:
             self._feed(text)
 
     def close(self) -> None:
-        """The end: what was held back is a call, or text after all."""
+        """End the text: what was held back is a call, or text after all."""
         if self._feed == self._feed_answer:
             self._add_escaped_text(self._tail)
         elif self._feed in (self._feed_start, self._feed_held):
@@ -66,10 +66,10 @@ class SchemaDecoder:
         self._sink.add_text(self._slot, text)
 
     def _drop_text(self, text: str) -> None:
-        """Behind the answer only the object's end can come."""
+        """Ignore what follows the answer: it can only be the end of the object."""
 
     def _feed_answer(self, text: str) -> None:
-        """Inside the string: everything up to its quote, except an escape cut in the middle."""
+        """Pass on the string up to its closing quote, without an escape that is cut off."""
         text = self._tail + text
         while True:
             end = _match_end(text)
@@ -82,7 +82,7 @@ class SchemaDecoder:
                 return
             if not _is_broken_escape(self._tail):
                 return
-            self._pass_text(self._tail[0])  # an escape JSON does not know: the backslash was meant
+            self._pass_text(self._tail[0])  # no escape in JSON: the backslash is meant literally
             text = self._tail[1:]
 
     def _add_escaped_text(self, escaped: str) -> None:
@@ -90,7 +90,7 @@ class SchemaDecoder:
             return
         try:
             plain = json.loads(f'"{escaped}"', strict=False)
-        except ValueError:  # cut in an escape
+        except ValueError:  # cut off inside an escape
             plain = escaped
         self._pass_text(clean(plain))
 
@@ -124,7 +124,7 @@ def _match_end(text: str) -> int:
 
 
 def _is_broken_escape(tail: str) -> bool:
-    """Whether an escape begins here that no further text can make legal."""
+    """Whether this starts with an escape that no further text can complete."""
     if len(tail) < 2 or tail[0] != "\\":
         return False
     if tail[1] != "u":

@@ -14,10 +14,10 @@ ABOUT = "about"
 ANSWER = "answer"
 TOOL = "tool"
 KNOWLEDGE, RESULT, COMPUTER = "knowledge", "result", "computer"
-"""What a step is about is said first: a small model that has said "computer" goes on to look
-instead of inventing."""
+"""A step first says what it is about: a small model that has said "computer" then calls a tool
+instead of inventing an answer."""
 MAX_TOOLS = 5
-"""Tools a small model can tell apart; used where the endpoint names no favourites."""
+"""How many tools a small model can tell apart, if the endpoint names no favourites."""
 _LONGEST_HINT = 80
 _HEAD = """\
 You are Hermes, an assistant on the user's computer. Reply with one JSON object.
@@ -32,7 +32,7 @@ _HINTS = {
     "read_file": "show the text of one file",
     "write_file": "create or replace one file",
 }
-"""Shorter than what the tools say of themselves, which is written for models that read it all."""
+"""Shorter than the tools' own descriptions, which are written for larger models."""
 _EXAMPLES: tuple[tuple[str, str, str, dict[str, str]], ...] = (
     ("", "hello", "Hello! What can I do for you?", {}),
     (
@@ -62,19 +62,19 @@ _EXAMPLES: tuple[tuple[str, str, str, dict[str, str]], ...] = (
     ("terminal", "main.py\nutil.py", "The folder contains main.py and util.py.", {}),
     ("", "what is the largest planet?", "Jupiter is the largest planet.", {}),
 )
-"""Tool, what is said to the model, its answer or its call. Their order was measured: what comes
-last weighs most, and an answer without a tool must be among it (docs/local-model.md)."""
+"""Tool, message to the model, and its answer or its call. The order was measured: the last examples
+weigh most, and one without a tool must be among them (docs/local-model.md)."""
 
 
 def select_tools(tools: Sequence[ToolSpec], favourites: Sequence[str]) -> list[ToolSpec]:
-    """The few a small model gets to see: the favourites that are there, else the first ones."""
+    """The tools offered to a small model: the favourites, else the first ones."""
     usable = [t for t in tools if not {ABOUT, TOOL, ANSWER} & set(_required_names(t))]
     return [t for t in usable if t.name in favourites] or usable[:MAX_TOOLS]
 
 
 def response_format(tools: Sequence[ToolSpec]) -> dict[str, Any]:
-    """What the endpoint must force the answer into: an answer, or a call of one of the tools.
-    Optional arguments are left out: a small model fills them with anything."""
+    """The schema to enforce: an answer, or a call of one of the tools. Optional arguments are left
+    out, because a small model fills them with anything."""
     subjects = [KNOWLEDGE, RESULT] if tools else [KNOWLEDGE]
     steps = [_object_schema({ABOUT: {"enum": subjects}, ANSWER: {"type": "string"}})]
     for tool in tools:
@@ -89,8 +89,8 @@ def response_format(tools: Sequence[ToolSpec]) -> dict[str, Any]:
 
 
 def opening_messages(tools: Sequence[ToolSpec], system: str) -> list[dict[str, Any]]:
-    """The system message and the examples. For the same tools always the same bytes, so that a
-    server which keeps what it has read reads it once; what a session adds comes last."""
+    """The system message and the examples. They are the same bytes for the same tools, so that a
+    server with a prompt cache reads them once; text of the session comes last."""
     lines = [_HEAD]
     if tools:
         lines.append(_WITH_TOOLS)
@@ -111,7 +111,7 @@ def opening_messages(tools: Sequence[ToolSpec], system: str) -> list[dict[str, A
 
 
 def encode_group(group: Message, before: Message) -> Iterable[dict[str, Any]]:
-    """A group of the conversation in the form of the examples."""
+    """The messages of a group, in the form of the examples."""
     if group.role == "assistant":
         after = any(isinstance(part, ToolReturn) for part in before.parts)
         yield {"role": "assistant", "content": "\n".join(_encode_steps(group.parts, after))}
@@ -176,5 +176,5 @@ def _object_schema(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _encode_step(step: dict[str, Any]) -> str:
-    """With the spaces a model puts there: its own words are then found in the cache again."""
+    """The step as JSON with spaces, as a model writes it, so that the prompt cache matches."""
     return json.dumps(step, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Tool calls that a model wrote into its text because nobody took them up: found and lifted out."""
+"""Finds tool calls that a model wrote into its text, and turns them into calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHUT_LINE = re.compile(rf"^[ \t]*{_FENCE}", re.M)
 _INFO = frozenset({"", "json", "tool_call", "tool", "tool_code", "function"})
 _LONGEST_INFO = 40
 _NAME_WITHIN = 400
-"""Characters of a bare object within which a call would have named its tool."""
+"""A call names its tool within this many characters of a bare object."""
 _MAX_HELD = 256 * 1024
 _BEGUN = re.compile(
     r"""\{\s*["'](?:name|tool)["']\s*:\s*["']([\w.-]+)["']\s*,\s*"""
@@ -26,27 +26,27 @@ _BEGUN = re.compile(
 _MARK = re.compile(r"""[][{}]|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'""", re.S)
 _FUNCTION = re.compile(r"<function=([\w.-]+)>\s*((?:<parameter=[\w.-]+>.*)?)\s*</function>\Z", re.S)
 _PARAMETER = re.compile(r"<parameter=([\w.-]+)>\n?(.*?)\n?</parameter>", re.S)
-"""As some models for code were taught to write calls."""
+"""The form that some models for code were trained on."""
 _KEYS = frozenset({"name", "arguments", "parameters", "id", "type", "tool", "function"})
 
 
 class TextCallDecoder:
-    """Feeds an Answer from text. Held back is only what can still become a call: from a
-    `<tool_call>` tag, a fence of JSON at the start of a line, or a brace that opens the answer.
-    It is one when it names a tool that was offered; anything else leaves as it came. Every way
-    of cutting the text gives one result."""
+    """Fills a sink from text. It holds back only what can still become a call: from a `<tool_call>`
+    tag, a fence of JSON at the start of a line, or a brace that opens the answer. It is a call if
+    it names an offered tool; anything else is passed on unchanged. The result does not depend on
+    how the text is cut."""
 
     def __init__(self, sink: ResponseSink, slot: str) -> None:
         self._sink = sink
         self._slot = slot
         self._names = sink.offered_tools
         self._text = ""
-        """Not yet decided."""
+        """Text that is not decided yet."""
         self._state = self._at_start
         self._line_start = True
         self.calls = 0
         self.is_cut = False
-        """A call cut in the middle is none: it stays text."""
+        """Always off: a call that is cut off stays text."""
 
     def feed(self, text: str) -> None:
         if not self._names:
@@ -117,7 +117,7 @@ class TextCallDecoder:
         return True
 
     def _in_fence(self, last: bool) -> bool:
-        """Of JSON: held until it is shut. Of anything else: passed on, tags in it included."""
+        """A fence of JSON is held until it closes; any other is passed on, with the tags in it."""
         info, newline, body = self._text.partition("\n")
         word = info.strip().removeprefix(_FENCE).strip().lower()
         if not newline and not last and len(info) <= _LONGEST_INFO:
@@ -139,7 +139,7 @@ class TextCallDecoder:
         return True
 
     def _in_code(self, last: bool) -> bool:
-        """Inside an ordinary block, to the line that shuts it."""
+        """Inside an ordinary code block, up to the line that closes it."""
         for match in _SHUT_LINE.finditer(self._text):
             if match.start() == 0 and not self._line_start:
                 continue
@@ -162,7 +162,7 @@ class TextCallDecoder:
             self._sink.add_text(self._slot, text)
 
     def _lift_calls(self, text: str) -> bool:
-        """Whether these were calls of offered tools; then they are in the answer now."""
+        """Add the calls in the text to the answer; False if it has none of offered tools."""
         found = _find_calls(text.strip())
         if not found or any(name not in self._names for name, _ in found):
             return False
@@ -174,7 +174,7 @@ class TextCallDecoder:
 
 
 def _find_calls(text: str) -> list[tuple[str, str]]:
-    """(name, arguments) of each call in a text that holds nothing else."""
+    """(name, arguments) of each call in a text that contains nothing else."""
     if written := _FUNCTION.match(text):
         return [(written[1], encode_json(dict(_PARAMETER.findall(written[2]))).decode())]
     values = _parse_values(text)
@@ -188,7 +188,7 @@ def _find_calls(text: str) -> list[tuple[str, str]]:
 
 
 def _parse_values(text: str) -> list[Any]:
-    """What is one behind the other, or in a list; nothing when that is not all there is."""
+    """JSON values in sequence or in a list; empty if the text contains anything else."""
     try:
         value = decode_json(text)
     except ValueError:
@@ -209,8 +209,8 @@ def _parse_values(text: str) -> list[Any]:
 
 
 def _is_one_object(text: str, start: int) -> bool:
-    """Whether arguments with a slip begin here and nothing follows them but brackets: who repairs
-    arguments then does so. Without their end they are none."""
+    """Whether one object with a JSON error begins here, ends, and only brackets follow; it is
+    repaired later."""
     depth = 0
     for mark in _MARK.finditer(text, start):
         if mark[0] in "{[":
@@ -238,7 +238,7 @@ def _read_call(value: Any) -> tuple[str, str] | None:
 
 
 def _count_open_chars(text: str, line_start: bool) -> int:
-    """Characters at the end that the next piece could make the beginning of a call."""
+    """How many characters at the end could become the start of a call with the next piece."""
     at = text.rfind("<", max(0, len(text) - len(_TAG)))
     if at >= 0 and _TAG.startswith(text[at:]):
         return len(text) - at

@@ -1,4 +1,4 @@
-"""Tool calls of a chat answer, put together from fragments however a server numbers them."""
+"""Assembles the tool calls of a chat answer from fragments, however a server numbers them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KEYS = frozenset({"index", "id", "type", "function", "custom"})
 
 
 class _PendingCall:
-    """A call as far as it is known."""
+    """What is known about a call."""
 
     __slots__ = ("end", "id", "name", "slot")
 
@@ -27,8 +27,8 @@ class _PendingCall:
 
 
 class ToolCallAssembler:
-    """Names are atomic and the first id counts; argument fragments add up. What else stands on a
-    call is the provider's own and goes back with it."""
+    """Names are atomic, the first id counts, and argument fragments are joined. Other keys of a
+    call are the provider's own and are sent back with it."""
 
     def __init__(self, sink: ResponseSink) -> None:
         self._sink = sink
@@ -40,7 +40,7 @@ class ToolCallAssembler:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the last call's arguments are not complete."""
+        """Whether the arguments of the last call are incomplete."""
         return not self._is_complete(self._calls[-1])
 
     def add_fragment(self, fragment: dict[str, Any]) -> None:
@@ -59,9 +59,9 @@ class ToolCallAssembler:
             self._sink.add_extra(call.slot, "call", **extra)
 
     def _find_call(self, index: Any, id: str, name: str) -> _PendingCall:
-        """The call a fragment belongs to: by index; without one, by id; without either, the last.
-        An index that comes again with another id and a name, when its call is complete or has
-        another name, means a new call."""
+        """The call that a fragment belongs to: by index, else by id, else the last one. An index
+        that is repeated with another id and a name begins a new call if the old one is complete or
+        has another name."""
         call: _PendingCall | None
         if isinstance(index, int):
             call = self._by_index.get(index)
@@ -77,7 +77,7 @@ class ToolCallAssembler:
         return call
 
     def _begins_call(self, call: _PendingCall, name: str) -> bool:
-        """Whether a name behind `call` begins another one, or only repeats its own."""
+        """Whether a name after `call` begins another call rather than repeating its name."""
         return bool(name) and (name != (call.name or name) or self._is_complete(call))
 
     def _is_complete(self, call: _PendingCall) -> bool:
