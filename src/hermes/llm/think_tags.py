@@ -139,8 +139,8 @@ def _may_open(tail: str) -> bool:
 
 def _find_open_tag(text: str, possible: Callable[[str], bool]) -> int:
     """Index of a possible tag that the next piece could complete; the length: none."""
-    at = text.rfind("<", max(0, len(text) - _LONGEST))
-    return at if at >= 0 and possible(text[at:]) else len(text)
+    position = text.rfind("<", max(0, len(text) - _LONGEST))
+    return position if position >= 0 and possible(text[position:]) else len(text)
 
 
 def _append_piece(out: list[Piece], thinking: bool, text: str) -> None:

@@ -121,9 +121,9 @@ def key_variables(config: Config, provider: NamedProvider) -> tuple[str, ...]:
 
 def _is_main_provider(config: Config, provider: NamedProvider) -> bool:
     section = config.model
-    wanted = section.provider or (CUSTOM if section.base_url else "")
-    spec = find_provider(wanted) if wanted else None
-    return provider.name == (spec.name if spec is not None else wanted)
+    provider_name = section.provider or (CUSTOM if section.base_url else "")
+    spec = find_provider(provider_name) if provider_name else None
+    return provider.name == (spec.name if spec is not None else provider_name)
 
 
 def list_credentials(
@@ -137,7 +137,7 @@ def list_credentials(
         value = secrets.get(variable)
         if value is None:
             continue
-        rest = cooldowns.find((base_url, value))
+        cooldown = cooldowns.find((base_url, value))
         found.append(
             StoredCredential(
                 provider.name,
@@ -147,7 +147,7 @@ def list_credentials(
                 value,
                 used=pooled or not found,
                 cooling=cooldowns.seconds_left((base_url, value)),
-                why=rest.why if rest is not None else "",
+                why=cooldown.why if cooldown is not None else "",
             )
         )
     file = secrets.login(provider.name)

@@ -33,10 +33,10 @@ class LocalServer(Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        where = urlsplit(self.base_url).netloc
+        address = urlsplit(self.base_url).netloc
         more = f" ({len(self.models) - 1} more there)" if len(self.models) > 1 else ""
         return (
-            f"Using {self.models[0]} of {self.provider}, found on this machine at {where}{more}. "
+            f"Using {self.models[0]} of {self.provider}, found on this machine at {address}{more}. "
             "Run `hermes model` to choose another."
         )
 

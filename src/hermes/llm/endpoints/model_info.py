@@ -158,11 +158,11 @@ def _takes_tools(row: dict[str, Any]) -> bool | None:
     takes = row.get("supported_parameters")
     if isinstance(takes, list):
         return "tools" in takes
-    can = row.get("capabilities")
-    calls = as_dict(can).get("function_calling")
+    capabilities = row.get("capabilities")
+    calls = as_dict(capabilities).get("function_calling")
     if isinstance(calls, bool):
         return calls
-    return True if isinstance(can, list) and "tool_use" in can else None
+    return True if isinstance(capabilities, list) and "tool_use" in capabilities else None
 
 
 def _read_prices(pricing: dict[str, Any]) -> Prices | None:

@@ -60,28 +60,28 @@ class Prober:
         return await self._probe_exactly(base_url, api_mode)
 
     async def _probe_exactly(self, base_url: str, api_mode: str) -> Probe:
-        told = choose_wire(base_url, api_mode, CUSTOM) if api_mode else ""
+        configured = choose_wire(base_url, api_mode, CUSTOM) if api_mode else ""
         guess = choose_wire(base_url, "", CUSTOM)
         listed = await self._send_request("GET", list_url(base_url, guess) or f"{base_url}/models")
         models = model_names(listed.body)
         if listed.status == 200 and models:
-            return Probe(base_url, told or _wire_of_list(listed.body) or guess, models)
+            return Probe(base_url, configured or _wire_of_list(listed.body) or guess, models)
         if listed.status == 0:
             return Probe(base_url, problem=listed.problem)
         denied = listed.status in _DENIED and isinstance(listed.body, Mapping)
         if denied and guess != DEFAULT_WIRE:
-            return Probe(base_url, told or guess, needs_key=True)
-        return await self._provoke_refusal(base_url, told, listed, denied=denied)
+            return Probe(base_url, configured or guess, needs_key=True)
+        return await self._provoke_refusal(base_url, configured, listed, denied=denied)
 
     async def _provoke_refusal(
-        self, base_url: str, told: str, listed: _Response, *, denied: bool
+        self, base_url: str, configured: str, listed: _Response, *, denied: bool
     ) -> Probe:
         """Send empty requests: the form of the refusal tells which wire is spoken."""
         for wire in (name for name in wire_names() if wire_facts(name).probe):
             url = load_wire(wire).build_url(base_url, "", stream=False)
             response = await self._send_request("POST", url, b"{}")
             if response.status in (400, 401, 403, 422, 429) and _is_refusal(response.body, wire):
-                return Probe(base_url, told or wire, needs_key=response.status in _DENIED)
+                return Probe(base_url, configured or wire, needs_key=response.status in _DENIED)
         problem = f"it answered with status {listed.status} and speaks no known protocol"
         return Probe(base_url, DEFAULT_WIRE if denied else "", needs_key=denied, problem=problem)
 

@@ -401,8 +401,8 @@ def _dash_version(model: str) -> str:
 def _unknown_provider(name: str, configured: list[str]) -> str:
     known = {*provider_index().key_variables.values(), *configured}
     close = get_close_matches(name, known, 1)
-    meant = f"Did you mean {close[0]}? Otherwise" if close else "Use a built-in one, or"
-    return f"Unknown provider {name!r}. {meant} configure providers.{name}.base_url."
+    advice = f"Did you mean {close[0]}? Otherwise" if close else "Use a built-in one, or"
+    return f"Unknown provider {name!r}. {advice} configure providers.{name}.base_url."
 
 
 def _no_provider(model: str) -> str:

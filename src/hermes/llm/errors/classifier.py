@@ -39,10 +39,10 @@ def classify_error(
     `schema` and `strict` (of a tool), `developer` (the role), `missing` (reasoning that must be
     sent back), `reasoning.summary`, `thinking.display`."""
     text = message.translate(_QUOTES)[:_MAX_SEARCHED]
-    at = status or 0
-    if at in (0, 200) and code.isdecimal() and 300 <= int(code) <= 599:
-        at = int(code)  # routers put the upstream's status into the body
-    kind, found, field = _match_rules(at, code.strip().lower(), text, field_name(param))
+    http_status = status or 0
+    if http_status in (0, 200) and code.isdecimal() and 300 <= int(code) <= 599:
+        http_status = int(code)  # routers put the upstream's status into the body
+    kind, found, field = _match_rules(http_status, code.strip().lower(), text, field_name(param))
     limit = _parse_number(found.get("limit")) if found else None
     if kind is Kind.OUTPUT_CAP and limit and "(excl" in text:
         limit -= 1
@@ -60,10 +60,10 @@ def classify_error(
 
 
 def _match_rules(
-    at: int, code: str, text: str, given: str
+    http_status: int, code: str, text: str, given: str
 ) -> tuple[Kind, dict[str, str | None], str]:
     for rule in RULES:
-        match = _match_rule(rule, at, code, text)
+        match = _match_rule(rule, http_status, code, text)
         if match is None:
             continue
         if rule.kind is not Kind.PARAMETER:
@@ -77,8 +77,10 @@ def _match_rules(
     raise AssertionError("the last row fits everything")
 
 
-def _match_rule(rule: ErrorRule, at: int, code: str, text: str) -> dict[str, str | None] | None:
-    if rule.status is not None and at not in rule.status:
+def _match_rule(
+    rule: ErrorRule, http_status: int, code: str, text: str
+) -> dict[str, str | None] | None:
+    if rule.status is not None and http_status not in rule.status:
         return None
     if rule.code and not (code and _compile_pattern(rule.code).fullmatch(code)):
         return None

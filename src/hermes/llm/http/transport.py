@@ -224,10 +224,10 @@ def _new_session(socks: str, fresh: bool) -> aiohttp.ClientSession:
 
 
 def _open_socket(address: tuple[Any, ...]) -> socket.socket:
-    made = socket.socket(address[0], address[1], address[2])
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    opened = socket.socket(address[0], address[1], address[2])
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEP_ALIVE:
         option = getattr(socket, name, None)
         if option is not None:
-            made.setsockopt(socket.IPPROTO_TCP, option, value)
-    return made
+            opened.setsockopt(socket.IPPROTO_TCP, option, value)
+    return opened

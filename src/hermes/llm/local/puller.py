@@ -165,14 +165,14 @@ class Puller:
     async def _hold_lock(self, model: LocalModel) -> AsyncIterator[None]:
         handle = os.open(self._folder / f".{model.name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            told = False
+            notified = False
             while True:
                 try:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except BlockingIOError:
-                    if not told:
-                        told = True
+                    if not notified:
+                        notified = True
                         note = f"another process is downloading {model.name}; waiting for it"
                         self._report(PullProgress(0, model.size, note))
                     await asyncio.sleep(_WAIT)

@@ -20,7 +20,7 @@ CLAUDE: dict[str, dict[str, Any]] = {
     "*claude-instant*": {**_BUDGET, "effort": "omit"},
     "*claude-3[-.]7*": {"effort": "budget"},
 }
-"""How Claude models think. The older ones are named; what is new thinks as the newest do."""
+"""How Claude models reason. Older models are listed; unknown ones are treated like the newest."""
 
 PROVIDER = ProviderSpec(
     name="anthropic",
@@ -35,7 +35,7 @@ PROVIDER = ProviderSpec(
     auth="x-api-key",
     headers={"anthropic-version": "2023-06-01"},
     quirks=Quirks(call_id="word64"),
-    # Thoughts of no set length share the answer's budget.
+    # Reasoning without a budget of its own shares the answer's output limit.
     models={
         **CLAUDE,
         "*claude*": {"cache": "native", "max_tokens_default": 32000, **CLAUDE["*claude*"]},

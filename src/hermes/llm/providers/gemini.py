@@ -14,8 +14,8 @@ THINKS: dict[str, dict[str, Any]] = {
     "*gemini-2.5*": {"effort": "budget"},
     "*gemini-2.5-pro*": {"efforts": ("minimal", "low", "medium", "high", "xhigh")},
 }
-"""Before 2.5 nothing; there a budget, which the larger model cannot have at zero. The older ones
-are named; what is new takes a level, as the newest do."""
+"""How Gemini models reason: not at all before 2.5, by budget in 2.5 (never zero for Pro), by level
+since then. Older models are listed; unknown ones are treated like the newest."""
 
 PROVIDER = ProviderSpec(
     name="gemini",

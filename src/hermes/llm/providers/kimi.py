@@ -16,7 +16,7 @@ KIMI: dict[str, dict[str, Any]] = {
         "thinking_field": "reasoning_content",
     }
 }
-"""Reasoning shares the output budget, so a budget is always given; it must be sent back."""
+"""Reasoning shares the output limit, so one is always set; it must be sent back."""
 
 PROVIDER = ProviderSpec(
     name="kimi",

@@ -1,4 +1,4 @@
-"""The embedded model: llama.cpp in a process of ours, no server and no key."""
+"""The embedded model: llama.cpp on this machine, without a server or a key."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ GPT: dict[str, dict[str, Any]] = {
     "codex*": {**_REASONS, "efforts": ("low", "medium", "high")},
     "*-chat-latest": {"effort": "omit"},
 }
-"""Which models reason, and how hard they can be asked to. The older ones are named; what is new
-takes what the newest do."""
+"""Which models reason, and with which efforts. Older models are listed; unknown ones are treated
+like the newest."""
 
 PROVIDER = ProviderSpec(
     name="openai",

@@ -1,4 +1,4 @@
-"""ChatGPT's Codex backend, for whoever has a ChatGPT account."""
+"""ChatGPT's Codex backend, for users with a ChatGPT account."""
 
 from __future__ import annotations
 

@@ -131,9 +131,9 @@ class Decoder(BaseDecoder):
                 sink.add_extra(index, "thinking", redacted=start.get("data"))
             case "tool_use":
                 sink.add_call(index, id=as_text(start.get("id")), name=as_text(start.get("name")))
-                kept = {k: v for k, v in start.items() if k not in _CALL_KEYS and v is not None}
-                if kept:
-                    sink.add_extra(index, "call", **kept)
+                extra = {k: v for k, v in start.items() if k not in _CALL_KEYS and v is not None}
+                if extra:
+                    sink.add_extra(index, "call", **extra)
             case kind if kind and "input" not in start:
                 sink.set_native(index, start)
 
@@ -175,10 +175,10 @@ class Decoder(BaseDecoder):
         if block is None or block.kind in _KNOWN:
             return
         for key, value in delta.items():
-            had = block.start.get(key)
-            adds = isinstance(value, str) and isinstance(had, str) and block.kind != "compaction"
+            before = block.start.get(key)
+            adds = isinstance(value, str) and isinstance(before, str) and block.kind != "compaction"
             if key != "type" and value is not None:
-                block.start[key] = had + value if adds else value
+                block.start[key] = before + value if adds else value
 
     def _stop_block(self, index: int) -> None:
         block = self._open.pop(index, None)
@@ -206,8 +206,8 @@ class Decoder(BaseDecoder):
     def _read_stop(self, delta: dict[str, Any]) -> None:
         self._reason = as_text(delta.get("stop_reason")) or self._reason
         details = as_dict(delta.get("stop_details"))
-        said = as_text(details.get("explanation")) or as_text(details.get("category"))
-        self._sink.detail = said or self._sink.detail
+        explanation = as_text(details.get("explanation")) or as_text(details.get("category"))
+        self._sink.detail = explanation or self._sink.detail
 
     def _count_usage(self, usage: Any) -> None:
         for key, value in as_dict(usage).items():

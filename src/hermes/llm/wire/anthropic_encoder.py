@@ -207,9 +207,9 @@ class _GroupState:
         results = {as_text(d["tool_use_id"]) for d in natives if "tool_use_id" in d}
         calls = {_tool_pair_id(d) for d in natives if "tool_use_id" not in d}
         runs = calls - results if last or any(isinstance(p, ToolCall) for p in parts) else set()
-        kept = {"", *(calls & results), *(self.running & results), *runs}
+        sendable = {"", *(calls & results), *(self.running & results), *runs}
         self.running = frozenset((self.running - results) | runs)
-        return kept
+        return sendable
 
 
 def _encode_citations(extra: Extra) -> dict[str, Any]:

@@ -233,8 +233,8 @@ class Decoder:
             if not block.input:
                 self._sink.add_call(index, args="{}")
         elif block.redacted:
-            whole = b64encode(b"".join(block.redacted)).decode()
-            self._sink.add_extra(index, "thinking", redacted=whole)
+            joined = b64encode(b"".join(block.redacted)).decode()
+            self._sink.add_extra(index, "thinking", redacted=joined)
         elif block.signature:
             self._sink.add_extra(index, "thinking", signature=block.signature)
         elif use := as_dict(block.start.get("toolUse")):

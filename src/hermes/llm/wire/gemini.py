@@ -137,8 +137,8 @@ class Decoder(BaseDecoder):
         reason = as_text(candidate.get("finishReason"))
         if reason and reason != "FINISH_REASON_UNSPECIFIED":
             self._reason = reason
-        if said := as_text(candidate.get("finishMessage")):
-            self._sink.detail = said
+        if message := as_text(candidate.get("finishMessage")):
+            self._sink.detail = message
 
     def _decode_part(self, part: dict[str, Any]) -> None:
         signature = part.get("thoughtSignature")

@@ -37,14 +37,14 @@ def _put_value(inside: Any, steps: list[str | int], value: Any) -> None:
     for step, following in zip(steps, [*steps[1:], None], strict=True):
         if isinstance(inside, list) and isinstance(step, int) and step < _MOST:
             inside.extend([None] * (step + 1 - len(inside)))
-            had = inside[step]
+            before = inside[step]
         elif isinstance(inside, dict):
-            step, had = str(step), inside.get(str(step))
+            step, before = str(step), inside.get(str(step))
         else:
             return
         if following is None:
-            joined = isinstance(had, str) and isinstance(value, str)
-            inside[step] = had + value if joined else value
-        elif not isinstance(had, dict | list):
+            joined = isinstance(before, str) and isinstance(value, str)
+            inside[step] = before + value if joined else value
+        elif not isinstance(before, dict | list):
             inside[step] = [] if isinstance(following, int) else {}
         inside = inside[step]

@@ -62,10 +62,10 @@ class MessageBuffer:
             b",".join([plain for plain, _ in fresh]),
         )
         last: list[bytes] = []
-        left = MAX_MARKED
+        markers_left = MAX_MARKED
         for plain, marked in reversed([*self._recent, *fresh]):
-            last.append(marked if marked and left > 0 else plain)
-            left -= bool(marked)
+            last.append(marked if marked and markers_left > 0 else plain)
+            markers_left -= bool(marked)
         if not last:
             return (head + self._kept).removesuffix(b",") + b"]}"
         last.reverse()

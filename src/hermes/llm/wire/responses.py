@@ -98,7 +98,7 @@ class Decoder(BaseDecoder):
 
     def _decode_events(self, events: list[tuple[str, bytes]]) -> None:
         pieces: list[str] = []
-        at = index = None
+        position = index = None
         count = 0
         for name, raw in events:
             count += 1
@@ -114,19 +114,19 @@ class Decoder(BaseDecoder):
                 event = _convert_event(value)
             # The common case first: this runs for every token.
             if event.type == _TEXT_DELTA and event.delta.__class__ is str:
-                if event.output_index != at or event.content_index != index:
-                    self._add_text(at, index, pieces)
-                    pieces, at, index = [], event.output_index, event.content_index
+                if event.output_index != position or event.content_index != index:
+                    self._add_text(position, index, pieces)
+                    pieces, position, index = [], event.output_index, event.content_index
                 pieces.append(event.delta)
                 continue
             if pieces:
-                self._add_text(at, index, pieces)
+                self._add_text(position, index, pieces)
                 pieces = []
             if not self._ended:
                 self._decode_event(event, raw, name)
         self.activity += count
         if pieces:
-            self._add_text(at, index, pieces)
+            self._add_text(position, index, pieces)
 
     def _add_text(self, sent: Any, index: Any, pieces: list[str]) -> None:
         if pieces and not self._ended:
@@ -151,16 +151,16 @@ class Decoder(BaseDecoder):
             self._decode_part(kind, event)
 
     def _decode_part(self, kind: str, event: ResponseEvent) -> None:
-        at, part = self._item_index(event.output_index), as_dict(event.part)
+        position, part = self._item_index(event.output_index), as_dict(event.part)
         match kind:
             case "response.output_text.done":
-                self._complete_text(at, event.content_index, as_text(event.text))
+                self._complete_text(position, event.content_index, as_text(event.text))
             case "response.content_part.done" if part.get("type") == "output_text":
-                self._complete_text(at, event.content_index, as_text(part.get("text")))
+                self._complete_text(position, event.content_index, as_text(part.get("text")))
             case "response.refusal.delta":
-                self._refusal_pieces(at, event.content_index).append(as_text(event.delta))
+                self._refusal_pieces(position, event.content_index).append(as_text(event.delta))
             case "response.refusal.done":
-                self._refusal_pieces(at, event.content_index)[:] = [as_text(event.refusal)]
+                self._refusal_pieces(position, event.content_index)[:] = [as_text(event.refusal)]
 
     # -- items -------------------------------------------------------------------------------
 
@@ -169,100 +169,100 @@ class Decoder(BaseDecoder):
         return self._moved.get(sent, sent) if isinstance(sent, int) else self._latest
 
     def _output_item(self, kind: str, sent: Any, item: dict[str, Any]) -> None:
-        at = self._item_index(sent)
-        known = self._items.get(at)
+        position = self._item_index(sent)
+        known = self._items.get(position)
         added = kind.endswith(".added")
         if known and known.done and (added or known.key != _item_key(item)):
-            known, at = None, max(self._items) + 1
+            known, position = None, max(self._items) + 1
             if isinstance(sent, int):
-                self._moved[sent] = at
+                self._moved[sent] = position
         elif known and added and not isinstance(sent, int):
-            known, at = None, max(self._items) + 1
+            known, position = None, max(self._items) + 1
         if known is None:
-            self._items[at] = _OutputItem(item)
-        self._latest = at
+            self._items[position] = _OutputItem(item)
+        self._latest = position
         if not added:
-            self._finish_item(at, item)
+            self._finish_item(position, item)
         elif item.get("type") == "function_call":
-            self._start_call(at, item)
+            self._start_call(position, item)
 
-    def _current_item(self, at: int, kind: str) -> _OutputItem:
+    def _current_item(self, position: int, kind: str) -> _OutputItem:
         """The item at this index, added if it was not announced."""
-        item = self._items.get(at)
+        item = self._items.get(position)
         if item is None:
-            item = self._items[at] = _OutputItem({"type": kind})
+            item = self._items[position] = _OutputItem({"type": kind})
         return item
 
-    def _finish_item(self, at: int, item: dict[str, Any]) -> None:
-        known = self._current_item(at, "")
+    def _finish_item(self, position: int, item: dict[str, Any]) -> None:
+        known = self._current_item(position, "")
         known.kind, known.key, known.done = as_text(item.get("type")), _item_key(item), True
         match known.kind:
             case "message":
-                self._finish_message(at, item)
+                self._finish_message(position, item)
             case "reasoning":
-                self._finish_reasoning(at, item, known)
+                self._finish_reasoning(position, item, known)
             case "function_call":
-                self._start_call(at, item)
+                self._start_call(position, item)
                 if args := to_text(item.get("arguments")):
-                    self._sink.set_args((at, "call"), args)
+                    self._sink.set_args((position, "call"), args)
             case _:
-                self._sink.set_native((at, "native"), item)
-                self._sink.set_order((at, "native"), (at, 0))
+                self._sink.set_native((position, "native"), item)
+                self._sink.set_order((position, "native"), (position, 0))
 
-    def _finish_message(self, at: int, item: dict[str, Any]) -> None:
+    def _finish_message(self, position: int, item: dict[str, Any]) -> None:
         content = item.get("content")
         parts = as_dicts(content) or [{"type": "output_text", "text": content}]
         phase = item.get("phase")
         for index, part in enumerate(parts):
             if part.get("type") == "refusal":
-                self._refusal_pieces(at, index)[:] = [as_text(part.get("refusal"))]
+                self._refusal_pieces(position, index)[:] = [as_text(part.get("refusal"))]
             elif text := as_text(part.get("text")):
-                self._complete_text(at, index, text)
+                self._complete_text(position, index, text)
                 if phase:
-                    self._sink.add_extra((at, "text", index), "text", phase=phase)
+                    self._sink.add_extra((position, "text", index), "text", phase=phase)
 
-    def _start_call(self, at: int, item: dict[str, Any]) -> None:
-        slot = (at, "call")
+    def _start_call(self, position: int, item: dict[str, Any]) -> None:
+        slot = (position, "call")
         id = as_text(item.get("call_id")) or as_text(item.get("id"))
         self._sink.add_call(slot, id=id, name=as_text(item.get("name")))
-        self._sink.set_order(slot, (at, 0))
+        self._sink.set_order(slot, (position, 0))
         extra = {k: v for k, v in item.items() if k not in _CALL_KEYS and v}
         if extra:
             self._sink.add_extra(slot, "call", **extra)
 
     def _decode_arguments(self, kind: str, event: ResponseEvent) -> None:
-        at = self._item_index(event.output_index)
-        item = self._current_item(at, "function_call")
+        position = self._item_index(event.output_index)
+        item = self._current_item(position, "function_call")
         if item.kind != "function_call" or item.done:
             return
-        self._sink.set_order((at, "call"), (at, 0))
+        self._sink.set_order((position, "call"), (position, 0))
         if kind.endswith(".delta"):
-            self._sink.add_call((at, "call"), args=as_text(event.delta))
+            self._sink.add_call((position, "call"), args=as_text(event.delta))
         elif args := to_text(event.arguments):
-            self._sink.set_args((at, "call"), args)
+            self._sink.set_args((position, "call"), args)
 
-    def _text_slot(self, at: int, index: Any) -> tuple[int, str, int]:
+    def _text_slot(self, position: int, index: Any) -> tuple[int, str, int]:
         """The slot of one text of a message, which may have several with refusals in between."""
         index = index if isinstance(index, int) else 0
-        slot = (at, "text", index)
-        self._sink.set_order(slot, (at, index))
+        slot = (position, "text", index)
+        self._sink.set_order(slot, (position, index))
         return slot
 
-    def _complete_text(self, at: int, index: Any, text: str) -> None:
+    def _complete_text(self, position: int, index: Any, text: str) -> None:
         if text:
-            self._sink.complete_part(self._text_slot(at, index), "text", text)
+            self._sink.complete_part(self._text_slot(position, index), "text", text)
             self._has_text = True
 
-    def _refusal_pieces(self, at: int, index: Any) -> list[str]:
-        return self._refusals.setdefault((at, index if isinstance(index, int) else 0), [])
+    def _refusal_pieces(self, position: int, index: Any) -> list[str]:
+        return self._refusals.setdefault((position, index if isinstance(index, int) else 0), [])
 
     # -- reasoning ---------------------------------------------------------------------------
 
     def _decode_reasoning(self, kind: str, event: ResponseEvent) -> None:
         if not kind.endswith(".delta"):
             return
-        at = self._item_index(event.output_index)
-        item = self._current_item(at, "reasoning")
+        position = self._item_index(event.output_index)
+        item = self._current_item(position, "reasoning")
         summary = "summary" in kind
         source, part = (
             ("summary", event.summary_index) if summary else ("content", event.content_index)
@@ -271,22 +271,22 @@ class Decoder(BaseDecoder):
             if item.source and item.part != part:
                 piece = _SEAM + piece
             item.source, item.part = source, part
-            self._sink.add_thinking((at, "thought"), piece)
-            self._sink.set_order((at, "thought"), (at, 0))
+            self._sink.add_thinking((position, "thought"), piece)
+            self._sink.set_order((position, "thought"), (position, 0))
 
-    def _finish_reasoning(self, at: int, item: dict[str, Any], known: _OutputItem) -> None:
-        slot = (at, "thought")
-        self._sink.set_order(slot, (at, 0))
+    def _finish_reasoning(self, position: int, item: dict[str, Any], known: _OutputItem) -> None:
+        slot = (position, "thought")
+        self._sink.set_order(slot, (position, 0))
         texts = {k: _SEAM.join(_part_texts(item.get(k))) for k in ("content", "summary")}
         text = texts[known.source] if known.source else texts["content"] or texts["summary"]
         if text:
             self._sink.complete_part(slot, "thinking", text)
-        kept = {k: item[k] for k in ("encrypted_content", "content") if item.get(k)}
-        if "content" in kept and "encrypted_content" not in kept and item.get("id"):
+        extra = {k: item[k] for k in ("encrypted_content", "content") if item.get(k)}
+        if "content" in extra and "encrypted_content" not in extra and item.get("id"):
             # Open reasoning is not stored anywhere; servers that return it require its id.
-            kept["id"] = item["id"]
-        if kept or item.get("summary"):
-            self._sink.add_extra(slot, "thinking", summary=item.get("summary") or [], **kept)
+            extra["id"] = item["id"]
+        if extra or item.get("summary"):
+            self._sink.add_extra(slot, "thinking", summary=item.get("summary") or [], **extra)
 
     # -- complete bodies and the end ---------------------------------------------------------
 
@@ -315,11 +315,14 @@ class Decoder(BaseDecoder):
             cost=usage.get("cost"),
         )
         output = as_dicts(response.get("output"))
-        kinds = {at: item.kind for at, item in self._items.items()}
-        if all(at < len(output) and output[at].get("type") == k for at, k in kinds.items()):
-            for at, item in enumerate(output):
-                if at not in self._items or not self._items[at].done:
-                    self._finish_item(at, item)
+        kinds = {position: item.kind for position, item in self._items.items()}
+        if all(
+            position < len(output) and output[position].get("type") == k
+            for position, k in kinds.items()
+        ):
+            for position, item in enumerate(output):
+                if position not in self._items or not self._items[position].done:
+                    self._finish_item(position, item)
         if response.get("error"):
             raise_error(response)
         if response.get("status") == "failed":
@@ -328,8 +331,12 @@ class Decoder(BaseDecoder):
     def _end_answer(self, *, complete: bool) -> None:
         sink = self._sink
         sink.detail = "".join([p for key in sorted(self._refusals) for p in self._refusals[key]])
-        calls = [at for at, item in self._items.items() if item.kind == "function_call"]
-        cut = [at for at in calls if not self._items[at].done and not self._has_whole_args(at)]
+        calls = [position for position, item in self._items.items() if item.kind == "function_call"]
+        cut = [
+            position
+            for position in calls
+            if not self._items[position].done and not self._has_whole_args(position)
+        ]
         if self._ended:
             sink.stop = self._stop_reason(calls)
         elif cut:
@@ -352,10 +359,10 @@ class Decoder(BaseDecoder):
             return "died"
         return "filtered" if self._sink.detail else stop
 
-    def _has_whole_args(self, at: int) -> bool:
+    def _has_whole_args(self, position: int) -> bool:
         """Whether a call's arguments are complete."""
         try:
-            return isinstance(msgspec.json.decode(self._sink.get_args((at, "call"))), dict)
+            return isinstance(msgspec.json.decode(self._sink.get_args((position, "call"))), dict)
         except (ValueError, RecursionError):
             return False
 

@@ -99,8 +99,10 @@ def _encode_tool(tool: ToolSpec, quirks: Quirks) -> dict[str, Any]:
 def _encode_items(group: Message) -> list[dict[str, Any]]:
     if group.role != "assistant":
         return list(_encode_user(group.parts))
-    whole = _answered_ids(group.parts)
-    items = [item for part in group.parts if (item := _encode_assistant(part, whole)) is not None]
+    answered = _answered_ids(group.parts)
+    items = [
+        item for part in group.parts if (item := _encode_assistant(part, answered)) is not None
+    ]
     # Reasoning is refused without the item it led to.
     while items and items[-1].get("type") == "reasoning":
         items.pop()

@@ -83,7 +83,7 @@ def test_any_file_can_be_named(tmp_path: Path) -> None:
     )
     assert embedded.missing_model(found.base_url) is None
     for wrong in ("local:/no/such.gguf", "local:gpt-5"):
-        with pytest.raises(ConfigError, match="does not exist|Unknown embedded model"):
+        with pytest.raises(ConfigError, match=r"does not exist|Unknown embedded model"):
             chosen(tmp_path, ModelChoice(model=wrong))
 
 

@@ -264,13 +264,13 @@ class Decoder(BaseDecoder):
 
     def _add_detail(self, fragment: dict[str, Any]) -> None:
         """Join the fragments of a detail, so that it can be sent back whole."""
-        at = self._find_detail(fragment)
-        if at is None:
+        position = self._find_detail(fragment)
+        if position is None:
             self._details.append(dict(fragment))
             self._pieces.append([_detail_text(fragment)])
             return
-        detail = self._details[at]
-        self._pieces[at].append(_detail_text(fragment))
+        detail = self._details[position]
+        self._pieces[position].append(_detail_text(fragment))
         for name, value in fragment.items():
             if name not in detail or (value and name not in ("text", "summary")):
                 detail[name] = value
@@ -281,11 +281,11 @@ class Decoder(BaseDecoder):
         if "data" in fragment:
             return None
         kind, index, id = (fragment.get(k) for k in ("type", "index", "id"))
-        for at in range(len(self._details) - 1, -1, -1):
-            detail = self._details[at]
+        for position in range(len(self._details) - 1, -1, -1):
+            detail = self._details[position]
             same = (detail.get("type"), detail.get("index")) == (kind, index)
             if same and (not id or detail.get("id") in (None, id)):
-                return at
+                return position
             if index is None:
                 return None
         return None

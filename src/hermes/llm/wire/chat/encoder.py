@@ -90,12 +90,12 @@ class Encoder:
         )
 
         quirks = self._quirks
-        few = select_tools(tools, quirks.favourites)
-        callable = few if settings.tool_choice != "none" else []
+        selected = select_tools(tools, quirks.favourites)
+        callable = selected if settings.tool_choice != "none" else []
         fields["temperature"] = 0
         fields["response_format"] = response_format(callable)
         head = encode_json(shape_fields(fields, quirks))[:-1] + b',"messages":['
-        return head + b"".join([encode_json(m) + b"," for m in opening_messages(few, system)])
+        return head + b"".join([encode_json(m) + b"," for m in opening_messages(selected, system)])
 
     # -- messages ----------------------------------------------------------------------------
 

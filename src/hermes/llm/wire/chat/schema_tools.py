@@ -104,8 +104,8 @@ def opening_messages(tools: Sequence[ToolSpec], system: str) -> list[dict[str, A
         if tool and tool not in names:
             continue
         step = _answer_step(answer, result=bool(tool)) if answer else _call_step(tool, args)
-        heard = format_result(tool, said) if tool and answer else said
-        messages.append({"role": "user", "content": heard})
+        message = format_result(tool, said) if tool and answer else said
+        messages.append({"role": "user", "content": message})
         messages.append({"role": "assistant", "content": _encode_step(step)})
     return messages
 

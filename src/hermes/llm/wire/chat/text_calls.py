@@ -89,11 +89,11 @@ class TextCallDecoder:
 
     def _in_text(self, last: bool) -> bool:
         for match in _OPEN.finditer(self._text):
-            at = match.start()
-            if at == 0 and match[0] != _TAG and not self._line_start:
+            position = match.start()
+            if position == 0 and match[0] != _TAG and not self._line_start:
                 continue
-            self._add_text(self._text[:at])
-            self._text = self._text[at:]
+            self._add_text(self._text[:position])
+            self._text = self._text[position:]
             self._state = self._in_tag if match[0] == _TAG else self._in_fence
             return True
         keep = 0 if last else _count_open_chars(self._text, self._line_start)
@@ -125,8 +125,8 @@ class TextCallDecoder:
         start = body.lstrip()
         if word in _INFO and newline and (start[:1] in ("{", "[") or (not start and not last)):
             shut = _SHUT.search(body)
-            whole = shut is not None and (last or shut.end() < len(body))
-            if not whole and not last and len(body) <= _MAX_HELD:
+            complete = shut is not None and (last or shut.end() < len(body))
+            if not complete and not last and len(body) <= _MAX_HELD:
                 return False
             if self._lift_calls(body[: shut.start()] if shut else body):
                 self._text = body[shut.end() :].removeprefix("\n") if shut else ""
@@ -183,7 +183,7 @@ def _find_calls(text: str) -> list[tuple[str, str]]:
         return (
             [(begun[1], text[begun.end() :])] if begun and _is_one_object(text, begun.end()) else []
         )
-    found = [_read_call(one) for one in values]
+    found = [_read_call(value) for value in values]
     return [call for call in found if call is not None] if None not in found else []
 
 
@@ -195,16 +195,16 @@ def _parse_values(text: str) -> list[Any]:
         pass
     else:
         return value if isinstance(value, list) else [value]
-    found, at = [], 0
+    found, position = [], 0
     decoder = json.JSONDecoder(strict=False)
-    while at < len(text):
+    while position < len(text):
         try:
-            value, at = decoder.raw_decode(text, at)
+            value, position = decoder.raw_decode(text, position)
         except (ValueError, RecursionError):
             return []
         found.append(value)
-        while text[at : at + 1].isspace():
-            at += 1
+        while text[position : position + 1].isspace():
+            position += 1
     return found
 
 
@@ -239,9 +239,9 @@ def _read_call(value: Any) -> tuple[str, str] | None:
 
 def _count_open_chars(text: str, line_start: bool) -> int:
     """How many characters at the end could become the start of a call with the next piece."""
-    at = text.rfind("<", max(0, len(text) - len(_TAG)))
-    if at >= 0 and _TAG.startswith(text[at:]):
-        return len(text) - at
+    position = text.rfind("<", max(0, len(text) - len(_TAG)))
+    if position >= 0 and _TAG.startswith(text[position:]):
+        return len(text) - position
     _, newline, line = text.rpartition("\n")
     begins = bool(newline) or line_start
     return len(line) if begins and _FENCE.startswith(line.strip(" \t")) else 0
