@@ -14,13 +14,13 @@ from hermes.app.runtime import Runtime
 from hermes.config.load import load
 from hermes.core.errors import ConfigError
 from hermes.core.message import Message, Target, ToolCall, ToolReturn, user
-from hermes.core.provider import Settings, ToolSpec
 from hermes.core.response_sink import ResponseSink
 from hermes.llm.endpoints.match import choose_wire
 from hermes.llm.provider_spec import ProviderSpec, Quirks, WireFacts
 from hermes.llm.providers import register_provider
 from hermes.llm.wire import load_wire, register_wire, wire_names
 from hermes.llm.wire.message_buffer import MessageBuffer
+from hermes.llm.wire.request_fields import RequestHead
 from tests.kit import Home, Provider, Reply, raw
 
 STREAM_TYPE = "text/event-stream"
@@ -36,17 +36,10 @@ class LinesEncoder:
     def add_group(self, group: Message) -> None:
         self.messages.add_messages([(self._encode(group), b"")])
 
-    def build_body(
-        self,
-        pending: Sequence[Message],
-        *,
-        system: str,
-        tools: Sequence[ToolSpec],
-        settings: Settings,
-        stream: bool,
-    ) -> bytes:
-        head = {"model": self._model, "tools": [tool.name for tool in tools], "system": system}
-        start = json.dumps(head)[:-1].encode() + b',"lines":['
+    def build_body(self, pending: Sequence[Message], head: RequestHead) -> bytes:
+        tools = [tool.name for tool in head.tools]
+        fields = {"model": self._model, "tools": tools, "system": head.system}
+        start = json.dumps(fields)[:-1].encode() + b',"lines":['
         return self.messages.join_body(start, [(self._encode(group), b"") for group in pending])
 
     def _encode(self, group: Message) -> bytes:

@@ -19,6 +19,7 @@ from hermes.llm.provider_spec import Quirks
 from hermes.llm.response_builder import ResponseBuilder
 from hermes.llm.wire import load_wire
 from hermes.llm.wire.body_reader import BodyReader
+from hermes.llm.wire.request_fields import RequestHead
 
 PLAIN = Quirks()
 DEFAULTS = Settings()
@@ -124,9 +125,7 @@ def encode_groups(
     encoder = load_wire(wire).Encoder(Target("p", "m", wire), quirks)
     for group in groups[:-1]:
         encoder.add_group(group)
-    raw = encoder.build_body(
-        groups[-1:], system=system, tools=tools, settings=settings, stream=stream
-    )
+    raw = encoder.build_body(groups[-1:], RequestHead(system, tools, settings, stream))
     out: dict[str, Any] = orjson.loads(raw)
     return out
 
@@ -161,11 +160,7 @@ class Talk:
             self.history.append(message)
         self.view.add_new_messages(self.history)
         return self.encoder.build_body(
-            self.view.pending_groups(tail),
-            system=system,
-            tools=tools,
-            settings=settings,
-            stream=stream,
+            self.view.pending_groups(tail), RequestHead(system, tuple(tools), settings, stream)
         )
 
     def body(self, *messages: Message, **more: Any) -> dict[str, Any]:

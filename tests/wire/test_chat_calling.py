@@ -17,6 +17,7 @@ from hermes.core.text import clean
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.response_builder import ResponseBuilder
 from hermes.llm.wire import chat
+from hermes.llm.wire.request_fields import RequestHead
 
 TARGET = Target("lab", "small", "chat")
 NAMES = frozenset({"terminal", "read_file"})
@@ -130,11 +131,7 @@ def test_a_call_cut_off_is_told_as_cut_and_an_answer_keeps_what_came() -> None:
 def body(messages: list[Message], tools: tuple[ToolSpec, ...] = TOOLS, **kw: Any) -> dict[str, Any]:
     encoder = chat.Encoder(TARGET, kw.pop("quirks", SCHEMA))
     raw = encoder.build_body(
-        messages,
-        system=kw.pop("system", ""),
-        tools=tools,
-        settings=Settings(**kw),
-        stream=True,
+        messages, RequestHead(kw.pop("system", ""), tuple(tools), Settings(**kw), True)
     )
     out: dict[str, Any] = json.loads(raw)
     return out

@@ -26,6 +26,7 @@ from hermes.core.provider import Settings
 from hermes.llm.history_view import BEGINNING, HistoryView
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.wire import load_wire
+from hermes.llm.wire.request_fields import RequestHead
 from tests.wire.recordings import ROOT, Recording, load
 from tests.wire.test_openai_oracle import Ours
 
@@ -46,9 +47,7 @@ def encoded(api: str, system: str, messages: list[Message]) -> Json:
     for message in messages:  # one by one, as in a real session
         history.append(message)
         view.add_new_messages(history)
-    body = encoder.build_body(
-        view.pending_groups(), system=system, tools=(), settings=Settings(), stream=False
-    )
+    body = encoder.build_body(view.pending_groups(), RequestHead(system, (), Settings(), False))
     out: Json = orjson.loads(body)
     return out
 

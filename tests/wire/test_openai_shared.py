@@ -16,6 +16,7 @@ from hermes.core.message import Message, Text, ToolCall, ToolReturn
 from hermes.core.provider import Settings
 from hermes.llm.response_builder import ResponseBuilder
 from hermes.llm.wire import load_wire
+from hermes.llm.wire.request_fields import RequestHead
 from tests.wire import chat_frames, responses_frames, talk
 from tests.wire.chat_frames import chunk, events
 from tests.wire.responses_frames import added, done, end, ev, frames, function, message
@@ -229,9 +230,7 @@ def test_consecutive_requests_share_their_prefix_byte_for_byte(wire: Wire) -> No
     for i in range(20):
         groups.append(user(Text(f"question {i}")) if i % 2 == 0 else assistant(Text(f"answer {i}")))
         if i % 2 == 0:
-            raw = encoder.build_body(
-                groups[i:], system="sys", tools=TOOLS, settings=Settings(), stream=True
-            )
+            raw = encoder.build_body(groups[i:], RequestHead("sys", TOOLS, Settings(), True))
             assert raw.startswith(last)
             assert len(json.loads(raw)[wire.messages]) == i + 1 + wire.system
             last = raw.removesuffix(b"]}")

@@ -15,6 +15,7 @@ from hermes.core.provider import Settings
 from hermes.llm.history_view import HistoryView
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.wire import load_wire
+from hermes.llm.wire.request_fields import RequestHead
 from tests.wire.importers import IMPORT, MEANING, Conversation, Meaning
 from tests.wire.recordings import ROOT, Recording, load
 from tests.wire.test_other_oracles import ours
@@ -38,11 +39,7 @@ def encoded(api: str, talk: Conversation, messages: list[Message]) -> dict[str, 
     view = HistoryView(target(api), Quirks(), encoder.add_group)
     view.add_new_messages(History(messages))
     body = encoder.build_body(
-        view.pending_groups(),
-        system=talk.system,
-        tools=talk.tools,
-        settings=Settings(),
-        stream=True,
+        view.pending_groups(), RequestHead(talk.system, tuple(talk.tools), Settings(), True)
     )
     return orjson.loads(body)
 

@@ -17,6 +17,7 @@ from hermes.llm.history_view import HistoryView
 from hermes.llm.provider_spec import Quirks, overlay_quirks
 from hermes.llm.reasoning_effort import fit_effort
 from hermes.llm.wire import Wire, load_wire
+from hermes.llm.wire.request_fields import RequestHead
 
 
 class _Profile(Struct, frozen=True):
@@ -121,11 +122,6 @@ class RequestEncoder:
             found = views[key] = view, encoder
         view, encoder = found
         view.add_new_messages(request.history)
-        body: bytes = encoder.build_body(
-            view.pending_groups(request.tail),
-            system=request.system,
-            tools=request.tools,
-            settings=request.settings,
-            stream=profile.streams,
-        )
+        head = RequestHead(request.system, request.tools, request.settings, profile.streams)
+        body: bytes = encoder.build_body(view.pending_groups(request.tail), head)
         return body, record_prompt(request, profile.quirks, encoder.messages.last_sent)

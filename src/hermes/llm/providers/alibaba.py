@@ -1,7 +1,5 @@
 """Alibaba's DashScope, the Qwen models."""
 
-from __future__ import annotations
-
 from hermes.llm.provider_spec import ProviderSpec
 
 PROVIDER = ProviderSpec(

@@ -1,7 +1,5 @@
 """Anthropic."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hermes.llm.provider_spec import OAuthSpec, ProviderSpec, Quirks

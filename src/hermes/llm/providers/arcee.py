@@ -1,7 +1,5 @@
 """Arcee."""
 
-from __future__ import annotations
-
 from hermes.llm.provider_spec import ProviderSpec
 
 PROVIDER = ProviderSpec(

@@ -1,7 +1,5 @@
 """Azure OpenAI, version 1 of its API."""
 
-from __future__ import annotations
-
 from hermes.llm.provider_spec import ProviderSpec, Quirks
 from hermes.llm.providers.openai import GPT
 

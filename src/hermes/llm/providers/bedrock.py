@@ -1,7 +1,5 @@
 """Amazon Bedrock."""
 
-from __future__ import annotations
-
 from hermes.llm.provider_spec import ProviderSpec, Quirks
 from hermes.llm.providers.anthropic import CLAUDE
 

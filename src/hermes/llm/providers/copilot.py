@@ -1,7 +1,5 @@
 """GitHub Copilot, an aggregator."""
 
-from __future__ import annotations
-
 from hermes.llm.provider_spec import OAuthSpec, ProviderSpec
 from hermes.version import VERSION
 

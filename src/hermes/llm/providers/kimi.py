@@ -1,7 +1,5 @@
 """Moonshot's Kimi."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hermes.llm.provider_spec import ProviderSpec

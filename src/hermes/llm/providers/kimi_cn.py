@@ -1,7 +1,5 @@
 """Kimi in China."""
 
-from __future__ import annotations
-
 from hermes.llm.provider_spec import ProviderSpec
 from hermes.llm.providers.kimi import KIMI
 

@@ -1,7 +1,5 @@
 """Kimi's coding plan."""
 
-from __future__ import annotations
-
 from hermes.llm.provider_spec import ProviderSpec
 from hermes.llm.providers.kimi import KIMI
 

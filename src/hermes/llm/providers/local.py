@@ -1,7 +1,5 @@
 """The embedded model: llama.cpp on this machine, without a server or a key."""
 
-from __future__ import annotations
-
 from hermes.llm.provider_spec import ProviderSpec, Quirks
 
 PROVIDER = ProviderSpec(

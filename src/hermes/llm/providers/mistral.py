@@ -1,7 +1,5 @@
 """Mistral."""
 
-from __future__ import annotations
-
 from hermes.llm.provider_spec import ProviderSpec, Quirks
 
 PROVIDER = ProviderSpec(

@@ -1,7 +1,5 @@
 """Nous Portal, an aggregator."""
 
-from __future__ import annotations
-
 from hermes.llm.provider_spec import ATTRIBUTION, ProviderSpec, Quirks
 
 PROVIDER = ProviderSpec(

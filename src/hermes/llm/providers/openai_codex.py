@@ -1,7 +1,5 @@
 """ChatGPT's Codex backend, for users with a ChatGPT account."""
 
-from __future__ import annotations
-
 from hermes.llm.provider_spec import OAuthSpec, ProviderSpec, Quirks
 from hermes.llm.providers.openai import GPT
 

@@ -1,7 +1,5 @@
 """Vertex AI with an API key (express mode)."""
 
-from __future__ import annotations
-
 from hermes.llm.provider_spec import ProviderSpec, Quirks
 from hermes.llm.providers.gemini import THINKS
 

@@ -1,7 +1,5 @@
 """Z.ai, the GLM models."""
 
-from __future__ import annotations
-
 from hermes.llm.provider_spec import ProviderSpec, Quirks
 
 PROVIDER = ProviderSpec(

@@ -8,12 +8,12 @@ from typing import Any, Protocol, cast
 
 from hermes.core.errors import ConfigError
 from hermes.core.message import Message, Target
-from hermes.core.provider import Settings, ToolSpec
 from hermes.core.response_sink import ResponseSink
 from hermes.core.wire_names import OLD_WIRE_NAMES, WIRE_NAMES
 from hermes.llm.index import load_builtin_index
 from hermes.llm.provider_spec import Quirks, WireFacts
 from hermes.llm.wire.message_buffer import MessageBuffer
+from hermes.llm.wire.request_fields import RequestHead
 
 
 class Encoder(Protocol):
@@ -27,15 +27,7 @@ class Encoder(Protocol):
 
     def add_group(self, group: Message) -> None: ...
 
-    def build_body(
-        self,
-        pending: Sequence[Message],
-        *,
-        system: str,
-        tools: Sequence[ToolSpec],
-        settings: Settings,
-        stream: bool,
-    ) -> bytes: ...
+    def build_body(self, pending: Sequence[Message], head: RequestHead) -> bytes: ...
 
 
 class Decoder(Protocol):

@@ -5,13 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from hermes.core.errors import Failure, Kind, ProviderError
-from hermes.core.message import Stop, Target
+from hermes.core.message import Stop
 from hermes.core.response_sink import ResponseSink
 from hermes.llm.provider_spec import Quirks, WireFacts
-from hermes.llm.wire.anthropic_encoder import MAX_TOKENS, Encoder
+from hermes.llm.wire.anthropic_encoder import Encoder
 from hermes.llm.wire.base_decoder import BaseDecoder, can_stream, raise_error, read_error
-from hermes.llm.wire.convert import as_dict, as_dicts, as_text, parse_arguments, sum_counts
+from hermes.llm.wire.convert import (
+    as_dict,
+    as_dicts,
+    as_text,
+    has_no_content,
+    parse_arguments,
+    sum_counts,
+)
 from hermes.llm.wire.lenient_json import decode_json, encode_json
+from hermes.llm.wire.request_fields import MAX_TOKENS, append_path
 
 __all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "build_url", "can_stream", "read_error"]
 
@@ -36,11 +44,8 @@ _STOPS: dict[str, Stop] = {
 
 
 def build_url(base_url: str, model: str, *, stream: bool) -> str:
-    base, mark, query = base_url.partition("?")
-    base = base.rstrip("/")
-    if not base.endswith("/messages"):
-        base += "/messages" if base.endswith("/v1") else "/v1/messages"
-    return base + mark + query
+    versioned = base_url.partition("?")[0].rstrip("/").endswith(("/v1", "/messages"))
+    return append_path(base_url, "/messages" if versioned else "/v1/messages")
 
 
 class _ContentBlock:
@@ -232,11 +237,9 @@ class Decoder(BaseDecoder):
         for index in list(self._open):
             self._stop_block(index)
         sink.stop = _STOPS.get(self._reason) or ("tool_use" if sink.call_names else "end")
-        if self._reason == "model_context_window_exceeded":
-            message = sink.build_message(Target("", "", ""))
-            if not message.calls and not message.text.strip():
-                text = "the conversation does not fit into the model's context window"
-                raise ProviderError(Failure(Kind.CONTEXT_OVERFLOW, text, code=self._reason))
+        if self._reason == "model_context_window_exceeded" and has_no_content(sink):
+            text = "the conversation does not fit into the model's context window"
+            raise ProviderError(Failure(Kind.CONTEXT_OVERFLOW, text, code=self._reason))
 
 
 def _block_index(event: dict[str, Any]) -> int:

@@ -20,10 +20,9 @@ from hermes.core.message import (
     ToolCall,
     ToolReturn,
 )
-from hermes.core.provider import Settings, ToolSpec
+from hermes.core.provider import ToolSpec
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.wire.convert import (
-    BUDGETS,
     TurnOpening,
     as_dict,
     as_dicts,
@@ -35,13 +34,16 @@ from hermes.llm.wire.convert import (
 )
 from hermes.llm.wire.lenient_json import encode_json
 from hermes.llm.wire.message_buffer import MARKER, MessageBuffer, MessageForms
-from hermes.llm.wire.request_fields import HeadCache, shape_fields
+from hermes.llm.wire.request_fields import (
+    MAX_TOKENS,
+    HeadCache,
+    RequestHead,
+    shape_fields,
+    thinking_fields,
+)
 from hermes.llm.wire.tool_schema import fit_schema
 
-MAX_TOKENS = 8192
-MIN_BUDGET = 1024
 EMPTY = "[empty]"
-_EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh"}
 _THOUGHTS = ("thinking", "redacted_thinking")
 _CARRIERS = ("text", "image", "document", "compaction", "container_upload")
 """Blocks that may carry a cache marker, besides calls and results."""
@@ -57,43 +59,29 @@ class Encoder:
         self._marks = quirks.cache == "native"
         self.messages = MessageBuffer(marks=self._marks)
         self._state = _GroupState()
-        self._head = HeadCache()
+        self._heads = HeadCache(self._encode_head)
 
     def add_group(self, group: Message) -> None:
         self.messages.add_messages(
             [self._encode_forms(self._state.encode_group(group, self._quirks))]
         )
 
-    def build_body(
-        self,
-        pending: Sequence[Message],
-        *,
-        system: str,
-        tools: Sequence[ToolSpec],
-        settings: Settings,
-        stream: bool,
-    ) -> bytes:
+    def build_body(self, pending: Sequence[Message], head: RequestHead) -> bytes:
         state = self._state.copy()
         last = len(pending) - 1
         fresh = [state.encode_group(g, self._quirks, last=i == last) for i, g in enumerate(pending)]
         if state.opening.is_bare and self._quirks.effort == "budget":
-            settings = structs.replace(settings, effort=None)
-        head = self._head.get_head(
-            (system, tuple(tools), settings, stream),
-            lambda: self._encode_head(system, tools, settings, stream),
-        )
-        return self.messages.join_body(head, map(self._encode_forms, fresh))
+            head = structs.replace(head, settings=structs.replace(head.settings, effort=None))
+        return self.messages.join_body(self._heads.get_bytes(head), map(self._encode_forms, fresh))
 
     def _encode_forms(self, message: dict[str, Any]) -> MessageForms:
         return encode_json(message), encode_json(_with_marker(message)) if self._marks else b""
 
-    def _encode_head(
-        self, system: str, tools: Sequence[ToolSpec], settings: Settings, stream: bool
-    ) -> bytes:
-        quirks = self._quirks
+    def _encode_head(self, head: RequestHead) -> bytes:
+        quirks, settings, system = self._quirks, head.settings, head.system
         limit = settings.max_output or quirks.max_tokens_default or MAX_TOKENS
-        fields: dict[str, Any] = {"model": self._model, "max_tokens": limit, "stream": stream}
-        fields.update(_thinking_fields(quirks, settings, limit))
+        fields: dict[str, Any] = {"model": self._model, "max_tokens": limit, "stream": head.stream}
+        fields.update(thinking_fields(quirks, settings, limit, quirks.thinking_display))
         thinks = as_dict(fields.get("thinking")).get("type") in ("enabled", "adaptive")
         if settings.temperature is not None and not thinks:
             fields["temperature"] = settings.temperature
@@ -102,8 +90,8 @@ class Encoder:
         if system.strip():
             marked = [{"type": "text", "text": system, "cache_control": MARKER}]
             fields["system"] = marked if self._marks else system
-        if tools and quirks.tools:
-            fields["tools"] = [_encode_tool(tool, quirks) for tool in tools]
+        if head.tools and quirks.tools:
+            fields["tools"] = [_encode_tool(tool, quirks) for tool in head.tools]
             # Declared even if they may not be called: they are part of the cached prefix.
             if settings.tool_choice == "none":
                 fields["tool_choice"] = {"type": "none"}
@@ -123,27 +111,6 @@ def _with_marker(message: dict[str, Any]) -> dict[str, Any]:
             marked = {**blocks[n], "cache_control": MARKER}
             return {**message, "content": [*blocks[:n], marked, *blocks[n + 1 :]]}
     return message
-
-
-def _thinking_fields(quirks: Quirks, settings: Settings, limit: int) -> dict[str, Any]:
-    effort = settings.effort
-    if effort is None or (settings.tool_choice == "required" and effort != "none"):
-        return {}  # a model that must call a tool may not think first
-    match quirks.effort:
-        case "budget" if effort != "none":
-            # A quarter of the output is left for the answer itself.
-            budget = min(BUDGETS[effort], limit * 3 // 4)
-            if budget < MIN_BUDGET:
-                return {}
-            return {"thinking": {"type": "enabled", "budget_tokens": budget}}
-        case "adaptive" if effort == "none":
-            return {"thinking": {"type": "disabled"}}
-        case "adaptive":
-            shown = {"display": quirks.thinking_display} if quirks.thinking_display else {}
-            level = {"effort": _EFFORTS[effort]}
-            return {"thinking": {"type": "adaptive", **shown}, "output_config": level}
-        case _:
-            return {}
 
 
 def _encode_tool(tool: ToolSpec, quirks: Quirks) -> dict[str, Any]:

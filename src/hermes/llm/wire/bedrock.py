@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
-from hermes.core.message import Stop, Target
+from hermes.core.message import Stop
 from hermes.core.response_sink import ResponseSink
 from hermes.llm.auth import aws
 from hermes.llm.errors.classifier import classify_error
@@ -19,6 +19,7 @@ from hermes.llm.wire.convert import (
     as_dict,
     as_dicts,
     as_text,
+    has_no_content,
     parse_arguments,
     parse_document,
     sum_counts,
@@ -267,18 +268,14 @@ class Decoder:
         for index in list(self._open):
             self._stop_block(index)
         sink.stop = _STOPS.get(reason) or ("tool_use" if sink.call_names else "end")
-        if reason == "model_context_window_exceeded" and self._has_no_content():
+        if reason == "model_context_window_exceeded" and has_no_content(self._sink):
             text = "the conversation does not fit into the model's context window"
             raise ProviderError(Failure(Kind.CONTEXT_OVERFLOW, text, code=reason))
         if reason in _MALFORMED and not sink.call_names:
             # The call that the model wrote is lost, so the text before it is no complete answer.
-            if self._has_no_content():
+            if has_no_content(self._sink):
                 raise ProviderError(Failure(Kind.EMPTY, reason, code=reason))
             sink.stop = "died"
-
-    def _has_no_content(self) -> bool:
-        message = self._sink.build_message(Target("", "", ""))
-        return not message.calls and not message.text.strip()
 
 
 def _read_citation(delta: dict[str, Any]) -> dict[str, Any]:

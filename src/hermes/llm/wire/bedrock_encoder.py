@@ -22,7 +22,6 @@ from hermes.core.message import (
 from hermes.core.provider import Settings, ToolSpec
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.wire.convert import (
-    BUDGETS,
     TurnOpening,
     as_dict,
     as_text,
@@ -33,15 +32,19 @@ from hermes.llm.wire.convert import (
 )
 from hermes.llm.wire.lenient_json import encode_json
 from hermes.llm.wire.message_buffer import MessageBuffer, MessageForms
-from hermes.llm.wire.request_fields import HeadCache, shape_fields
+from hermes.llm.wire.request_fields import (
+    LEVELS,
+    MAX_TOKENS,
+    HeadCache,
+    RequestHead,
+    shape_fields,
+    thinking_fields,
+)
 from hermes.llm.wire.tool_schema import fit_schema
 
-MAX_TOKENS = 8192
-MIN_BUDGET = 1024
 EMPTY = "[empty]"
 ATTACHED = "See the attached document."
 """Sent with documents, which Converse refuses without a text."""
-_EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh"}
 _KINDS = {
     "image/png": ("image", "png"),
     "image/jpeg": ("image", "jpeg"),
@@ -66,7 +69,6 @@ _KINDS = {
     "video/x-matroska": ("video", "mkv"),
     "video/mpeg": ("video", "mpeg"),
 }
-_CLAUDE = ("budget", "adaptive")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9()\[\]-]+")
 
 
@@ -82,7 +84,7 @@ class Encoder:
         self._documents = 0
         """Documents in the history so far: their names must differ."""
         self._opening = TurnOpening()
-        self._head = HeadCache()
+        self._heads = HeadCache(self._encode_head)
 
     def add_group(self, group: Message) -> None:
         self.messages.add_messages([(_encode_group(group, self._documents), b"")])
@@ -90,15 +92,7 @@ class Encoder:
         self._called.update(_called_tools(group))
         self._opening.see_group(group)
 
-    def build_body(
-        self,
-        pending: Sequence[Message],
-        *,
-        system: str,
-        tools: Sequence[ToolSpec],
-        settings: Settings,
-        stream: bool,
-    ) -> bytes:
+    def build_body(self, pending: Sequence[Message], head: RequestHead) -> bytes:
         fresh: list[MessageForms] = []
         called, documents, opening = dict(self._called), self._documents, self._opening.copy()
         for i, group in enumerate(pending):
@@ -107,24 +101,20 @@ class Encoder:
             called.update(_called_tools(group))
             opening.see_group(group)
         if opening.is_bare and self._quirks.effort == "budget":
-            settings = structs.replace(settings, effort=None)
+            head = structs.replace(head, settings=structs.replace(head.settings, effort=None))
         # Converse cannot forbid calls, and refuses calls in the messages when no tool is declared:
         # tools that were called stay declared.
-        declared = tuple(tools)
-        if settings.tool_choice == "none" and not called:
-            declared = ()
-        elif called and not declared:
-            declared = _stub_tools(called)
-        head = self._head.get_head(
-            (system, declared, settings), lambda: self._encode_head(system, declared, settings)
-        )
-        return self.messages.join_body(head, fresh)
+        if head.settings.tool_choice == "none" and not called:
+            head = structs.replace(head, tools=())
+        elif called and not head.tools:
+            head = structs.replace(head, tools=_stub_tools(called))
+        return self.messages.join_body(self._heads.get_bytes(head), fresh)
 
-    def _encode_head(self, system: str, tools: tuple[ToolSpec, ...], settings: Settings) -> bytes:
-        quirks = self._quirks
+    def _encode_head(self, head: RequestHead) -> bytes:
+        quirks, settings, tools = self._quirks, head.settings, head.tools
         fields: dict[str, Any] = {}
-        if system.strip():
-            fields["system"] = [{"text": system}]
+        if head.system.strip():
+            fields["system"] = [{"text": head.system}]
         if tools and quirks.tools:
             fields["toolConfig"] = {"tools": [_encode_tool(tool, quirks) for tool in tools]}
             if settings.tool_choice == "required":
@@ -152,26 +142,16 @@ def _thinking_fields(quirks: Quirks, settings: Settings, limit: int) -> dict[str
     effort = settings.effort
     if effort is None:
         return {}
-    if settings.tool_choice == "required" and effort != "none" and quirks.effort in _CLAUDE:
-        return {}  # a model that must call a tool may not think first
     match quirks.effort:
-        case "budget" if effort != "none":
-            budget = min(BUDGETS[effort], limit * 3 // 4)
-            if budget < MIN_BUDGET:
-                return {}
-            return {"thinking": {"type": "enabled", "budget_tokens": budget}}
-        case "adaptive" if effort == "none":
-            return {"thinking": {"type": "disabled"}}
-        case "adaptive":
-            level = {"effort": _EFFORTS[effort]}
-            return {"thinking": {"type": "adaptive"}, "output_config": level}
+        case "budget" | "adaptive":
+            return thinking_fields(quirks, settings, limit)
         case "object" if effort == "none":
             return {"reasoningConfig": {"type": "disabled"}}
         case "object":
-            level = {"maxReasoningEffort": _EFFORTS[effort]}
+            level = {"maxReasoningEffort": LEVELS[effort]}
             return {"reasoningConfig": {"type": "enabled", **level}}
         case "effort" if effort != "none":
-            return {"reasoning_effort": _EFFORTS[effort]}
+            return {"reasoning_effort": LEVELS[effort]}
         case _:
             return {}
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hermes.core.errors import Failure, Kind, ProviderError
-from hermes.core.message import Media, Message, Text, Thinking, ToolCall, ToolReturn
+from hermes.core.message import Media, Message, Target, Text, Thinking, ToolCall, ToolReturn
 from hermes.core.provider import Effort
+from hermes.core.response_sink import ResponseSink
 from hermes.llm.wire.lenient_json import decode_json, encode_json
 
 BUDGETS: dict[Effort, int] = {
@@ -110,6 +111,12 @@ def open_list(fields: dict[str, Any], last: str) -> bytes:
     """The fields as JSON, followed by the start of one more: the list for the messages."""
     head = encode_json(fields)[:-1]
     return head + (b"," if fields else b"") + b'"' + last.encode() + b'":['
+
+
+def has_no_content(sink: ResponseSink) -> bool:
+    """Whether an answer has neither a call nor visible text."""
+    message = sink.build_message(Target("", "", ""))
+    return not message.calls and not message.text.strip()
 
 
 class TurnOpening:

@@ -8,12 +8,19 @@ from typing import Any
 from urllib.parse import quote
 
 from hermes.core.errors import Failure, Kind, ProviderError
-from hermes.core.message import Stop, Target
+from hermes.core.message import Stop
 from hermes.core.response_sink import ResponseSink
 from hermes.llm.errors.classifier import classify_error
 from hermes.llm.provider_spec import Quirks, WireFacts
 from hermes.llm.wire.base_decoder import BaseDecoder, can_stream
-from hermes.llm.wire.convert import as_dict, as_dicts, as_text, parse_document, sum_counts
+from hermes.llm.wire.convert import (
+    as_dict,
+    as_dicts,
+    as_text,
+    has_no_content,
+    parse_document,
+    sum_counts,
+)
 from hermes.llm.wire.gemini_encoder import Encoder
 from hermes.llm.wire.gemini_tool_calls import PartialCall
 from hermes.llm.wire.lenient_json import decode_json, encode_json
@@ -225,16 +232,12 @@ class Decoder(BaseDecoder):
         sink.stop = _STOPS.get(reason) or ("tool_use" if sink.call_names else "end")
         if self._blocked and not self._reason:
             sink.stop = "filtered"
-        if sink.stop == "filtered" and self._has_no_content():
+        if sink.stop == "filtered" and has_no_content(self._sink):
             raise ProviderError(Failure(Kind.CONTENT_POLICY, sink.detail or reason, code=reason))
         if reason == "MISSING_THOUGHT_SIGNATURE":
             raise ProviderError(Failure(Kind.REPLAY_REJECTED, sink.detail or reason, code=reason))
         if reason in _MALFORMED and not sink.call_names:
             # The call that the model wrote is lost, so the text before it is no complete answer.
-            if self._has_no_content():
+            if has_no_content(self._sink):
                 raise ProviderError(Failure(Kind.EMPTY, sink.detail or reason, code=reason))
             sink.stop = "died"
-
-    def _has_no_content(self) -> bool:
-        message = self._sink.build_message(Target("", "", ""))
-        return not message.calls and not message.text.strip()

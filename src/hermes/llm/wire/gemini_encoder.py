@@ -21,7 +21,7 @@ from hermes.llm.provider_spec import Quirks
 from hermes.llm.wire.convert import BUDGETS, inline_data, open_list, parse_arguments
 from hermes.llm.wire.lenient_json import encode_json
 from hermes.llm.wire.message_buffer import MessageBuffer, MessageForms
-from hermes.llm.wire.request_fields import HeadCache, shape_fields
+from hermes.llm.wire.request_fields import HeadCache, RequestHead, shape_fields
 from hermes.llm.wire.tool_schema import fit_schema
 
 EMPTY = "[empty]"
@@ -53,36 +53,25 @@ class Encoder:
         self.messages = MessageBuffer()
         self._ids: Mapping[str, str] = {}
         """Ids that the provider itself gave to the calls of the last group."""
-        self._head = HeadCache()
+        self._heads = HeadCache(self._encode_head)
 
     def add_group(self, group: Message) -> None:
         encoded, self._ids = self._encode_group(group, self._ids)
         self.messages.add_messages([(encoded, b"")])
 
-    def build_body(
-        self,
-        pending: Sequence[Message],
-        *,
-        system: str,
-        tools: Sequence[ToolSpec],
-        settings: Settings,
-        stream: bool,
-    ) -> bytes:
+    def build_body(self, pending: Sequence[Message], head: RequestHead) -> bytes:
         fresh: list[MessageForms] = []
         ids = self._ids
         for group in pending:
             encoded, ids = self._encode_group(group, ids)
             fresh.append((encoded, b""))
-        head = self._head.get_head(
-            (system, tuple(tools), settings), lambda: self._encode_head(system, tools, settings)
-        )
-        return self.messages.join_body(head, fresh)
+        return self.messages.join_body(self._heads.get_bytes(head), fresh)
 
-    def _encode_head(self, system: str, tools: Sequence[ToolSpec], settings: Settings) -> bytes:
-        quirks = self._quirks
+    def _encode_head(self, head: RequestHead) -> bytes:
+        quirks, settings, tools = self._quirks, head.settings, head.tools
         fields: dict[str, Any] = {}
-        if system.strip():
-            fields["systemInstruction"] = {"parts": [{"text": system}]}
+        if head.system.strip():
+            fields["systemInstruction"] = {"parts": [{"text": head.system}]}
         if tools and quirks.tools:
             declared = [_encode_function(tool, quirks) for tool in tools]
             fields["tools"] = [{"functionDeclarations": declared}]

@@ -14,6 +14,7 @@ from hermes.llm.provider_spec import Quirks, WireFacts
 from hermes.llm.wire.base_decoder import BaseDecoder, can_stream, raise_error, read_error
 from hermes.llm.wire.convert import as_dict, as_dicts, as_text
 from hermes.llm.wire.lenient_json import decode_json, encode_json, to_text
+from hermes.llm.wire.request_fields import append_path
 from hermes.llm.wire.responses_encoder import Encoder
 
 __all__ = ["FACTS", "STREAM_TYPE", "Decoder", "Encoder", "build_url", "can_stream", "read_error"]
@@ -32,11 +33,7 @@ _SEAM = "\n\n"
 
 
 def build_url(base_url: str, model: str, *, stream: bool) -> str:
-    base, mark, query = base_url.partition("?")
-    base = base.rstrip("/")
-    if not base.endswith("/responses"):
-        base += "/responses"
-    return base + mark + query
+    return append_path(base_url, "/responses")
 
 
 class ResponseEvent(Struct, gc=False):

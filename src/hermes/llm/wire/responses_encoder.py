@@ -16,12 +16,12 @@ from hermes.core.message import (
     ToolCall,
     ToolReturn,
 )
-from hermes.core.provider import Settings, ToolSpec
+from hermes.core.provider import ToolSpec
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.wire.convert import as_text, build_content, describe_media, locate_media
+from hermes.llm.wire.convert import as_text, build_content, describe_media, locate_media, open_list
 from hermes.llm.wire.lenient_json import encode_json
 from hermes.llm.wire.message_buffer import MessageBuffer
-from hermes.llm.wire.request_fields import HeadCache, legal_arguments, shape_fields
+from hermes.llm.wire.request_fields import HeadCache, RequestHead, legal_arguments, shape_fields
 from hermes.llm.wire.tool_schema import fit_schema
 
 ENCRYPTED = "reasoning.encrypted_content"
@@ -40,32 +40,19 @@ class Encoder:
         self._model = target.model
         self._quirks = quirks
         self.messages = MessageBuffer()
-        self._head = HeadCache()
+        self._heads = HeadCache(self._encode_head)
 
     def add_group(self, group: Message) -> None:
         self.messages.add_messages([(encode_json(item), b"") for item in _encode_items(group)])
 
-    def build_body(
-        self,
-        pending: Sequence[Message],
-        *,
-        system: str,
-        tools: Sequence[ToolSpec],
-        settings: Settings,
-        stream: bool,
-    ) -> bytes:
-        head = self._head.get_head(
-            (system, tuple(tools), settings, stream),
-            lambda: self._encode_head(system, tools, settings, stream),
-        )
+    def build_body(self, pending: Sequence[Message], head: RequestHead) -> bytes:
         fresh = [(encode_json(item), b"") for group in pending for item in _encode_items(group)]
-        return self.messages.join_body(head, fresh)
+        return self.messages.join_body(self._heads.get_bytes(head), fresh)
 
-    def _encode_head(
-        self, system: str, tools: Sequence[ToolSpec], settings: Settings, stream: bool
-    ) -> bytes:
-        quirks = self._quirks
-        fields: dict[str, Any] = {"model": self._model, "stream": stream, "store": quirks.store}
+    def _encode_head(self, head: RequestHead) -> bytes:
+        quirks, settings, tools = self._quirks, head.settings, head.tools
+        fields: dict[str, Any] = {"model": self._model, "stream": head.stream}
+        fields["store"] = quirks.store
         reasons = quirks.effort != "omit" and settings.effort != "none"
         if reasons and quirks.thinking_replay == "keep":
             fields["include"] = [ENCRYPTED]
@@ -77,14 +64,14 @@ class Encoder:
             fields["reasoning"] = {"effort": settings.effort}
             if reasons:
                 fields["reasoning"]["summary"] = "auto"
-        if system:
-            fields["instructions"] = system
+        if head.system:
+            fields["instructions"] = head.system
         if tools and quirks.tools and settings.tool_choice != "none":
             fields["tools"] = [_encode_tool(tool, quirks) for tool in tools]
             if settings.tool_choice == "required":
                 named = {"type": "function", "name": settings.tool}
                 fields["tool_choice"] = named if settings.tool else "required"
-        return encode_json(shape_fields(fields, quirks))[:-1] + b',"input":['
+        return open_list(shape_fields(fields, quirks), "input")
 
 
 def _encode_tool(tool: ToolSpec, quirks: Quirks) -> dict[str, Any]:

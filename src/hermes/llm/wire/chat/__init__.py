@@ -17,6 +17,7 @@ from hermes.llm.wire.chat.encoder import Encoder
 from hermes.llm.wire.chat.tool_calls import ToolCallAssembler
 from hermes.llm.wire.convert import as_dict, as_dicts, as_text, sum_counts
 from hermes.llm.wire.lenient_json import decode_json, to_text
+from hermes.llm.wire.request_fields import append_path
 
 if TYPE_CHECKING:
     from hermes.llm.wire.chat.schema_decoder import SchemaDecoder
@@ -45,11 +46,7 @@ _THOUGHT = "thought"
 
 
 def build_url(base_url: str, model: str, *, stream: bool) -> str:
-    base, mark, query = base_url.partition("?")
-    base = base.rstrip("/")
-    if not base.endswith("/chat/completions"):
-        base += "/chat/completions"
-    return base + mark + query
+    return append_path(base_url, "/chat/completions")
 
 
 class Delta(Struct, gc=False):

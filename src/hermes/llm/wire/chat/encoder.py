@@ -9,10 +9,10 @@ from typing import Any
 from hermes.core.message import Media, Message, Part, Target, Text, Thinking, ToolCall, ToolReturn
 from hermes.core.provider import Settings, ToolSpec
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.wire.convert import as_dicts, build_content, describe_media, locate_media
+from hermes.llm.wire.convert import as_dicts, build_content, describe_media, locate_media, open_list
 from hermes.llm.wire.lenient_json import encode_json
 from hermes.llm.wire.message_buffer import MARKER, MessageBuffer, MessageForms
-from hermes.llm.wire.request_fields import HeadCache, legal_arguments, shape_fields
+from hermes.llm.wire.request_fields import HeadCache, RequestHead, legal_arguments, shape_fields
 from hermes.llm.wire.tool_schema import fit_schema
 
 _AUDIO = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav"}
@@ -26,39 +26,25 @@ class Encoder:
         self._model = target.model
         self._quirks = quirks
         self.messages = MessageBuffer(marks=quirks.cache == "envelope")
-        self._head = HeadCache()
+        self._heads = HeadCache(self._encode_head)
         self._before = Message("user", ())
 
     def add_group(self, group: Message) -> None:
         self.messages.add_messages(self._encode_group(group, self._before))
         self._before = group
 
-    def build_body(
-        self,
-        pending: Sequence[Message],
-        *,
-        system: str,
-        tools: Sequence[ToolSpec],
-        settings: Settings,
-        stream: bool,
-    ) -> bytes:
-        head = self._head.get_head(
-            (system, tuple(tools), settings, stream),
-            lambda: self._encode_head(system, tools, settings, stream),
-        )
+    def build_body(self, pending: Sequence[Message], head: RequestHead) -> bytes:
         fresh = (
             item
             for before, group in pairwise((self._before, *pending))
             for item in self._encode_group(group, before)
         )
-        return self.messages.join_body(head, fresh)
+        return self.messages.join_body(self._heads.get_bytes(head), fresh)
 
-    def _encode_head(
-        self, system: str, tools: Sequence[ToolSpec], settings: Settings, stream: bool
-    ) -> bytes:
-        quirks = self._quirks
-        fields: dict[str, Any] = {"model": self._model, "stream": stream}
-        if stream and quirks.usage_in_stream:
+    def _encode_head(self, head: RequestHead) -> bytes:
+        quirks, settings, tools = self._quirks, head.settings, head.tools
+        fields: dict[str, Any] = {"model": self._model, "stream": head.stream}
+        if head.stream and quirks.usage_in_stream:
             fields["stream_options"] = {"include_usage": True}
         if limit := settings.max_output or quirks.max_tokens_default:
             fields[quirks.max_tokens_field] = limit
@@ -68,21 +54,19 @@ class Encoder:
             fields["stop"] = settings.stop
         fields.update(_effort_fields(quirks, settings))
         if quirks.calling == "schema" and quirks.tools:
-            return self._encode_schema_head(fields, system, tools, settings)
+            return self._encode_schema_head(fields, head)
         if tools and quirks.tools and settings.tool_choice != "none":
             fields["tools"] = [_encode_tool(tool, quirks) for tool in tools]
             if settings.tool_choice == "required":
                 named = {"type": "function", "function": {"name": settings.tool}}
                 fields["tool_choice"] = named if settings.tool else "required"
-        head = encode_json(shape_fields(fields, quirks))[:-1] + b',"messages":['
-        if not system:
-            return head
-        message = {"role": quirks.system_role, "content": system}
-        return head + (self._encode_with_marker(message) or encode_json(message)) + b","
+        start = open_list(shape_fields(fields, quirks), "messages")
+        if not head.system:
+            return start
+        message = {"role": quirks.system_role, "content": head.system}
+        return start + (self._encode_with_marker(message) or encode_json(message)) + b","
 
-    def _encode_schema_head(
-        self, fields: dict[str, Any], system: str, tools: Sequence[ToolSpec], settings: Settings
-    ) -> bytes:
+    def _encode_schema_head(self, fields: dict[str, Any], head: RequestHead) -> bytes:
         from hermes.llm.wire.chat.schema_tools import (
             opening_messages,
             response_format,
@@ -90,12 +74,13 @@ class Encoder:
         )
 
         quirks = self._quirks
-        selected = select_tools(tools, quirks.favourites)
-        callable = selected if settings.tool_choice != "none" else []
+        selected = select_tools(head.tools, quirks.favourites)
+        callable = selected if head.settings.tool_choice != "none" else []
         fields["temperature"] = 0
         fields["response_format"] = response_format(callable)
-        head = encode_json(shape_fields(fields, quirks))[:-1] + b',"messages":['
-        return head + b"".join([encode_json(m) + b"," for m in opening_messages(selected, system)])
+        opening = opening_messages(selected, head.system)
+        start = open_list(shape_fields(fields, quirks), "messages")
+        return start + b"".join([encode_json(message) + b"," for message in opening])
 
     # -- messages ----------------------------------------------------------------------------
 
