@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-MIN_WORDS = 1.17
-MAX_ONE_WORD = 0.835
-MAX_PARTICIPLES = 0.134
+MIN_WORDS = 1.33
+MAX_ONE_WORD = 0.69
+MAX_PARTICIPLES = 0.112
 MAX_ING_MODULES = 7
-MAX_CLASS_COLLISIONS = 56
+MAX_CLASS_COLLISIONS = 46
 MAX_SIBLINGS = 22
 MAX_METHODS = 33
 MAX_FILE_LINES = 600

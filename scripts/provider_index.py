@@ -1,10 +1,12 @@
-"""Writes src/hermes/llm/index.json from the provider rows and the wires.
+"""Writes src/hermes/llm/index.json, one line for each provider row and each wire.
 
 python scripts/provider_index.py
 """
 
 from importlib import import_module
 from pathlib import Path
+
+import msgspec
 
 from hermes.core.wire_names import WIRE_NAMES
 from hermes.llm import index, providers
@@ -21,7 +23,11 @@ def load_rows() -> list[ProviderSpec]:
 
 def render() -> bytes:
     """What the index must say."""
-    return index.render_index(load_rows(), {name: load_wire(name).FACTS for name in WIRE_NAMES})
+    entries = sorted(map(index.describe_provider, load_rows()), key=lambda e: (e.rank, e.name))
+    rows = b",\n".join(map(msgspec.json.encode, entries))
+    facts = [(name, load_wire(name).FACTS) for name in WIRE_NAMES]
+    wires = b",\n".join(b'"%s":' % n.encode() + msgspec.json.encode(f) for n, f in facts)
+    return b'{"providers":[\n' + rows + b'\n],"wires":{\n' + wires + b"\n}}\n"
 
 
 if __name__ == "__main__":

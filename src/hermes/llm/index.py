@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -52,12 +51,3 @@ def describe_provider(spec: ProviderSpec) -> ProviderEntry:
         local_address=spec.base_url if spec.local_server else "",
         reference_for=spec.wire if spec.wire_reference else "",
     )
-
-
-def render_index(specs: Iterable[ProviderSpec], wires: Mapping[str, WireFacts]) -> bytes:
-    """The content of the index file: one line for each provider and wire."""
-    encode = msgspec.json.encode
-    ordered = sorted(map(describe_provider, specs), key=lambda entry: (entry.rank, entry.name))
-    providers = b",\n".join(encode(entry) for entry in ordered)
-    facts = b",\n".join(encode(name) + b":" + encode(wire) for name, wire in wires.items())
-    return b'{"providers":[\n' + providers + b'\n],"wires":{\n' + facts + b"\n}}\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from msgspec import structs
 
@@ -50,12 +50,10 @@ class _EventBuffer:
     inside reasoning tags leaves as reasoning."""
 
     def __init__(self) -> None:
-        self._fresh: list[tuple[bool, str]] = []
+        self.fresh: list[tuple[bool, str]] = []
+        """Whether it is reasoning, and the text: the pieces of the current read."""
         self._events: list[StreamEvent] = []
         self._tags = ThinkFilter()
-
-    def add_piece(self, piece: str, *, thinking: bool) -> None:
-        self._fresh.append((thinking, piece))
 
     def announce_call(self, name: str) -> None:
         self.end_text()
@@ -64,8 +62,7 @@ class _EventBuffer:
     def end_text(self) -> None:
         """Release what the tag filter holds back: a tag that is open now will not be closed."""
         self._join_pieces()
-        for thinking, text in self._tags.close():
-            self._append_event(thinking, text)
+        self._add_pieces(self._tags.close())
 
     def drain(self) -> list[StreamEvent]:
         self._join_pieces()
@@ -73,10 +70,10 @@ class _EventBuffer:
         return events
 
     def _join_pieces(self) -> None:
-        fresh = self._fresh
+        fresh = self.fresh
         if not fresh:
             return
-        self._fresh = []
+        self.fresh = []
         if len(fresh) == 1:
             self._filter_text(*fresh[0])
             return
@@ -91,16 +88,15 @@ class _EventBuffer:
 
     def _filter_text(self, thinking: bool, text: str) -> None:
         if thinking:
-            self._append_event(True, text)
+            self._events.append(ThinkingDelta(text))
         elif self._tags.is_idle and "<" not in text:
             self._tags.note_text(text)
-            self._append_event(False, text)
+            self._events.append(TextDelta(text))
         else:
-            for is_thinking, piece in self._tags.feed(text):
-                self._append_event(is_thinking, piece)
+            self._add_pieces(self._tags.feed(text))
 
-    def _append_event(self, thinking: bool, text: str) -> None:
-        self._events.append(ThinkingDelta(text) if thinking else TextDelta(text))
+    def _add_pieces(self, pieces: list[tuple[bool, str]]) -> None:
+        self._events += [ThinkingDelta(p) if thinking else TextDelta(p) for thinking, p in pieces]
 
 
 class ResponseBuilder:
@@ -247,14 +243,19 @@ class ResponseBuilder:
         if "\x00" in piece:
             piece = clean(piece)
         part.pieces.append(piece)
-        self._display.add_piece(piece, thinking=part.kind == "thinking")
-        self._add_size(len(piece))
+        self._display.fresh.append((part.kind == "thinking", piece))
+        self._size += len(piece)
+        if self._size > self._max_size:
+            self._fail_size()
 
     def _add_size(self, size: int) -> None:
         self._size += size
         if self._size > self._max_size:
-            self.stop = "died"
-            raise ProviderError(Failure(Kind.ANSWER_TOO_LARGE, "the answer exceeded the size cap"))
+            self._fail_size()
+
+    def _fail_size(self) -> NoReturn:
+        self.stop = "died"
+        raise ProviderError(Failure(Kind.ANSWER_TOO_LARGE, "the answer exceeded the size cap"))
 
     def _estimate_usage(self) -> None:
         """Estimate the usage of an answer with content when the provider reported none."""

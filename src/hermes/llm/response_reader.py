@@ -44,21 +44,16 @@ class ResponseReader:
         if not data:
             self._body.close()
             return False
+        decoder = self._decoder
         try:
             self._body.feed(data)
         finally:
-            self._report_activity()
+            if decoder.activity != self._activity or self._body.form == "document":
+                self._activity = decoder.activity
+                self._watchdog.report_event()
+                if decoder.is_finished and not self._went_on:
+                    self._expect_end()
         return True
-
-    def _report_activity(self) -> None:
-        decoder = self._decoder
-        if decoder.activity != self._activity:
-            self._activity = decoder.activity
-            self._watchdog.report_event()
-            if decoder.is_finished and not self._went_on:
-                self._expect_end()
-        elif self._body.form == "document":
-            self._watchdog.report_event()
 
     def _expect_end(self) -> None:
         """Expect the end soon after a stop reason. Some providers send one with every piece: if
