@@ -25,7 +25,7 @@ from hermes.config.load import load_setup
 from hermes.core.events import TextDelta
 from hermes.core.message import user
 from hermes.core.tool import ToolContext, tool
-from hermes.llm.endpoints.catalog import Choice
+from hermes.llm.endpoints.endpoint import ModelChoice
 
 
 class Nothing(Struct, frozen=True):
@@ -50,7 +50,7 @@ class Ours:
         self.seen = 0
 
     async def session(self, model: str) -> Session:
-        options = Options(choice=Choice(model=model), max_turns=10_000)
+        options = Options(choice=ModelChoice(model=model), max_turns=10_000)
         session = await self.runtime.session(options=options)
         agent = session.agent
         session.host.agent = structs.replace(

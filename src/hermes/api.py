@@ -26,7 +26,7 @@ from hermes.core.errors import ConfigError, HermesError, StoreError, ToolError
 from hermes.core.events import Notice, Question, TextDelta
 from hermes.core.provider import Effort
 from hermes.core.wire_names import WireName
-from hermes.llm.endpoints.catalog import Choice
+from hermes.llm.endpoints.endpoint import ModelChoice
 from hermes.tools._python_function import FunctionOptions, call_function, make_tool
 
 __all__ = [
@@ -369,7 +369,7 @@ class Agent(_Runner):
         ask: Ask | None = None,
     ) -> None:
         self._options = Options(
-            choice=Choice(
+            choice=ModelChoice(
                 model=model or "",
                 provider=provider or "",
                 base_url=base_url or "",

@@ -348,10 +348,10 @@ async def test_a_refused_request_is_not_what_was_cached(tmp_path: Path) -> None:
 
 async def test_the_guard_costs_no_more_in_a_long_conversation(tmp_path: Path) -> None:
     """It compares what is new, however long the rest is."""
-    import hermes.llm.cache_guard as prefix
+    from hermes.llm import cache_guard
 
     compared: list[int] = []
-    real = prefix._common
+    real = cache_guard._common_prefix
 
     def counting(one: bytes, two: bytes) -> int:
         compared.append(len(one))
@@ -359,7 +359,7 @@ async def test_the_guard_costs_no_more_in_a_long_conversation(tmp_path: Path) ->
 
     steps = [call((f"c{n}", "echo", {"word": f"{n}" * 1000})) for n in range(20)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prefix, "_common", counting)
+        patch.setattr(cache_guard, "_common_prefix", counting)
         async with rig(tmp_path, [*steps, say("done")], tools=[echo()], check=False) as r:
             await r.turn()
     assert len(compared) >= 19 and max(compared) < 8000

@@ -28,7 +28,7 @@ FAKE = Path(__file__).parents[1] / "kit" / "llama.py"
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     monkeypatch.setattr(engine, "CHILD", FAKE)
-    monkeypatch.setattr("hermes.llm.local.endpoint.installed", lambda: True)
+    monkeypatch.setattr("hermes.llm.endpoints.embedded.is_engine_installed", lambda: True)
     monkeypatch.setattr(engine, "find_spec", lambda _: object())
     made = Home(tmp_path)
     use(made, "small")
@@ -111,9 +111,9 @@ async def test_what_always_crashes_says_so_and_the_next_turn_works(
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("text", b"not a model", "is no GGUF file"),
+        ("text", b"not a model", "is not a GGUF file"),
         ("fail", b"GGUF", "cannot load the model"),
-        ("torn", b"GGUF", "torn.gguf is incomplete, damaged or of a kind"),
+        ("torn", b"GGUF", "torn.gguf is incomplete, damaged or not supported"),
     ],
 )
 async def test_a_model_that_cannot_be_loaded_is_one_sentence(
@@ -151,12 +151,12 @@ def test_the_process_ends_when_the_agent_is_gone(tmp_path: Path) -> None:
 import asyncio, os
 from pathlib import Path
 from hermes.llm.local import engine
-from hermes.llm.local.uri import Place
+from hermes.llm.local.uri import ServedModel
 engine.CHILD = Path({str(FAKE)!r})
 engine.find_spec = lambda _: object()
 async def main():
-    e = engine.Engine(Place({str(tmp_path / "m.gguf")!r}, 4096))
-    await e._ready()
+    e = engine.LocalEngine(ServedModel({str(tmp_path / "m.gguf")!r}, 4096))
+    await e._ensure_child()
     print(e._child.pid, e._folder, flush=True)
     os._exit(9)
 asyncio.run(main())
@@ -180,11 +180,11 @@ def test_nothing_of_it_is_imported_or_asked_when_it_is_not_used(tmp_path: Path) 
 import asyncio, sys
 from hermes.app.runtime import Runtime
 from hermes.config.load import load_setup
-from hermes.llm.endpoints.catalog import KEYS
+from hermes.llm.providers import provider_index
 seen = []
 sys.addaudithook(lambda name, args: seen.append(args) if name == "socket.connect" else None)
 async def main():
-    keys = dict.fromkeys(KEYS, "key-123456789")
+    keys = dict.fromkeys(provider_index().key_variables, "key-123456789")
     env = {"HOME": sys.argv[1], "HERMES_HOME": sys.argv[1] + "/h", **keys}
     async with Runtime.open(load_setup("", env)) as runtime:
         await runtime.session()

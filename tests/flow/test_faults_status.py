@@ -13,7 +13,7 @@ from msgspec import Struct
 from hermes.app.agents import Options
 from hermes.core.message import Media, Text, user
 from hermes.core.tool import Tool, ToolResult
-from hermes.llm.endpoints.catalog import Choice
+from hermes.llm.endpoints.endpoint import ModelChoice
 from tests.kit import WIRES, Provider, Received, Reply, call, html, nothing, raw, say, status, think
 from tests.kit.bodies import check_legal, max_tokens, messages
 from tests.kit.home import KEY, SPARE_KEY
@@ -495,7 +495,7 @@ async def test_F25_a_bad_image_blinds_nobody(tmp_path: Path, wire: str) -> None:
 async def test_F31_another_model_reads_what_one_refused(tmp_path: Path) -> None:
     async with rig(tmp_path, [POLICY, say("fine")]) as r:
         await r.turn("POISON")
-        other = Options(Choice(model="bolder"))
+        other = Options(ModelChoice(model="bolder"))
         session = await r.runtime.session(resume=r.session.id, cwd=r.home.work, options=other)
         assert (await session.submit(user("go on"))).text == "fine"
         assert b"POISON" in r.requests[1].body

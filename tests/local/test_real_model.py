@@ -16,7 +16,7 @@ from hermes.app.runtime import Runtime
 from hermes.config.load import load_setup
 from hermes.config.paths import models_folders
 from hermes.core.message import ToolCall, user
-from hermes.llm.local.endpoint import installed
+from hermes.llm.endpoints.embedded import is_engine_installed
 from hermes.llm.local.models import DEFAULT
 from tests.kit import Home, run_hermes
 from tests.local.requests import UNSEEN
@@ -35,7 +35,9 @@ FILE = model_file()
 pytestmark = [
     pytest.mark.local,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(FILE is None or not installed(), reason="no embedded model is here"),
+    pytest.mark.skipif(
+        FILE is None or not is_engine_installed(), reason="no embedded model is here"
+    ),
 ]
 
 

@@ -15,8 +15,9 @@ from hermes.core.message import Message, Target, Text, ToolCall, ToolReturn, use
 from hermes.core.provider import Settings, ToolSpec
 from hermes.core.text import clean
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
+from hermes.llm.response_builder import ResponseBuilder
 from hermes.llm.wire import chat
+from hermes.llm.wire.request_fields import RequestHead
 
 TARGET = Target("lab", "small", "chat")
 NAMES = frozenset({"terminal", "read_file"})
@@ -38,8 +39,8 @@ SCHEMA = Quirks(calling="schema", favourites=("terminal",))
 def heard(
     pieces: list[str], calling: str, offered: frozenset[str] = NAMES, finish: str = "stop"
 ) -> Message:
-    answer = Answer()
-    answer.offered = offered
+    answer = ResponseBuilder()
+    answer.offered_tools = offered
     decoder = chat.Decoder(answer, Quirks(calling=calling))  # type: ignore[arg-type]
     for piece in pieces:
         frame = {"choices": [{"delta": {"content": piece}}]}
@@ -49,8 +50,8 @@ def heard(
         % finish.encode()
     )
     decoder.close()
-    answer.finish()
-    return answer.message(TARGET)
+    answer.finish_events()
+    return answer.build_message(TARGET)
 
 
 def parts(message: Message) -> tuple[str, list[tuple[str, Any]]]:
@@ -80,14 +81,14 @@ def test_an_answer_is_what_the_string_says_however_it_is_cut(
 
 
 def test_an_answer_streams_before_it_is_complete() -> None:
-    answer = Answer()
+    answer = ResponseBuilder()
     decoder = chat.Decoder(answer, Quirks(calling="schema"))
     for piece in ('{"ans', 'wer": "Hel', "lo, \\u00", 'e4nd"}'):
         frame = {"choices": [{"delta": {"content": piece}}]}
         decoder.feed(b"data: " + json.dumps(frame).encode() + b"\n\n")
         if "Hel" in piece:
-            assert [e.text for e in answer.drain()] == ["Hel"]  # type: ignore[union-attr]
-    assert "".join(e.text for e in answer.drain()) == "lo, änd"  # type: ignore[union-attr]
+            assert [e.text for e in answer.drain_events()] == ["Hel"]  # type: ignore[union-attr]
+    assert "".join(e.text for e in answer.drain_events()) == "lo, änd"  # type: ignore[union-attr]
 
 
 @given(st.lists(st.integers(0, 80), max_size=8))
@@ -129,12 +130,8 @@ def test_a_call_cut_off_is_told_as_cut_and_an_answer_keeps_what_came() -> None:
 
 def body(messages: list[Message], tools: tuple[ToolSpec, ...] = TOOLS, **kw: Any) -> dict[str, Any]:
     encoder = chat.Encoder(TARGET, kw.pop("quirks", SCHEMA))
-    raw = encoder.body(
-        messages,
-        system=kw.pop("system", ""),
-        tools=tools,
-        settings=Settings(**kw),
-        stream=True,
+    raw = encoder.build_body(
+        messages, RequestHead(kw.pop("system", ""), tuple(tools), Settings(**kw), True)
     )
     out: dict[str, Any] = json.loads(raw)
     return out

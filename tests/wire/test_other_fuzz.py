@@ -14,11 +14,11 @@ from hermes.core.errors import ProviderError
 from hermes.core.message import Message, Native, user
 from hermes.core.provider import Settings
 from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
-from hermes.llm.wire import load
+from hermes.llm.response_builder import ResponseBuilder
+from hermes.llm.wire import load_wire
 from tests.unit.llm.test_history_view import HERE, histories, quirks
+from tests.wire.bedrock_frames import frame
 from tests.wire.talk import TOOLS, Talk, target
-from tests.wire.test_bedrock import frame
 
 KEYS = {
     "anthropic": (
@@ -193,12 +193,14 @@ def test_any_stream(given_: tuple[str, bytes, list[int]]) -> None:
 @given(st.sampled_from(sorted(KEYS)).flatmap(lambda w: st.tuples(st.just(w), values(w))))
 def test_any_body(given_: tuple[str, Any]) -> None:
     wire, value = given_
-    answer = Answer()
+    answer = ResponseBuilder()
     try:
-        load(wire).Decoder(answer, Quirks()).whole(orjson.dumps(value) if _sane(value) else b"{")
+        load_wire(wire).Decoder(answer, Quirks()).decode_document(
+            orjson.dumps(value) if _sane(value) else b"{"
+        )
     except ProviderError:
         return
-    resent(wire, answer.message(target(wire)))
+    resent(wire, answer.build_message(target(wire)))
 
 
 @pytest.mark.parametrize("wire", sorted(KEYS))
@@ -207,23 +209,23 @@ def test_any_body(given_: tuple[str, Any]) -> None:
 def test_any_bytes(wire: str, body: bytes) -> None:
     decoded(wire, [body])
     try:
-        load(wire).Decoder(Answer(), Quirks()).whole(body)
+        load_wire(wire).Decoder(ResponseBuilder(), Quirks()).decode_document(body)
     except ProviderError:
         return
 
 
 def decoded(wire: str, chunks: list[bytes]) -> Any:
-    answer = Answer()
-    decoder = load(wire).Decoder(answer, Quirks())
+    answer = ResponseBuilder()
+    decoder = load_wire(wire).Decoder(answer, Quirks())
     try:
         for chunk in chunks:
             decoder.feed(chunk)
-            answer.drain()
+            answer.drain_events()
         decoder.close()
     except ProviderError as error:
         return error.failure
-    answer.finish()
-    message = answer.message(target(wire))
+    answer.finish_events()
+    message = answer.build_message(target(wire))
     parts = tuple(_plain(p) for p in message.parts)
     return Message("assistant", parts, origin=message.origin, stop=message.stop)
 

@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 
 from hermes.agent.turn import ModelClient
 from hermes.core.errors import Failure, Kind
-from hermes.llm.auth.key_pool import LOGIN
 
 LIMIT = 300
 KEPT = "Nothing was lost."
@@ -27,17 +26,17 @@ def bounded(text: str) -> str:
 
 def sentence(failure: Failure, provider: ModelClient, near: tuple[str, ...] = ()) -> str:
     target = provider.target
-    host = urlsplit(provider.base_url).netloc.rpartition("@")[2] or target.provider
+    host = urlsplit(provider.endpoint.base_url).netloc.rpartition("@")[2] or target.provider
     template = _SENTENCES.get(failure.kind, _DEFAULT)
-    if failure.kind is Kind.AUTH and provider.key_source.startswith(LOGIN):
+    if failure.kind is Kind.AUTH and provider.credentials.is_login:
         template = _LOGIN
-    elif failure.kind is Kind.AUTH and not provider.key_source:
+    elif failure.kind is Kind.AUTH and not provider.credentials.key_source:
         template = _NO_KEY
     fixed = template.format(
         provider=target.provider,
         model=target.model,
         host=host,
-        key=provider.key_source or "the key of " + target.provider,
+        key=provider.credentials.key_source or "the key of " + target.provider,
         wait=_duration(failure.retry_after),
         near=f" Near names: {', '.join(near)}." if near else "",
         said="{said}",
@@ -53,7 +52,7 @@ def sentence(failure: Failure, provider: ModelClient, near: tuple[str, ...] = ()
 
 async def near_models(provider: ModelClient) -> tuple[str, ...]:
     """Names the endpoint offers that look like the one it does not know."""
-    names = await provider.models()
+    names = await provider.listing.list_models()
     wanted = provider.target.model
     close = get_close_matches(wanted, names, n=3, cutoff=0.4)
     return tuple(close or sorted(names)[:3])

@@ -16,7 +16,7 @@ from hermes.core.events import Notice, Recovering
 from hermes.core.history import History
 from hermes.core.message import Media, Message, Target, ToolReturn, user
 from hermes.core.provider import Request, Settings
-from hermes.llm.reasoning_effort import stated
+from hermes.llm.reasoning_effort import parse_efforts
 
 MAX_WAIT = 60.0
 MAX_RETRY_AFTER = 120.0
@@ -101,7 +101,7 @@ async def _retry_after(f: Fault) -> bool:
         wait = 2.0 ** f.attempt.used["wait"] * random.uniform(0.5, 1.0)
     if wait > MAX_RETRY_AFTER:
         return False
-    f.provider.hold(wait)
+    f.provider.credentials.pause_key(wait)
     return await _wait(f, "wait", wait)
 
 
@@ -124,11 +124,11 @@ async def _new_connection(f: Fault) -> bool:
 
 
 async def _refresh(f: Fault) -> bool:
-    return await f.provider.refresh()
+    return await f.provider.credentials.refresh_login()
 
 
 async def _rotate(f: Fault) -> bool:
-    return f.provider.rotate(f.failure)
+    return f.provider.credentials.rotate_key(f.failure)
 
 
 async def _fallback(f: Fault) -> bool:
@@ -233,7 +233,7 @@ async def _not_both(f: Fault) -> bool:
         return False
     if f.attempt.settings.effort in (None, "none"):
         return False
-    if f.provider.quirks.thinking_switch != "always":
+    if f.provider.endpoint.quirks.thinking_switch != "always":
         return False
     return await learn(thinking_switch="alone")(f)
 
@@ -242,13 +242,13 @@ async def _lower_effort(f: Fault) -> bool:
     """The field is good and its value is not: the endpoint says which it takes."""
     if f.attempt.settings.effort is None or f.failure.param not in _EFFORT_FIELDS:
         return False
-    left = stated(f.failure.message)
+    left = parse_efforts(f.failure.message)
     return bool(left) and await learn(efforts=left)(f)
 
 
 async def _smaller_output(f: Fault) -> bool:
     learned = f.turn.lessons_for(f.provider.target)
-    asked = f.attempt.settings.max_output or f.provider.default_output
+    asked = f.attempt.settings.max_output or f.provider.endpoint.default_output
     current = learned.max_output or asked or 16384
     limit = f.failure.limit if f.failure.limit and f.failure.limit < current else current // 2
     if limit < 256:
@@ -258,8 +258,8 @@ async def _smaller_output(f: Fault) -> bool:
 
 
 async def _larger_output(f: Fault) -> bool:
-    current = f.attempt.settings.max_output or f.provider.default_output
-    more = 2 * current if current else max(16384, f.provider.facts.output or 0)
+    current = f.attempt.settings.max_output or f.provider.endpoint.default_output
+    more = 2 * current if current else max(16384, f.provider.endpoint.facts.output or 0)
     f.attempt.settings = structs.replace(f.attempt.settings, max_output=more)
     return True
 

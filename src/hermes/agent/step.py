@@ -22,7 +22,7 @@ from hermes.core.ledger import OverBudget
 from hermes.core.message import Message, Part, Stop, Text, Thinking, ToolCall, Usage, user
 from hermes.core.provider import Request
 from hermes.core.shield import run_shielded
-from hermes.llm.response_builder import Answer
+from hermes.llm.response_builder import ResponseBuilder
 
 CONTINUE = (
     "[Your answer was cut off. Continue exactly where it stopped, without repeating anything "
@@ -59,7 +59,7 @@ class _Step:
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
-        self.answer: Answer | None = None
+        self.answer: ResponseBuilder | None = None
         """What is coming in right now."""
         self.pieces: list[str] = []
         """Visible text of earlier, cut-off calls of this step."""
@@ -91,7 +91,7 @@ async def _sample_until_usable(agent: Agent, turn: Turn, step: _Step) -> Message
         await probe_own_server(agent, turn)
         if turn.compressor is not None:
             await turn.compressor.before_call(agent, turn)
-        answer = step.answer = Answer()
+        answer = step.answer = ResponseBuilder()
         failure = await _stream_answer(agent, turn, step, answer)
         message = _settle_usage(agent, turn, step, answer, failure.kind.value if failure else "")
         if failure is None:
@@ -107,10 +107,12 @@ async def _sample_until_usable(agent: Agent, turn: Turn, step: _Step) -> Message
             raise await _give_up(agent, turn, step, failure)
 
 
-def _settle_usage(agent: Agent, turn: Turn, step: _Step, answer: Answer, outcome: str) -> Message:
+def _settle_usage(
+    agent: Agent, turn: Turn, step: _Step, answer: ResponseBuilder, outcome: str
+) -> Message:
     """The answer as it stands, its usage settled and added to the turn's."""
     step.answer = None
-    message = answer.message(agent.providers[turn.active].target)
+    message = answer.build_message(agent.providers[turn.active].target)
     if turn.meter is not None and step.ticket is not None:
         ticket, step.ticket = step.ticket, None
         spent = _estimate_spent(answer, outcome, ticket)
@@ -119,16 +121,16 @@ def _settle_usage(agent: Agent, turn: Turn, step: _Step, answer: Answer, outcome
         turn.usage += usage
     else:
         turn.usage += answer.usage
-    if answer.stop not in (None, "died") or not answer.empty:
+    if answer.stop not in (None, "died") or not answer.is_empty:
         turn.calls += 1
         turn.target = message.origin
     return message
 
 
-def _estimate_spent(answer: Answer, outcome: str, ticket: Ticket) -> Usage:
+def _estimate_spent(answer: ResponseBuilder, outcome: str, ticket: Ticket) -> Usage:
     """A prompt that was taken in before the call was given up is paid for; nobody reports it."""
     usage = answer.usage
-    if outcome not in ("interrupted", Kind.STALLED.value) or usage.input or not answer.sent:
+    if outcome not in ("interrupted", Kind.STALLED.value) or usage.input or not answer.request_size:
         return usage
     return structs.replace(usage, input=ticket.entry.input, estimated=True)
 
@@ -148,7 +150,9 @@ async def _reserve_call(
     return step.ticket.request
 
 
-async def _stream_answer(agent: Agent, turn: Turn, step: _Step, answer: Answer) -> Failure | None:
+async def _stream_answer(
+    agent: Agent, turn: Turn, step: _Step, answer: ResponseBuilder
+) -> Failure | None:
     """One request. Events go out as they come; in a continuation, without what it repeats."""
     seam = Seam(step.text) if step.pieces else None
     provider = agent.providers[turn.active]
@@ -171,9 +175,11 @@ async def _stream_answer(agent: Agent, turn: Turn, step: _Step, answer: Answer) 
     return None
 
 
-def _flush_answer(turn: Turn, answer: Answer, seam: Seam | None) -> None:
+def _flush_answer(turn: Turn, answer: ResponseBuilder, seam: Seam | None) -> None:
     """What had arrived when the stream ended early is shown too."""
-    for event in answer.finish() if seam is None else _strip_repetition(seam, answer.finish()):
+    for event in (
+        answer.finish_events() if seam is None else _strip_repetition(seam, answer.finish_events())
+    ):
         turn.host.emit(event)
     if seam is not None and (rest := seam.close()):
         turn.host.emit(TextDelta(rest))
@@ -213,7 +219,7 @@ def _has_content(message: Message) -> bool:
     return bool(message.calls or message.text.strip())
 
 
-def _find_anomaly(message: Message, answer: Answer) -> Failure | None:
+def _find_anomaly(message: Message, answer: ResponseBuilder) -> Failure | None:
     """A 200 that is not an answer is a failure too, and takes the same table."""
     if answer.stop == "died":
         return Failure(Kind.NETWORK, "the stream ended before the answer was complete")

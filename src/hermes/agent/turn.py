@@ -2,98 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
 
 from hermes.core.errors import Failure
-from hermes.core.events import Recorded, StreamEvent, TurnEvent
+from hermes.core.events import Recorded, TurnEvent
 from hermes.core.history import History
 from hermes.core.ledger import Cap, Entry
 from hermes.core.message import Message, Target, ToolCall, Usage
-from hermes.core.provider import Request, Settings, ToolSpec
+from hermes.core.provider import Provider, Request, Settings, ToolSpec
 from hermes.core.redaction.redactor import Redactor
 from hermes.core.shield import run_shielded
 from hermes.core.store import State
 from hermes.core.taint import Source
 from hermes.core.tool import Tool, Toolbox, ToolContext, Verdict, Workspace
-from hermes.llm.endpoints.model_facts import ModelFacts, Prices
-from hermes.llm.provider_spec import Quirks
-from hermes.llm.response_builder import Answer
+from hermes.llm.credential_use import CredentialUse
+from hermes.llm.endpoints.endpoint import ModelEndpoint
+from hermes.llm.endpoints.model_facts import Prices
+from hermes.llm.model_list import ModelListing
 
 GUESSED_WINDOW = 128_000
 """Tokens, where nobody says how many a model takes."""
 
 
-class ModelClient(Protocol):
-    """A model endpoint with its credentials and its rate limiter."""
+class ModelClient(Provider, Protocol):
+    """A model endpoint as the loop uses it: what it is, what it is called with, what it lists."""
 
     @property
-    def target(self) -> Target: ...
-
-    def stream(
-        self, request: Request, answer: Answer
-    ) -> AsyncGenerator[Sequence[StreamEvent], None]:
-        """Fill `answer`, yielding display events once per network read.
-
-        Raises only ProviderError; what had arrived stays in `answer`. Closing it aborts the
-        request and its socket.
-        """
-        ...
+    def endpoint(self) -> ModelEndpoint: ...
 
     @property
-    def key_source(self) -> str:
-        """Where its key came from, for messages; never the key."""
-        ...
+    def credentials(self) -> CredentialUse: ...
 
     @property
-    def base_url(self) -> str: ...
-
-    @property
-    def quirks(self) -> Quirks:
-        """As its row has them, before anything was learned."""
-        ...
-
-    @property
-    def context_length(self) -> int | None:
-        """Tokens a prompt and its answer may have; None: nobody says."""
-        ...
-
-    @property
-    def facts(self) -> ModelFacts:
-        """What is known of its model."""
-        ...
-
-    @property
-    def default_output(self) -> int | None:
-        """The output limit it is given when nobody asks for one; None: none."""
-        ...
-
-    @property
-    def own(self) -> bool:
-        """A server of the user's: how it was set up, only it can say."""
-        ...
-
-    async def inquire(self) -> ModelFacts:
-        """What it says of its model; nothing is an answer too."""
-        ...
-
-    async def refresh(self) -> bool:
-        """Renew the login of the last call; False when there is none, or it cannot be renewed."""
-        ...
-
-    def rotate(self, failure: Failure) -> bool:
-        """Go on to the next credential; False when there is none."""
-        ...
-
-    def hold(self, seconds: float) -> None:
-        """Nobody calls this endpoint before then."""
-        ...
-
-    async def models(self) -> Sequence[str]:
-        """The names the endpoint lists; empty when it does not say."""
-        ...
+    def listing(self) -> ModelListing: ...
 
 
 class TurnLimits(Struct, frozen=True):
@@ -249,7 +193,7 @@ def sees_images(endpoint: ModelClient, learned: Mapping[Target, Learned]) -> boo
     """Not when its model is known to take none, or it has refused one."""
     lessons = learned.get(endpoint.target)
     refused = lessons is not None and lessons.quirks.get("media") is False
-    return endpoint.facts.images is not False and not refused
+    return endpoint.endpoint.facts.images is not False and not refused
 
 
 class Turn(Struct, kw_only=True):
@@ -299,5 +243,5 @@ def is_window_known(agent: Agent, turn: Turn) -> bool:
 
 def _windows(agent: Agent, turn: Turn) -> list[int]:
     provider = agent.providers[turn.active]
-    said = (provider.context_length, turn.lessons_for(provider.target).context)
+    said = (provider.endpoint.context_length, turn.lessons_for(provider.target).context)
     return [n for n in said if n]

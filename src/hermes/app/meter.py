@@ -19,8 +19,8 @@ from hermes.core.ledger import Account, Cap, Entry, Level, OverBudget, Unit, War
 from hermes.core.message import Usage
 from hermes.core.provider import Request
 from hermes.core.store import Store
-from hermes.llm.endpoints.match import own
 from hermes.llm.endpoints.model_facts import Prices
+from hermes.llm.hosts import is_own_address
 
 MARGIN = 1.25
 """On what was estimated and not reported."""
@@ -78,7 +78,7 @@ class Meter:
         if not self._account.root:
             root = await root_of(self._store, self._account.session)
             self._account = structs.replace(self._account, root=root)
-        target, prices = endpoint.target, endpoint.facts.prices
+        target, prices = endpoint.target, endpoint.endpoint.facts.prices
         prompt, cached = expect_prompt(request)
         blank = Entry(
             id=(int(now * 1e9) & ~0xFFFF) | secrets.randbelow(0x10000),
@@ -92,7 +92,7 @@ class Meter:
         caps = caps_of(self._budget, blank)
         if not self._countable(caps, endpoint):
             output = min(request.settings.max_output or USUAL_OUTPUT, USUAL_OUTPUT)
-            if caps and not own(endpoint.base_url):
+            if caps and not is_own_address(endpoint.endpoint.base_url):
                 # Some say afterwards what a call cost: past a cap nobody is asked again.
                 offer = _Offer(blank, prices, cached, output, free=False)
                 return Ticket(request, await self._admitted(caps, offer), caps, prices, began)
@@ -112,7 +112,7 @@ class Meter:
     def settle(self, ticket: Ticket, usage: Usage, outcome: str, tools: Sequence[str]) -> Usage:
         """What the call cost, added to what the provider reported. Never waits, never fails."""
         if usage.cost is None and ticket.prices is not None:
-            usage = structs.replace(usage, cost=ticket.prices.cost(usage))
+            usage = structs.replace(usage, cost=ticket.prices.cost_of(usage))
         known = usage.cost is not None or not (usage.input or usage.output)
         entry = structs.replace(
             ticket.entry,
@@ -134,7 +134,7 @@ class Meter:
 
     def _countable(self, caps: tuple[Cap, ...], endpoint: ModelClient) -> tuple[Cap, ...]:
         """Without a price money cannot be counted beforehand; said once, and tokens still are."""
-        if endpoint.facts.prices is not None:
+        if endpoint.endpoint.facts.prices is not None:
             return caps
         counted = tuple(c for c in caps if c.unit == "tokens")
         name = f"{endpoint.target.provider}:{endpoint.target.model}"
@@ -204,7 +204,7 @@ class _Offer(Struct, frozen=True):
         if unit == "tokens":
             return prompt + output
         assert self.prices is not None
-        return self.prices.cost(Usage(prompt, output, cache_read=min(self.cached, prompt)))
+        return self.prices.cost_of(Usage(prompt, output, cache_read=min(self.cached, prompt)))
 
 
 async def root_of(store: Store, session_id: str) -> str:
@@ -224,22 +224,26 @@ def _halve(output: int) -> int:
 
 
 def _worst_case(blank: Entry, prices: Prices | None, output: int) -> Entry:
-    cost = None if prices is None else prices.most(blank.input, output)
+    cost = None if prices is None else prices.max_cost(blank.input, output)
     return structs.replace(blank, output=output, cost=cost)
 
 
 def _longest_output(endpoint: ModelClient, request: Request) -> int:
-    asked = request.settings.max_output or endpoint.default_output
-    return asked or endpoint.facts.output or UNKNOWN_OUTPUT
+    asked = request.settings.max_output or endpoint.endpoint.default_output
+    return asked or endpoint.endpoint.facts.output or UNKNOWN_OUTPUT
 
 
 def _may_shorten(endpoint: ModelClient, request: Request) -> bool:
-    return not (request.settings.max_output or endpoint.default_output)
+    return not (request.settings.max_output or endpoint.endpoint.default_output)
 
 
 def _limit_output(request: Request, endpoint: ModelClient, output: int) -> Request:
     """A limit is sent only when it is lower than what holds anyway."""
-    holds = request.settings.max_output or endpoint.default_output or endpoint.facts.output
+    holds = (
+        request.settings.max_output
+        or endpoint.endpoint.default_output
+        or endpoint.endpoint.facts.output
+    )
     if holds is not None and output >= holds:
         return request
     settings = structs.replace(request.settings, max_output=output)

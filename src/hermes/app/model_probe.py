@@ -25,9 +25,9 @@ from hermes.core.history import History
 from hermes.core.ledger import Account
 from hermes.core.message import Media, Message, Target, Thinking, ToolCall, Usage, user
 from hermes.core.provider import Settings, ToolSpec
-from hermes.llm.endpoints.catalog import Choice, Endpoint
-from hermes.llm.provider_spec import overlay
-from hermes.llm.transport import EMBEDDED, Transport
+from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
+from hermes.llm.http.transport import EMBEDDED, Transport
+from hermes.llm.provider_spec import overlay_quirks
 
 State: TypeAlias = Literal["yes", "no", "unknown"]
 FEATURES = ("streaming", "tools", "images", "reasoning", "cache")
@@ -98,7 +98,7 @@ class Greeting(Struct, frozen=True):
 class _ProbeHost(SideHost):
     """One conversation of one prompt with one endpoint, and what could be seen of it."""
 
-    def __init__(self, runtime: Runtime, endpoint: Endpoint) -> None:
+    def __init__(self, runtime: Runtime, endpoint: ModelEndpoint) -> None:
         super().__init__(runtime.sleep)
         self.client = runtime.agents.client(endpoint)
         self.endpoint = endpoint
@@ -151,8 +151,8 @@ class _ProbeHost(SideHost):
         client = self.client
         return Trial(
             client.target,
-            client.base_url,
-            client.key_source,
+            client.endpoint.base_url,
+            client.credentials.key_source,
             seconds=self.seconds,
             first=self.first,
             usage=turn.usage,
@@ -161,7 +161,7 @@ class _ProbeHost(SideHost):
         )
 
 
-async def ping(runtime: Runtime, endpoint: Endpoint) -> Trial:
+async def ping(runtime: Runtime, endpoint: ModelEndpoint) -> Trial:
     """The cheapest call that shows whether the key is taken."""
     run = _ProbeHost(runtime, endpoint)
     prompt = user("Reply with the word OK.")
@@ -169,7 +169,7 @@ async def ping(runtime: Runtime, endpoint: Endpoint) -> Trial:
     return run.trial(turn, error=error, code=code, text=answer.text if answer else "")
 
 
-async def examine(runtime: Runtime, endpoint: Endpoint, *, cache: bool = False) -> Trial:
+async def examine(runtime: Runtime, endpoint: ModelEndpoint, *, cache: bool = False) -> Trial:
     """What works: one call that tries everything at once, in the way the agent makes its calls;
     with `cache` it is made twice, with a prompt long enough to be cached."""
     run = _ProbeHost(runtime, endpoint)
@@ -186,7 +186,7 @@ async def examine(runtime: Runtime, endpoint: Endpoint, *, cache: bool = False) 
         turn.usage = usage
     if answer is None:
         return run.trial(turn, error=error, code=code)
-    quirks = overlay(quirks, run.learned[endpoint.target].quirks if run.learned else {})
+    quirks = overlay_quirks(quirks, run.learned[endpoint.target].quirks if run.learned else {})
     features = (
         Feature("streaming", "yes" if quirks.stream else "no"),
         _tools(quirks.tools, answer),
@@ -205,7 +205,7 @@ def _tools(offered: bool, answer: Message) -> Feature:
     return Feature("tools", "unknown", "offered, but the model called none")
 
 
-def _images(sent: bool, endpoint: Endpoint, answer: Message) -> Feature:
+def _images(sent: bool, endpoint: ModelEndpoint, answer: Message) -> Feature:
     if not sent:
         known = endpoint.facts.images is False
         return Feature("images", "no", "as known of the model" if known else "it takes none")
@@ -253,7 +253,7 @@ def red_square() -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
-async def greet(setup: Setup, choice: Choice, prepare: Prepare) -> Greeting:
+async def greet(setup: Setup, choice: ModelChoice, prepare: Prepare) -> Greeting:
     """One real turn with exactly this model, through everything a conversation goes through; it is
     stored as a session when the model answered."""
     config = setup.config
@@ -266,12 +266,12 @@ async def greet(setup: Setup, choice: Choice, prepare: Prepare) -> Greeting:
         return Greeting(str(error))
 
 
-async def _greet(runtime: Runtime, choice: Choice, prepare: Prepare) -> Greeting:
+async def _greet(runtime: Runtime, choice: ModelChoice, prepare: Prepare) -> Greeting:
     options = Options(choice=choice, max_turns=_HELLO_CALLS)
     session = await runtime.session(cwd=runtime.folder, options=options)
     endpoint = session.agent.providers[0]
-    await prepare(endpoint.base_url, runtime.transport)
-    limit = None if endpoint.base_url.startswith(EMBEDDED) else _HELLO_SECONDS
+    await prepare(endpoint.endpoint.base_url, runtime.transport)
+    limit = None if endpoint.endpoint.base_url.startswith(EMBEDDED) else _HELLO_SECONDS
     began = time.monotonic()
     try:
         async with asyncio.timeout(limit):

@@ -36,8 +36,7 @@ from hermes.core.shutdown import hold_closers, release_closers
 from hermes.core.store import SessionMeta, Store
 from hermes.core.tool import Workspace
 from hermes.core.untrusted_text import mark_of
-from hermes.llm.auth.cooldown import Cooling
-from hermes.llm.transport import Transport
+from hermes.llm.http.transport import EmbeddedEngines, Transport
 from hermes.store.sqlite import SqliteStore
 from hermes.tools._services import BACKEND, BROWSER_SETTINGS, OPEN_WEB, PROCESSES, STORE
 from hermes.tools.todo import TODO_LIST, recall
@@ -46,6 +45,12 @@ if TYPE_CHECKING:
     from hermes.net.web_access import WebAccess
 
 log = logging.getLogger(__name__)
+
+
+def _open_engines() -> EmbeddedEngines:
+    from hermes.llm.local.engine import LocalEngines
+
+    return LocalEngines()
 
 
 class Runtime:
@@ -91,7 +96,7 @@ class Runtime:
         if store is None:
             store = own = SqliteStore(paths.database_file(setup.home))
             own.open()  # on its own thread, while the rest is built and the HTTP stack imported
-        transport = Transport(Cooling(paths.cache_folder(setup.home) / "cooling.json"))
+        transport = Transport(_open_engines)
         runtime = cls(setup, store, transport, sleep)
         hold_closers()
         try:

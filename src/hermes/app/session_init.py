@@ -27,7 +27,7 @@ def new_meta(
     in `cwd` has a say."""
     now = time.time()
     first = agent.providers[0] if agent.providers else None
-    window = first.context_length if first else None
+    window = first.endpoint.context_length if first else None
     tiny = windows.is_small(window)
     told = ""
     if notes and not agent.small:

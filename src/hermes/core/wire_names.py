@@ -8,7 +8,7 @@ WireName: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "bedro
 WIRE_NAMES: tuple[WireName, ...] = get_args(WireName)
 DEFAULT_WIRE: WireName = "chat"
 """Spoken by every address nothing else is known about."""
-OLD_WIRE_NAMES: dict[str, WireName] = {
+OLD_WIRE_NAMES: dict[str, str] = {
     "chat_completions": "chat",
     "codex_responses": "responses",
     "anthropic_messages": "anthropic",

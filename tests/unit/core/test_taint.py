@@ -19,7 +19,7 @@ from hermes.core.store import SessionMeta
 from hermes.core.taint import BOTH, Source, Taint
 from hermes.core.tool import Risk, Tool, ToolResult, needs_approval, tool
 from hermes.core.untrusted_text import inert, mark_of, reveal, wrap
-from hermes.llm.history_view import NO_RESULT, View
+from hermes.llm.history_view import NO_RESULT, HistoryView
 from hermes.llm.provider_spec import Quirks
 from hermes.store.migrations import MIGRATIONS
 from hermes.store.sqlite import SqliteStore
@@ -273,9 +273,9 @@ MARK = mark_of("20250101-000000-abcdef01")
 
 def sent(*messages: Message, quirks: Quirks | None = None, mark: str = MARK) -> list[Any]:
     out: list[Message] = []
-    view = View(HERE, quirks or Quirks(), out.append)
-    view.advance(History(messages, mark=mark))
-    return [p for g in out + view.pending() for p in g.parts if isinstance(p, ToolReturn)]
+    view = HistoryView(HERE, quirks or Quirks(), out.append)
+    view.add_new_messages(History(messages, mark=mark))
+    return [p for g in out + view.pending_groups() for p in g.parts if isinstance(p, ToolReturn)]
 
 
 def result(call: ToolCall, *content: Text | Media) -> Message:

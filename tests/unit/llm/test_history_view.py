@@ -23,7 +23,7 @@ from hermes.core.message import (
     ToolReturn,
     user,
 )
-from hermes.llm.history_view import BEGINNING, NO_IMAGES, NO_RESULT, STEER, View
+from hermes.llm.history_view import BEGINNING, NO_IMAGES, NO_RESULT, STEER, HistoryView
 from hermes.llm.provider_spec import Quirks
 
 HERE = Target("here", "model", "chat")
@@ -74,9 +74,9 @@ def groups(
     history: list[Message], q: Quirks = PLAIN, tail: tuple[Message, ...] = (), mark: str = ""
 ) -> Any:
     out: list[Message] = []
-    view = View(HERE, q, out.append)
-    view.advance(History(history, mark=mark))
-    return out + view.pending(tail)
+    view = HistoryView(HERE, q, out.append)
+    view.add_new_messages(History(history, mark=mark))
+    return out + view.pending_groups(tail)
 
 
 def returned(group: Message) -> list[ToolReturn]:
@@ -121,20 +121,20 @@ def test_advancing_in_steps_gives_the_same(
     history: list[Message], q: Quirks, steps: list[int], tail: list[Message], mark: str
 ) -> None:
     out: list[Message] = []
-    view = View(HERE, q, out.append)
+    view = HistoryView(HERE, q, out.append)
     growing = History(mark=mark)
     rest = list(history)
     for step in [*steps, len(rest)]:
         for message in rest[:step]:
             growing.append(message)
         del rest[:step]
-        view.advance(growing)
+        view.add_new_messages(growing)
         closed = list(out)
         # Looking does not change anything, and what was closed stays as it is.
-        view.pending(tuple(tail))
-        assert closed + view.pending() == groups(growing.messages, q, mark=mark)
+        view.pending_groups(tuple(tail))
+        assert closed + view.pending_groups() == groups(growing.messages, q, mark=mark)
         assert out == closed
-    assert out + view.pending(tuple(tail)) == groups([*history, *tail], q, mark=mark)
+    assert out + view.pending_groups(tuple(tail)) == groups([*history, *tail], q, mark=mark)
 
 
 @settings(deadline=None)
@@ -284,14 +284,14 @@ def test_a_history_that_starts_with_an_answer_gets_a_beginning() -> None:
 
 def test_the_tail_belongs_to_one_request() -> None:
     out: list[Message] = []
-    view = View(HERE, Quirks(), out.append)
-    view.advance(History([user("go"), assistant(Text("begun"))]))
+    view = HistoryView(HERE, Quirks(), out.append)
+    view.add_new_messages(History([user("go"), assistant(Text("begun"))]))
     tail = (assistant(Text(" and")), user("continue"))
-    assert view.pending(tail) == [
+    assert view.pending_groups(tail) == [
         Message("assistant", (Text("begun"), Text(" and"))),
         Message("user", (Text("continue"),)),
     ]
-    assert view.pending() == [Message("assistant", (Text("begun"),))]
+    assert view.pending_groups() == [Message("assistant", (Text("begun"),))]
 
 
 def test_images_move_or_go_where_the_endpoint_wants_it() -> None:

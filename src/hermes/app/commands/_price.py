@@ -19,7 +19,7 @@ def price(session: Session, before: Agent) -> str:
     after = session.agent
     one, other = before.providers[0], after.providers[0]
     moved = one.target != other.target
-    cached = other.quirks.cache == "native" and other.quirks.effort != "omit"
+    cached = other.endpoint.quirks.cache == "native" and other.endpoint.quirks.effort != "omit"
     thinks = before.settings.effort != after.settings.effort and cached
     if not session.transcript.history.messages or not (
         moved or thinks or before.specs != after.specs
@@ -30,7 +30,7 @@ def price(session: Session, before: Agent) -> str:
     tokens = gauge.size
     if tokens < _MENTIONED:
         return ""
-    prices = other.facts.prices
+    prices = other.endpoint.facts.prices
     cost = f" (about ${prices.input * tokens / 1e6:.2f})" if prices and prices.input else ""
     who = "It reads the conversation so far" if moved else "The conversation so far is read"
     return f" {who} anew, once: about {tokens:,} tokens{cost}."

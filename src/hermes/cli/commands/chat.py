@@ -92,12 +92,13 @@ def _find_first_model(args: Namespace) -> None:
         return
     from hermes.config.env import is_inside_agent
     from hermes.config.load import load_setup
-    from hermes.llm.endpoints.catalog import Choice, undecided
+    from hermes.llm.endpoints.endpoint import ModelChoice
+    from hermes.llm.endpoints.resolver import is_undecided
 
     setup = load_setup(args.profile)
     if is_inside_agent() or not (
         setup.secrets.get("OPENAI_BASE_URL")  # set, but not with which model
-        or undecided(setup.config, setup.secrets, Choice())
+        or is_undecided(setup.config, setup.secrets, ModelChoice())
     ):
         return
     from hermes.cli.model.setup import SetupRequest, set_up_model

@@ -151,10 +151,11 @@ def _check_rules(config: Config) -> str:
 
 def _note_endpoint(config: Config, secrets: Secrets) -> None:
     """Says why no model could be called with a valid configuration."""
-    from hermes.llm.endpoints.catalog import Choice, resolve
+    from hermes.llm.endpoints.endpoint import ModelChoice
+    from hermes.llm.endpoints.resolver import resolve_chain
 
     try:
-        resolve(config, secrets, Choice())
+        resolve_chain(config, secrets, ModelChoice())
     except ConfigError as error:
         print(f"note: {error}")
 

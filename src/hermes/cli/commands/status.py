@@ -77,12 +77,13 @@ async def _collect_status(args: Namespace) -> dict[str, Any]:
 
 async def _find_model(setup: Setup) -> str:
     from hermes.core.errors import ConfigError
-    from hermes.llm.endpoints.catalog import Choice, resolve
-    from hermes.llm.endpoints.local_servers import chosen
+    from hermes.llm.endpoints.endpoint import ModelChoice
+    from hermes.llm.endpoints.local_servers import choose_model
+    from hermes.llm.endpoints.resolver import resolve_chain
 
-    choice = await chosen(setup.config, setup.secrets, Choice())
+    choice = await choose_model(setup.config, setup.secrets, ModelChoice())
     try:
-        target = resolve(setup.config, setup.secrets, choice)[0].target
+        target = resolve_chain(setup.config, setup.secrets, choice)[0].target
     except ConfigError:
         return ""
     return f"{target.provider}:{target.model}"

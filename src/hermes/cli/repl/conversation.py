@@ -83,7 +83,7 @@ class Conversation:
         facts = self._state.facts
         facts.mode = ", ".join(modes)
         facts.model = session.agent.providers[0].target.model
-        facts.window = session.agent.providers[0].context_length
+        facts.window = session.agent.providers[0].endpoint.context_length
         self._state.busy = session.interactions.busy
         self._count_background()
 

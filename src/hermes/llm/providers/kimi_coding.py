@@ -1,7 +1,5 @@
 """Kimi's coding plan."""
 
-from __future__ import annotations
-
 from hermes.llm.provider_spec import ProviderSpec
 from hermes.llm.providers.kimi import KIMI
 
@@ -9,6 +7,8 @@ PROVIDER = ProviderSpec(
     name="kimi-coding",
     wire="chat",
     base_url="https://api.kimi.com/coding/v1",
+    rank=45,
+    hosts=("api.kimi.com",),
     keys=("KIMI_CODING_API_KEY",),
     models=KIMI,
     default_model="kimi-for-coding",
