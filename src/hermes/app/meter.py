@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from hermes.agent.compression.token_estimate import text_weight, weight
-from hermes.agent.turn import ModelClient, Ticket
+from hermes.agent.compression.token_estimate import message_weight, text_weight
+from hermes.agent.turn import CallTicket, ModelClient
 from hermes.config.schema import Budget
 from hermes.core.events import Notice, TurnEvent
-from hermes.core.ledger import Account, Cap, Entry, Level, OverBudget, Unit, Warned
+from hermes.core.ledger import Account, Cap, CapLevel, CapWarning, Entry, OverBudget, Unit
 from hermes.core.message import Usage
 from hermes.core.provider import Request
 from hermes.core.store import Store
@@ -70,7 +70,7 @@ class Meter:
         account = structs.replace(self._account, purpose=purpose)
         return Meter(self._store, self._budget, account, self._emit, self._once)
 
-    async def reserve(self, endpoint: ModelClient, request: Request) -> Ticket:
+    async def reserve_call(self, endpoint: ModelClient, request: Request) -> CallTicket:
         """OverBudget when a cap forbids the call."""
         now = time.time()
         began = time.monotonic()
@@ -95,10 +95,10 @@ class Meter:
             if caps and not is_own_address(endpoint.endpoint.base_url):
                 # Some say afterwards what a call cost: past a cap nobody is asked again.
                 offer = _Offer(blank, prices, cached, output, free=False)
-                return Ticket(request, await self._admitted(caps, offer), caps, prices, began)
+                return CallTicket(request, await self._admitted(caps, offer), caps, prices, began)
             entry = _worst_case(blank, prices, output)
-            self._ledger.begin(entry)
-            return Ticket(request, entry, (), prices, began)
+            self._ledger.begin_call(entry)
+            return CallTicket(request, entry, (), prices, began)
         offer = _Offer(
             blank,
             prices,
@@ -107,9 +107,13 @@ class Meter:
             free=_may_shorten(endpoint, request),
         )
         entry = await self._admitted(caps, offer)
-        return Ticket(_limit_output(request, endpoint, entry.output), entry, caps, prices, began)
+        return CallTicket(
+            _limit_output(request, endpoint, entry.output), entry, caps, prices, began
+        )
 
-    def settle(self, ticket: Ticket, usage: Usage, outcome: str, tools: Sequence[str]) -> Usage:
+    def settle_call(
+        self, ticket: CallTicket, usage: Usage, outcome: str, tools: Sequence[str]
+    ) -> Usage:
         """What the call cost, added to what the provider reported. Never waits, never fails."""
         if usage.cost is None and ticket.prices is not None:
             usage = structs.replace(usage, cost=ticket.prices.cost_of(usage))
@@ -127,7 +131,7 @@ class Meter:
             outcome=outcome,
             tools=tuple(tools),
         )
-        self._ledger.settle(entry, ticket.caps, self._warn)
+        self._ledger.settle_call(entry, ticket.caps, self._warn)
         return usage
 
     # -- inside ----------------------------------------------------------------------------
@@ -145,10 +149,10 @@ class Meter:
     async def _admitted(self, caps: tuple[Cap, ...], offer: _Offer) -> Entry:
         """Running calls are taken at their worst; when only they are in the way, wait for them."""
         for wait in (*WAITS, 0.0):
-            entry, levels = await self._ledger.reserve(caps, offer.entry)
+            entry, levels = await self._ledger.reserve_call(caps, offer.entry)
             if entry is not None:
                 return entry
-            blocked = [x for x in levels if not offer.fits(x.cap.unit, x.room, offer.least)]
+            blocked = [x for x in levels if not offer.fits(x.cap.unit, x.remaining, offer.least)]
             hopeless = [
                 x for x in blocked if not offer.fits(x.cap.unit, x.cap.limit - x.spent, offer.least)
             ]
@@ -157,7 +161,7 @@ class Meter:
             await asyncio.sleep(wait)
         raise AssertionError("unreachable")
 
-    def _warn(self, warned: Sequence[Warned]) -> None:
+    def _warn(self, warned: Sequence[CapWarning]) -> None:
         for each in warned:
             self._emit(Notice("budget", describe_warning(each, time.time())))
 
@@ -178,7 +182,7 @@ class _Offer(Struct, frozen=True):
     def least(self) -> int:
         return min(LEAST_OUTPUT, self.ceiling)
 
-    def entry(self, levels: Sequence[Level]) -> Entry | None:
+    def entry(self, levels: Sequence[CapLevel]) -> Entry | None:
         """Reserved is the worst; what is likely must fit. So all calls together overstep a cap by
         less than one of them reserved."""
         output = self.ceiling
@@ -196,8 +200,8 @@ class _Offer(Struct, frozen=True):
             return room > 0
         return self._likely(unit, output) <= room
 
-    def _all(self, levels: Sequence[Level], output: int, share: int) -> bool:
-        return all(self.fits(x.cap.unit, x.room / share, output) for x in levels)
+    def _all(self, levels: Sequence[CapLevel], output: int, share: int) -> bool:
+        return all(self.fits(x.cap.unit, x.remaining / share, output) for x in levels)
 
     def _likely(self, unit: str, output: int) -> float:
         prompt = self.blank.input
@@ -260,10 +264,10 @@ def expect_prompt(request: Request) -> tuple[int, int]:
             reported = usage.input + usage.output
             cached = usage.input if usage.cache_read else 0
             break
-        since += weight(message)
+        since += message_weight(message)
     else:
         since += text_weight(request.system) + _encoded_size(request.tools) // 4
-    since += sum(weight(m) for m in request.tail)
+    since += sum(message_weight(m) for m in request.tail)
     return reported + int(since * MARGIN), cached
 
 
@@ -291,7 +295,7 @@ def caps_of(budget: Budget, entry: Entry) -> tuple[Cap, ...]:
     return tuple(found)
 
 
-def describe_warning(warned: Warned, now: float) -> str:
+def describe_warning(warned: CapWarning, now: float) -> str:
     cap = warned.cap
     return (
         f"{warned.percent} % of {_name_cap(cap)} is used: {format_amount(warned.spent, cap.unit)} "
@@ -299,7 +303,7 @@ def describe_warning(warned: Warned, now: float) -> str:
     )
 
 
-def describe_refusal(level: Level, now: float) -> str:
+def describe_refusal(level: CapLevel, now: float) -> str:
     cap = level.cap
     running = ""
     if level.running > 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hermes.agent.compression.token_estimate import Gauge, overhead
+from hermes.agent.compression.token_estimate import TokenGauge, request_overhead
 
 if TYPE_CHECKING:
     from hermes.agent.turn import Agent
@@ -25,9 +25,11 @@ def price(session: Session, before: Agent) -> str:
         moved or thinks or before.specs != after.specs
     ):
         return ""
-    gauge = Gauge(session.transcript.history, overhead(after, session.transcript.meta.system))
-    gauge.advance()
-    tokens = gauge.size
+    gauge = TokenGauge(
+        session.transcript.history, request_overhead(after, session.transcript.meta.system)
+    )
+    gauge.weigh_new_messages()
+    tokens = gauge.next_prompt
     if tokens < _MENTIONED:
         return ""
     prices = other.endpoint.facts.prices

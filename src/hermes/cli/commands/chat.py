@@ -141,14 +141,14 @@ def _parse_command(query: str | None, message: Message) -> tuple[tuple[str, str]
     if query is None or not query.startswith("/"):
         return None, message
     from hermes.app.commands import MEANT, known, message_text, parse
-    from hermes.core.message import Media, user
+    from hermes.core.message import Media, user_message
 
     command = parse(query)
     if command is not None:
         known(command[0], MEANT.format(command[0]))
         return command, message
     media = [part for part in message.parts if isinstance(part, Media)]
-    return None, user(message_text(message.text), *media)
+    return None, user_message(message_text(message.text), *media)
 
 
 def _print_error(sentence: str, code: str, output: str) -> None:
