@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from hermes.core.text import replace_invalid
 
-Role: TypeAlias = Literal["user_message", "assistant", "tool"]
+Role: TypeAlias = Literal["user", "assistant", "tool"]
 Stop: TypeAlias = Literal["end", "tool_use", "length", "filtered", "paused", "aborted", "died"]
 """Why an answer ended. `paused`: the provider wants it sent back to go on (Anthropic).
 `aborted`: we stopped it. `died`: the stream broke off or was cut at our cap."""

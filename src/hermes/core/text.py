@@ -19,7 +19,7 @@ def replace_invalid(text: str) -> str:
     return text.replace("\x00", "\ufffd") if "\x00" in text else text
 
 
-def format_count(number: int, thing: str, things: str = "") -> str:
+def format_plural(number: int, thing: str, things: str = "") -> str:
     """`1 file`, `2 files`."""
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"
 

@@ -7,7 +7,7 @@ import time
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.core.errors import ConfigError
 from hermes.core.ledger import UsageRow
-from hermes.core.text import format_count
+from hermes.core.text import format_plural
 
 _DAYS = 30
 _MODELS = 8
@@ -35,7 +35,7 @@ async def run(ctx: CommandContext, args: str) -> Reply:
 
 def _line(row: UsageRow, *, cost: bool) -> str:
     cached = f", {100 * row.cache_read / row.input:.0f}% from a cache" if row.cache_read else ""
-    text = f"{row.key or '-'}: {format_count(row.calls, 'call')}, {row.input:,} tokens in{cached}"
+    text = f"{row.key or '-'}: {format_plural(row.calls, 'call')}, {row.input:,} tokens in{cached}"
     text += f", {row.output:,} out"
     if cost:
         text += f", ${row.cost:.4f}" + (f" ({row.unpriced} of unknown price)" * bool(row.unpriced))

@@ -17,7 +17,7 @@ from hermes.config.load import load_setup, read_source
 from hermes.config.schema import Config, list_key_variables
 from hermes.config.secrets import Secrets, is_secret_name
 from hermes.core.errors import ConfigError
-from hermes.core.text import format_count
+from hermes.core.text import format_plural
 
 _EPILOG = """\
 commands:
@@ -113,7 +113,7 @@ def _check_config(args: Namespace) -> int:
         print(f"old: config.yaml {note}")
     if checked.config is None:
         print_stderr(
-            f"{paths.config_file(home)} has {format_count(len(checked.problems), 'error')}"
+            f"{paths.config_file(home)} has {format_plural(len(checked.problems), 'error')}"
         )
         return EXIT_USAGE
     if bad_rules := _check_rules(checked.config):

@@ -145,17 +145,17 @@ def _print_report(found: dict[By, list[UsageRow]], args: Namespace) -> None:
 
 
 def _format_headline(row: UsageRow, days: int) -> str:
-    from hermes.core.text import format_count
+    from hermes.core.text import format_plural
 
     cached = format_percent(row.cache_read, row.input)
     parts = [
-        f"{'Today' if days == 1 else f'Last {days} days'}: {format_count(row.calls, 'call')}",
+        f"{'Today' if days == 1 else f'Last {days} days'}: {format_plural(row.calls, 'call')}",
         f"{format_count(row.input)} tokens in ({cached} from cache)",
         f"{format_count(row.output)} out",
         format_money(row.cost),
     ]
     if row.unpriced:
-        parts.append(f"{format_count(row.unpriced, 'call')} of unknown price")
+        parts.append(f"{format_plural(row.unpriced, 'call')} of unknown price")
     if row.failed:
         parts.append(f"{row.failed:,} failed")
     return ", ".join(parts)

@@ -10,7 +10,7 @@ from hermes.cli.terminal.text import format_call
 from hermes.core.errors import ConfigError
 from hermes.core.message import Media, Native, Part, Text, Thinking, ToolCall, ToolReturn
 from hermes.core.store import StoredMessage
-from hermes.core.text import format_count
+from hermes.core.text import format_plural
 
 if TYPE_CHECKING:
     from hermes.app.session import Session
@@ -80,7 +80,7 @@ async def export_session(store: Store, session: Session, cwd: Path, name: str) -
         ) from None
     except OSError as error:
         raise ConfigError(f"Could not write {file}: {error.strerror}.") from None
-    return f"{format_count(len(parts), 'message')} written to {file}."
+    return f"{format_plural(len(parts), 'message')} written to {file}."
 
 
 def _resolve_path(cwd: Path, name: str) -> Path:

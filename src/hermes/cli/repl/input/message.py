@@ -165,12 +165,12 @@ def _file_block(name: str, path: Path, room: int) -> str:
 
 
 def _folder_block(name: str, path: Path) -> str:
-    from hermes.core.text import format_count
+    from hermes.core.text import format_plural
 
     entries = sorted(path.iterdir(), key=lambda entry: entry.name)
     rows = [entry.name + "/" * entry.is_dir() for entry in entries[:_MAX_ENTRIES]]
     more = f"\n[and {len(entries) - _MAX_ENTRIES} more]" if len(entries) > _MAX_ENTRIES else ""
-    count = format_count(len(entries), "entry", "entries")
+    count = format_plural(len(entries), "entry", "entries")
     return f"[{name.rstrip('/')}/, {count}]\n{quote_untrusted_text(chr(10).join(rows))}{more}"
 
 
