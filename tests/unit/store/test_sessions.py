@@ -168,7 +168,8 @@ from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
 async def main():
     store = SqliteStore(pathlib.Path(sys.argv[1]))
-    await store.sessions.append("dead", [user_message("hi")], state="running", create=SessionMeta("dead"))
+    await store.sessions.append("dead", [user_message("hi")], state="running",
+                                create=SessionMeta("dead"))
     os.kill(os.getpid(), 9)
 asyncio.run(main())
 """
