@@ -318,7 +318,7 @@ async def test_nothing_leads_around_the_door(
         async def none(*_: Any) -> None:
             return None
 
-        monkeypatch.setattr(_browser, "_walls", none)
+        monkeypatch.setattr(_browser, "_build_root_policy", none)
     async with forbidden() as (port, udp, came):
         bad = f"http://127.0.0.1:{port}"
         page = ATTEMPTS.replace("BAD", bad).replace("PORT", str(port)).replace("UDP", str(udp))
@@ -436,14 +436,14 @@ async def test_a_stuck_page_a_crash_and_idleness_are_said(
 ) -> None:
     hang = "<button onclick='setTimeout(() => { while (true) {} })'>Hang</button>"
 
-    patience = _browser._STUCK
+    patience = _browser._ACTION_TIMEOUT
 
     def impatient(request: Received) -> Reply:
-        monkeypatch.setattr(_browser, "_STUCK", 0.5)
+        monkeypatch.setattr(_browser, "_ACTION_TIMEOUT", 0.5)
         return on(1, "click", 'button "Hang"')(request)
 
     def patient(request: Received) -> Reply:
-        monkeypatch.setattr(_browser, "_STUCK", patience)
+        monkeypatch.setattr(_browser, "_ACTION_TIMEOUT", patience)
         return use(2, "navigate", url=site.base + "/a")
 
     def kill(request: Received) -> Reply:
@@ -595,14 +595,14 @@ async def test_a_picture_from_the_web_is_asked_for_only_when_that_tells_nothing(
     ],
 )
 def test_why_an_element_could_not_be_used_is_said(raised: str, said: str) -> None:
-    told = _browser.reason(Exception(raised))
+    told = _browser.describe_error(Exception(raised))
     assert said in told and "Timeout" not in told and "Call log" not in told
 
 
 def test_schemas_are_short() -> None:
-    from hermes.tools.registry import select
+    from hermes.tools.registry import select_tools
 
-    tools = select(["browser", "vision"])
+    tools = select_tools(["browser", "vision"])
     assert sorted(tools) == sorted(
         ["vision_analyze"]
         + [

@@ -71,8 +71,8 @@ async def test_a_conversation_with_a_repl(tmp_path: Path, options: Options) -> N
 
 
 async def test_programs_get_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermes.tools._background._MOMENT", 10.0)
-    monkeypatch.setattr("hermes.tools._background._QUIET", 0.4)
+    monkeypatch.setattr("hermes.tools._background._SETTLE_SECONDS", 10.0)
+    monkeypatch.setattr("hermes.tools._background._QUIET_SECONDS", 0.4)
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "ask.py").write_text(
         "import os, sys\nprint(sys.stdin.isatty(), os.get_terminal_size())\n"

@@ -23,7 +23,7 @@ from hermes.net.fetcher import FetchedPage
 from hermes.net.page_text import decode_body, read_page
 from hermes.net.web_access import WebAccess, open_web_access
 from hermes.tools._services import OPEN_WEB
-from hermes.tools.registry import select
+from hermes.tools.registry import select_tools
 from tests.kit.tools import tool_context
 
 
@@ -83,7 +83,7 @@ def context(tmp_path: Path, web_: WebAccess | None) -> ToolContext:
     return tool_context(tmp_path, tmp_path, services=services)
 
 
-TOOLS = select(["web"])
+TOOLS = select_tools(["web"])
 
 
 async def use(name: str, ctx: ToolContext, **args: Any) -> str:

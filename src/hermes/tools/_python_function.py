@@ -14,11 +14,13 @@ from msgspec import Meta, Struct
 
 from hermes.core.tool import Risk, Tool, ToolContext, tool
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-_SECTION = re.compile(r"(Args|Arguments|Parameters|Returns?|Raises|Yields|Notes?|Examples?):$")
-_GOOGLE = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)")
-_SPHINX = re.compile(r":param\s+(?:[^:]*\s)?(\w+):\s*(.*)")
-_SIMPLE = (str, int, float, bool, type(None))
+_TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+_SECTION_HEADER = re.compile(
+    r"(Args|Arguments|Parameters|Returns?|Raises|Yields|Notes?|Examples?):$"
+)
+_GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)")
+_SPHINX_ENTRY = re.compile(r":param\s+(?:[^:]*\s)?(\w+):\s*(.*)")
+_IMMUTABLE_TYPES = (str, int, float, bool, type(None))
 
 
 class FunctionOptions(Struct, frozen=True):
@@ -34,7 +36,7 @@ class FunctionOptions(Struct, frozen=True):
 def make_tool(function: Callable[..., Any], options: FunctionOptions) -> Tool[Any]:
     """A tool that calls the function; TypeError when it cannot be one."""
     name = options.name or getattr(function, "__name__", "")
-    if not _NAME.fullmatch(name):
+    if not _TOOL_NAME.fullmatch(name):
         raise TypeError(
             f"{name or function!r} cannot be the name of a tool: use up to 64 letters, digits, _ "
             "and -, beginning with a letter. Set one with @hermes.tool(name=...)."
@@ -77,13 +79,13 @@ def read_docstring(text: str) -> tuple[str, dict[str, str]]:
     target, section, margin = description, "", 0
     for line in text.splitlines():
         words, indent = line.strip(), len(line) - len(line.lstrip())
-        entry = _SPHINX.fullmatch(words)
-        if found := _SECTION.fullmatch(line):
+        entry = _SPHINX_ENTRY.fullmatch(words)
+        if found := _SECTION_HEADER.fullmatch(line):
             target, section, margin = [], found[1], 0
             continue
         if section in ("Args", "Arguments", "Parameters") and words:
             margin = margin or indent
-            entry = _GOOGLE.fullmatch(words) if indent <= margin else entry
+            entry = _GOOGLE_ENTRY.fullmatch(words) if indent <= margin else entry
         if entry:
             target = notes.setdefault(entry[1], [])
             words = entry[2]
@@ -104,7 +106,7 @@ def _make_params(name: str, function: Callable[..., Any], notes: dict[str, str])
         default = each.default
         if default is each.empty:
             default = msgspec.NODEFAULT
-        elif not isinstance(default, _SIMPLE):
+        elif not isinstance(default, _IMMUTABLE_TYPES):
             default = msgspec.field(default_factory=repeat(default).__next__)
         fields.append((each.name, kind, default))
     return msgspec.defstruct(name, fields, kw_only=True, frozen=True)

@@ -36,7 +36,7 @@ class Params(Struct, frozen=True):
 )
 async def todo(p: Params, ctx: ToolContext) -> ToolResult:
     if p.todos is not None:
-        ctx.services.set(TODO_LIST, _accepted(p.todos))
+        ctx.services.set(TODO_LIST, _check_todos(p.todos))
     items = ctx.services.get(TODO_LIST)
     if not items:
         return ToolResult("The list is empty.", data=[])
@@ -49,7 +49,7 @@ async def todo(p: Params, ctx: ToolContext) -> ToolResult:
     return ToolResult(content, display=shown, data=data)
 
 
-def recall(messages: Sequence[Message]) -> list[Todo]:
+def restore_todos(messages: Sequence[Message]) -> list[Todo]:
     """The list as a stored conversation left it: its last change that was accepted."""
     failed: set[str] = set()
     for message in reversed(messages):
@@ -60,13 +60,13 @@ def recall(messages: Sequence[Message]) -> list[Todo]:
                 try:
                     said = todo.parse(msgspec.json.decode(part.args, type=dict)).todos
                     if said is not None:
-                        return _accepted(said)
+                        return _check_todos(said)
                 except (msgspec.MsgspecError, ToolError):
                     continue
     return []
 
 
-def _accepted(todos: list[Todo]) -> list[Todo]:
+def _check_todos(todos: list[Todo]) -> list[Todo]:
     if len(todos) > MAX_ITEMS:
         raise ToolError(f"At most {MAX_ITEMS} steps; the list was not changed.")
     items: list[Todo] = []

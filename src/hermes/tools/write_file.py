@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.tools._edit.atomic_write import Draft, no_marks, no_surprise
-from hermes.tools._files.paths import check, resolve
+from hermes.tools._edit.atomic_write import Draft, reject_link_outside, reject_redaction_marks
+from hermes.tools._files.paths import check_access, resolve_path
 
 
 class Params(Struct, frozen=True):
@@ -18,19 +18,19 @@ class Params(Struct, frozen=True):
     content: str
 
 
-def _key(p: Params, cwd: Path) -> str:
-    return str(resolve(p.path, cwd))
+def _choose_lock(p: Params, cwd: Path) -> str:
+    return str(resolve_path(p.path, cwd))
 
 
-@tool("Write a file, replacing it if it exists; creates folders.", risk="write", key=_key)
+@tool("Write a file, replacing it if it exists; creates folders.", risk="write", key=_choose_lock)
 async def write_file(p: Params, ctx: ToolContext) -> ToolResult:
-    path = resolve(p.path, ctx.workspace.cwd)
-    no_surprise(p.path, path, ctx.workspace.cwd)
-    check(path, ctx.workspace, write=True)
+    path = resolve_path(p.path, ctx.workspace.cwd)
+    reject_link_outside(p.path, path, ctx.workspace.cwd)
+    check_access(path, ctx.workspace, write=True)
     data = p.content.encode("utf-8", "replace")
     try:
         # In a thread whatever the size: a disk may take its time to sync.
-        created, problem = await asyncio.to_thread(_write, path, data, ctx)
+        created, problem = await asyncio.to_thread(_write_draft, path, data, ctx)
     except OSError as error:
         raise ToolError(f"Cannot write {path}: {error.strerror}. Nothing was changed.") from None
     said = f"{'Created' if created else 'Replaced'} {path} ({len(data)} bytes)"
@@ -40,9 +40,9 @@ async def write_file(p: Params, ctx: ToolContext) -> ToolResult:
     )
 
 
-def _write(path: Path, data: bytes, ctx: ToolContext) -> tuple[bool, str]:
+def _write_draft(path: Path, data: bytes, ctx: ToolContext) -> tuple[bool, str]:
     """Whether the file is new, and what is wrong with its syntax."""
-    from hermes.tools._edit.syntax import problem
+    from hermes.tools._edit.syntax import find_syntax_error
 
     def old() -> bytes | None:
         from hermes.tools._edit.text_file import read_bytes
@@ -52,11 +52,13 @@ def _write(path: Path, data: bytes, ctx: ToolContext) -> tuple[bool, str]:
         except FileNotFoundError:
             return None
 
-    no_marks(path, data, old)
+    reject_redaction_marks(path, data, old)
     draft = Draft(path, data, ctx.workspace)
     try:
         draft.commit()
     except OSError:
         draft.discard()
         raise
-    return draft.old is None, problem(path, data, ctx.workspace.child_env.get("PATH", ""))
+    return draft.existing is None, find_syntax_error(
+        path, data, ctx.workspace.child_env.get("PATH", "")
+    )

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, Verdict
 from hermes.tools._edit import atomic_write as _writing
-from hermes.tools._edit.replace import replace
-from hermes.tools._edit.text_file import Lines, decode
-from hermes.tools._edit.v4a import parse, update
+from hermes.tools._edit.replace import replace_text
+from hermes.tools._edit.text_file import Lines, decode_text
+from hermes.tools._edit.v4a import apply_hunks, parse_patch
 from hermes.tools.patch import patch
 from tests.kit.tools import tool_context
 
@@ -300,19 +300,19 @@ DEEP = "    def f(self):\n        if x:\n            y()\n        return 2\n"
     ],
 )
 def test_nearly(text: str, old: str, new: str, result: str) -> None:
-    edited = replace(text, old, new)
+    edited = replace_text(text, old, new)
     assert edited.text == result
-    assert edited.how, "it must be said that the place was not found exactly"
+    assert edited.match_note, "it must be said that the place was not found exactly"
     for end in ("\r\n", "\r"):
-        there = replace(text.replace("\n", end), old, new)
+        there = replace_text(text.replace("\n", end), old, new)
         assert there.text == result.replace("\n", end)
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_a_last_line_without_an_end(end: str) -> None:
     text = f"a{end}b"
-    assert replace(text, "b\n", "c\n").text == f"a{end}c"
-    assert replace(text, "a\nb\n", "a\nx\nb\n").text == f"a{end}x{end}b"
+    assert replace_text(text, "b\n", "c\n").text == f"a{end}c"
+    assert replace_text(text, "a\nb\n", "a\nx\nb\n").text == f"a{end}x{end}b"
 
 
 @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ def test_a_last_line_without_an_end(end: str) -> None:
 )
 def test_not_near_enough(text: str, old: str) -> None:
     with pytest.raises(ToolError):
-        replace(text, old, "new\n")
+        replace_text(text, old, "new\n")
 
 
 @pytest.mark.parametrize(
@@ -365,19 +365,19 @@ def test_not_near_enough(text: str, old: str) -> None:
 )
 def test_what_was_copied_wrongly_is_said(old: str, new: str, words: str) -> None:
     with pytest.raises(ToolError, match=words):
-        replace('one = 1\ntwo = call("2", "of")\nthree = 3\n', old, new)
+        replace_text('one = 1\ntwo = call("2", "of")\nthree = 3\n', old, new)
 
 
 def test_places_that_overlap_are_two() -> None:
     with pytest.raises(ToolError, match="2 times"):
-        replace("bbb", "bb", "x")
-    assert replace("bbbb", "bb", "x", every=True).text == "xx"
+        replace_text("bbb", "bb", "x")
+    assert replace_text("bbbb", "bb", "x", every=True).text == "xx"
 
 
 def test_every_place_of_very_many() -> None:
     text = "value = compute(1)\n" * 100_000
     began = time.monotonic()
-    edited = replace(text, "compute(", "calc(", every=True)
+    edited = replace_text(text, "compute(", "calc(", every=True)
     assert edited.count == 100_000 and edited.text == text.replace("compute(", "calc(")
     assert time.monotonic() - began < 10
 
@@ -385,8 +385,8 @@ def test_every_place_of_very_many() -> None:
 def test_ambiguous_whatever_the_white_space() -> None:
     text = "  a = 1\n  b\n    a = 1\n    b\n"
     with pytest.raises(ToolError, match="2 times"):
-        replace(text, "a = 1\nb\n", "a = 2\nb\n")
-    every = replace(text, "a = 1\nb\n", "a = 2\nb\n", every=True)
+        replace_text(text, "a = 1\nb\n", "a = 2\nb\n")
+    every = replace_text(text, "a = 1\nb\n", "a = 2\nb\n", every=True)
     assert every.text == "  a = 2\n  b\n    a = 2\n    b\n"
 
 
@@ -394,7 +394,7 @@ def test_a_large_file_is_searched_in_bounded_time() -> None:
     rows = [f"value_{n} = compute({n}, {n * 7})" for n in range(100_000)]
     began = time.monotonic()
     with pytest.raises(ToolError):
-        replace("\n".join(rows), "nothing of this kind = 1\nnor = this", "x")
+        replace_text("\n".join(rows), "nothing of this kind = 1\nnor = this", "x")
     assert time.monotonic() - began < 10
 
 
@@ -436,10 +436,10 @@ async def test_unicode_is_not_normalised(ctx: ToolContext) -> None:
 
 def test_mixed_line_ends_stay_where_nothing_changes() -> None:
     text = "a\r\nb\nc\r\nd\n"
-    assert replace(text, "b\nc", "b\nC").text == "a\r\nb\nC\r\nd\n"
-    assert replace(text, "b\nc\nd", "x").text == "a\r\nx\n"
-    assert replace(text, "c\r\n", "c\n").text == "a\r\nb\nc\nd\n"
-    assert update(text, parse(v4a("*** Update File: f", " b", "-c", "+C"))[0]).text == (
+    assert replace_text(text, "b\nc", "b\nC").text == "a\r\nb\nC\r\nd\n"
+    assert replace_text(text, "b\nc\nd", "x").text == "a\r\nx\n"
+    assert replace_text(text, "c\r\n", "c\n").text == "a\r\nb\nc\nd\n"
+    assert apply_hunks(text, parse_patch(v4a("*** Update File: f", " b", "-c", "+C"))[0]).text == (
         "a\r\nb\nC\r\nd\n"
     )
 
@@ -478,8 +478,8 @@ def encoded(text: str, kind: int) -> bytes:
 
 
 def edit_bytes(data: bytes, old: str, new: str) -> bytes:
-    text, encoding = decode(data, Path("f"))
-    return encoding.encode(replace(text, old, new).text, Path("f"))
+    text, encoding = decode_text(data, Path("f"))
+    return encoding.encode(replace_text(text, old, new).text, Path("f"))
 
 
 def test_ten_thousand_edits_and_their_reverse(capsys: pytest.CaptureFixture[str]) -> None:
@@ -502,7 +502,7 @@ def test_ten_thousand_edits_and_their_reverse(capsys: pytest.CaptureFixture[str]
         if old == new or not (once(text, old) and once(shown, old.replace(end, "\n"))):
             continue
         data = encoded(text, kind)
-        has_end = Lines.of(text).ends
+        has_end = Lines.split(text).ends
         given = [t.replace(end, "\n") if has_end else t for t in (old, new)]
         forward = edit_bytes(data, *given)
         corrupt += forward != encoded(result, kind)
@@ -565,7 +565,7 @@ def test_patches_and_their_reverse(capsys: pytest.CaptureFixture[str]) -> None:
         wanted = end.join(made) + (end if finished and made else "")
         if end not in text or (made and end not in wanted):
             continue  # which line end a text has must be visible in it
-        forth = update(text, parse(v4a("*** Update File: f", *script))[0]).text
+        forth = apply_hunks(text, parse_patch(v4a("*** Update File: f", *script))[0]).text
         assert forth == wanted, (text, script)
         back = [*reverse(script), *([] if finished or made else ["\\ No newline at end of file"])]
         patched = v4a("*** Update File: f", *back)
@@ -573,7 +573,7 @@ def test_patches_and_their_reverse(capsys: pytest.CaptureFixture[str]) -> None:
             patched = patched.replace("\n", "\r\n")
         elif not made and end == "\r":
             continue
-        assert update(forth, parse(patched)[0]).text == text, (forth, back)
+        assert apply_hunks(forth, parse_patch(patched)[0]).text == text, (forth, back)
         done += 1
     with capsys.disabled():
         print(f"\n[patch: {done} generated V4A patches]", end=" ")
@@ -583,9 +583,9 @@ def test_patches_and_their_reverse(capsys: pytest.CaptureFixture[str]) -> None:
 @settings(max_examples=150, deadline=None)
 @given(st.text(st.sampled_from("ab \t\n\r\\é"), max_size=30))
 def test_lines_join_to_what_they_were_cut_from(text: str) -> None:
-    lines = Lines.of(text)
+    lines = Lines.split(text)
     assert lines.join() == text
-    assert lines.plain.count("\n") == len(lines.ends)
+    assert lines.plain_text.count("\n") == len(lines.ends)
 
 
 @settings(max_examples=150, deadline=None)
@@ -604,10 +604,10 @@ def test_whatever_is_found_only_its_lines_change(
     """Lines before and after the place, and lines that stay, are the file's own."""
     text = "".join(f"{row}\n" for row in rows)
     try:
-        edited = replace(text, "".join(f"{r}\n" for r in old), "".join(f"{r}\n" for r in new))
+        edited = replace_text(text, "".join(f"{r}\n" for r in old), "".join(f"{r}\n" for r in new))
     except ToolError:
         return
-    if not edited.how:
+    if not edited.match_note:
         return  # exactly what was said
     result = edited.text.split("\n")
     strip = [row.strip() for row in new]
@@ -660,7 +660,7 @@ def test_a_careless_edit_is_made_where_it_was_meant_or_not_at_all(
             *old[spot + 1 :],
         ]
         try:
-            text = replace("\n".join(rows), "\n".join(old), "\n".join(changed)).text
+            text = replace_text("\n".join(rows), "\n".join(old), "\n".join(changed)).text
         except ToolError:
             refusals += 1
             continue
@@ -793,13 +793,13 @@ async def test_somebody_else_writes_meanwhile(
     from hermes.tools._edit import file_changes as _edits
 
     (ctx.workspace.cwd / "f").write_text("mine\n")
-    real = _edits.replace
+    real = _edits.replace_text
 
     def meanwhile(*args: Any, **named: Any) -> Any:
         (ctx.workspace.cwd / "f").write_text("theirs, longer\n")
         return real(*args, **named)
 
-    monkeypatch.setattr(_edits, "replace", meanwhile)
+    monkeypatch.setattr(_edits, "replace_text", meanwhile)
     with pytest.raises(ToolError, match="somebody else"):
         await run(ctx, path="f", old="mine", new="yours")
     assert (ctx.workspace.cwd / "f").read_text() == "theirs, longer\n"
@@ -852,7 +852,7 @@ async def test_patches_that_cannot_be_applied(
 )
 def test_what_is_no_patch(text: str, words: str) -> None:
     with pytest.raises(ToolError, match=words):
-        parse(text)
+        parse_patch(text)
 
 
 _F = "*** Update File: f\n a\n-b\n+B"
@@ -900,7 +900,7 @@ TWICE = "def f():\n    x = 1\n    return x\n\ndef g():\n    x = 1\n    return x\
     ],
 )
 def test_the_place_that_is_meant(rows: list[str], at: int) -> None:
-    edited = update(TWICE, parse(v4a("*** Update File: f", *rows))[0])
+    edited = apply_hunks(TWICE, parse_patch(v4a("*** Update File: f", *rows))[0])
     wanted = TWICE.split("\n")
     wanted[at] = "    x = 2"
     assert edited.text == "\n".join(wanted)
@@ -923,7 +923,7 @@ def test_the_place_that_is_meant(rows: list[str], at: int) -> None:
     ],
 )
 def test_hunks(text: str, rows: list[str], result: str) -> None:
-    assert update(text, parse(v4a("*** Update File: f", *rows))[0]).text == result
+    assert apply_hunks(text, parse_patch(v4a("*** Update File: f", *rows))[0]).text == result
 
 
 async def test_one_file_in_several_steps(ctx: ToolContext) -> None:
@@ -966,9 +966,9 @@ async def test_a_patch_in_a_fence_with_its_own_line_ends(ctx: ToolContext) -> No
 )
 def test_any_patch_is_understood_or_refused(rows: list[str]) -> None:
     try:
-        changes = parse("\n".join(rows))
+        changes = parse_patch("\n".join(rows))
         for change in changes:
-            update("a\nb\n", change)
+            apply_hunks("a\nb\n", change)
     except ToolError as error:
         assert str(error)
 

@@ -22,8 +22,8 @@ from hermes.core.tool import Tool, ToolContext, ToolResult, Verdict
 from hermes.tools import registry
 from hermes.tools._edit import atomic_write as _writing
 from hermes.tools.patch import patch
-from hermes.tools.read_file import LIMIT, LINE, MAX_IMAGE, read_file
-from hermes.tools.registry import select
+from hermes.tools.read_file import MAX_IMAGE_BYTES, MAX_LINE_CHARS, MAX_RESULT_BYTES, read_file
+from hermes.tools.registry import select_tools
 from hermes.tools.terminal import terminal
 from hermes.tools.write_file import write_file
 from tests.kit.tools import in_workspace, tool_context
@@ -71,32 +71,32 @@ async def refusal(tool: Tool[Any], ctx: ToolContext, **args: Any) -> str:
 
 
 def test_core_is_declared_in_a_stable_order() -> None:
-    names = list(select(["core"]))
+    names = list(select_tools(["core"]))
     assert {"read_file", "terminal", "write_file"} <= set(names)
-    assert names == sorted(names) == [spec.name for spec in select(None).offered()]
-    assert all(t.name == name and t.toolset == "core" for name, t in select(["core"]).items())
+    assert names == sorted(names) == [spec.name for spec in select_tools(None).list_specs()]
+    assert all(t.name == name and t.toolset == "core" for name, t in select_tools(["core"]).items())
 
 
 def test_tools_by_name_in_an_order_that_is_not_the_askers() -> None:
-    assert list(select(["write_file", "read_file"])) == ["read_file", "write_file"]
-    assert list(select(["read_file", "read_file"])) == ["read_file"]
-    assert set(select(["all"])) >= set(select(None))
-    assert list(select(["file"])) == ["patch", "read_file", "search_files", "write_file"]
+    assert list(select_tools(["write_file", "read_file"])) == ["read_file", "write_file"]
+    assert list(select_tools(["read_file", "read_file"])) == ["read_file"]
+    assert set(select_tools(["all"])) >= set(select_tools(None))
+    assert list(select_tools(["file"])) == ["patch", "read_file", "search_files", "write_file"]
 
 
 def test_none_is_none() -> None:
-    assert select(["none"]) == select([]) == {}
+    assert select_tools(["none"]) == select_tools([]) == {}
 
 
 @pytest.mark.parametrize(("word", "hint"), [("cor", "'core'"), ("Read_File", "'read_file'")])
 def test_an_unknown_toolset_names_the_nearest(word: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=f"{word}.*Did you mean {hint}"):
-        select([word])
+        select_tools([word])
 
 
 def test_an_unknown_toolset_far_from_all_lists_them() -> None:
     with pytest.raises(ConfigError, match=r"Valid: core, .*terminal"):
-        select(["xyzzy"])
+        select_tools(["xyzzy"])
 
 
 def test_a_folder_is_a_toolset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_a_folder_is_a_toolset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).touch()
     monkeypatch.setattr(registry, "__file__", str(tmp_path / "registry.py"))
-    assert registry.catalog.__wrapped__() == {
+    assert registry.list_toolsets.__wrapped__() == {
         "core": {"a": "hermes.tools.a"},
         "web": {"search": "hermes.tools.web.search"},
     }
@@ -112,8 +112,8 @@ def test_a_folder_is_a_toolset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_only_what_is_selected_is_imported_and_it_is_light() -> None:
     code = (
-        "import sys; from hermes.tools.registry import select; select(['read_file']);"
-        "assert 'hermes.tools.terminal' not in sys.modules; select(None).offered();"
+        "import sys; from hermes.tools.registry import select_tools; select_tools(['read_file']);"
+        "assert 'hermes.tools.terminal' not in sys.modules; select_tools(None).list_specs();"
         "heavy = {'tempfile', 'shutil', 'difflib', 'mimetypes', 'ctypes'};"
         "heavy.add('hermes.exec.process.local');"
         "print(sorted(heavy & set(sys.modules)))"
@@ -126,12 +126,12 @@ def test_only_what_is_selected_is_imported_and_it_is_light() -> None:
 def test_schemas_are_short_and_say_only_what_works() -> None:
     sizes = {
         tool.name: len(orjson.dumps([tool.name, tool.spec.description, tool.spec.parameters]))
-        for tool in select(["core"]).values()
+        for tool in select_tools(["core"]).values()
     }
     room = {"process": 550, "terminal": 400}
     assert {n: size for n, size in sizes.items() if size >= room.get(n, 350)} == {}
     assert sum(sizes.values()) < 3 * 1024
-    shown = select(["terminal"])["terminal"].spec.parameters["properties"]
+    shown = select_tools(["terminal"])["terminal"].spec.parameters["properties"]
     assert set(shown) == {"command", "timeout", "workdir", "background", "pty"}
 
 
@@ -280,7 +280,7 @@ async def test_a_large_file_is_read_in_pieces_that_join_up(ctx: ToolContext) -> 
     offset = 1
     while offset:
         content = await text(read_file, ctx, path="big", offset=offset)
-        assert len(content) <= LIMIT + 200
+        assert len(content) <= MAX_RESULT_BYTES + 200
         rows = content.split("\n")
         note = rows.pop() if rows[-1].startswith("[") else ""
         seen += [row.partition("|")[2] for row in rows]
@@ -294,7 +294,7 @@ async def test_a_line_longer_than_any_answer(ctx: ToolContext) -> None:
     assert content.startswith("1|éé")
     assert "\ufffd" not in content
     assert content.endswith("\n2|end\n[line 1 is too long and cut here]")
-    assert len(content.encode()) <= LIMIT + 200
+    assert len(content.encode()) <= MAX_RESULT_BYTES + 200
     assert await text(read_file, ctx, path="min.js", offset=2) == "2|end"
 
 
@@ -346,7 +346,7 @@ async def test_images_are_shown(ctx: ToolContext, data: bytes, mime: str) -> Non
 
 
 async def test_an_image_no_provider_takes(ctx: ToolContext) -> None:
-    (ctx.workspace.cwd / "huge.png").write_bytes(PNG + b"\0" * MAX_IMAGE)
+    (ctx.workspace.cwd / "huge.png").write_bytes(PNG + b"\0" * MAX_IMAGE_BYTES)
     assert "make it smaller" in await refusal(read_file, ctx, path="huge.png")
 
 
@@ -386,10 +386,18 @@ async def test_counting_from_the_end(ctx: ToolContext) -> None:
 
 
 async def test_long_lines_are_cut_one_by_one(ctx: ToolContext) -> None:
-    rows = ["short", "ä" * (LINE + 1), "漢" * 100_000, "y" * LINE, "z" * 9000, "🙂" * LINE, "end"]
+    rows = [
+        "short",
+        "ä" * (MAX_LINE_CHARS + 1),
+        "漢" * 100_000,
+        "y" * MAX_LINE_CHARS,
+        "z" * 9000,
+        "🙂" * MAX_LINE_CHARS,
+        "end",
+    ]
     (ctx.workspace.cwd / "f").write_text("\n".join(rows))
     shown = (await text(read_file, ctx, path="f")).split("\n")
-    assert shown[:7] == [f"{n}|{row[:LINE]}" for n, row in enumerate(rows, 1)]
+    assert shown[:7] == [f"{n}|{row[:MAX_LINE_CHARS]}" for n, row in enumerate(rows, 1)]
     assert shown[7:] == ["[lines 2, 3, 5 are too long and cut here]"]
     (ctx.workspace.cwd / "f").write_bytes(b"\xfc" * 50_000 + b"\nend\n")
     content = await text(read_file, ctx, path="f")
@@ -430,8 +438,8 @@ async def test_a_notebook_is_shown_as_its_cells(ctx: ToolContext) -> None:
 @pytest.mark.parametrize("data", ["{}", "[1]", '{"cells": 3}', '{"cells": ["x"]}', "{", "[" * 9999])
 async def test_what_only_bears_the_name_of_a_notebook(ctx: ToolContext, data: str) -> None:
     (ctx.workspace.cwd / "n.ipynb").write_text(data)
-    assert await text(read_file, ctx, path="n.ipynb") == f"1|{data[:LINE]}" + (
-        "\n[line 1 is too long and cut here]" if len(data) > LINE else ""
+    assert await text(read_file, ctx, path="n.ipynb") == f"1|{data[:MAX_LINE_CHARS]}" + (
+        "\n[line 1 is too long and cut here]" if len(data) > MAX_LINE_CHARS else ""
     )
 
 

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult
 from hermes.tools._files import ripgrep as _search
-from hermes.tools._files.globs import Ignore, matcher
-from hermes.tools._files.ripgrep import ripgrep
-from hermes.tools._files.walk import files
+from hermes.tools._files.globs import IgnoreRules, compile_glob
+from hermes.tools._files.ripgrep import find_ripgrep
+from hermes.tools._files.walk import walk_files
 from hermes.tools.search_files import MAX_CHARS, search_files
 from tests.kit.tools import in_workspace, tool_context
 
@@ -35,7 +35,7 @@ def ctx(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToolCo
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     env = {"PATH": PATH if request.param == "ripgrep" else "/nowhere"}
     made = tool_context(tmp_path / "user" / "work", home, env=env)
-    if request.param == "ripgrep" and not ripgrep(made.workspace):
+    if request.param == "ripgrep" and not find_ripgrep(made.workspace):
         pytest.skip("ripgrep is not installed")
     return made
 
@@ -158,7 +158,7 @@ async def test_what_is_not_searched(ctx: ToolContext) -> None:
             "sub/own": "needle",
             "own": "needle",
             "binary": b"needle\n\0",
-            "large": b"needle" + b"\n" * _search.LARGEST,
+            "large": b"needle" + b"\n" * _search.MAX_FILE_BYTES,
         },
     )
     (ctx.workspace.cwd / "link").symlink_to("own")
@@ -299,7 +299,8 @@ async def test_protected_files_are_never_found(ctx: ToolContext, raw_database: A
 async def test_what_the_kernel_shows_is_not_searched(ctx: ToolContext) -> None:
     assert "no ordinary files" in await refused(ctx, "x", path="/proc/self")
     assert not any(
-        name.startswith(("dev/", "proc/")) for name in islice(files(Path("/"), ctx.workspace), 500)
+        name.startswith(("dev/", "proc/"))
+        for name in islice(walk_files(Path("/"), ctx.workspace), 500)
     )
 
 
@@ -347,7 +348,7 @@ async def test_settings_of_ripgrep_do_not_count(ctx: ToolContext) -> None:
 async def test_an_endless_regex_is_stopped(
     ctx: ToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_search, "SECONDS", 0.6)
+    monkeypatch.setattr(_search, "TIMEOUT", 0.6)
     make(ctx.workspace.cwd, {"a": "aa\n", "b": "a" * 60 + "!\n"})
     own = in_workspace(ctx, child_env={"PATH": "/nowhere"})
     ticks = 0
@@ -415,7 +416,7 @@ async def test_many_files(ctx: ToolContext) -> None:
     ],
 )
 def test_globs(glob: str, yes: list[str], no: list[str]) -> None:
-    fits = matcher(glob)
+    fits = compile_glob(glob)
     assert [p for p in yes if not fits(p)] == []
     assert [p for p in no if fits(p)] == []
 
@@ -427,21 +428,23 @@ def test_a_name_fits_as_fnmatch_says(glob: str, name: str) -> None:
 
     if "**" in glob:
         return
-    assert matcher(glob)(name or "x") == fnmatch.fnmatchcase(name or "x", glob)
+    assert compile_glob(glob)(name or "x") == fnmatch.fnmatchcase(name or "x", glob)
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.text("ab*?[]{},!/\\^-.", max_size=14), st.text("ab/.", max_size=12))
 def test_any_glob_is_understood_or_refused(glob: str, path: str) -> None:
-    Ignore(f"{glob}\n").verdict(path, folder=False)
+    IgnoreRules(f"{glob}\n").match_path(path, folder=False)
     try:
-        matcher(glob)(path)
+        compile_glob(glob)(path)
     except ToolError as error:
         assert "glob" in str(error)
 
 
 def test_no_glob_takes_for_ever() -> None:
     began = time.monotonic()
-    matcher("*a" * 40 + "b")("a" * 255)
-    Ignore("*a*" * 40 + "b\n" + "**/a/" * 4 + "b").verdict("a/" * 100 + "a" * 255, folder=False)
+    compile_glob("*a" * 40 + "b")("a" * 255)
+    IgnoreRules("*a*" * 40 + "b\n" + "**/a/" * 4 + "b").match_path(
+        "a/" * 100 + "a" * 255, folder=False
+    )
     assert time.monotonic() - began < 2

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-_SECONDS = 5.0
+_TIMEOUT = 5.0
 _MODULE_OR_SCRIPT = """
 const vm = require('vm');
 const text = require('fs').readFileSync(0, 'utf8').replace(/^#!.*/, '');
@@ -29,29 +29,29 @@ process.exit(1);
 """
 
 
-class Parser(Struct, frozen=True):
+class ExternalParser(Struct, frozen=True):
     """A program that reads the text from its input."""
 
     argv: tuple[str, ...]
-    complaint: re.Pattern[str]
+    error_pattern: re.Pattern[str]
     """What it prints: the line, and what is wrong there."""
-    heads: re.Pattern[bytes] | None = None
+    expected_start: re.Pattern[bytes] | None = None
     """How a text must begin that is meant for it."""
-    excused: re.Pattern[str] = re.compile(r"(?!)")
+    ignored_errors: re.Pattern[str] = re.compile(r"(?!)")
     """Complaints about dialects that it does not know."""
 
 
-_BASH = Parser(
+_BASH = ExternalParser(
     ("bash", "--norc", "-O", "extglob", "-n"),
     re.compile(r"line (\d+): (.+)"),
-    heads=re.compile(rb"(?!#!)|#!.*\b(?:ba|da)?sh\b"),
+    expected_start=re.compile(rb"(?!#!)|#!.*\b(?:ba|da)?sh\b"),
 )
-_NODE = Parser(
+_NODE = ExternalParser(
     ("node", "--no-warnings", "--experimental-vm-modules", "-e", _MODULE_OR_SCRIPT),
     re.compile(r"line (\S+): (.+)"),
-    excused=re.compile(r"token '<'|token ':'|token '@'|Invalid or unexpected token"),
+    ignored_errors=re.compile(r"token '<'|token ':'|token '@'|Invalid or unexpected token"),
 )
-BY_SUFFIX: Mapping[str, Parser] = {
+PARSERS: Mapping[str, ExternalParser] = {
     ".sh": _BASH,
     ".bash": _BASH,
     ".js": _NODE,
@@ -60,10 +60,10 @@ BY_SUFFIX: Mapping[str, Parser] = {
 }
 
 
-def complaint(parser: Parser, data: bytes, path: str) -> str:
+def find_error(parser: ExternalParser, data: bytes, path: str) -> str:
     """What is wrong with the text, or nothing; nothing too when the program is not on `path`."""
-    program = _found(parser.argv[0], path)
-    if not program or (parser.heads and not parser.heads.match(data)):
+    program = _find_program(parser.argv[0], path)
+    if not program or (parser.expected_start and not parser.expected_start.match(data)):
         return ""
     try:
         done = subprocess.run(
@@ -72,18 +72,18 @@ def complaint(parser: Parser, data: bytes, path: str) -> str:
             capture_output=True,
             env={"PATH": os.defpath, "LC_ALL": "C"},
             cwd="/",
-            timeout=_SECONDS,
+            timeout=_TIMEOUT,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    said = parser.complaint.search(done.stderr.decode("utf-8", "replace"))
-    if not done.returncode or said is None or parser.excused.search(said[2]):
+    said = parser.error_pattern.search(done.stderr.decode("utf-8", "replace"))
+    if not done.returncode or said is None or parser.ignored_errors.search(said[2]):
         return ""
     return f"{said[2]} (line {said[1]})"
 
 
-def _found(name: str, path: str) -> str:
+def _find_program(name: str, path: str) -> str:
     """Only absolute folders count: the working folder is not trusted."""
     for folder in path.split(os.pathsep):
         program = Path(folder) / name

@@ -8,38 +8,38 @@ from collections.abc import Iterator, Sequence
 from hermes.core.errors import ToolError
 
 HEADER = re.compile(r"\*\*\* ?(Update|Add|Create|Delete|Move) File(?:: *| +)(.+?) *$", re.I)
-FORM = (
+PATCH_FORMAT = (
     "A patch is: *** Begin Patch, then for each file *** Update File: PATH (with @@ and lines that "
     "begin with a space, - or +), *** Add File: PATH (lines with +) or *** Delete File: PATH, then "
     "*** End Patch. Nothing was changed."
 )
 _BEGIN, _END = "*** begin patch", "*** end patch"
-_NOWHERE = "/dev/null"
+_DEV_NULL = "/dev/null"
 Row = tuple[int, str]
 """A line of a patch with its number there, from 1."""
 
 
-def framed(rows: list[str]) -> list[Row]:
+def extract_patch(rows: list[str]) -> list[Row]:
     """The lines between the first and the last. Raises ToolError when there is no patch."""
-    numbered = list(enumerate(_dedented(rows), 1))
+    numbered = list(enumerate(_remove_indent(rows), 1))
     first = next((i for i, (_, row) in enumerate(numbered) if row.strip().lower() == _BEGIN), None)
-    if first is None and (changed := list(_unified(numbered))):
+    if first is None and (changed := list(_convert_unified(numbered))):
         return changed
     if first is None:
         first = next((i for i, (_, row) in enumerate(numbered) if HEADER.match(row)), None)
         if first is None:
-            raise ToolError(f"There is no *** Begin Patch. {FORM}")
+            raise ToolError(f"There is no *** Begin Patch. {PATCH_FORMAT}")
         first -= 1
     for last in range(len(numbered) - 1, first, -1):
         if numbered[last][1].rstrip().lower() == _END:
-            return list(_joined(numbered[first + 1 : last]))
+            return list(_join_patches(numbered[first + 1 : last]))
     raise ToolError(
         "The patch has no *** End Patch at its end, so it may have been cut: send the whole of it. "
         "Nothing was changed."
     )
 
 
-def _dedented(rows: list[str]) -> list[str]:
+def _remove_indent(rows: list[str]) -> list[str]:
     """A patch that is indented as a whole, first line and all."""
     begin = next((row for row in rows if row.strip().lower() == _BEGIN), "")
     indent = begin[: len(begin) - len(begin.lstrip())]
@@ -49,7 +49,7 @@ def _dedented(rows: list[str]) -> list[str]:
     return rows[:at] + [row.removeprefix(indent) for row in rows[at:]]
 
 
-def _joined(rows: Sequence[Row]) -> Iterator[Row]:
+def _join_patches(rows: Sequence[Row]) -> Iterator[Row]:
     """Several patches one after the other are one, and names of a unified diff are no lines."""
     between = False
     for at, (number, row) in enumerate(rows):
@@ -60,11 +60,15 @@ def _joined(rows: Sequence[Row]) -> Iterator[Row]:
         elif between and mark == _BEGIN:
             between = False
             continue
-        if not between and not _names(rows, at) and not (at and _names(rows, at - 1)):
+        if (
+            not between
+            and not _is_unified_header(rows, at)
+            and not (at and _is_unified_header(rows, at - 1))
+        ):
             yield number, row
 
 
-def _names(rows: Sequence[Row], at: int) -> bool:
+def _is_unified_header(rows: Sequence[Row], at: int) -> bool:
     """Whether `--- OLD` and `+++ NEW` stand here, before a hunk."""
     texts = [row for _, row in rows[at : at + 3]]
     return (
@@ -75,16 +79,16 @@ def _names(rows: Sequence[Row], at: int) -> bool:
     )
 
 
-def _unified(rows: Sequence[Row]) -> Iterator[Row]:
+def _convert_unified(rows: Sequence[Row]) -> Iterator[Row]:
     """A unified diff in our own form; nothing when it is none."""
     at = 0
     inside = False
     while at < len(rows):
         number, row = rows[at]
-        if _names(rows, at):
+        if _is_unified_header(rows, at):
             inside = True
-            yield number, _header(row[4:], rows[at + 1][1][4:])
-            if rows[at][1][4:].startswith(_NOWHERE):
+            yield number, _make_header(row[4:], rows[at + 1][1][4:])
+            if rows[at][1][4:].startswith(_DEV_NULL):
                 at += 1  # a new file has no place to say
             at += 2
             continue
@@ -95,13 +99,13 @@ def _unified(rows: Sequence[Row]) -> Iterator[Row]:
         at += 1
 
 
-def _header(old: str, new: str) -> str:
+def _make_header(old: str, new: str) -> str:
     was, now = (name.partition("\t")[0].strip() for name in (old, new))
     if was.startswith("a/") and now.startswith("b/"):
         was, now = was[2:], now[2:]
-    if was == _NOWHERE:
+    if was == _DEV_NULL:
         return f"*** Add File: {now.removeprefix('b/')}"
-    if now == _NOWHERE:
+    if now == _DEV_NULL:
         raise ToolError("To delete a file write *** Delete File: PATH. Nothing was changed.")
     if was != now:
         raise ToolError(

@@ -8,52 +8,52 @@ from pathlib import Path
 from sys import version_info
 from threading import Lock
 
-_LARGEST = 256 * 1024
+_MAX_BYTES = 256 * 1024
 """Bytes; a check should cost no more than the write."""
-_WITH_COMMENTS = ("tsconfig", "jsconfig", "devcontainer", ".eslintrc", "settings.", "launch.")
+_COMMENTED_JSON = ("tsconfig", "jsconfig", "devcontainer", ".eslintrc", "settings.", "launch.")
 """JSON files whose readers allow comments."""
-_filters = Lock()
+_warnings_lock = Lock()
 """The filters of warnings belong to the whole process; files are written by several threads."""
 _TEMPLATE = re.compile(rb"\{\{|\{%|<%")
 
 
-def problem(path: Path, data: bytes, programs: str = "") -> str:
+def find_syntax_error(path: Path, data: bytes, search_path: str = "") -> str:
     """One sentence about the first error; empty when there is none or nobody can tell. `programs`
     is the search path for those that can."""
     suffix = path.suffix.casefold()
     check = _CHECKS.get(suffix)
-    if len(data) > _LARGEST or not data.strip():
+    if len(data) > _MAX_BYTES or not data.strip():
         return ""
     if check is None:
-        return _asked(suffix, data, programs)
+        return _ask_parser(suffix, data, search_path)
     try:
         check(path, data)
     except (SyntaxError, ValueError) as error:
-        return " ".join(f"the syntax is wrong: {_where(error)}".split())[:300]
+        return " ".join(f"the syntax is wrong: {_describe_error(error)}".split())[:300]
     except (RecursionError, MemoryError):
         return "it is nested too deeply to be checked"
     return ""
 
 
-def _asked(suffix: str, data: bytes, programs: str) -> str:
-    from hermes.tools._edit.external_parsers import BY_SUFFIX, complaint
+def _ask_parser(suffix: str, data: bytes, search_path: str) -> str:
+    from hermes.tools._edit.external_parsers import PARSERS, find_error
 
-    parser = BY_SUFFIX.get(suffix)
-    said = complaint(parser, data, programs) if parser and programs else ""
+    parser = PARSERS.get(suffix)
+    said = find_error(parser, data, search_path) if parser and search_path else ""
     return f"the syntax is wrong: {said}"[:300] if said else ""
 
 
-def _where(error: SyntaxError | ValueError) -> str:
+def _describe_error(error: SyntaxError | ValueError) -> str:
     if isinstance(error, SyntaxError) and error.lineno:
         return f"{error.msg} (line {error.lineno})"
     return str(error)
 
 
-def _python(path: Path, data: bytes) -> None:
+def _check_python(path: Path, data: bytes) -> None:
     import ast
     import warnings
 
-    with _filters, warnings.catch_warnings():
+    with _warnings_lock, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             compile(data, path.name, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
@@ -63,20 +63,20 @@ def _python(path: Path, data: bytes) -> None:
             raise
 
 
-def _json(path: Path, data: bytes) -> None:
+def _check_json(path: Path, data: bytes) -> None:
     import json
 
-    if not path.name.casefold().startswith(_WITH_COMMENTS):
+    if not path.name.casefold().startswith(_COMMENTED_JSON):
         json.loads(data)
 
 
-def _toml(path: Path, data: bytes) -> None:
+def _check_toml(path: Path, data: bytes) -> None:
     import tomllib
 
     tomllib.loads(data.decode())
 
 
-def _yaml(path: Path, data: bytes) -> None:
+def _check_yaml(path: Path, data: bytes) -> None:
     import yaml
 
     if _TEMPLATE.search(data):
@@ -90,11 +90,11 @@ def _yaml(path: Path, data: bytes) -> None:
 
 
 _CHECKS: dict[str, Callable[[Path, bytes], None]] = {
-    ".py": _python,
-    ".pyi": _python,
-    ".json": _json,
-    ".ipynb": _json,
-    ".toml": _toml,
-    ".yaml": _yaml,
-    ".yml": _yaml,
+    ".py": _check_python,
+    ".pyi": _check_python,
+    ".json": _check_json,
+    ".ipynb": _check_json,
+    ".toml": _check_toml,
+    ".yaml": _check_yaml,
+    ".yml": _check_yaml,
 }

@@ -7,21 +7,23 @@ from collections.abc import Callable, Iterable
 
 from hermes.core.errors import ToolError
 
-WILD = frozenset("*?[{")
+WILDCARDS = frozenset("*?[{")
 _MAX_ALTERNATIVES = 64
-_MAX_DEEP = 4
+_MAX_DOUBLE_STARS = 4
 """How many `**` one pattern may have."""
 _MAX_RULES = 5000
 
 
-def matcher(glob: str) -> Callable[[str], bool]:
+def compile_glob(glob: str) -> Callable[[str], bool]:
     """Whether a path (relative, with `/`) fits. A pattern without `/` is about the last name; one
     that begins with `!` fits what the rest does not. Raises ToolError when it makes no sense."""
     wanted = glob.removeprefix("!")
     if not wanted:
         raise ToolError("The glob is empty.")
     try:
-        found = re.compile("|".join(_regex(one) for one in _alternatives(wanted)), re.S).fullmatch
+        found = re.compile(
+            "|".join(_translate_glob(one) for one in _expand_braces(wanted)), re.S
+        ).fullmatch
     except (re.error, ValueError) as error:
         raise ToolError(f"Not a usable glob: {glob[:200]!r} ({error}).") from None
     if wanted is not glob:
@@ -29,7 +31,7 @@ def matcher(glob: str) -> Callable[[str], bool]:
     return lambda path: bool(found(path))
 
 
-def _alternatives(glob: str) -> list[str]:
+def _expand_braces(glob: str) -> list[str]:
     """`{a,b}` spelled out."""
     done: list[str] = []
     todo = [glob]
@@ -47,9 +49,9 @@ def _alternatives(glob: str) -> list[str]:
     return done
 
 
-def _regex(glob: str) -> str:
+def _translate_glob(glob: str) -> str:
     """Of a path relative to where the pattern is written."""
-    if glob.count("**") > _MAX_DEEP:
+    if glob.count("**") > _MAX_DOUBLE_STARS:
         raise ValueError("too many **")
     anchored = "/" in glob.rstrip("/")
     names = glob.strip("/").removeprefix("./").split("/")
@@ -59,14 +61,14 @@ def _regex(glob: str) -> str:
         if name == "**":
             parts.append("(?s:.+)" if last else r"(?:[^/]+/)*")
         else:
-            parts.append(_name(name) + ("" if last else "/"))
+            parts.append(_translate_name(name) + ("" if last else "/"))
     return "".join(parts)
 
 
-def _name(name: str) -> str:
+def _translate_name(name: str) -> str:
     """One name. Each `*` but the last takes as little as it can and never changes its mind: that
     finds a match if there is one, and in linear time."""
-    first, *rest = [_chunk(piece) for piece in re.split(r"(?<!\\)\*+", name)]
+    first, *rest = [_translate_chunk(piece) for piece in re.split(r"(?<!\\)\*+", name)]
     if not rest:
         return first
     middle = "".join(f"(?>[^/]*?{piece})" for piece in rest[:-1] if piece)
@@ -76,7 +78,7 @@ def _name(name: str) -> str:
 _TOKEN = re.compile(r"\\(.)|(\?)|\[([!^]?)(\]?[^\]/]*)\]|(.)", re.S)
 
 
-def _chunk(text: str) -> str:
+def _translate_chunk(text: str) -> str:
     out: list[str] = []
     for token in _TOKEN.finditer(text):
         escaped, one, negated, inside, plain = token.groups()
@@ -90,22 +92,22 @@ def _chunk(text: str) -> str:
     return "".join(out)
 
 
-class Ignore:
+class IgnoreRules:
     """The rules of one .gitignore, for paths relative to its folder."""
 
     def __init__(self, text: str) -> None:
         self._rules: list[tuple[re.Pattern[str], bool, bool]] = []
         plain: list[str] = []
         folders: list[str] = []
-        for rule, keep, folder in _rules(text):
+        for rule, keep, folder in _parse_rules(text):
             if keep:
-                self._flush(plain, folders)
+                self._add_group(plain, folders)
                 self._rules.append((re.compile(rule, re.S), True, folder))
             else:
                 (folders if folder else plain).append(rule)
-        self._flush(plain, folders)
+        self._add_group(plain, folders)
 
-    def _flush(self, plain: list[str], folders: list[str]) -> None:
+    def _add_group(self, plain: list[str], folders: list[str]) -> None:
         """Neighbouring rules that say the same are one expression."""
         if plain:
             self._rules.append((re.compile("|".join(plain), re.S), False, False))
@@ -114,7 +116,7 @@ class Ignore:
         plain.clear()
         folders.clear()
 
-    def verdict(self, path: str, *, folder: bool) -> bool | None:
+    def match_path(self, path: str, *, folder: bool) -> bool | None:
         """True: ignored; False: kept whatever outer rules say; None: no word about it."""
         for rule, keep, only_folders in reversed(self._rules):
             if (folder or not only_folders) and rule.fullmatch(path):
@@ -122,7 +124,7 @@ class Ignore:
         return None
 
 
-def _rules(text: str) -> Iterable[tuple[str, bool, bool]]:
+def _parse_rules(text: str) -> Iterable[tuple[str, bool, bool]]:
     """(expression, whether it keeps, whether it is about folders only)."""
     for row in text.splitlines()[:_MAX_RULES]:
         line = re.sub(r"(?<!\\)\s+$", "", row)
@@ -131,7 +133,7 @@ def _rules(text: str) -> Iterable[tuple[str, bool, bool]]:
         keep = line.startswith("!")
         line = line.removeprefix("!")
         try:
-            expression = _regex(line)
+            expression = _translate_glob(line)
             re.compile(expression)
         except (re.error, ValueError):
             continue

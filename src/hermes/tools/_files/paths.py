@@ -17,7 +17,7 @@ from hermes.core.tool import Workspace
 _PLATFORM: str = platform
 _FILE_URL = "file://"
 _QUOTES = "\"'`"
-SECRET = (
+CREDENTIAL_PATHS = (
     (".ssh",),
     (".aws",),
     (".gnupg",),
@@ -59,9 +59,9 @@ _RUNS_AT_LOGIN = frozenset(
     ".bash_aliases .zlogout .kshrc .cshrc .tcshrc .xprofile .xsession .xsessionrc .xinitrc "
     ".pam_environment .gitconfig".split()
 )
-_SYSTEM = frozenset("etc boot proc sys dev bin sbin lib lib32 lib64 system library".split())
-_SYSTEM_USR = frozenset("bin sbin lib lib32 lib64 libexec".split())
-_OWN = frozenset(
+_SYSTEM_FOLDERS = frozenset("etc boot proc sys dev bin sbin lib lib32 lib64 system library".split())
+_SYSTEM_USR_FOLDERS = frozenset("bin sbin lib lib32 lib64 libexec".split())
+_OWN_FOLDERS = frozenset(
     "skills plugins cron memory memories logs logins profiles pairing hooks mcp processes cache "
     "checkpoints models outputs run sessions".split()
 )
@@ -72,24 +72,24 @@ _OWN_FILES = tuple(
 )
 
 
-def resolve(raw: str, cwd: Path) -> Path:
+def resolve_path(raw: str, cwd: Path) -> Path:
     """The real file a path means: `~` expanded, relative to `cwd`, links followed."""
     if not raw.strip():
         raise ToolError("The path is empty.")
     try:
-        return Path(os.path.realpath(find_written(raw, cwd)))
+        return Path(os.path.realpath(interpret_path(raw, cwd)))
     except (ValueError, RuntimeError, OSError) as error:
         raise ToolError(f"Not a usable path: {raw[:200]!r} ({error}).") from None
 
 
-def check(path: Path, workspace: Workspace, *, write: bool) -> None:
+def check_access(path: Path, workspace: Workspace, *, write: bool) -> None:
     """Raise ToolError when file tools may not touch this (resolved) path."""
     parts = tuple(part.casefold() for part in path.parts[1:])
-    reason = _own(path, workspace, write=write)
-    if not reason and (_contains(parts, SECRET) or _of_a_process(parts)):
+    reason = _explain_own_home(path, workspace, write=write)
+    if not reason and (_contains_rule(parts, CREDENTIAL_PATHS) or _is_process_memory(parts)):
         reason = "it holds credentials"
     if not reason and write:
-        reason = _later(path, parts)
+        reason = _explain_write_denial(path, parts)
     if reason:
         verb = "write" if write else "read"
         raise ToolError(
@@ -98,32 +98,32 @@ def check(path: Path, workspace: Workspace, *, write: bool) -> None:
         )
 
 
-def check_open(fd: int, path: Path, workspace: Workspace) -> os.stat_result:
+def check_open_file(fd: int, path: Path, workspace: Workspace) -> os.stat_result:
     """The same for an open file, whatever a link or a second name pretended it was."""
     found = os.fstat(fd)
-    check(name_of(fd, path), workspace, write=False)
-    _no_second_name(found, path, workspace)
+    check_access(get_open_path(fd, path), workspace, write=False)
+    _reject_second_name(found, path, workspace)
     return found
 
 
-def check_unopened(path: Path, workspace: Workspace) -> None:
+def check_unopened_file(path: Path, workspace: Workspace) -> None:
     """Raise ToolError when the file is one of the agent's own under a second name. To be called
     before it is opened: closing a database file drops the locks SQLite holds on it here."""
-    _no_second_name(path.stat(follow_symlinks=False), path, workspace)
+    _reject_second_name(path.stat(follow_symlinks=False), path, workspace)
 
 
-def _no_second_name(found: os.stat_result, path: Path, workspace: Workspace) -> None:
+def _reject_second_name(found: os.stat_result, path: Path, workspace: Workspace) -> None:
     if found.st_nlink > 1 and any(
-        os.path.samestat(found, own) for own in _own_files(workspace.home)
+        os.path.samestat(found, own) for own in _stat_own_files(workspace.home)
     ):
         raise ToolError(f"Denied: {path} is another name of one of the agent's own files.")
 
 
-def is_regular(found: os.stat_result) -> bool:
-    return stat.S_ISREG(found.st_mode)
+def is_regular(status: os.stat_result) -> bool:
+    return stat.S_ISREG(status.st_mode)
 
 
-def name_of(fd: int, path: Path) -> Path:
+def get_open_path(fd: int, path: Path) -> Path:
     """The path of an open file; `path` where the system does not say."""
     if _PLATFORM == "linux":
         return Path(f"/proc/self/fd/{fd}").readlink()
@@ -135,28 +135,28 @@ def name_of(fd: int, path: Path) -> Path:
     return path
 
 
-def _own(path: Path, workspace: Workspace, *, write: bool) -> str:
+def _explain_own_home(path: Path, workspace: Workspace, *, write: bool) -> str:
     """Why the agent's own home is out of bounds, all of it but saved outputs; when one works
     inside that home, then its settings, secrets, history and instructions."""
-    for home in {Path(os.path.realpath(workspace.home)), *_other_homes(path)}:
+    for home in {Path(os.path.realpath(workspace.home)), *_list_other_homes(path)}:
         if not path.is_relative_to(home):
             continue
         if path.is_relative_to(os.path.realpath(workspace.outputs)) and not write:
             continue
         top = path.relative_to(home).parts[:1]
         name = top[0].casefold() if top else ""
-        steers = name in _OWN or name.startswith(_OWN_FILES) or ".db" in name
+        steers = name in _OWN_FOLDERS or name.startswith(_OWN_FILES) or ".db" in name
         if steers or not Path(os.path.realpath(workspace.cwd)).is_relative_to(home):
             return "it belongs to the agent itself"
     return ""
 
 
-def _other_homes(path: Path) -> Iterable[Path]:
+def _list_other_homes(path: Path) -> Iterable[Path]:
     """Default homes of other profiles or users on the way to this path."""
     return (folder for folder in path.parents if folder.name == ".hermes")
 
 
-def _own_files(home: Path) -> Iterable[os.stat_result]:
+def _stat_own_files(home: Path) -> Iterable[os.stat_result]:
     try:
         with os.scandir(home) as entries:
             return [entry.stat() for entry in entries if entry.is_file()]
@@ -164,7 +164,7 @@ def _own_files(home: Path) -> Iterable[os.stat_result]:
         return []
 
 
-def _contains(parts: tuple[str, ...], rules: Iterable[tuple[str, ...]]) -> bool:
+def _contains_rule(parts: tuple[str, ...], rules: Iterable[tuple[str, ...]]) -> bool:
     return any(
         parts[at : at + len(rule)] == rule
         for rule in rules
@@ -173,18 +173,18 @@ def _contains(parts: tuple[str, ...], rules: Iterable[tuple[str, ...]]) -> bool:
     )
 
 
-def _of_a_process(parts: tuple[str, ...]) -> bool:
+def _is_process_memory(parts: tuple[str, ...]) -> bool:
     return parts[:1] == ("proc",) and parts[-1] in ("environ", "mem", "kcore", "auxv")
 
 
-def _later(path: Path, parts: tuple[str, ...]) -> str:
+def _explain_write_denial(path: Path, parts: tuple[str, ...]) -> str:
     """Why writing there is out of bounds."""
     trimmed = parts[1:] if parts[:1] == ("private",) else parts
-    if trimmed[:1] and trimmed[0] in _SYSTEM:
+    if trimmed[:1] and trimmed[0] in _SYSTEM_FOLDERS:
         return "it belongs to the operating system"
-    if trimmed[:1] == ("usr",) and trimmed[1:2] and trimmed[1] in _SYSTEM_USR:
+    if trimmed[:1] == ("usr",) and trimmed[1:2] and trimmed[1] in _SYSTEM_USR_FOLDERS:
         return "it belongs to the operating system"
-    if _contains(parts, _RUNS_LATER):
+    if _contains_rule(parts, _RUNS_LATER):
         return "others run what is written there"
     if parts[-1:] and parts[-1] in _RUNS_AT_LOGIN and _is_home(path.parent):
         return "it is run at every login"
@@ -216,7 +216,7 @@ def describe_missing(path: Path) -> str:
 # The path a model wrote, without what it put around it
 
 
-def find_written(raw: str, cwd: Path) -> Path:
+def interpret_path(raw: str, cwd: Path) -> Path:
     """What it says when that is there; else without quotes, white space, `file://`, or with its
     accents composed otherwise, where that is there or a name could not be meant so."""
     plain = _strip_quotes(raw)

@@ -18,54 +18,54 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import Workspace
-from hermes.tools._files.paths import SECRET
-from hermes.tools._files.walk import KERNEL, files
+from hermes.tools._files.paths import CREDENTIAL_PATHS
+from hermes.tools._files.walk import KERNEL_FOLDERS, walk_files
 
-LARGEST = 10 * 1024 * 1024
+MAX_FILE_BYTES = 10 * 1024 * 1024
 """Bytes of a file that is searched."""
-SECONDS = 30.0
-OUTPUT = 32 * 1024 * 1024
+TIMEOUT = 30.0
+MAX_OUTPUT_BYTES = 32 * 1024 * 1024
 """Bytes a search may print before it is stopped."""
-_CHUNK = 64 * 1024
-_FILES = 500
-_SIMPLE = re.compile(r"[\w.*?+\-]+")
+_BLOCK_SIZE = 64 * 1024
+_NAMES_PER_CHUNK = 500
+_SIMPLE_GLOB = re.compile(r"[\w.*?+\-]+")
 """Globs that ripgrep surely reads as we do; all of them are tried again on what it finds."""
-_LITERAL = re.compile(r"[\w \-/,:;=<>@!#%&~'\"`]+", re.ASCII)
+_LITERAL_PATTERN = re.compile(r"[\w \-/,:;=<>@!#%&~'\"`]+", re.ASCII)
 
 
-class Query(Struct, frozen=True):
+class SearchQuery(Struct, frozen=True):
     root: Path
     """A folder, or one file."""
     pattern: str = ""
     glob: str = ""
     context: int = 0
-    most: int = 100
+    max_matches: int = 100
     """Matches wanted."""
 
     @property
     def folder(self) -> Path:
-        return self.root.parent if self.only else self.root
+        return self.root.parent if self.single_file else self.root
 
     @property
-    def only(self) -> str:
+    def single_file(self) -> str:
         """The one file to search, or nothing."""
         return self.root.name if self.root.is_file() else ""
 
 
-class Line(Struct, frozen=True):
+class FoundLine(Struct, frozen=True):
     """A line that matches, or one near it. `at` is the character the match begins with."""
 
     path: str
     number: int
     text: str
-    at: int | None
+    match_start: int | None
 
 
 class BadPattern(ToolError):
     """An expression the engine does not understand."""
 
 
-def ripgrep(workspace: Workspace) -> str:
+def find_ripgrep(workspace: Workspace) -> str:
     """Where it is, or nothing. Only absolute folders count: the working folder is not trusted."""
     for folder in workspace.child_env.get("PATH", "").split(os.pathsep):
         program = Path(folder) / "rg"
@@ -77,12 +77,12 @@ def ripgrep(workspace: Workspace) -> str:
 # -- lines ---------------------------------------------------------------------------------
 
 
-async def lines(query: Query, workspace: Workspace) -> AsyncGenerator[Line, None]:
+async def search_lines(query: SearchQuery, workspace: Workspace) -> AsyncGenerator[FoundLine, None]:
     """Matching lines by file and number. Raises BadPattern, or TimeoutError after too many."""
-    program = ripgrep(workspace)
+    program = find_ripgrep(workspace)
     try:
         if program:
-            async with contextlib.aclosing(_ripgrep_lines(program, query, workspace)) as found:
+            async with contextlib.aclosing(_run_ripgrep(program, query, workspace)) as found:
                 async for line in found:
                     yield line
             return
@@ -90,69 +90,71 @@ async def lines(query: Query, workspace: Workspace) -> AsyncGenerator[Line, None
         # Look-around and back references are beyond ripgrep, not beyond us.
         if "look" not in str(error) and "backref" not in str(error):
             raise
-    async with contextlib.aclosing(_own_lines(query, workspace)) as found:
+    async with contextlib.aclosing(_run_fallback(query, workspace)) as found:
         async for line in found:
             yield line
 
 
-async def _ripgrep_lines(
-    program: str, query: Query, workspace: Workspace
-) -> AsyncGenerator[Line, None]:
+async def _run_ripgrep(
+    program: str, query: SearchQuery, workspace: Workspace
+) -> AsyncGenerator[FoundLine, None]:
     argv = [
         program,
-        *_options(query, workspace),
+        *_build_options(query, workspace),
         "--json",
         "--crlf",
-        f"--max-count={query.most + 1}",
+        f"--max-count={query.max_matches + 1}",
     ]
     argv += [f"--context={query.context}", f"--regexp={query.pattern}"]
-    if _SIMPLE.fullmatch(query.glob):
+    if _SIMPLE_GLOB.fullmatch(query.glob):
         argv += ["--type-add", f"wanted:{query.glob}", "--type", "wanted"]
-    argv += ["--", f"./{query.only}"]
-    async with contextlib.aclosing(_output(argv, query.folder, workspace)) as output:
-        async for line in _unless_binary(output):
+    argv += ["--", f"./{query.single_file}"]
+    async with contextlib.aclosing(_run_program(argv, query.folder, workspace)) as output:
+        async for line in _drop_binary_matches(output):
             yield line
 
 
-async def _own_lines(query: Query, workspace: Workspace) -> AsyncGenerator[Line, None]:
+async def _run_fallback(
+    query: SearchQuery, workspace: Workspace
+) -> AsyncGenerator[FoundLine, None]:
     argv = [sys.executable, "-I", "-S", str(Path(__file__).with_name("grep_fallback.py"))]
     order = msgspec.json.encode(
         {
             "pattern": query.pattern,
-            "literal": bool(_LITERAL.fullmatch(query.pattern)),
+            "literal": bool(_LITERAL_PATTERN.fullmatch(query.pattern)),
             "context": query.context,
-            "most": query.most + 1,
-            "largest": LARGEST,
+            "most": query.max_matches + 1,
+            "largest": MAX_FILE_BYTES,
         }
     )
-    names = iter([query.only]) if query.only else files(query.folder, workspace)
-    if query.glob and not query.only:
-        from hermes.tools._files.globs import matcher
+    names = iter([query.single_file]) if query.single_file else walk_files(query.folder, workspace)
+    if query.glob and not query.single_file:
+        from hermes.tools._files.globs import compile_glob
 
-        names = filter(matcher(query.glob), names)
+        names = filter(compile_glob(query.glob), names)
     async with contextlib.aclosing(
-        _output(argv, query.folder, workspace, (order, names))
+        _run_program(argv, query.folder, workspace, (order, names))
     ) as output:
         async for raw in output:
             found = msgspec.json.decode(raw)
-            yield _line(found["data"], matches=found["type"] == "match")
+            yield _parse_line(found["data"], matches=found["type"] == "match")
 
 
-async def _unless_binary(output: AsyncIterator[bytes]) -> AsyncGenerator[Line, None]:
+async def _drop_binary_matches(output: AsyncIterator[bytes]) -> AsyncGenerator[FoundLine, None]:
     """Of ripgrep, which may say only after its matches that a file is binary."""
-    held: list[Line] = []
+    held: list[FoundLine] = []
     async for raw in output:
         found = msgspec.json.decode(raw)
         if found["type"] in ("match", "context"):
-            held.append(_line(found["data"], matches=found["type"] == "match"))
+            held.append(_parse_line(found["data"], matches=found["type"] == "match"))
         elif found["type"] == "end":
             for line in held if found["data"]["binary_offset"] is None else ():
                 yield line
             held.clear()
 
 
-def _line(data: dict[str, Any], *, matches: bool) -> Line:
-    raw = _bytes(data["lines"])
+def _parse_line(data: dict[str, Any], *, matches: bool) -> FoundLine:
+    raw = _decode_field(data["lines"])
     try:
         text = raw.decode()
     except UnicodeDecodeError:
@@ -160,44 +162,46 @@ def _line(data: dict[str, Any], *, matches: bool) -> Line:
     hits = data["submatches"]  # none for `\A`, even where it matches
     start = hits[0]["start"] if hits else 0
     at = len(raw[:start].decode("utf-8", "replace")) if matches else None
-    path = os.fsdecode(_bytes(data["path"])).removeprefix("./")
-    return Line(path, data["line_number"], text.rstrip("\r\n"), at)
+    path = os.fsdecode(_decode_field(data["path"])).removeprefix("./")
+    return FoundLine(path, data["line_number"], text.rstrip("\r\n"), at)
 
 
-def _bytes(value: dict[str, str]) -> bytes:
+def _decode_field(value: dict[str, str]) -> bytes:
     return value["text"].encode() if "text" in value else base64.b64decode(value["bytes"])
 
 
 # -- names ---------------------------------------------------------------------------------
 
 
-async def names(query: Query, workspace: Workspace) -> AsyncGenerator[str, None]:
+async def list_names(query: SearchQuery, workspace: Workspace) -> AsyncGenerator[str, None]:
     """All files below a folder, relative to it, in order."""
-    program = ripgrep(workspace)
+    program = find_ripgrep(workspace)
     if not program:
-        below = files(query.folder, workspace)
-        while chunk := await asyncio.to_thread(_take, below):
+        below = walk_files(query.folder, workspace)
+        while chunk := await asyncio.to_thread(_take_names, below):
             for name in chunk:
                 yield name
         return
-    argv = [program, *_options(query, workspace), "--files", "--null", "--", "./"]
-    async with contextlib.aclosing(_output(argv, query.folder, workspace, end=b"\0")) as output:
+    argv = [program, *_build_options(query, workspace), "--files", "--null", "--", "./"]
+    async with contextlib.aclosing(
+        _run_program(argv, query.folder, workspace, end=b"\0")
+    ) as output:
         async for raw in output:
             yield os.fsdecode(raw).removeprefix("./")
 
 
-def _take(below: Iterator[str]) -> list[str]:
-    return list(islice(below, _FILES))
+def _take_names(below: Iterator[str]) -> list[str]:
+    return list(islice(below, _NAMES_PER_CHUNK))
 
 
 # -- processes -----------------------------------------------------------------------------
 
 
-def _options(query: Query, workspace: Workspace) -> list[str]:
+def _build_options(query: SearchQuery, workspace: Workspace) -> list[str]:
     """The same files, in the same order, as our own walk."""
-    hidden = ["!.git", "!**/.hermes", *(f"!**/{'/'.join(rule)}" for rule in SECRET)]
+    hidden = ["!.git", "!**/.hermes", *(f"!**/{'/'.join(rule)}" for rule in CREDENTIAL_PATHS)]
     if query.folder == Path("/"):
-        hidden += [f"!{name}" for name in sorted(KERNEL)]
+        hidden += [f"!{name}" for name in sorted(KERNEL_FOLDERS)]
     if workspace.home.is_relative_to(query.folder) and workspace.home != query.folder:
         inside = re.sub(r"[*?\[\]{}\\!]", r"\\\g<0>", str(workspace.home.relative_to(query.folder)))
         hidden.append(f"!/{inside}")
@@ -211,12 +215,12 @@ def _options(query: Query, workspace: Workspace) -> list[str]:
         "--no-ignore-dot",
         "--no-ignore-exclude",
         "--no-ignore-global",
-        f"--max-filesize={LARGEST}",
+        f"--max-filesize={MAX_FILE_BYTES}",
         *(f"--iglob={glob}" for glob in hidden),
     ]
 
 
-async def _output(
+async def _run_program(
     argv: Sequence[str],
     folder: Path,
     workspace: Workspace,
@@ -239,23 +243,23 @@ async def _output(
     complaint = asyncio.ensure_future(process.stderr.read(4096))
     tasks: list[asyncio.Future[Any]] = [complaint]
     if feed and process.stdin:
-        tasks.append(asyncio.ensure_future(_feed(process.stdin, *feed)))
+        tasks.append(asyncio.ensure_future(_feed_input(process.stdin, *feed)))
     try:
-        async for record in _records(process.stdout, end):
+        async for record in _split_records(process.stdout, end):
             yield record
         said = (await complaint).decode("utf-8", "replace")
         if await process.wait() == 2 and "error:" in said:
             raise BadPattern(said.rpartition("error:")[2].strip().partition("\n")[0])
     finally:
-        await asyncio.shield(_end(process, tasks))
+        await asyncio.shield(_end_process(process, tasks))
 
 
-async def _records(stdout: asyncio.StreamReader, end: bytes) -> AsyncGenerator[bytes, None]:
+async def _split_records(stdout: asyncio.StreamReader, end: bytes) -> AsyncGenerator[bytes, None]:
     size = 0
     rest: list[bytes] = []
-    while block := await stdout.read(_CHUNK):
+    while block := await stdout.read(_BLOCK_SIZE):
         size += len(block)
-        if size > OUTPUT:
+        if size > MAX_OUTPUT_BYTES:
             raise TimeoutError
         if end not in block:
             rest.append(block)
@@ -267,16 +271,18 @@ async def _records(stdout: asyncio.StreamReader, end: bytes) -> AsyncGenerator[b
         rest = [last] if last else []
 
 
-async def _feed(stdin: asyncio.StreamWriter, order: bytes, below: Iterator[str]) -> None:
+async def _feed_input(stdin: asyncio.StreamWriter, order: bytes, below: Iterator[str]) -> None:
     with contextlib.suppress(ConnectionError):
         stdin.write(order + b"\0")
-        while chunk := await asyncio.to_thread(_take, below):
+        while chunk := await asyncio.to_thread(_take_names, below):
             stdin.write(b"".join([os.fsencode(name) + b"\0" for name in chunk]))
             await stdin.drain()
         stdin.close()
 
 
-async def _end(process: asyncio.subprocess.Process, tasks: list[asyncio.Future[Any]]) -> None:
+async def _end_process(
+    process: asyncio.subprocess.Process, tasks: list[asyncio.Future[Any]]
+) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -284,6 +290,6 @@ async def _end(process: asyncio.subprocess.Process, tasks: list[asyncio.Future[A
         with contextlib.suppress(ProcessLookupError):
             process.kill()
     for stream in (process.stdout, process.stderr):
-        while stream and await stream.read(_CHUNK):  # it is over when its pipes are empty
+        while stream and await stream.read(_BLOCK_SIZE):  # it is over when its pipes are empty
             pass
     await process.wait()

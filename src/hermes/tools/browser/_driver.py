@@ -17,38 +17,38 @@ MISSING = (
     "Playwright is not installed, so there is no browser: install the extra `browser` "
     "(pip install 'hermes-runtime[browser]')."
 )
-_SEAM = "get_driver_env"
-_PATIENCE = 10.0
+_ENV_FUNCTION = "get_driver_env"
+_STOP_TIMEOUT = 10.0
 
 
 @asynccontextmanager
-async def driver(env: Mapping[str, str]) -> AsyncIterator[Playwright]:
+async def start_driver(env: Mapping[str, str]) -> AsyncIterator[Playwright]:
     try:
         from playwright.async_api import async_playwright
     except ImportError:
         raise ToolError(MISSING) from None
-    _use(dict(env))
+    _replace_driver_env(dict(env))
     playwright = async_playwright()
     # Shielded: half started it could not be stopped.
     started = asyncio.ensure_future(playwright.start())
     try:
         yield await asyncio.shield(started)
     finally:
-        await asyncio.wait([started], timeout=_PATIENCE)
+        await asyncio.wait([started], timeout=_STOP_TIMEOUT)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_STOP_TIMEOUT):
                 await playwright.__aexit__()
 
 
-def _use(env: dict[str, str]) -> None:
+def _replace_driver_env(env: dict[str, str]) -> None:
     """Playwright has no parameter for it: it hands our whole environment, keys included, to its
     driver. So the function that it asks is replaced wherever it was imported to."""
     modules = [m for name, m in list(sys.modules.items()) if name.startswith("playwright._impl")]
-    places = [m for m in modules if hasattr(m, _SEAM)]
+    places = [m for m in modules if hasattr(m, _ENV_FUNCTION)]
     if not places:
         raise ToolError(
             "This version of Playwright would pass secrets on to its driver, so no browser is "
             "started; install the version the extra `browser` names."
         )
     for module in places:
-        setattr(module, _SEAM, lambda: env)
+        setattr(module, _ENV_FUNCTION, lambda: env)

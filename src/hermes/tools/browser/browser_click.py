@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.tools.browser._browser import browser_of
-from hermes.tools.browser._navigation import Moving
-from hermes.tools.browser._snapshot import WAIT, acted, locate
+from hermes.tools.browser._browser import get_browser
+from hermes.tools.browser._navigation import NavigationWatch
+from hermes.tools.browser._snapshot import ELEMENT_TIMEOUT, find_element, show_changes
 
 
 class Params(Struct, frozen=True):
@@ -23,8 +23,8 @@ class Params(Struct, frozen=True):
     words="button link press submit form log login",
 )
 async def browser_click(p: Params, ctx: ToolContext) -> ToolResult:
-    browser = browser_of(ctx)
-    async with browser.use(ctx) as page:
-        with Moving(page) as moving:
-            await (await locate(page, p.ref)).click(timeout=WAIT)
-            return await acted(browser, page, moving, f"Clicked {p.ref}.")
+    browser = get_browser(ctx)
+    async with browser.use_page(ctx) as page:
+        with NavigationWatch(page) as moving:
+            await (await find_element(page, p.ref)).click(timeout=ELEMENT_TIMEOUT)
+            return await show_changes(browser, page, moving, f"Clicked {p.ref}.")
