@@ -1,9 +1,8 @@
-"""Edits text files: replaces a piece of one, or applies a patch to several, all or nothing."""
+"""Edits text files: replaces a piece of one, or applies a patch to several, all or none."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
 from msgspec import Struct
@@ -12,7 +11,7 @@ from hermes.core.errors import ToolError
 from hermes.core.tool import ToolContext, ToolResult, Workspace, tool
 from hermes.tools._files.paths import resolve_path
 
-_USAGE = "Give either path, old and new, or patch; nothing was changed."
+_USAGE = "Nothing was changed. Give either path, old and new, or patch."
 
 
 class Params(Struct, frozen=True):
@@ -47,7 +46,7 @@ async def patch(p: Params, ctx: ToolContext) -> ToolResult:
     if not (p.path or p.patch) or (p.patch and (p.old or p.new)):
         raise ToolError(_USAGE)
     if not p.patch and (p.old is None or p.new is None):
-        raise ToolError("Give old and new (an empty `new` deletes `old`); nothing was changed.")
+        raise ToolError("Nothing was changed. Give old and new (an empty `new` deletes `old`).")
     return await asyncio.to_thread(_apply_changes, p, ctx.workspace)
 
 
@@ -63,4 +62,4 @@ def _apply_changes(p: Params, workspace: Workspace) -> ToolResult:
     else:
         files.replace_text(p.path or "", (p.old or "", p.new or ""), every=bool(p.all))
     files.commit()
-    return files.build_result(os.path.realpath(workspace.cwd))
+    return files.build_result()

@@ -18,19 +18,18 @@ from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.tools._files.images import MAX_IMAGE_BYTES, detect_image_type
 from hermes.tools._files.paths import (
     check_access,
-    check_open_file,
-    check_unopened_file,
     describe_missing,
     is_regular,
+    open_file,
     resolve_path,
 )
 
 MAX_RESULT_BYTES = 48_000
-"""Bytes of one answer, line numbers included: below the cap of results, which cuts blindly."""
+"""Bytes of one result with line numbers: below the general cap, which cuts anywhere."""
 MAX_LINE_CHARS = 2000
-"""Characters of a line that are shown."""
+"""The rest of a longer line is not shown."""
 _MAX_LINE_BYTES = 4 * MAX_LINE_CHARS + 2
-"""The most bytes these can be, with their end."""
+"""The most bytes that these characters and a line end can take."""
 _CR = "\r"
 _WIDE_ENCODINGS = (
     ((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "utf-32"),
@@ -40,7 +39,7 @@ _MAX_INLINE_BYTES = 256 * 1024
 _MAX_LOADED_BYTES = 32 * 1024 * 1024
 _BLOCK_SIZE = 1024 * 1024
 _MAX_OFFSET = 2 * 1024**3
-"""How far into a file one may read: a thread that counts lines cannot be interrupted."""
+"""How far into a file lines are counted: a thread cannot be interrupted."""
 _BINARY_KINDS = {
     b"%PDF-": "a PDF",
     b"PK\x03\x04": "a ZIP archive or office document",
@@ -80,28 +79,24 @@ async def read_file(p: Params, ctx: ToolContext) -> ToolResult:
 
 
 def _measure_file(path: Path) -> int:
-    found = path.stat()
+    """The size of a file. Raises ToolError when it is a directory or no regular file."""
+    status = path.stat()
     if path.is_dir():
         names = sorted(e.name + "/" * e.is_dir() for e in path.iterdir())
         listed = ", ".join(names[:50]) + (", …" if len(names) > 50 else "")
-        raise ToolError(f"{path} is a directory of {len(names)}: {listed}")
-    if not is_regular(found):
+        raise ToolError(f"{path} is a directory with {len(names)} entries: {listed}")
+    if not is_regular(status):
         raise ToolError(f"{path} is a device, pipe or socket, not a file.")
-    return found.st_size
+    return status.st_size
 
 
 def _read_content(path: Path, p: Params, ctx: ToolContext) -> ToolResult:
-    check_unopened_file(path, ctx.workspace)
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with os.fdopen(fd, "rb") as file:
-        found = check_open_file(fd, path, ctx.workspace)
-        if not is_regular(found):
-            raise ToolError(f"{path} is a device, pipe or socket, not a file.")
-        start = file.read(8192) or b""  # None: a file of the kernel that has nothing to say now
+    with open_file(path, ctx.workspace) as (file, status):
+        start = file.read(8192) or b""  # None: a kernel file that has no data at the moment
         if mime := detect_image_type(start):
             return _read_image(path, file, start, mime=mime)
-        text, note = _open_as_utf8(file, start, path, found.st_size)
-        if path.suffix == ".ipynb" and found.st_size <= _MAX_LOADED_BYTES:
+        text, note = _open_as_utf8(file, start, path, status.st_size)
+        if path.suffix == ".ipynb" and status.st_size <= _MAX_LOADED_BYTES:
             text, note = _convert_notebook(text, note)
         return ToolResult(_format_lines(text, p, note))
 
@@ -113,13 +108,14 @@ def _read_image(path: Path, file: BinaryIO, start: bytes, *, mime: str) -> ToolR
             f"{path} is an {mime} of more than {MAX_IMAGE_BYTES} bytes; make it smaller."
         )
     if oversized(data):
-        raise ToolError(f"{path} is an {mime} of too many pixels to be shown; make it smaller.")
+        raise ToolError(f"{path} ({mime}) has too many pixels to be shown; make it smaller.")
     label = f"{path} ({mime}, {len(data)} bytes)"
     return ToolResult((Text(label), Media(mime, data, name=path.name)), display=label)
 
 
 def _open_as_utf8(file: BinaryIO, start: bytes, path: Path, size: int) -> tuple[BinaryIO, str]:
-    """The file at its first character, as UTF-8 or unmarked bytes; and what to say about it."""
+    """The file positioned after its byte order mark, as UTF-8 or unknown bytes, and a note about
+    its encoding."""
     if start.startswith(codecs.BOM_UTF8):
         file.seek(len(codecs.BOM_UTF8))
         return file, "UTF-8 with BOM"
@@ -140,7 +136,7 @@ def _open_as_utf8(file: BinaryIO, start: bytes, path: Path, size: int) -> tuple[
 
 
 def _convert_notebook(file: BinaryIO, note: str) -> tuple[BinaryIO, str]:
-    """A notebook as the text of its cells; what only bears the name, as it is."""
+    """A notebook as the text of its cells; any other file as it is."""
     from hermes.tools._files.notebook import render_notebook
 
     begin = file.tell()
@@ -171,7 +167,7 @@ def _format_lines(file: BinaryIO, p: Params, encoding: str) -> str:
     if latin:
         notes.append("not UTF-8, read as Latin-1")
     if any(row.endswith("\r") for row in text):
-        all_do = all(row.endswith("\r") for row in text[:-1])  # the last may have no end
+        all_do = all(row.endswith("\r") for row in text[:-1])  # the last may be unfinished
         notes.append("lines end in CRLF" if all_do else "some lines end in CRLF")
     shown = [f"{n}|{row.removesuffix(_CR)[:MAX_LINE_CHARS]}" for n, row in enumerate(text, first)]
     last = first + len(shown) - 1
@@ -185,7 +181,7 @@ def _format_lines(file: BinaryIO, p: Params, encoding: str) -> str:
 
 
 def _take_lines(file: BinaryIO, first: int, limit: int) -> tuple[list[bytes], set[int]]:
-    """So many lines, as far as there is room; and which of them were too long."""
+    """Up to `limit` lines as far as they fit, and the numbers of those that were cut."""
     rows: list[bytes] = []
     cut: set[int] = set()
     room = MAX_RESULT_BYTES
@@ -211,13 +207,13 @@ def _describe_cut_lines(numbers: list[int]) -> str:
 
 
 def _skip_lines(file: BinaryIO, lines: int | None) -> int:
-    """Move past this many lines (None: all); how many there were."""
+    """Move past this many lines (None: all); returns how many there were."""
     passed = 0
     begins = True
     while lines is None or passed < lines:
         at = file.tell()
         if at > _MAX_OFFSET:
-            raise ToolError("That is too far into a large file; use terminal (tail, sed -n).")
+            raise ToolError("That line is too far into a large file; use terminal (tail, sed -n).")
         block = file.read(_BLOCK_SIZE)
         if not block:
             return passed + (not begins)
@@ -238,14 +234,14 @@ def _measure_length(file: BinaryIO) -> int:
     here = file.tell()
     try:
         end = file.seek(0, os.SEEK_END)
-    except OSError:  # a file of the kernel that has no end to go to
+    except OSError:  # a kernel file without an end
         return _MAX_LOADED_BYTES + 1
     file.seek(here)
     return end
 
 
 def _decode_rows(rows: list[bytes]) -> tuple[list[str], bool]:
-    """A row that was cut may end inside a character."""
+    """The rows as text, and whether they are Latin-1. A cut row may end inside a character."""
     try:
         return [_drop_cut_character(row).decode() for row in rows], False
     except UnicodeDecodeError:

@@ -358,7 +358,9 @@ async def test_what_is_no_file(ctx: ToolContext) -> None:
         server.bind(os.path.relpath(ctx.workspace.cwd / "socket"))
         for name in ("pipe", "socket"):
             assert "not a file" in await refusal(read_file, ctx, path=name)
-    assert "is a directory of 2: file.py, inner/" in await refusal(read_file, ctx, path="folder")
+    assert "is a directory with 2 entries: file.py, inner/" in await refusal(
+        read_file, ctx, path="folder"
+    )
     assert "not a file" in await refusal(read_file, ctx, path="/dev/zero")
     assert "empty" in await refusal(read_file, ctx, path=" ")
     assert "usable" in await refusal(read_file, ctx, path="a\0b")
@@ -562,7 +564,7 @@ async def test_what_is_not_replaced(ctx: ToolContext) -> None:
     os.mkfifo(ctx.workspace.cwd / "pipe")
     (ctx.workspace.cwd / "file").write_text("x")
     assert "is a directory" in await refusal(write_file, ctx, path="folder", content="x")
-    assert "not replaced" in await refusal(write_file, ctx, path="pipe", content="x")
+    assert "nothing was changed" in await refusal(write_file, ctx, path="pipe", content="x")
     assert "Nothing was changed" in await refusal(write_file, ctx, path="file/f", content="x")
     assert (ctx.workspace.cwd / "file").read_text() == "x"
 
@@ -597,7 +599,7 @@ async def test_a_folder_swapped_for_a_link_at_the_last_moment(
         return real(folder)
 
     monkeypatch.setattr(_writing, "_make_folders", swapped)
-    assert "became a link" in await refusal(write_file, ctx, path="a/b/f", content="x")
+    assert "replaced by a link" in await refusal(write_file, ctx, path="a/b/f", content="x")
     assert not list((outside / "b").iterdir())
 
 
@@ -692,8 +694,8 @@ async def test_a_second_name_of_the_database_is_not_even_opened(
     with raw_database():
         (ctx.workspace.home / "state.db").write_text("rows")
     os.link(ctx.workspace.home / "state.db", ctx.workspace.cwd / "copy.db")
-    assert "another name" in await refusal(read_file, ctx, path="copy.db")
-    assert "another name" in await refusal(patch, ctx, path="copy.db", old="rows", new="x")
+    assert "hard link" in await refusal(read_file, ctx, path="copy.db")
+    assert "hard link" in await refusal(patch, ctx, path="copy.db", old="rows", new="x")
 
 
 @pytest.mark.parametrize(

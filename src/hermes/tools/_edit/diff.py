@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from hermes.tools._edit.text_file import Lines
+from hermes.tools._edit.text_file import NO_NEWLINE, Lines, count_common
 
 MAX_LINES = 300
 MAX_CHARS = 12_000
 _CONTEXT_LINES = 3
 _MAX_COMPARED_LINES = 20_000
-"""Lines between the first and the last change beyond which no diff is computed."""
-_NO_NEWLINE = "\\ No newline at end of file"
+"""No diff is computed when the first and the last change are further apart."""
 
 
 class Diff(Struct, frozen=True):
@@ -25,8 +24,8 @@ class Diff(Struct, frozen=True):
 def make_diff(old: str, new: str, names: tuple[str, str]) -> Diff:
     before, after = Lines.split(old), Lines.split(new)
     a, b = _mark_line_ends(before), _mark_line_ends(after)
-    head = _count_common(a, b)
-    tail = _count_common(a[head:][::-1], b[head:][::-1])
+    head = count_common(a, b)
+    tail = count_common(a[head:][::-1], b[head:][::-1])
     skip = max(0, head - _CONTEXT_LINES)
     keep = max(0, tail - _CONTEXT_LINES)
     a, b = a[skip : len(a) - keep], b[skip : len(b) - keep]
@@ -55,20 +54,14 @@ def limit_rows(rows: Sequence[str]) -> list[str]:
 
 
 def _mark_line_ends(lines: Lines) -> list[str]:
-    """Lines that differ in their end differ."""
+    """Lines with their unusual ends made visible, so that these show in the diff."""
     usual = lines.common_end
     ends = lines.ends if lines.has_final_end else [*lines.ends, "\\"]
-    marks = {usual: "", "\\": f"\n{_NO_NEWLINE}"}
+    marks = {usual: "", "\\": f"\n{NO_NEWLINE}"}
     return [
         row + marks.get(e, "") + ("" if e in marks else repr(e)[1:-1])
         for row, e in zip(lines.rows, ends, strict=True)
     ]
-
-
-def _count_common(a: Sequence[str], b: Sequence[str]) -> int:
-    return next(
-        (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
-    )
 
 
 def _format_hunks(a: list[str], b: list[str], skip: int) -> Iterator[str]:

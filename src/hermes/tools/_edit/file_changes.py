@@ -1,10 +1,9 @@
-"""Edits to several files, computed first and then written all or none."""
+"""Edits several files: computes all changes first, then writes all of them or none."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct
@@ -17,25 +16,31 @@ from hermes.tools._edit.replace import EditResult, replace_text
 from hermes.tools._edit.syntax import find_syntax_error
 from hermes.tools._edit.text_file import Encoding, decode_text, read_bytes
 from hermes.tools._edit.v4a import Change, apply_hunks
-from hermes.tools._files.paths import check_access, describe_missing, interpret_path, resolve_path
+from hermes.tools._files.paths import (
+    check_access,
+    describe_missing,
+    display_path,
+    interpret_path,
+    resolve_path,
+)
 
 MAX_FILES = 200
 
 
 class _FileState(Struct):
-    """One file, as it was and as it will be; None where it does not exist."""
+    """One file before and after; None where it does not exist."""
 
     path: Path
     before: bytes | None
     stat: os.stat_result | None
     after: bytes | None
     source: Path | None = None
-    """Where it was moved from."""
+    """The path it is moved from."""
     notes: list[str] = []
 
 
 class FileChanges:
-    """What the files will be. Nothing is written before `commit`."""
+    """The pending changes of a patch; nothing is written before `commit`."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -120,21 +125,19 @@ class FileChanges:
         if interpret_path(raw, self._workspace.cwd).is_symlink():
             raise ToolError(f"{raw} is a link to {path}; nothing was changed.")
 
-    # -- writing ---------------------------------------------------------------------------
-
-    def _defer_original(self, file: _FileState) -> Callable[[], bytes | None]:
-        return lambda: (self._files[file.source] if file.source else file).before
+    def _get_source(self, file: _FileState) -> _FileState:
+        return self._files[file.source] if file.source else file
 
     def commit(self) -> None:
-        """Write all drafts, then put them in place. If that fails midway, put the rest back."""
+        """Write all drafts, then put them in place. A failure midway restores what was replaced."""
         changed = self._list_changed()
         for file in changed:
-            reject_redaction_marks(file.path, file.after or b"", self._defer_original(file))
+            reject_redaction_marks(file.path, file.after or b"", self._get_source(file).before)
         drafts: list[Draft] = []
         done: list[tuple[_FileState, Draft]] = []
         try:
             for file in changed:
-                source = self._files[file.source].stat if file.source else None
+                source = self._get_source(file).stat
                 drafts.append(Draft(file.path, file.after, self._workspace, source))
                 _require_unchanged(file, drafts[-1].existing)
             for file, draft in zip(changed, drafts, strict=True):
@@ -150,10 +153,10 @@ class FileChanges:
             raise ToolError(_describe_failure("write", failed.path, error)) from None
 
     def _list_changed(self) -> list[_FileState]:
-        """Removals last: a file that moves is never nowhere."""
+        """The changed files, deletions last: a moved file exists at every moment."""
         changed = [file for file in self._files.values() if file.after != file.before]
         if not changed:
-            raise ToolError("That leaves every file as it is; nothing was changed.")
+            raise ToolError("The edit leaves every file as it is; nothing was changed.")
         return sorted(changed, key=lambda file: file.after is None)
 
     def _restore_files(self, done: list[tuple[_FileState, Draft]], cause: Exception) -> None:
@@ -166,30 +169,30 @@ class FileChanges:
                 left.append(str(file.path))
         if left:
             raise ToolError(
-                f"The patch failed ({cause}) and these files stay changed: {', '.join(left)}."
+                f"The patch failed ({cause}), and these files could not be restored: "
+                f"{', '.join(left)}."
             )
 
-    # -- telling ---------------------------------------------------------------------------
-
-    def build_result(self, cwd: str) -> ToolResult:
+    def build_result(self) -> ToolResult:
+        """A line for each changed file, and the diffs."""
+        cwd = Path(os.path.realpath(self._workspace.cwd))
+        search_path = self._workspace.child_env.get("PATH", "")
         heads: list[str] = []
         diffs: list[str] = []
         data: list[dict[str, object]] = []
         for file in self._files.values():
             if file.after == file.before or (file.after is None and self._is_moved(file)):
                 continue
-            source = self._files[file.source] if file.source else file
-            name, was = _display_path(file.path, cwd), _display_path(source.path, cwd)
+            source = self._get_source(file)
+            name = display_path(file.path, cwd)
             names = (
-                "/dev/null" if source.before is None else was,
+                "/dev/null" if source.before is None else display_path(source.path, cwd),
                 "/dev/null" if file.after is None else name,
             )
             made = make_diff(_decode_for_diff(source.before), _decode_for_diff(file.after), names)
             notes = [f"+{made.added} -{made.removed}", *file.notes]
             heads.append(f"{_describe_action(file)} {name} ({', '.join(notes)})")
-            if warning := _find_warning(
-                file, source.before, self._workspace.child_env.get("PATH", "")
-            ):
+            if warning := _find_warning(file, source.before, search_path):
                 heads.append(f"[warning: {warning}]")
             diffs += made.text.split("\n")
             data.append({"path": str(file.path), "added": made.added, "removed": made.removed})
@@ -204,16 +207,14 @@ def _describe_failure(verb: str, path: Path, error: OSError) -> str:
     return f"Cannot {verb} {path}: {error.strerror}. Nothing was changed."
 
 
-def _require_unchanged(file: _FileState, now: os.stat_result | None) -> None:
-    """Somebody else may have written the file while we computed."""
-    was = file.stat
-    same = was is now or (
-        was is not None
-        and now is not None
-        and (was.st_ino, was.st_size, was.st_mtime_ns) == (now.st_ino, now.st_size, now.st_mtime_ns)
-    )
-    if not same:
-        raise ToolError(f"{file.path} was changed by somebody else meanwhile; read it again.")
+def _require_unchanged(file: _FileState, status: os.stat_result | None) -> None:
+    """Raise ToolError when someone else has written the file since it was read."""
+    was, now = (s and (s.st_ino, s.st_size, s.st_mtime_ns) for s in (file.stat, status))
+    if was != now:
+        raise ToolError(
+            f"{file.path} was changed by somebody else meanwhile; this edit changed nothing. "
+            "Read the file again."
+        )
 
 
 def _describe_action(file: _FileState) -> str:
@@ -224,21 +225,17 @@ def _describe_action(file: _FileState) -> str:
     return "Created" if file.before is None else "Patched"
 
 
-def _find_warning(file: _FileState, before: bytes | None, programs: str) -> str:
+def _find_warning(file: _FileState, before: bytes | None, search_path: str) -> str:
     if file.after is None:
         return ""
-    now = find_syntax_error(file.path, file.after, programs)
-    if now and before is not None and find_syntax_error(file.path, before, programs):
+    now = find_syntax_error(file.path, file.after, search_path)
+    if now and before is not None and find_syntax_error(file.path, before, search_path):
         return f"{now}; it was wrong before this edit too"
     return now
 
 
-def _display_path(path: Path, cwd: str) -> str:
-    return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
-
-
 def _decode_for_diff(data: bytes | None) -> str:
-    """For a diff; what is no text is not shown."""
+    """The text for a diff; binary data is not shown."""
     with contextlib.suppress(ToolError):
         return decode_text(data or b"", Path())[0]
     return "[binary data]\n"

@@ -1,4 +1,4 @@
-"""What a block brought along from where it was copied: line numbers, the signs of a diff."""
+"""Removes what a copied block brought along: line numbers, the signs of a diff, escapes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _ESCAPES = ('\\"', "\\'", "&quot;", "&#39;", "&lt;", "&gt;", "&amp;")
 
 
 class CleanBlock(Struct, frozen=True):
-    """The block as it is meant, and what shall be there instead."""
+    """A block and its replacement, without what was copied along."""
 
     old: list[str]
     new: list[str]
     line: int = 0
-    """Which line it was said to begin with, from 1."""
+    """The line it begins with, by its own line numbers; 0: it had none."""
 
 
 def strip_artifacts(old: Sequence[str], new: Sequence[str]) -> CleanBlock | None:
-    """Without its line numbers or signs; None when it has none."""
+    """The block without line numbers or diff signs; None when it has neither."""
     return _strip_line_numbers(old, new) or _strip_diff_signs(old, new)
 
 
@@ -49,19 +49,19 @@ def _all_start_with(rows: Sequence[str], sign: str) -> bool:
 
 
 def find_added_escape(written: Sequence[str], there: Sequence[str]) -> str:
-    """What the block escapes though the file does not; nothing when there is no such thing."""
+    """An escape that the block has more often than the file; empty when there is none."""
     mine, theirs = "\n".join(written), "\n".join(there)
     return next((mark for mark in _ESCAPES if mine.count(mark) > theirs.count(mark)), "")
 
 
 def suggest_fix(old: Sequence[str]) -> str:
-    """What may be wrong with a block that is nowhere."""
+    """What may be wrong with a block that was not found."""
     if len(old) == 1 and "\\n" in old[0]:
-        return " It has \\n as two characters: write real line breaks."
+        return " It contains \\n as two characters: write real line breaks."
     if old[0].lstrip().startswith("```"):
         return " It is fenced with ```: give only the lines of the file."
     if any(mark in row for mark in _ESCAPES[2:] for row in old):
-        return " It has HTML entities: write the characters themselves."
+        return " It contains HTML entities: write the characters themselves."
     if any(row.strip() in ("...", "…", "# ...", "// ...") for row in old):
-        return " It leaves lines out (...): give all of them, or change each place by itself."
+        return " It leaves lines out (...): give all of them, or change each place separately."
     return ""

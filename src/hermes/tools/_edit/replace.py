@@ -1,4 +1,4 @@
-"""Computes what a text becomes when a piece of it is replaced; touches no file."""
+"""Replaces a piece of a text, exactly or approximately; touches no file."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hermes.core.errors import ToolError
 from hermes.tools._edit.locate import BlockMatch, find_block, find_nearest, pick_clear_match
 from hermes.tools._edit.merge import EditScript, Item, merge_block
 from hermes.tools._edit.paste_artifacts import CleanBlock, strip_artifacts, suggest_fix
-from hermes.tools._edit.text_file import Lines
+from hermes.tools._edit.text_file import Lines, count_common
 
 _MAX_SHOWN_LINES = 12
 _MAX_LISTED = 8
 _MAX_COUNTED = 1000
-_NO_CHANGE = "`old` and `new` are the same; there is nothing to change."
+_NO_CHANGE = "`old` and `new` are the same; nothing was changed."
 
 
 class Edit(Struct, frozen=True):
@@ -32,13 +32,16 @@ class EditResult(Struct, frozen=True):
     text: str
     count: int = 1
     match_note: str = ""
-    """How the place was found, when not exactly."""
+    """How the place was found; empty: exactly."""
 
 
 def replace_text(text: str, old: str, new: str, *, every: bool = False) -> EditResult:
-    """`text` with `old` become `new`: at its one place, or at every one."""
+    """`text` with `old` replaced by `new`, at its only place or, with `every`, at all of them."""
     if not old:
-        raise ToolError("`old` is empty: give the text to replace (write_file makes new files).")
+        raise ToolError(
+            "`old` is empty; nothing was changed. Give the text to replace, or create a file with "
+            "write_file."
+        )
     if old == new:
         raise ToolError(_NO_CHANGE)
     lines = Lines.split(text)
@@ -57,7 +60,7 @@ def replace_text(text: str, old: str, new: str, *, every: bool = False) -> EditR
 
 
 def _normalize_ends(lines: Lines, text: str) -> str:
-    """Line ends as line feeds, unless the file has no line end that could be meant."""
+    """Line ends as line feeds, unless the file has no line ends at all."""
     if not lines.ends:
         return text
     text = text.replace("\r\n", "\n")
@@ -65,7 +68,7 @@ def _normalize_ends(lines: Lines, text: str) -> str:
 
 
 def _find_places(text: str, old: str, *, every: bool) -> list[int]:
-    """Where it is; to be the only place, it may not even overlap with another."""
+    """Where `old` is; unless every place is wanted, overlapping places count too."""
     places: list[int] = []
     step = len(old) if every else 1
     at = text.find(old)
@@ -76,7 +79,7 @@ def _find_places(text: str, old: str, *, every: bool) -> list[int]:
 
 
 def _find_rows(text: str, places: Sequence[int]) -> list[int]:
-    """The line of each place (places come in order)."""
+    """The line of each place, from 0; `places` are sorted."""
     rows: list[int] = []
     row = done = 0
     for at in places:
@@ -91,16 +94,17 @@ def _require_one_place(rows: Sequence[int], *, every: bool) -> None:
         shown = ", ".join(str(row + 1) for row in rows[:_MAX_LISTED])
         more = ", …" if len(rows) > _MAX_LISTED else ""
         raise ToolError(
-            f"`old` is there {len(rows)} times (lines {shown}{more}): add lines around it until it "
-            "is unique, or set all=true. Nothing was changed."
+            f"`old` occurs {len(rows)} times (lines {shown}{more}). Nothing was changed. Add lines "
+            "around it until it is unique, or set all=true."
         )
 
 
 def _exchange_text(text: str, lines: Lines, places: list[int], change: tuple[str, str]) -> str:
-    """`places` are those of the text with line feeds; what is not replaced stays byte for byte."""
+    """The text with its line ends after the change; `places` are offsets into the text with line
+    feeds. What is not replaced stays byte for byte."""
     old, new = change
-    before = _count_common(old, new)
-    after = _count_common(old[before:][::-1], new[before:][::-1])
+    before = count_common(old, new)
+    after = count_common(old[before:][::-1], new[before:][::-1])
     middle = new[before : len(new) - after]
     begins = [0, *accumulate(len(row) + 1 for row in lines.rows)]
     real = [0, *accumulate(len(r) + len(e) for r, e in zip(lines.rows, lines.ends, strict=False))]
@@ -119,20 +123,8 @@ def _find_row(begins: list[int], at: int) -> int:
     return bisect_right(begins, at) - 1
 
 
-def _count_common(one: str, other: str) -> int:
-    """How many characters both begin with."""
-    size = min(len(one), len(other))
-    if one[:size] == other[:size]:
-        return size
-    low = 0
-    while size - low > 1:
-        half = (low + size) // 2
-        low, size = (half, size) if one[:half] == other[:half] else (low, half)
-    return low
-
-
 def _restore_ends(text: str, lines: Lines, first: int, last: int) -> str:
-    """Line feeds become the ends of the lines they replace, then of their neighbour."""
+    """Line feeds become the ends of the replaced lines, then that of the next line."""
     rows = text.split("\n")
     if len(rows) == 1 or not lines.ends:
         return text
@@ -164,10 +156,10 @@ def _replace_approximately(lines: Lines, old: str, new: str, *, every: bool) -> 
 
 
 def find_clean_block(rows: Sequence[str], copied: CleanBlock) -> tuple[str, list[BlockMatch]]:
-    """Where a block with line numbers or signs is; of several places, the one it names."""
+    """Where the cleaned block is; of several places, the one its line numbers name."""
     how, found = find_block(rows, copied.old)
-    if said := [f for f in found if f.start == copied.line - 1]:
-        found = said
+    if named := [f for f in found if f.start == copied.line - 1]:
+        found = named
     what = "without its line numbers" if copied.line else "without its signs"
     return f"{what}, {how}" if how else what, found
 
@@ -175,7 +167,7 @@ def find_clean_block(rows: Sequence[str], copied: CleanBlock) -> tuple[str, list
 def guess_block(
     rows: Sequence[str], wanted: Sequence[str], name: str
 ) -> tuple[str, list[BlockMatch]]:
-    """The one place that is clearly meant though no line says so exactly, or an error."""
+    """The one place that is similar enough to be the one meant. Raises ToolError otherwise."""
     near = find_nearest(rows, wanted)
     sure = pick_clear_match(near, len(wanted))
     if sure is None:
@@ -188,7 +180,7 @@ def guess_block(
 
 def _describe_nearest(rows: Sequence[str], near: Sequence[BlockMatch]) -> str:
     if not near:
-        return ", nor anything like it; read the file again."
+        return ", nor anything similar; read the file again."
     best = near[0]
     stop = min(best.stop, best.start + _MAX_SHOWN_LINES)
     shown = "\n".join(f"{n + 1}|{rows[n][:200]}" for n in range(best.start, stop))
@@ -212,8 +204,8 @@ def _make_script(old: list[str], new: list[str]) -> EditScript:
 def apply_edits(
     lines: Lines, edits: Sequence[Edit], *, final_end: bool | None = None, end: str = "\n"
 ) -> str:
-    """The text after all edits (in order, apart). A last line without an end stays so, unless
-    `finished` says otherwise; `end` is for a text that has no line end yet."""
+    """The text after all edits, which are sorted and do not overlap. `final_end`: whether the
+    last line gets a line end; None: as before. `end` is for a text that has no line end yet."""
     usual = lines.common_end or end
     rows: list[str] = []
     ends: list[str] = []

@@ -1,10 +1,10 @@
-"""Reads patches of the form `*** Begin Patch` and computes what they make of a text."""
+"""Parses V4A patches (`*** Begin Patch`) and unified diffs, and applies their hunks to a text."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
@@ -13,26 +13,34 @@ from hermes.core.errors import ToolError
 from hermes.tools._edit.locate import BlockMatch, collapse_spaces, find_block
 from hermes.tools._edit.merge import EditScript, merge_block
 from hermes.tools._edit.paste_artifacts import CleanBlock, strip_artifacts
-from hermes.tools._edit.patch_text import HEADER, PATCH_FORMAT, extract_patch
 from hermes.tools._edit.replace import Edit, EditResult, apply_edits, find_clean_block, guess_block
-from hermes.tools._edit.text_file import Lines
+from hermes.tools._edit.text_file import NO_NEWLINE, Lines
 
+_HEADER = re.compile(r"\*\*\* ?(Update|Add|Create|Delete|Move) File(?:: *| +)(.+?) *$", re.I)
+PATCH_FORMAT = (
+    "A patch is: *** Begin Patch, then for each file *** Update File: PATH (with @@ and lines that "
+    "begin with a space, - or +), *** Add File: PATH (lines with +) or *** Delete File: PATH, then "
+    "*** End Patch. Nothing was changed."
+)
+_BEGIN, _END = "*** begin patch", "*** end patch"
+_DEV_NULL = "/dev/null"
+Row = tuple[int, str]
+"""The number of a line in the patch, from 1, and its text."""
 _MOVE = re.compile(r"\*\*\* Move to: *(.+?) *$")
 _UNIFIED_HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@ ?(.*)$")
-_NO_NEWLINE = "\\ No newline at end of file"
 _BLANK_ROW = ("", "")
-"""A line without even its sign: a blank line of the file, or one before the next header."""
+"""A line without a sign: a blank line of the file, or one before the next header."""
 
 
 class Hunk(Struct):
     script: EditScript = []
     anchors: list[str] = []
-    """Lines before the place, outermost first."""
+    """The `@@` lines above the block, outermost first."""
     line: int = 0
-    """Where it should be, from 1, when that was said."""
+    """The line it should begin at, from 1; 0: not given."""
     at_end: bool = False
     final_end: bool | None = None
-    """Whether the last line has an end, when that was said."""
+    """Whether the last line ends with a newline; None: not given."""
 
     @property
     def old(self) -> list[str]:
@@ -44,33 +52,32 @@ class Hunk(Struct):
 
 
 class Change(Struct):
-    """What happens to one file."""
+    """The change to one file."""
 
     kind: str
     path: str
     hunks: list[Hunk] = []
     new_path: str = ""
-    """Its new name."""
     end: str = "\n"
-    """The line end of the patch itself, for texts that have none."""
+    """The line end of the patch itself, for files that have none yet."""
 
     def build_content(self) -> str:
-        """Of a file that is added."""
+        """The content of an added file."""
         rows = [row for hunk in self.hunks for _, row in hunk.script]
         finished = not any(hunk.final_end is False for hunk in self.hunks)
         return self.end.join(rows) + (self.end if rows and finished else "")
 
 
 def parse_patch(patch: str) -> list[Change]:
-    """Every change of a patch, or a ToolError that names the line that is wrong."""
+    """The changes of a patch. Raises ToolError naming the line that is wrong."""
     rows = patch.strip("\r\n").split("\n")
     end = "\n"
     if len(rows) > 1 and all(row.endswith("\r") for row in rows[:-1]):
         end = "\r\n"
         rows = [row.removesuffix("\r") for row in rows]
     changes: list[Change] = []
-    for number, row in extract_patch(rows):
-        if header := HEADER.match(row):
+    for number, row in _extract_patch(rows):
+        if header := _HEADER.match(row):
             changes.append(_start_change(header[1], header[2], end))
         elif not changes:
             if row.strip():
@@ -82,6 +89,94 @@ def parse_patch(patch: str) -> list[Change]:
     for change in changes:
         _finish_change(change)
     return changes
+
+
+def _extract_patch(rows: list[str]) -> list[Row]:
+    """The lines between *** Begin Patch and *** End Patch, without what surrounds them."""
+    numbered = list(enumerate(_remove_indent(rows), 1))
+    first = next((i for i, (_, row) in enumerate(numbered) if row.strip().lower() == _BEGIN), None)
+    if first is None and (changed := list(_convert_unified(numbered))):
+        return changed
+    if first is None:
+        first = next((i for i, (_, row) in enumerate(numbered) if _HEADER.match(row)), None)
+        if first is None:
+            raise ToolError(f"There is no *** Begin Patch. {PATCH_FORMAT}")
+        first -= 1
+    for last in range(len(numbered) - 1, first, -1):
+        if numbered[last][1].rstrip().lower() == _END:
+            return list(_join_patches(numbered[first + 1 : last]))
+    raise ToolError(
+        "The patch does not end with *** End Patch, so it may have been cut. Nothing was changed. "
+        "Send the whole patch."
+    )
+
+
+def _remove_indent(rows: list[str]) -> list[str]:
+    """Dedents a patch that is indented as a whole."""
+    begin = next((row for row in rows if row.strip().lower() == _BEGIN), "")
+    indent = begin[: len(begin) - len(begin.lstrip())]
+    at = rows.index(begin) if indent else 0
+    if not indent or not all(row.startswith(indent) or not row.strip() for row in rows[at:]):
+        return rows
+    return rows[:at] + [row.removeprefix(indent) for row in rows[at:]]
+
+
+def _join_patches(rows: Sequence[Row]) -> Iterator[Row]:
+    """Joins consecutive patches into one and drops the file names of unified diffs."""
+    between = False
+    for at, (number, row) in enumerate(rows):
+        mark = row.rstrip().lower()
+        if mark == _END:
+            following = [r.strip().lower() for _, r in rows[at + 1 :] if r.strip()]
+            between = following[:1] == [_BEGIN]
+        elif between and mark == _BEGIN:
+            between = False
+            continue
+        names = _is_unified_header(rows, at) or (at and _is_unified_header(rows, at - 1))
+        if not between and not names:
+            yield number, row
+
+
+def _is_unified_header(rows: Sequence[Row], at: int) -> bool:
+    """Whether these lines are `--- OLD`, `+++ NEW` and the start of a hunk."""
+    starts = [row[:4] for _, row in rows[at : at + 3]]
+    return len(starts) == 3 and starts[:2] == ["--- ", "+++ "] and starts[2].startswith("@@ ")
+
+
+def _convert_unified(rows: Sequence[Row]) -> Iterator[Row]:
+    """A unified diff as V4A lines; nothing when it is not one."""
+    at = 0
+    inside = False
+    while at < len(rows):
+        number, row = rows[at]
+        if _is_unified_header(rows, at):
+            inside = True
+            yield number, _make_header(row[4:], rows[at + 1][1][4:])
+            if rows[at][1][4:].startswith(_DEV_NULL):
+                at += 1  # the hunk header of a new file names no line
+            at += 2
+            continue
+        if row.startswith(("diff --git ", "```")):
+            inside = False
+        if inside:
+            yield number, row
+        at += 1
+
+
+def _make_header(old: str, new: str) -> str:
+    was, now = (name.partition("\t")[0].strip() for name in (old, new))
+    if was.startswith("a/") and now.startswith("b/"):
+        was, now = was[2:], now[2:]
+    if was == _DEV_NULL:
+        return f"*** Add File: {now.removeprefix('b/')}"
+    if now == _DEV_NULL:
+        raise ToolError("Nothing was changed. To delete a file write *** Delete File: PATH.")
+    if was != now:
+        raise ToolError(
+            f"Nothing was changed. To move a file write *** Update File: {was} and *** Move to: "
+            f"{now}."
+        )
+    return f"*** Update File: {now}"
 
 
 def _make_error(number: int, row: str, problem: str) -> ToolError:
@@ -97,7 +192,7 @@ def _start_change(kind: str, path: str, end: str) -> Change:
 
 
 def _add_row(change: Change, row: str) -> str:
-    """One more line of a change; what is wrong with it."""
+    """Add one line of the patch to the change; returns what is wrong with it, or nothing."""
     if move := _MOVE.match(row):
         if change.kind != "Update" or change.new_path or change.hunks:
             return "it must follow *** Update File"
@@ -110,7 +205,7 @@ def _add_row(change: Change, row: str) -> str:
         _open_hunk(change).at_end = True
     elif row.startswith("@@"):
         _add_anchor(change, row)
-    elif row.startswith(_NO_NEWLINE):
+    elif row.startswith(NO_NEWLINE):
         _mark_missing_newline(_open_hunk(change))
     elif row[:1] in (" ", "-", "+"):
         _open_hunk(change).script.append((row[0], row[1:]))
@@ -122,21 +217,18 @@ def _add_row(change: Change, row: str) -> str:
 
 
 def _add_new_file_row(change: Change, row: str) -> str:
-    if not change.hunks:
-        change.hunks.append(Hunk())
-    if row.startswith(_NO_NEWLINE):
-        change.hunks[0].final_end = False
-    elif row.startswith("+"):
-        change.hunks[0].script.append(("+", row[1:]))
-    elif row.strip():
+    hunk = _open_hunk(change)
+    if row.startswith(NO_NEWLINE):
+        hunk.final_end = False
+    elif row.strip() and not row.startswith("+"):
         return "lines of a new file begin with +"
     else:
-        change.hunks[0].script.append(_BLANK_ROW)
+        hunk.script.append(("+", row[1:]) if row.startswith("+") else _BLANK_ROW)
     return ""
 
 
 def _add_anchor(change: Change, row: str) -> None:
-    """Anchors that follow one another narrow down one place."""
+    """Consecutive anchors narrow down the place of one hunk."""
     if not change.hunks or change.hunks[-1].script:
         change.hunks.append(Hunk())
     hunk = change.hunks[-1]
@@ -173,7 +265,7 @@ def _finish_change(change: Change) -> None:
 
 
 def apply_hunks(text: str, change: Change) -> EditResult:
-    """What the hunks of a change make of the text."""
+    """The text after the hunks of a change."""
     lines = Lines.split(text)
     edits: list[Edit] = []
     hows: list[str] = []
@@ -191,7 +283,7 @@ def apply_hunks(text: str, change: Change) -> EditResult:
             hows.append(how)
     edits.sort(key=lambda edit: (edit.start, edit.stop))
     if any(b.start < a.stop for a, b in pairwise(edits)):
-        raise ToolError("Two hunks change the same lines; make them one. Nothing was changed.")
+        raise ToolError("Two hunks change the same lines. Nothing was changed. Make them one.")
     result = apply_edits(lines, edits, final_end=finished, end=change.end)
     return EditResult(result, len(edits), ", ".join(dict.fromkeys(hows)))
 
@@ -211,8 +303,8 @@ def _locate_hunk(lines: Lines, hunk: Hunk, after: int) -> tuple[str, BlockMatch]
     if len(found) > 1:
         places = ", ".join(str(f.start + 1) for f in found[:8])
         raise ToolError(
-            f"this block is there {len(found)} times (lines {places}): add lines around it or an "
-            "@@ line that comes before it. Nothing was changed."
+            f"this block occurs {len(found)} times (lines {places}). Nothing was changed. Add "
+            "lines around it, or an @@ line that comes before it."
         )
     return how, found[0]
 
@@ -225,7 +317,7 @@ def _clean_script(script: EditScript, copied: CleanBlock) -> EditScript:
 def _narrow_matches(
     rows: Sequence[str], hunk: Hunk, found: list[BlockMatch], after: int
 ) -> list[BlockMatch]:
-    """Those of several equal places that the rest of the hunk speaks for."""
+    """Of several equal matches, those that the rest of the hunk points to."""
     if hunk.at_end and (last := [f for f in found if f.stop == len(rows)]):
         return last
     if hunk.line and (said := [f for f in found if f.start == hunk.line - 1]):
@@ -242,7 +334,7 @@ def _narrow_matches(
 
 
 def _find_anchored(rows: Sequence[str], anchors: Sequence[str]) -> list[int]:
-    """Lines at which the innermost anchor stands, each below its outer ones."""
+    """The lines of the innermost anchor that stand below its outer anchors."""
     forms = [collapse_spaces(row) for row in rows]
     here = _find_anchor(forms, anchors[0])
     for anchor in anchors[1:]:
@@ -259,7 +351,7 @@ def _find_anchor(forms: Sequence[str], anchor: str) -> list[int]:
 
 
 def _locate_insertion(rows: Sequence[str], hunk: Hunk, after: int) -> BlockMatch:
-    """Where lines go that come without any line around them."""
+    """Where to insert lines that come without context."""
     if hunk.at_end or not rows:
         return BlockMatch(len(rows), len(rows), ())
     if hunk.anchors:
@@ -268,15 +360,15 @@ def _locate_insertion(rows: Sequence[str], hunk: Hunk, after: int) -> BlockMatch
         places = later if len(later) == 1 else places
         if len(places) == 1:
             return BlockMatch(places[0] + 1, places[0] + 1, ())
-        problem = f"is there {len(places)} times" if places else "was not found"
+        problem = f"occurs {len(places)} times" if places else "was not found"
         raise ToolError(
-            f"the line {hunk.anchors[-1][:120]!r} of @@ {problem}; add lines around the place. "
-            "Nothing was changed."
+            f"the @@ line {hunk.anchors[-1][:120]!r} {problem}. Nothing was changed. Add lines "
+            "around the place."
         )
     if hunk.line:
         at = min(hunk.line, len(rows))
         return BlockMatch(at, at, ())
     raise ToolError(
-        "it only adds lines and does not say where; add a line before or after them. Nothing was "
-        "changed."
+        "it only adds lines and does not say where. Nothing was changed. Add a line before or "
+        "after them."
     )
