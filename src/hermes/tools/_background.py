@@ -1,4 +1,4 @@
-"""The commands in the background that a session may see."""
+"""Access of a session's tools to its background commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hermes.exec.process.background_records import ProcessState
 
 MAX_SHOWN_BYTES = 40_000
-"""Bytes of new output a model is shown."""
+"""Bytes of new output that a model is shown."""
 _SETTLE_SECONDS = 0.8
 _QUIET_SECONDS = 0.15
 _POLL_SECONDS = 0.03
@@ -24,31 +24,31 @@ _POLL_SECONDS = 0.03
 def require_processes(ctx: ToolContext) -> tuple[BackgroundProcesses, ProcessOwner]:
     share = ctx.services.get(PROCESSES)
     if share is None:
-        raise ToolError("Nothing can be left running here; nothing was done.")
+        raise ToolError("This session cannot run background commands; nothing was done.")
     return share(ctx.session_id)
 
 
 async def wait_until_quiet(
     processes: BackgroundProcesses, state: ProcessState, known_bytes: int
 ) -> ProcessState:
-    """What follows within a moment: until it has ended, or has said something (beyond these bytes)
-    and is quiet."""
+    """Wait briefly: until the command has ended, or has printed more than `known_bytes` and then
+    nothing for a while."""
     from hermes.exec.process.background_records import count_output
 
-    began = heard = time.monotonic()
+    started = last_output = time.monotonic()
     size = count_output(state.folder)
-    while state.running and time.monotonic() - began < _SETTLE_SECONDS:
+    while state.running and time.monotonic() - started < _SETTLE_SECONDS:
         state = await processes.wait(state, _POLL_SECONDS)
         now = count_output(state.folder)
         if now != size:
-            size, heard = now, time.monotonic()
-        elif size != known_bytes and time.monotonic() - heard > _QUIET_SECONDS:
+            size, last_output = now, time.monotonic()
+        elif size != known_bytes and time.monotonic() - last_output > _QUIET_SECONDS:
             break
     return state
 
 
 def report_output(state: ProcessState, *, placeholder: str = "(no new output)") -> str:
-    """What it has written since it was last shown, and how it is."""
+    """The output since the last report, and the state of the command."""
     from hermes.exec.process.background_records import take_new_output
 
     text = take_new_output(state, MAX_SHOWN_BYTES).rstrip("\n") or placeholder
@@ -56,7 +56,7 @@ def report_output(state: ProcessState, *, placeholder: str = "(no new output)") 
 
 
 async def clean_up_outputs(ctx: ToolContext) -> None:
-    """Beside a command, now and then: files of old outputs are removed."""
+    """Remove the files of old outputs, when that is due."""
     from hermes.exec.process.output_files import is_cleanup_due, remove_old_outputs
 
     if is_cleanup_due(ctx.workspace.outputs):

@@ -1,4 +1,4 @@
-"""A confined command that tells git to change the repository."""
+"""Runs a confined command that changes the git repository."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ RunCommand = Callable[["CommandSpec", ToolContext], Awaitable[ToolResult]]
 async def run_with_git_overlay(
     command: CommandSpec, ctx: ToolContext, run: RunCommand
 ) -> ToolResult:
-    """Run a command whose git works on an overlay, and merge its changes when it has ended, also
-    when it was interrupted: the files of the workspace have changed with it."""
+    """Run a command whose git works on an overlay of the repository, and merge the overlay when
+    the command has ended, even interrupted: the files of the workspace have changed with it."""
     from hermes.config.paths import cache_folder
     from hermes.exec.commits import NoRepository, OverlayUnavailable, create_overlay
     from hermes.exec.sandbox_probe import probe_tier
@@ -50,18 +50,14 @@ async def run_with_git_overlay(
     if rejected is None:
         return result
     if isinstance(rejected, NoRepository):
-        return (
-            _note_read_only(result, str(rejected))
-            if result.error or _has_failed(result)
-            else result
-        )
-    return _append_note(
-        result, f"what git did to the repository was not kept: {rejected}", error=True
-    )
+        failed = result.error or _has_failed(result)
+        return _note_read_only(result, str(rejected)) if failed else result
+    note = f"git's changes to the repository were not kept: {rejected}"
+    return _append_note(result, note, error=True)
 
 
 async def _merge_when_ended(overlay: GitOverlay, ended: asyncio.Event) -> ChangesRejected | None:
-    """In a task of its own, which no interrupt reaches; why nothing was merged, or None."""
+    """Merge in a task of its own, which no interrupt reaches; returns why it failed, or None."""
     from hermes.exec.commits import ChangesRejected, merge_overlay
 
     await ended.wait()

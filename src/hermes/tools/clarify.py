@@ -34,5 +34,5 @@ async def clarify(p: Params, ctx: ToolContext) -> ToolResult:
     answer = await ctx.user.ask(question, choices)
     if answer is None:
         return ToolResult(_NO_ANSWER, error=True)
-    said = answer.strip()
-    return ToolResult(f"The user answers: {said}" if said else "The user gave an empty answer.")
+    text = answer.strip()
+    return ToolResult(f"The user answers: {text}" if text else "The user gave an empty answer.")

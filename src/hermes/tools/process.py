@@ -1,4 +1,4 @@
-"""Looks after commands that `terminal` left running in the background."""
+"""Manages commands that `terminal` left running in the background."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _CONTAINERS = "docker|podman|kubectl|nerdctl|lxc|nsenter|chroot|unshare|busybox"
 _RUNS_A_SHELL = rf"""(?mx) (?:^|[\s;|&(){{}}'"`/!])
     (?: (?:{_SHELLS}) (?:\s+[-+](?!c\b)[\w-]*)* \s* (?=$|[;|&()}}'"`\n<>])
       | (?:{_REMOTE_PROGRAMS}|{_CONTAINERS}) (?=$|[\s;|&()}}'"`<>]) )"""
-"""A shell without a script, or a program that may lead to one: what is typed is a command."""
+"""A shell without a script, or a program that may lead to one: its input is commands."""
 _CONTROL_KEYS = r"[\x03\x04\x1a\x1c]+"
-"""Nothing but Ctrl-C, Ctrl-D, Ctrl-Z and Ctrl-\\: they end, and start nothing."""
+"""Only Ctrl-C, Ctrl-D, Ctrl-Z and Ctrl-\\, which end programs and start nothing."""
 _MAX_ENDED_LISTED = 20
 
 
@@ -50,14 +50,14 @@ class Params(Struct, frozen=True):
 
 
 class ProcessInput(Struct, frozen=True):
-    """What is judged before something is written: all that was typed so far, and this."""
+    """Input to be approved: everything typed so far, and the new text."""
 
     command: str
     workdir: str
     confined: bool
-    """Whether the process is, whatever the session is now."""
+    """Whether the process is confined, whatever the session is now."""
     shell: bool
-    """Whether what it reads are commands."""
+    """Whether the process reads commands."""
 
 
 def _choose_lock(p: Params, cwd: Path) -> str | None:
@@ -69,7 +69,7 @@ def _choose_lock(p: Params, cwd: Path) -> str | None:
     "write goes to stdin.",
     risk="exec",
     sends=False,
-    asks_itself=True,  # what is written is judged once it is known into what: see _allowed
+    asks_itself=True,  # input is approved once the process is known: see _require_approval
     key=_choose_lock,
     timeout=MAX_TIMEOUT + 10,
 )
@@ -90,7 +90,7 @@ async def process(p: Params, ctx: ToolContext) -> ToolResult:
         case "kill":
             if not state.alive:
                 return _build_result(
-                    state, f"{state.record.id} had ended before; nothing was killed."
+                    state, f"{state.record.id} had already ended; nothing was killed."
                 )
             await end_client(ctx, state.record.id)
             state = await processes.kill(state)
@@ -129,7 +129,7 @@ def _format_list(states: list[ProcessState]) -> str:
 
 
 def _read_log_page(state: ProcessState, offset: int | None, limit: int) -> str:
-    """Whole lines, as many as there is room for."""
+    """Whole lines of the log, as many as fit."""
     from hermes.exec.process.background_records import read_log
 
     if limit < 1:
@@ -142,7 +142,7 @@ def _read_log_page(state: ProcessState, offset: int | None, limit: int) -> str:
     else:
         first = max(len(lines) + offset, 0) if offset < 0 else max(offset - 1, 0)
     if first >= len(lines):
-        raise ToolError(f"There is no line {first + 1}: the log has {len(lines)}.")
+        raise ToolError(f"There is no line {first + 1}: the log has {len(lines)} lines.")
     shown, size = lines[first : first + limit], 0
     for count, line in enumerate(shown):
         size += len(line) + 1
@@ -166,7 +166,7 @@ async def _write_input(p: Params, ctx: ToolContext, state: ProcessState) -> Tool
     if not text and not p.close:
         text = "\n" if p.enter else ""
     if not text and not p.close:
-        raise ToolError("There is nothing to write: give data, enter or close.")
+        raise ToolError("There is nothing to write; give data, enter or close.")
     if state.running:
         if not keys:
             await _require_approval(text, ctx, state)
@@ -178,18 +178,18 @@ async def _write_input(p: Params, ctx: ToolContext, state: ProcessState) -> Tool
     result = _build_result(await wait_until_quiet(processes, state, before))
     if not pending:
         return result
-    note = f"\n[{pending} bytes of it have not been read yet]"
+    note = f"\n[{pending} bytes of the input have not been read yet]"
     return structs.replace(result, content=f"{result.content}{note}")
 
 
 async def _require_approval(text: str, ctx: ToolContext, state: ProcessState) -> None:
-    """What is typed is as dangerous as a command: the same people and rules decide about it."""
+    """Raise ToolError unless the input is approved: it is as dangerous as a command."""
     from hermes.exec.process.background_records import read_typed
 
     record = state.record
     shell = bool(re.search(_RUNS_A_SHELL, record.command))
     before = read_typed(state.folder) if shell else ""
-    if before is None:  # too much to judge with it; what nothing confines is asked about then
+    if before is None:  # too long to analyse: unconfined processes then need approval
         shell, before = record.confined, ""
     script = re.sub(_CONTROL_KEYS, "\n", before.replace("\r", "\n")) + text
     verdict = await ctx.user.approve(
@@ -197,17 +197,17 @@ async def _require_approval(text: str, ctx: ToolContext, state: ProcessState) ->
     )
     reason = verdict.reason
     if verdict.allowed and record.online and verdict.changes and not verdict.network:
-        reason = f"{record.id} has the network, which nobody allowed for this"
+        reason = f"{record.id} has network access, which was not approved for this input"
     elif verdict.allowed:
         return
     raise ToolError(
-        f"Not written: {reason or 'it was not approved'}. Do not try to get around that; say what "
-        "you wanted to do and why."
+        f"Nothing was written: {reason or 'it was not approved'}. Do not try another way; tell the "
+        "user what you wanted to do and why."
     )
 
 
 async def _refuse_call(p: ProcessInput, ctx: ToolContext) -> ToolResult:
-    raise ToolError("This is no tool of its own.")
+    raise ToolError("This tool cannot be called; use process with action write.")
 
 
 PROCESS_INPUT: Tool[ProcessInput] = Tool(

@@ -1,7 +1,7 @@
-"""Finds tools by their file names and imports the chosen ones."""
+"""Finds tools by their file names and imports the selected ones."""
 
-# `tools/NAME.py` defines the Tool NAME of the toolset `core`, `tools/SET/NAME.py` one of SET. A
-# name with a leading underscore, and this module, are no tools.
+# `tools/NAME.py` defines the tool NAME of the toolset `core`, `tools/SET/NAME.py` one of SET.
+# Modules with a leading underscore, and this one, define no tools.
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ NONE = "none"
 SEARCH = "tool_search"
 _PACKAGE = "hermes.tools"
 _REQUIRED_EXTRAS = {"browser": ("playwright", "browser")}
-"""Toolset or tool -> the module it cannot do without, and the extra that brings it."""
+"""Toolset or tool -> the module it needs, and the extra that installs it."""
 _ALIASES = {
     "file": ("read_file", "write_file", "patch", "search_files"),
     "code_execution": ("execute_code",),
 }
-"""Names people bring along for several tools, or for one that is called otherwise here."""
+"""Names from other agents for several tools, or for one with another name here."""
 _SMALL_MODEL_TOOLS = frozenset({"terminal", "read_file", "write_file", "patch", "search_files"})
 _READ_ONLY_PLATFORMS = frozenset({"webhook"})
-"""Platforms whose messages come from programs: without a word from the operator they only read."""
+"""Platforms whose messages come from programs: by default they get only tools that read."""
 
 
 class Tools(Mapping[str, Tool[Any]]):
-    """The tools of a session, sorted; those outside `core` are imported when they are needed."""
+    """The tools of a session, sorted by name; each is imported when it is first needed."""
 
     def __init__(self, modules: Mapping[str, str]) -> None:
         self._modules = dict(sorted(modules.items()))
@@ -60,8 +60,8 @@ class Tools(Mapping[str, Tool[Any]]):
         return Tools({name: m for name, m in self._modules.items() if name not in names})
 
     def list_specs(self, *, few: bool = False) -> tuple[ToolSpec, ...]:
-        """What requests declare: `core`, and the rest only when there is no way to search it;
-        `few`: only what a small model cannot do without."""
+        """The specs that requests declare: `core`, and the others only when `tool_search` is not
+        selected. `few`: only what a small model needs."""
         if few:
             return tuple(self[name].spec for name in self if name in _SMALL_MODEL_TOOLS)
         core = list_toolsets()[CORE]
@@ -71,7 +71,7 @@ class Tools(Mapping[str, Tool[Any]]):
 
 @cache
 def list_toolsets() -> Mapping[str, Mapping[str, str]]:
-    """Toolset -> tool -> module, without importing any."""
+    """Toolset -> tool -> module; imports none of them."""
     root = Path(__file__).parent
     folders = sorted(p.name for p in root.iterdir() if p.is_dir() and p.name[0] not in "_.")
     found = {CORE: _list_modules(root, _PACKAGE)}
@@ -87,11 +87,10 @@ def _list_modules(folder: Path, package: str) -> dict[str, str]:
 def select_tools(
     toolsets: Sequence[str] | None, *, platform: str = "", settings: Settings | None = None
 ) -> Tools:
-    """The tools of these toolsets (or tools, by name), nothing for `none`; by default everything
-    that is on for the platform. What was turned off stays off, and what is asked for by a name
-    that gives nothing is an error.
+    """The tools of these toolsets or with these names; by default everything that is on for the
+    platform. What was turned off stays off. Raises ConfigError for a name that gives no tool.
 
-    The order depends only on what is selected: it is part of the cached prefix of a request.
+    The order depends only on the selection: it is part of the cached prefix of a request.
     """
     settings = settings or Settings()
     if toolsets is None:
@@ -114,7 +113,7 @@ def select_tools(
 
 
 def explain_absence(name: str, toolset: str, settings: Settings, platform: str) -> str:
-    """Why this tool is not there by default on the platform; empty when it is."""
+    """Why the platform does not have this tool by default; empty when it has."""
     if why := _explain_refusal(name, toolset, settings, platform):
         return why
     if platform not in _READ_ONLY_PLATFORMS:
@@ -126,14 +125,14 @@ def explain_absence(name: str, toolset: str, settings: Settings, platform: str) 
 
 
 def load_tool(name: str) -> Tool[Any]:
-    """The tool of this name, selected or not."""
+    """The tool with this name, selected or not."""
     return _import_tool(
         name, next(tools[name] for tools in list_toolsets().values() if name in tools)
     )
 
 
 def explain_missing_extra(name: str, toolset: str) -> str:
-    """What is missing on this machine; empty when nothing is."""
+    """Which extra is missing on this machine; empty when none is."""
     module, extra = _REQUIRED_EXTRAS.get(name) or _REQUIRED_EXTRAS.get(toolset) or ("", "")
     if not module or _is_installed(module):
         return ""
@@ -174,7 +173,7 @@ def _list_rows() -> list[tuple[str, str, str]]:
 
 
 def _explain_refusal(name: str, toolset: str, settings: Settings, platform: str) -> str:
-    """Why it cannot be had even when it is asked for."""
+    """Why the tool cannot be used even when it is selected by name; empty when it can."""
     here = _find_setting(name, toolset, settings.platforms.get(platform))
     if here is False:
         return f"turned off for {platform}"
@@ -184,8 +183,8 @@ def _explain_refusal(name: str, toolset: str, settings: Settings, platform: str)
 
 
 def _find_setting(name: str, toolset: str, selection: Selection | None) -> bool | None:
-    """What the configuration says about a tool: its own name counts before its toolset's, and
-    no before yes."""
+    """Whether the configuration enables the tool; None: not configured. Its own name counts
+    before that of its toolset, and disabled before enabled."""
     if selection is None:
         return None
     for word in (name, toolset):

@@ -18,6 +18,7 @@ from hermes.tools._files.paths import (
     check_access,
     check_unopened_file,
     describe_missing,
+    display_path,
     resolve_path,
 )
 
@@ -29,7 +30,7 @@ MAX_LIMIT = 1000
 MAX_CONTEXT = 10
 MAX_CHARS = 40_000
 _MAX_LINE_CHARS = 300
-"""Characters of a line that are shown."""
+"""Longer lines are cut around the match."""
 _LINE_BREAK = re.compile(r"(?<!\\)(?:\\\\)*\\n|\n")
 
 
@@ -76,7 +77,7 @@ def _require_searchable(query: SearchQuery) -> None:
     from hermes.tools._files.walk import KERNEL_FOLDERS
 
     if any(str(folder) in KERNEL_FOLDERS for folder in (query.root, *query.root.parents)):
-        raise ToolError(f"{query.root} holds no ordinary files; use terminal.")
+        raise ToolError(f"{query.root} has no ordinary files; use terminal.")
     if query.single_file and query.root.stat().st_size > MAX_FILE_BYTES:
         raise ToolError(
             f"{query.root} is larger than {MAX_FILE_BYTES >> 20} MB; use terminal (grep)."
@@ -87,7 +88,7 @@ async def _search_contents(query: SearchQuery, ctx: ToolContext, found: _MatchLi
     from hermes.tools._files.ripgrep import BadPattern, search_lines
 
     if _LINE_BREAK.search(query.pattern):
-        raise ToolError("Lines are searched one by one: the pattern may not contain a line break.")
+        raise ToolError("The pattern contains a line break, but lines are searched one by one.")
     try:
         async with contextlib.aclosing(search_lines(query, ctx.workspace)) as stream:
             async for line in stream:
@@ -96,7 +97,7 @@ async def _search_contents(query: SearchQuery, ctx: ToolContext, found: _MatchLi
     except BadPattern as error:
         literal = re.sub(r"[\\.^$*+?{}\[\]|()]", r"\\\g<0>", query.pattern)
         raise ToolError(
-            f"Not a valid regex: {error}. To search for that very text use the pattern {literal}"
+            f"Not a valid regex: {error}. To search for the text itself use the pattern {literal}"
         ) from None
 
 
@@ -111,7 +112,7 @@ async def _search_names(query: SearchQuery, ctx: ToolContext, found: _MatchList)
 
 
 def _make_name_filter(pattern: str) -> Callable[[str], bool]:
-    """A glob; without any sign of one, a part of the name (or path), whatever its case."""
+    """A test for names: by glob or, without wildcards, by a part of the name, ignoring case."""
     from hermes.tools._files.globs import WILDCARDS, compile_glob
 
     if WILDCARDS & set(pattern):
@@ -123,7 +124,7 @@ def _make_name_filter(pattern: str) -> Callable[[str], bool]:
 
 
 class _MatchList:
-    """What is shown, and how much more there is. A file that may not be read is not in it."""
+    """The matches to show and notes about the rest; files that may not be read are left out."""
 
     def __init__(self, query: SearchQuery, ctx: ToolContext) -> None:
         from hermes.tools._files.globs import compile_glob
@@ -143,7 +144,7 @@ class _MatchList:
         self.matches = 0
 
     def add_line(self, line: FoundLine) -> bool:
-        """False when there is no need for more."""
+        """Add a line; False when no more are needed."""
         if line.path != self._current_file:
             self._current_file = line.path
             self._current_allowed = self._may_show(line.path)
@@ -157,7 +158,7 @@ class _MatchList:
         self._last_number = line.number
         sign = "-" if line.match_start is None else ":"
         self._add_row(
-            f"{self._display_path(line.path)}{sign}{line.number}{sign} {_shorten_line(line)}"
+            f"{self._format_name(line.path)}{sign}{line.number}{sign} {_shorten_line(line)}"
         )
         self.matches += line.match_start is not None
         return self._room > 0
@@ -167,7 +168,7 @@ class _MatchList:
             return True
         if self._stop_at_limit():
             return False
-        self._add_row(self._display_path(name))
+        self._add_row(self._format_name(name))
         self.matches += 1
         return self._room > 0
 
@@ -191,8 +192,7 @@ class _MatchList:
         if self.rows[-1] == "--":
             self.rows.pop()
         self.notes.append(
-            f"the first {self.matches} matches; for others narrow pattern, path or glob, or raise "
-            "limit"
+            f"the first {self.matches} matches; narrow pattern, path or glob, or raise limit"
         )
         return True
 
@@ -211,13 +211,12 @@ class _MatchList:
             return False
         return True
 
-    def _display_path(self, name: str) -> str:
-        path = self._query.folder / name
-        return str(path.relative_to(self._cwd) if path.is_relative_to(self._cwd) else path)
+    def _format_name(self, name: str) -> str:
+        return display_path(self._query.folder / name, self._cwd)
 
 
 def _shorten_line(line: FoundLine) -> str:
-    """The part of a long line that matches, or its start."""
+    """The part of a long line around the match, or its start."""
     text = line.text
     if len(text) <= _MAX_LINE_CHARS:
         return text

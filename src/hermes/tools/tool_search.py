@@ -1,9 +1,10 @@
-"""Finds tools that requests do not declare, and calls them."""
+"""Finds tools that requests do not declare, and forwards calls to them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -31,25 +32,23 @@ class Params(Struct, frozen=True):
 def _resolve_target(p: Params) -> tuple[str, dict[str, Any]] | None:
     if not p.name:
         return None
-    if p.arguments is None and p.query:  # meant for the tool that is named
+    if p.arguments is None and p.query:  # the query is for the named tool
         return p.name, {"query": p.query}
     return p.name, _parse_arguments(p.arguments)
 
 
-def _parse_arguments(given: Any) -> dict[str, Any]:
-    """Models write nested arguments as text now and then."""
-    if isinstance(given, str):
+def _parse_arguments(value: Any) -> dict[str, Any]:
+    """The arguments as an object; models sometimes write them as JSON text."""
+    if isinstance(value, str):
         import orjson
 
-        try:
-            given = orjson.loads(given) if given.strip() else {}
-        except orjson.JSONDecodeError:
-            raise ToolError("`arguments` must be an object; nothing was executed.") from None
-    if given is None:
+        with suppress(orjson.JSONDecodeError):
+            value = orjson.loads(value) if value.strip() else {}
+    if value is None:
         return {}
-    if not isinstance(given, dict):
+    if not isinstance(value, dict):
         raise ToolError("`arguments` must be an object; nothing was executed.")
-    return given
+    return value
 
 
 @tool(
@@ -61,19 +60,19 @@ def _parse_arguments(given: Any) -> dict[str, Any]:
 async def tool_search(p: Params, ctx: ToolContext) -> ToolResult:
     deferred = [t for t in ctx.toolbox.tools.values() if t.toolset != _CORE]
     if not deferred:
-        return ToolResult("There are no tools beyond those you see.", data=[])
+        return ToolResult("There are no other tools.", data=[])
     found = rank_tools(p.query, deferred)[:MAX_RESULTS]
     if found:
-        rows = [_format_entry(t) for t in found]
-        text = "\n\n".join([*rows, _CALL_HINT])
-        return ToolResult(text, display=", ".join(t.name for t in found), data=_list_names(found))
-    head = f"No tool matches {p.query!r}; all there are:" if p.query.strip() else "All there are:"
+        names = [t.name for t in found]
+        text = "\n\n".join([*map(_format_entry, found), _CALL_HINT])
+        return ToolResult(text, display=", ".join(names), data=names)
+    head = f"No tool matches {p.query!r}; all tools:" if p.query.strip() else "All tools:"
     rows = [f"{t.name}: {_first_line(t)}" for t in deferred]
     return ToolResult("\n".join([head, *rows]), data=[])
 
 
 def rank_tools(query: str, tools: Iterable[Tool[Any]]) -> list[Tool[Any]]:
-    """Those that share words with the query, best first; equal ones by name."""
+    """The tools that share words with the query, best first, equal ones by name."""
     wanted = _split_words(query) - _STOP_WORDS or _split_words(query)
     scored = [(_score_tool(wanted, t), t) for t in tools]
     return [t for score, t in sorted(scored, key=lambda s: (-s[0], s[1].name)) if score > 0]
@@ -102,7 +101,7 @@ def _match_word(word: str, words: set[str]) -> float:
 
 
 def _split_words(text: str) -> set[str]:
-    """Lower-case words without a plural's s."""
+    """The words of a text in lower case, without a plural s."""
     found = _WORD_PATTERN.findall(text.casefold())
     return {w[:-1] if len(w) > 3 and w.endswith("s") and w[-2] != "s" else w for w in found}
 
@@ -115,7 +114,3 @@ def _format_entry(tool: Tool[Any]) -> str:
 
 def _first_line(tool: Tool[Any]) -> str:
     return tool.description.strip().partition("\n")[0]
-
-
-def _list_names(tools: Iterable[Tool[Any]]) -> list[str]:
-    return [tool.name for tool in tools]

@@ -180,7 +180,7 @@ async def test_calls_that_write_to_one_thing_take_turns(tmp_path: Path) -> None:
         ({"name": "tool_search", "arguments": {"query": "x"}}, "cannot call"),
         ({"query": "zzz"}, "No tool matches"),
         ({"name": "session_search", "query": "no such words"}, "Nothing was found"),
-        ({}, "All there are"),
+        ({}, "All tools"),
     ],
 )
 async def test_what_goes_wrong_is_told(

@@ -1,4 +1,4 @@
-"""Globs and rules of .gitignore as regular expressions that never take exponential time."""
+"""Translates globs and .gitignore rules to regular expressions without exponential time."""
 
 from __future__ import annotations
 
@@ -10,29 +10,26 @@ from hermes.core.errors import ToolError
 WILDCARDS = frozenset("*?[{")
 _MAX_ALTERNATIVES = 64
 _MAX_DOUBLE_STARS = 4
-"""How many `**` one pattern may have."""
 _MAX_RULES = 5000
 
 
 def compile_glob(glob: str) -> Callable[[str], bool]:
-    """Whether a path (relative, with `/`) fits. A pattern without `/` is about the last name; one
-    that begins with `!` fits what the rest does not. Raises ToolError when it makes no sense."""
+    """A test for relative paths with `/`. A glob without `/` matches the last name; a leading `!`
+    inverts it. Raises ToolError when the glob is not valid."""
     wanted = glob.removeprefix("!")
     if not wanted:
         raise ToolError("The glob is empty.")
     try:
-        found = re.compile(
-            "|".join(_translate_glob(one) for one in _expand_braces(wanted)), re.S
-        ).fullmatch
+        match = re.compile("|".join(map(_translate_glob, _expand_braces(wanted))), re.S).fullmatch
     except (re.error, ValueError) as error:
-        raise ToolError(f"Not a usable glob: {glob[:200]!r} ({error}).") from None
+        raise ToolError(f"Not a valid glob: {glob[:200]!r} ({error}).") from None
     if wanted is not glob:
-        return lambda path: not found(path)
-    return lambda path: bool(found(path))
+        return lambda path: not match(path)
+    return lambda path: bool(match(path))
 
 
 def _expand_braces(glob: str) -> list[str]:
-    """`{a,b}` spelled out."""
+    """The glob with each `{a,b}` written out."""
     done: list[str] = []
     todo = [glob]
     while todo:
@@ -50,7 +47,7 @@ def _expand_braces(glob: str) -> list[str]:
 
 
 def _translate_glob(glob: str) -> str:
-    """Of a path relative to where the pattern is written."""
+    """An expression for paths relative to the folder of the glob."""
     if glob.count("**") > _MAX_DOUBLE_STARS:
         raise ValueError("too many **")
     anchored = "/" in glob.rstrip("/")
@@ -66,8 +63,8 @@ def _translate_glob(glob: str) -> str:
 
 
 def _translate_name(name: str) -> str:
-    """One name. Each `*` but the last takes as little as it can and never changes its mind: that
-    finds a match if there is one, and in linear time."""
+    """An expression for one name. Each `*` but the last matches as little as it can and never
+    backtracks: that finds a match if there is one, in linear time."""
     first, *rest = [_translate_chunk(piece) for piece in re.split(r"(?<!\\)\*+", name)]
     if not rest:
         return first
@@ -93,7 +90,7 @@ def _translate_chunk(text: str) -> str:
 
 
 class IgnoreRules:
-    """The rules of one .gitignore, for paths relative to its folder."""
+    """The rules of one .gitignore for paths relative to its folder."""
 
     def __init__(self, text: str) -> None:
         self._rules: list[tuple[re.Pattern[str], bool, bool]] = []
@@ -108,7 +105,7 @@ class IgnoreRules:
         self._add_group(plain, folders)
 
     def _add_group(self, plain: list[str], folders: list[str]) -> None:
-        """Neighbouring rules that say the same are one expression."""
+        """Combine neighbouring rules with the same effect into one expression."""
         if plain:
             self._rules.append((re.compile("|".join(plain), re.S), False, False))
         if folders:
@@ -117,7 +114,7 @@ class IgnoreRules:
         folders.clear()
 
     def match_path(self, path: str, *, folder: bool) -> bool | None:
-        """True: ignored; False: kept whatever outer rules say; None: no word about it."""
+        """True: ignored; False: kept, whatever outer rules say; None: no rule matches."""
         for rule, keep, only_folders in reversed(self._rules):
             if (folder or not only_folders) and rule.fullmatch(path):
                 return not keep
@@ -125,7 +122,7 @@ class IgnoreRules:
 
 
 def _parse_rules(text: str) -> Iterable[tuple[str, bool, bool]]:
-    """(expression, whether it keeps, whether it is about folders only)."""
+    """Each rule: its expression, whether it keeps, whether it is for folders only."""
     for row in text.splitlines()[:_MAX_RULES]:
         line = re.sub(r"(?<!\\)\s+$", "", row)
         if not line or line.startswith("#"):

@@ -1,7 +1,7 @@
-"""A program of its own: searches the files named on its input and prints what ripgrep would."""
+"""A separate program: searches the files named on its input and prints what ripgrep would."""
 
-# It is a process because an expression that takes for ever can only be stopped from outside: the
-# interpreter's lock is held while it matches. It imports nothing of ours.
+# It is a process because an expression that takes forever can only be stopped from outside: the
+# interpreter lock is held while it matches. It imports nothing from this package.
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 _CPU_SECONDS = 60
-"""Ends it even when whoever started it is gone."""
+"""Ends the program even when its parent is gone."""
 
 
 def main() -> None:
@@ -81,7 +81,7 @@ def _read_file(name: bytes, largest: int) -> bytes | None:
 
 
 def _decode_text(data: bytes) -> str | None:
-    """None when it is no text."""
+    """The text; None when the data is binary."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return data.decode("utf-16", "replace")
     if b"\0" in data:

@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 _MAX_OUTPUT_CHARS = 2000
-"""Characters of one output that are shown."""
+"""Characters of a cell's output that are shown."""
 
 
 def render_notebook(data: bytes) -> str | None:
-    """None when it is no notebook."""
+    """The cells as text; None when the data is not a notebook."""
     try:
         cells = json.loads(data)["cells"]
         shown = [_render_cell(number, cell) for number, cell in enumerate(cells, 1)]

@@ -1,4 +1,4 @@
-"""Runs ripgrep, or what stands in for it, and reads what it finds until there is enough."""
+"""Searches with ripgrep, or with the fallback, and reads the output until there is enough."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from msgspec import Struct
 
 from hermes.core.errors import ToolError
 from hermes.core.tool import Workspace
-from hermes.tools._files.paths import CREDENTIAL_PATHS
+from hermes.tools._files.paths import CREDENTIAL_PATHS, find_program
 from hermes.tools._files.walk import KERNEL_FOLDERS, walk_files
 
 MAX_FILE_BYTES = 10 * 1024 * 1024
-"""Bytes of a file that is searched."""
+"""Larger files are not searched."""
 TIMEOUT = 30.0
 MAX_OUTPUT_BYTES = 32 * 1024 * 1024
-"""Bytes a search may print before it is stopped."""
+"""A search that prints more is stopped."""
 _BLOCK_SIZE = 64 * 1024
 _NAMES_PER_CHUNK = 500
 _SIMPLE_GLOB = re.compile(r"[\w.*?+\-]+")
-"""Globs that ripgrep surely reads as we do; all of them are tried again on what it finds."""
+"""Globs that ripgrep reads as we do; every glob is applied again to what it finds."""
 _LITERAL_PATTERN = re.compile(r"[\w \-/,:;=<>@!#%&~'\"`]+", re.ASCII)
 
 
@@ -40,7 +40,6 @@ class SearchQuery(Struct, frozen=True):
     glob: str = ""
     context: int = 0
     max_matches: int = 100
-    """Matches wanted."""
 
     @property
     def folder(self) -> Path:
@@ -48,12 +47,12 @@ class SearchQuery(Struct, frozen=True):
 
     @property
     def single_file(self) -> str:
-        """The one file to search, or nothing."""
+        """The name of the only file to search; empty: a folder is searched."""
         return self.root.name if self.root.is_file() else ""
 
 
 class FoundLine(Struct, frozen=True):
-    """A line that matches, or one near it. `at` is the character the match begins with."""
+    """A matching line, or a line of context: `match_start` is then None."""
 
     path: str
     number: int
@@ -62,23 +61,15 @@ class FoundLine(Struct, frozen=True):
 
 
 class BadPattern(ToolError):
-    """An expression the engine does not understand."""
+    """An expression that the engine does not understand."""
 
 
 def find_ripgrep(workspace: Workspace) -> str:
-    """Where it is, or nothing. Only absolute folders count: the working folder is not trusted."""
-    for folder in workspace.child_env.get("PATH", "").split(os.pathsep):
-        program = Path(folder) / "rg"
-        if program.is_absolute() and program.is_file() and os.access(program, os.X_OK):
-            return str(program)
-    return ""
-
-
-# -- lines ---------------------------------------------------------------------------------
+    return find_program("rg", workspace.child_env.get("PATH", ""))
 
 
 async def search_lines(query: SearchQuery, workspace: Workspace) -> AsyncGenerator[FoundLine, None]:
-    """Matching lines by file and number. Raises BadPattern, or TimeoutError after too many."""
+    """Matching lines by file and number. Raises BadPattern, or TimeoutError for too much output."""
     program = find_ripgrep(workspace)
     try:
         if program:
@@ -87,7 +78,7 @@ async def search_lines(query: SearchQuery, workspace: Workspace) -> AsyncGenerat
                     yield line
             return
     except BadPattern as error:
-        # Look-around and back references are beyond ripgrep, not beyond us.
+        # The fallback knows look-around and back references.
         if "look" not in str(error) and "backref" not in str(error):
             raise
     async with contextlib.aclosing(_run_fallback(query, workspace)) as found:
@@ -141,16 +132,16 @@ async def _run_fallback(
 
 
 async def _drop_binary_matches(output: AsyncIterator[bytes]) -> AsyncGenerator[FoundLine, None]:
-    """Of ripgrep, which may say only after its matches that a file is binary."""
-    held: list[FoundLine] = []
+    """Lines of text files: ripgrep may report only after its matches that a file is binary."""
+    pending: list[FoundLine] = []
     async for raw in output:
         found = msgspec.json.decode(raw)
         if found["type"] in ("match", "context"):
-            held.append(_parse_line(found["data"], matches=found["type"] == "match"))
+            pending.append(_parse_line(found["data"], matches=found["type"] == "match"))
         elif found["type"] == "end":
-            for line in held if found["data"]["binary_offset"] is None else ():
+            for line in pending if found["data"]["binary_offset"] is None else ():
                 yield line
-            held.clear()
+            pending.clear()
 
 
 def _parse_line(data: dict[str, Any], *, matches: bool) -> FoundLine:
@@ -170,11 +161,8 @@ def _decode_field(value: dict[str, str]) -> bytes:
     return value["text"].encode() if "text" in value else base64.b64decode(value["bytes"])
 
 
-# -- names ---------------------------------------------------------------------------------
-
-
 async def list_names(query: SearchQuery, workspace: Workspace) -> AsyncGenerator[str, None]:
-    """All files below a folder, relative to it, in order."""
+    """All files below a folder, relative to it, sorted."""
     program = find_ripgrep(workspace)
     if not program:
         below = walk_files(query.folder, workspace)
@@ -194,11 +182,8 @@ def _take_names(below: Iterator[str]) -> list[str]:
     return list(islice(below, _NAMES_PER_CHUNK))
 
 
-# -- processes -----------------------------------------------------------------------------
-
-
 def _build_options(query: SearchQuery, workspace: Workspace) -> list[str]:
-    """The same files, in the same order, as our own walk."""
+    """Options that select the same files, in the same order, as `walk_files`."""
     hidden = ["!.git", "!**/.hermes", *(f"!**/{'/'.join(rule)}" for rule in CREDENTIAL_PATHS)]
     if query.folder == Path("/"):
         hidden += [f"!{name}" for name in sorted(KERNEL_FOLDERS)]
@@ -228,7 +213,7 @@ async def _run_program(
     *,
     end: bytes = b"\n",
 ) -> AsyncGenerator[bytes, None]:
-    """What a program prints, record by record; it is dead when this is over."""
+    """The output of a program, record by record; the program has ended when this returns."""
     from asyncio import subprocess
 
     process = await subprocess.create_subprocess_exec(
@@ -290,6 +275,8 @@ async def _end_process(
         with contextlib.suppress(ProcessLookupError):
             process.kill()
     for stream in (process.stdout, process.stderr):
-        while stream and await stream.read(_BLOCK_SIZE):  # it is over when its pipes are empty
+        while stream and await stream.read(
+            _BLOCK_SIZE
+        ):  # the process ends once its pipes are empty
             pass
     await process.wait()

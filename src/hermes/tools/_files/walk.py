@@ -1,4 +1,4 @@
-"""Lists the files below a folder that may be searched, in one order, ignored ones left out."""
+"""Lists the searchable files below a folder in a stable order, without ignored ones."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _MAX_IGNORE_BYTES = 512 * 1024
 _CREDENTIAL_NAMES = frozenset(rule[-1] for rule in CREDENTIAL_PATHS)
 _MAX_DEPTH = 100
 KERNEL_FOLDERS = frozenset({"/proc", "/sys", "/dev"})
-"""No files: some are never read to their end."""
+"""These hold no ordinary files; some have no end."""
 
 
 def walk_files(root: Path, workspace: Workspace) -> Iterator[str]:
-    """Paths relative to `root`. Links are not followed, .git is not entered."""
+    """Paths relative to `root`. Links are not followed and .git is skipped."""
     rules = _read_outer_rules(root)
     if not _is_allowed(root, workspace):
         return
@@ -49,12 +49,12 @@ def walk_files(root: Path, workspace: Workspace) -> Iterator[str]:
 
 
 _Rules = tuple[tuple[str, IgnoreRules], ...]
-"""Rules, innermost first, each with what to take away from a path (or, with a leading `/`, what
-to put before it) to make it relative to their folder."""
+"""Rules, innermost first, each with the prefix to remove from a path or, with a leading `/`, to
+put before it, to make it relative to the folder of the rules."""
 
 
 def _read_outer_rules(root: Path) -> _Rules:
-    """Of the folders above, up to the one that holds the repository."""
+    """The rules of the folders above, up to the root of the repository."""
     found: list[tuple[str, IgnoreRules]] = []
     lead = ""
     folder = root
@@ -73,7 +73,7 @@ def _add_own_rules(rules: _Rules, root: Path, prefix: str) -> _Rules:
 
 def _read_ignore_file(folder: Path) -> IgnoreRules | None:
     try:
-        # Not to wait for ever on a pipe of that name.
+        # O_NONBLOCK: a pipe of that name would block forever.
         fd = os.open(
             folder / _IGNORE_FILE, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
         )
@@ -92,9 +92,8 @@ def _read_ignore_file(folder: Path) -> IgnoreRules | None:
 def _is_ignored(rules: _Rules, path: str, *, folder: bool) -> bool:
     for lead, rule in rules:
         relative = lead[1:] + path if lead.startswith("/") else path[len(lead) :]
-        said = rule.match_path(relative, folder=folder)
-        if said is not None:
-            return said
+        if (ignored := rule.match_path(relative, folder=folder)) is not None:
+            return ignored
     return False
 
 
@@ -107,7 +106,7 @@ def _list_entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool | None:
-    """None for what is neither a folder nor a file."""
+    """None for anything that is neither a folder nor a file."""
     try:
         if entry.is_dir(follow_symlinks=False):
             return True
