@@ -127,7 +127,7 @@ def processes(folder: Path) -> list[int]:
 
 def go_on(request: Received) -> Reply:
     """Reads the rest of a page that came in parts."""
-    found = re.search(r"browser_snapshot offset=(\d+) goes on", answers(request)[-1])
+    found = re.search(r"continue with browser_snapshot offset=(\d+)", answers(request)[-1])
     number = len(answers(request)) + 20
     return use(number, "snapshot", offset=int(found[1])) if found else say("done")
 
@@ -222,7 +222,7 @@ async def test_a_page_is_read_and_driven(
         assert 'option "Medium" [selected]' in got[20] and "it has: 'S', 'Medium'" in got[21]
         assert "use browser_click" in got[22] and "asks for a file" in got[23]
         assert "Focus:" in got[24] and "Enter, Tab" in got[25]
-        assert "browser_vision" in got[26] and "on the page any more" in got[27]
+        assert "browser_vision" in got[26] and "no longer on the page" in got[27]
         assert "a file to download" in got[28]
         said = told_to_children(scratch)
         assert "--remote-debugging-pipe" in said and "--remote-debugging-port" not in said

@@ -150,7 +150,7 @@ def _read_log_page(state: ProcessState, offset: int | None, limit: int) -> str:
             shown = shown[:count]
             break
     last = first + len(shown)
-    more = f"; go on with offset={last + 1}" if last < len(lines) else ""
+    more = f"; continue with offset={last + 1}" if last < len(lines) else ""
     where = f"lines {first + 1}-{last} of {len(lines)}{more}"
     text = "\n".join(line[:MAX_SHOWN_BYTES] for line in shown)
     return f"{text}\n[{state.record.id} {state.describe(time.time())}; {where}]"
@@ -201,7 +201,7 @@ async def _require_approval(text: str, ctx: ToolContext, state: ProcessState) ->
     elif verdict.allowed:
         return
     raise ToolError(
-        f"Nothing was written: {reason or 'it was not approved'}. Do not try another way; tell the "
+        f"Not written: {reason or 'it was not approved'}. Do not try another way; tell the "
         "user what you wanted to do and why."
     )
 

@@ -174,7 +174,7 @@ def _format_lines(file: BinaryIO, p: Params, encoding: str) -> str:
     if file.read(1):
         file.seek(begin)
         of = f" of {_skip_lines(file, None)}" if _measure_length(file) <= _MAX_LOADED_BYTES else ""
-        notes.append(f"lines {first}-{last}{of}; go on with offset={last + 1}")
+        notes.append(f"lines {first}-{last}{of}; continue with offset={last + 1}")
     if notes:
         shown.append(f"[{'; '.join(notes)}]")
     return "\n".join(shown)

@@ -230,9 +230,9 @@ async def test_reading_on(ctx: ToolContext) -> None:
     (ctx.workspace.cwd / "f").write_text("".join(f"line {n}\n" for n in range(1, 5001)))
     first = await text(read_file, ctx, path="f")
     assert first.startswith("1|line 1\n")
-    assert first.endswith("2000|line 2000\n[lines 1-2000 of 5000; go on with offset=2001]")
+    assert first.endswith("2000|line 2000\n[lines 1-2000 of 5000; continue with offset=2001]")
     assert (await text(read_file, ctx, path="f", offset=2001, limit=2)) == (
-        "2001|line 2001\n2002|line 2002\n[lines 2001-2002 of 5000; go on with offset=2003]"
+        "2001|line 2001\n2002|line 2002\n[lines 2001-2002 of 5000; continue with offset=2003]"
     )
     assert (await text(read_file, ctx, path="f", offset=5000)) == "5000|line 5000"
     assert "the file has 5000 lines" in await text(read_file, ctx, path="f", offset=5001)
@@ -269,7 +269,7 @@ async def test_any_window_of_any_text(
         assert shown[0].startswith("[")
     else:
         after = offset + limit
-        note = f"[lines {offset}-{after - 1} of {len(real)}; go on with offset={after}]"
+        note = f"[lines {offset}-{after - 1} of {len(real)}; continue with offset={after}]"
         assert shown == wanted + ([note] if after <= len(real) else [])
 
 
@@ -379,7 +379,7 @@ async def test_counting_from_the_end(ctx: ToolContext) -> None:
     (ctx.workspace.cwd / "f").write_text("one\ntwo\nthree\nfour")
     assert await text(read_file, ctx, path="f", offset=-2) == "3|three\n4|four"
     assert await text(read_file, ctx, path="f", offset=-9, limit=1) == (
-        "1|one\n[lines 1-1 of 4; go on with offset=2]"
+        "1|one\n[lines 1-1 of 4; continue with offset=2]"
     )
     (ctx.workspace.cwd / "f").write_text("one\ntwo\n")
     assert await text(read_file, ctx, path="f", offset=-1) == "2|two"
@@ -434,7 +434,7 @@ async def test_a_notebook_is_shown_as_its_cells(ctx: ToolContext) -> None:
         "10|# output: [image/png]",
         "[the cells of a notebook; the file is JSON]",
     ]
-    assert "go on with offset=3" in await text(read_file, ctx, path="n.ipynb", offset=2, limit=1)
+    assert "continue with offset=3" in await text(read_file, ctx, path="n.ipynb", offset=2, limit=1)
 
 
 @pytest.mark.parametrize("data", ["{}", "[1]", '{"cells": 3}', '{"cells": ["x"]}', "{", "[" * 9999])
@@ -462,7 +462,7 @@ async def test_files_without_a_size_are_read(ctx: ToolContext) -> None:
     if sys.platform == "linux":
         assert "1|" in await text(read_file, ctx, path="/proc/version")
         said = await text(read_file, ctx, path="/proc/self/maps", limit=1)
-        assert said.endswith("[lines 1-1; go on with offset=2]"), "it has no end to count to"
+        assert said.endswith("[lines 1-1; continue with offset=2]"), "it has no end to count to"
 
 
 # -- write_file ----------------------------------------------------------------------------

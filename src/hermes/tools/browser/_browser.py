@@ -1,4 +1,4 @@
-"""One session's browser: started by the first use, closed when idle, started anew after its end."""
+"""The browser of a session: started on first use, closed when idle, restarted when it has ended."""
 
 from __future__ import annotations
 
@@ -35,23 +35,24 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-"""Under this name a session's tools find their Browser, or before that its settings."""
 WIDTH, HEIGHT = 1280, 800
 _ACTION_TIMEOUT = 40.0
-"""Seconds after which a page that does not answer is given up."""
+"""Seconds after which a page that does not answer is closed."""
 _END_TIMEOUT = 1.0
 _DRIVER_ENV = {"NODE_NO_WARNINGS": "1", "PW_LANG_NAME": "python"}
 _RELAY_URL = "http://127.0.0.1:3128"
 _BLOCKED_REASON = re.compile(
     r"(element is (?:not \w+|outside of the viewport)|<[^\n]{1,250}? intercepts pointer events)"
 )
-"""Why an element could not be used, in Playwright's log."""
-_ENDED = "The browser ended; its pages, cookies and logins are gone. browser_navigate starts anew."
+"""The reason in Playwright's log why an element could not be used."""
+_ENDED = (
+    "The browser ended; its pages, cookies and logins are lost. browser_navigate starts another."
+)
 _running: WeakSet[Browser] = WeakSet()
 
 
 class _ProxyRoute(Struct, frozen=True):
-    """How the browser reaches the door: the address of a proxy, and the login it asks for."""
+    """How the browser reaches the egress proxy: its URL, its login, the sandbox around both."""
 
     proxy: str
     login: LoopbackProxy | None = None
@@ -59,7 +60,7 @@ class _ProxyRoute(Struct, frozen=True):
 
 
 class Browser:
-    """At most one process at a time. Calls come one after the other (the tools are exclusive)."""
+    """At most one process at a time; calls never overlap, because the tools are exclusive."""
 
     def __init__(self, settings: Settings, guard: SsrfGuard) -> None:
         self._settings = settings
@@ -73,7 +74,7 @@ class Browser:
         self._starting = asyncio.Lock()
         self.tabs = Tabs()
         self.snapshot = ""
-        """The snapshot that is being read in parts."""
+        """The last snapshot, which is read in parts."""
 
     @property
     def alive(self) -> bool:
@@ -81,8 +82,8 @@ class Browser:
 
     @asynccontextmanager
     async def use_page(self, ctx: ToolContext, *, may_start: bool = False) -> AsyncIterator[Page]:
-        """The page at hand. `fresh`: a browser may be started for it; otherwise there must be
-        one. What Playwright raises inside becomes a sentence."""
+        """The current page. `may_start`: start a browser when there is none. Playwright's errors
+        inside become ToolErrors."""
         from playwright.async_api import Error
         from playwright.async_api import TimeoutError as Late
 
@@ -100,19 +101,19 @@ class Browser:
         except TimeoutError:
             await self._close_stuck_page()
             raise ToolError(
-                "The page did not answer for a long time (its script may never end); it was "
-                "closed. browser_navigate opens another."
+                "The page did not answer for a long time (a script may be stuck) and was closed. "
+                "browser_navigate opens another."
             ) from None
         finally:
             self._set_idle_timer(self._settings.idle_timeout)
 
     def _make_error(self, error: Exception) -> ToolError:
-        """In Playwright's words, with what happened besides."""
+        """Playwright's message, with the notes of what else happened."""
         notes = [f"[{note}]" for note in self.tabs.take_notes()]
         return ToolError("\n".join([describe_error(error), *notes]))
 
     async def _has_ended(self, error: Exception) -> bool:
-        """A page that is gone may be the first sign of it."""
+        """Whether the browser has ended; a closed page may be the first sign."""
         if "closed" in str(error) and self.alive and self._pipe is not None:
             await asyncio.wait([self._pipe.ended], timeout=_END_TIMEOUT)
         return not self.alive
@@ -130,9 +131,7 @@ class Browser:
                 if not may_start:
                     raise ToolError(self._why_closed or (_ENDED if ended else _NO_PAGE))
                 if ended:
-                    self.tabs.add_note(
-                        "the browser had ended and was started again: it is a new one"
-                    )
+                    self.tabs.add_note("the browser had ended; this is a new one")
                 await self._start(ctx)
         assert self._context is not None
         return await self.tabs.get_current(self._context)
@@ -168,26 +167,25 @@ class Browser:
     async def _open_proxy_route(
         self, ctx: ToolContext, home: Path, stack: AsyncExitStack
     ) -> _ProxyRoute:
-        """A browser of root cannot confine itself, so it is confined like a command where that is
-        possible: it then has no network but the door. Elsewhere it finds the door on loopback,
-        with a password, and its settings lead everything there."""
-        refused = self.note_refusal
+        """Open the egress proxy for the browser. As root a browser cannot confine itself, so it
+        is confined like a command where possible and has no network but the proxy. Otherwise the
+        proxy listens on loopback with a password, and the browser is set to use it."""
         policy = await _build_root_policy(ctx, home) if os.geteuid() == 0 else None
         if policy is None:
             local = await stack.enter_async_context(
-                serve_loopback_proxy(self._guard, on_refusal=refused)
+                serve_loopback_proxy(self._guard, on_refusal=self._note_refusal)
             )
             return _ProxyRoute(local.url, local)
         path = await stack.enter_async_context(
-            serve_unix_proxy(home / "way", None, self._guard, None, refused)
+            serve_unix_proxy(home / "way", None, self._guard, None, self._note_refusal)
         )
         return _ProxyRoute(_RELAY_URL, policy=structs.replace(policy, network=str(path)))
 
-    def note_refusal(self, reason: str) -> None:
+    def _note_refusal(self, reason: str) -> None:
         self.tabs.add_note(f"refused: {reason}")
 
     async def _close_stuck_page(self) -> None:
-        """Close the page that does not answer; when not even that works, the browser."""
+        """Close the page that does not answer or, when that fails too, the browser."""
         try:
             async with asyncio.timeout(5):
                 await self.tabs.close_current()
@@ -195,7 +193,7 @@ class Browser:
             await self.aclose()
 
     def _set_idle_timer(self, seconds: float | None) -> None:
-        """Close after this many seconds without use; None: not while it is in use."""
+        """Close after this many seconds without use; None: stop the timer."""
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
@@ -206,7 +204,7 @@ class Browser:
         minutes = self._settings.idle_timeout / 60
         self._why_closed = (
             f"The browser was closed after {minutes:g} minutes without use; its pages, cookies "
-            "and logins are gone. browser_navigate starts a new one."
+            "and logins are lost. browser_navigate starts a new one."
         )
         self._closing = asyncio.ensure_future(self.aclose())
         self._closing.add_done_callback(self._log_close_failure)
@@ -217,7 +215,7 @@ class Browser:
             log.error("the idle browser was not closed cleanly", exc_info=error)
 
     async def aclose(self) -> None:
-        """End the process with everything it started; what it kept on disk is removed."""
+        """End the process with everything it started, and remove its files."""
         self._set_idle_timer(None)
         _running.discard(self)
         self._pipe = self._context = None
@@ -231,7 +229,7 @@ _SESSION_BROWSER: ServiceKey[Browser] = ServiceKey("browser")
 
 
 def get_browser(ctx: ToolContext) -> Browser:
-    """The session's browser; it is started by its first use."""
+    """The session's browser, which starts on first use."""
     settings = ctx.services.get(BROWSER_SETTINGS) or Settings()
     guard = require_web(ctx).fetcher.guard
     return ctx.services.get_or_make(_SESSION_BROWSER, lambda: Browser(settings, guard))
@@ -254,7 +252,7 @@ async def _start_processes(
     policy: SandboxPolicy | None,
     stack: AsyncExitStack,
 ) -> tuple[chromium.BrowserPipe, Playwright]:
-    """The browser and the driver, started side by side."""
+    """Start the browser and the driver side by side."""
     path = env.get("PATH", os.defpath)
     own = {**_DRIVER_ENV, "PATH": path, "HOME": str(home), "TMPDIR": str(home)}
     enter = stack.enter_async_context
@@ -276,8 +274,8 @@ async def _build_root_policy(ctx: ToolContext, home: Path) -> SandboxPolicy | No
     if (await probe_tier(cache_folder(ctx.workspace.home))).level != 1:
         if ctx.workspace.sandbox_required:
             raise ToolError(
-                "sandbox.required is true, and a browser of root cannot be confined here: install "
-                "bubblewrap, or run the agent as another user."
+                "sandbox.required is true, but a browser run by root cannot be confined here; it "
+                "was not started. Install bubblewrap, or run the agent as another user."
             )
         return None
     user = ctx.workspace.child_env.get("HOME")
@@ -288,12 +286,12 @@ async def _build_root_policy(ctx: ToolContext, home: Path) -> SandboxPolicy | No
 
 
 def describe_error(error: Exception) -> str:
-    """Playwright's own words without its log of attempts, but with what it waited for."""
+    """Playwright's message without its log, but with what it waited for."""
     text, _, log = str(error).partition("\nCall log:")
     if "Timeout" in text and (reasons := _BLOCKED_REASON.findall(log)):
-        return f"It cannot be used now: {reasons[-1][:300]}. Nothing was done."
+        return f"The element cannot be used now: {reasons[-1][:300]}. Nothing was done."
     if "Download is starting" in text:
-        return "That address is a file to download, not a page; it was not downloaded."
+        return "That URL is a download, not a page; it was not downloaded."
     text = text.strip()
     _, colon, rest = text.partition(": ")
     text = rest if colon and "." in text.partition(": ")[0] else text

@@ -1,8 +1,9 @@
-"""Notices whether an action leads the page elsewhere, and waits until it is there."""
+"""Notices whether an action makes the page navigate, and waits until it has arrived."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -10,12 +11,12 @@ if TYPE_CHECKING:
     from playwright.async_api import Download, Frame, Page, Request
 
 _START_TIMEOUT = 0.3
-"""Seconds in which an action begins to lead elsewhere, if it does."""
+"""Seconds within which an action starts a navigation, if it does."""
 _ARRIVAL_TIMEOUT = 15.0
 
 
 class NavigationWatch:
-    """Around an action on a page."""
+    """A context around one action on a page."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -44,16 +45,11 @@ class NavigationWatch:
         self.page.remove_listener("download", self._on_new_target)
 
     async def wait_for_arrival(self) -> None:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(_START_TIMEOUT):
                 await self._begun.wait()
-        except TimeoutError:
-            return
-        try:
             async with asyncio.timeout(_ARRIVAL_TIMEOUT):
                 await self._arrived.wait()
-        except TimeoutError:
-            return
 
     def _is_main_frame(self, request: Request) -> bool:
         return request.is_navigation_request() and request.frame == self.page.main_frame

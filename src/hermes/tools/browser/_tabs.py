@@ -1,4 +1,4 @@
-"""The pages of a browser: which one is at hand, and what happened on them since the last look."""
+"""The pages of a browser: which one is current, and what has happened on them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     )
 
 MAX_PAGES = 6
-"""Pages at once; what a page opens beyond that is closed."""
+"""Pages opened beyond that are closed."""
 _MAX_CONSOLE_ENTRIES = 200
 _MAX_CONSOLE_CHARS = 1000
 _MAX_NOTES = 8
@@ -36,8 +36,8 @@ class ConsoleEntry(Struct, frozen=True):
 
 
 class Tabs:
-    """Dialogs are dismissed and downloads refused; both are noted. A page that another opens comes
-    to the front, and goes back when it is closed."""
+    """Dismisses dialogs and refuses downloads, noting both. A page that another one opens becomes
+    the current page until it is closed."""
 
     def __init__(self, notes: list[str] | None = None) -> None:
         self.connected = True
@@ -53,7 +53,7 @@ class Tabs:
         context.on("weberror", lambda error: self._on_error(error.error))
 
     async def get_current(self, context: BrowserContext) -> Page:
-        """The page at hand; a new one when there is none."""
+        """The current page; a new one when there is none."""
         if not self._pages:
             page = await context.new_page()
             if page not in self._pages:
@@ -65,7 +65,6 @@ class Tabs:
         return len(self._pages)
 
     async def close_current(self) -> None:
-        """Close the page at hand."""
         if self._pages:
             await self._pages[-1].close()
 
@@ -93,7 +92,9 @@ class Tabs:
             await page.close()
             return
         if self._pages:
-            self.add_note("a new page was opened and is shown now; browser_back closes it")
+            self.add_note(
+                "a new page was opened and is now the current one; browser_back closes it"
+            )
         self._pages.append(page)
 
     def _on_close(self, page: Page) -> None:
@@ -113,7 +114,7 @@ class Tabs:
         await dialog.dismiss()
 
     def _on_file_chooser(self, _: FileChooser) -> None:
-        self.add_note("the page asks for a file; none can be given from here")
+        self.add_note("the page asks for a file; uploads are not possible")
 
     async def _on_download(self, download: Download) -> None:
         self.add_note(f"a download was refused: {download.suggested_filename} from {download.url}")

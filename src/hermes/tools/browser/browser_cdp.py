@@ -16,7 +16,7 @@ _ALLOWED_DOMAINS = frozenset(
     "Accessibility Animation CSS DOM DOMDebugger DOMSnapshot DOMStorage Emulation IndexedDB Input "
     "LayerTree Log Network Overlay Page Performance Profiler Runtime Storage WebAudio".split()
 )
-"""Those that stay inside the page. Others reach the browser itself, files or other proxies."""
+"""Domains that stay inside the page; others reach the browser, files or other proxies."""
 _DENIED_METHODS = frozenset(
     {"DOM.setFileInputFiles", "Page.setDownloadBehavior", "Page.setInterceptFileChooserDialog"}
 )
@@ -40,19 +40,19 @@ class Params(Struct, frozen=True):
 async def browser_cdp(p: Params, ctx: ToolContext) -> ToolResult:
     import orjson
 
-    given = {} if p.params is None else p.params
-    if not isinstance(given, dict):
+    params = {} if p.params is None else p.params
+    if not isinstance(params, dict):
         raise ToolError("params must be an object.")
     domain = p.method.partition(".")[0]
     if domain not in _ALLOWED_DOMAINS or p.method in _DENIED_METHODS:
-        raise ToolError(f"{p.method} reaches beyond the page and is not sent.")
+        raise ToolError(f"{p.method} reaches beyond the page; it was not sent.")
     if p.method == "Page.navigate":
-        await require_web(ctx).fetcher.check_url(str(given.get("url", "")))
+        await require_web(ctx).fetcher.check_url(str(params.get("url", "")))
     browser = get_browser(ctx)
     async with browser.use_page(ctx) as page:
         session = await page.context.new_cdp_session(page)
         try:
-            answer = await session.send(p.method, given)
+            answer = await session.send(p.method, params)
         finally:
             await session.detach()
         await require_web_page(browser, page)

@@ -1,4 +1,4 @@
-"""Shows what pages in the browser printed to their console."""
+"""Shows the console messages of the pages in the browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens an address in the session's browser."""
+"""Opens a URL in the session's browser."""
 
 from __future__ import annotations
 
@@ -32,9 +32,8 @@ class Params(Struct, frozen=True):
 )
 async def browser_navigate(p: Params, ctx: ToolContext) -> ToolResult:
     url = p.url.strip()
-    await require_web(ctx).fetcher.check_url(
-        url
-    )  # for a clear sentence; what counts is the proxy's own check
+    # Only for a clear message: the proxy checks for itself.
+    await require_web(ctx).fetcher.check_url(url)
     browser = get_browser(ctx)
     async with browser.use_page(ctx, may_start=True) as page:
         answer = await _open_url(browser, page, url)
@@ -44,7 +43,7 @@ async def browser_navigate(p: Params, ctx: ToolContext) -> ToolResult:
 
 
 async def _open_url(browser: Browser, page: Page, url: str) -> Response | None:
-    """What a page that never ends to arrive has shown so far is shown, too."""
+    """Open the URL; a page that keeps loading is shown as far as it has come."""
     from playwright.async_api import TimeoutError as Late
 
     before = page.url

@@ -62,8 +62,8 @@ async def browser_press(p: Params, ctx: ToolContext) -> ToolResult:
                 if "Unknown key" not in str(error):
                     raise
                 raise ToolError(
-                    f"There is no key {p.key!r}: one character, or {', '.join(_KEY_NAMES)}, "
-                    "F1-F12, joined by +. To write text use browser_type."
+                    f"There is no key {p.key!r}; nothing was pressed. Give one character, or "
+                    f"{', '.join(_KEY_NAMES)}, F1-F12, joined by +. To write text use browser_type."
                 ) from None
             focus = str(await page.evaluate(_FOCUS_SCRIPT)).strip()
             return await show_changes(

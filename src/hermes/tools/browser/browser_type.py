@@ -38,7 +38,7 @@ async def browser_type(p: Params, ctx: ToolContext) -> ToolResult:
             if (options := await field.evaluate(_OPTIONS_SCRIPT)) is not None:
                 await field.select_option(_match_option(p.text, options), timeout=ELEMENT_TIMEOUT)
             elif await field.evaluate(_IS_BOX_SCRIPT):
-                raise ToolError(f"{p.ref} is a box to tick: use browser_click.")
+                raise ToolError(f"{p.ref} is a checkbox or radio button; use browser_click.")
             else:
                 await field.fill(p.text, timeout=ELEMENT_TIMEOUT)
             if p.submit:
@@ -49,10 +49,10 @@ async def browser_type(p: Params, ctx: ToolContext) -> ToolResult:
 
 
 def _match_option(text: str, options: list[list[str]]) -> str:
-    """The value or label of the option, whatever the case it was written in."""
+    """The value or label of the option, ignoring case and white space."""
     for form in (str, lambda said: " ".join(said.split()).casefold()):
         for option in options:
             if form(text) in map(form, option):
                 return next(said for said in option if form(said) == form(text))
     labels = ", ".join(repr(label) for _, label in options[:_MAX_LISTED])
-    raise ToolError(f"The list has no {text[:100]!r}; it has: {labels[:2000]}.")
+    raise ToolError(f"The list has no option {text[:100]!r}; it has: {labels[:2000]}.")

@@ -1,4 +1,4 @@
-"""Shows a picture of the page in the browser, or what a model that sees says about it."""
+"""Shows a screenshot of the page in the browser, or a vision model's description of it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def browser_vision(p: Params, ctx: ToolContext) -> ToolResult:
     if ctx.services.models.sees_images:
         return ToolResult((Text(head), picture), display=f"picture of {url}")
     question = p.question.strip()[:_MAX_CHARS] or "What does this page show?"
-    told = await ctx.services.models.consult(
+    answer = await ctx.services.models.consult(
         "vision", user(question, picture), system=_SYSTEM_PROMPT
     )
-    return ToolResult(f"{head}\n\n{told}", display=f"description of {url}")
+    return ToolResult(f"{head}\n\n{answer}", display=f"description of {url}")

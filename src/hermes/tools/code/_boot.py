@@ -1,7 +1,7 @@
-"""Runs a script in an interpreter of its own; its module `hermes_tools` calls the agent's tools."""
+"""Runs a script in its own interpreter; its module `hermes_tools` calls the agent's tools."""
 
-# It is handed to that interpreter as text, so it imports nothing of ours. Standard input is a
-# connected socket: the first line from it is the script, then every line is the answer to a call.
+# The interpreter gets this as text, so it imports nothing from this package. Standard input is a
+# connected socket: its first line is the script, each later line the answer to a call.
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 MAX_CALL_BYTES = 1_000_000
-"""Bytes of one call; the agent hangs up on a longer line."""
+"""Bytes of one call; the agent closes the connection on a longer line."""
 _SCRIPT_NAME = "script.py"
 
 

@@ -23,8 +23,8 @@ class ToolError(Exception):
 
 
 def make_stub_module(specs: Iterable[ToolSpec]) -> str:
-    """Python source. Whatever a schema says appears in it only as names that were checked and as
-    literals: the words of a server we do not know must not become code."""
+    """The Python source of the module. Schemas may come from untrusted servers: their texts appear
+    only as checked names and as literals, never as code."""
     functions = [_make_function(spec) for spec in specs if _is_safe_name(spec.name)]
     return "\n\n".join([_MODULE_START, *functions])
 
@@ -45,7 +45,7 @@ def _make_function(spec: ToolSpec) -> str:
 
 
 def _is_safe_name(text: str) -> bool:
-    """Whether it can stand in the source, and means itself there: Python reads º as o."""
+    """Whether the text is a Python name and stays itself: Python reads º as o."""
     if not text.isidentifier() or iskeyword(text) or text.startswith("_"):
         return False
     if text.isascii():

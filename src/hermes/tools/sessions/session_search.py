@@ -1,4 +1,4 @@
-"""Finds what was said in earlier conversations, and reads messages again in full."""
+"""Searches earlier conversations and reads their messages in full."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hermes.tools._services import STORE
 
 MAX_HITS = 10
 _MAX_SCANNED = 200
-"""Hits of everybody's that are looked through for those of this place."""
+"""Hits of all chats that are filtered for those of this one."""
 _MAX_COUNT = 20
 
 
@@ -37,7 +37,7 @@ class Params(Struct, frozen=True):
 async def session_search(p: Params, ctx: ToolContext) -> ToolResult:
     store = ctx.services.get(STORE)
     if store is None:
-        raise ToolError("There is no store of conversations here.")
+        raise ToolError("This session has no stored conversations to search.")
     if bool(p.query.strip()) == bool(p.session):
         raise ToolError("Give either query, or session and message.")
     try:
@@ -81,7 +81,7 @@ async def _read_messages(store: Store, here: SessionMeta | None, p: Params) -> T
 
 
 def _is_same_chat(here: SessionMeta | None, other: SessionMeta) -> bool:
-    """Only of the same place: nobody reads here what was said in another chat."""
+    """Whether both sessions belong to the same chat: nobody reads those of another one."""
     return here is not None and (here.source, here.key) == (other.source, other.key)
 
 

@@ -29,7 +29,7 @@ async def web_search(p: Params, ctx: ToolContext) -> ToolResult:
     if not query:
         raise ToolError("The query is empty.")
     if len(query) > _MAX_QUERY_CHARS:
-        raise ToolError(f"The query is longer than {_MAX_QUERY_CHARS} characters; search for less.")
+        raise ToolError(f"The query is longer than {_MAX_QUERY_CHARS} characters; shorten it.")
     hits = await require_web(ctx).search(query, min(max(p.count, 1), MAX_RESULTS))
     if not hits:
         return ToolResult(f"No results for {query!r}.", data=[])
