@@ -231,12 +231,12 @@ def _skip_lines(file: BinaryIO, lines: int | None) -> int:
 
 
 def _measure_length(file: BinaryIO) -> int:
-    here = file.tell()
+    position = file.tell()
     try:
         end = file.seek(0, os.SEEK_END)
     except OSError:  # a kernel file without an end
         return _MAX_LOADED_BYTES + 1
-    file.seek(here)
+    file.seek(position)
     return end
 
 

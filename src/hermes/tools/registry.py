@@ -174,10 +174,10 @@ def _list_rows() -> list[tuple[str, str, str]]:
 
 def _explain_refusal(name: str, toolset: str, settings: Settings, platform: str) -> str:
     """Why the tool cannot be used even when it is selected by name; empty when it can."""
-    here = _find_setting(name, toolset, settings.platforms.get(platform))
-    if here is False:
+    on_platform = _find_setting(name, toolset, settings.platforms.get(platform))
+    if on_platform is False:
         return f"turned off for {platform}"
-    if here is None and _find_setting(name, toolset, settings) is False:
+    if on_platform is None and _find_setting(name, toolset, settings) is False:
         return "turned off; `hermes tools enable` turns it on"
     return explain_missing_extra(name, toolset)
 

@@ -135,12 +135,12 @@ def _make_folders(folder: Path) -> list[Path]:
         missing.append(folder)
         folder = folder.parent
     try:
-        for made in reversed(missing):
-            made.mkdir(exist_ok=True)
+        for created in reversed(missing):
+            created.mkdir(exist_ok=True)
     except OSError:
-        for made in missing:
+        for created in missing:
             with contextlib.suppress(OSError):
-                made.rmdir()
+                created.rmdir()
         raise
     return missing
 

@@ -189,13 +189,13 @@ class FileChanges:
                 "/dev/null" if source.before is None else display_path(source.path, cwd),
                 "/dev/null" if file.after is None else name,
             )
-            made = make_diff(_decode_for_diff(source.before), _decode_for_diff(file.after), names)
-            notes = [f"+{made.added} -{made.removed}", *file.notes]
+            diff = make_diff(_decode_for_diff(source.before), _decode_for_diff(file.after), names)
+            notes = [f"+{diff.added} -{diff.removed}", *file.notes]
             heads.append(f"{_describe_action(file)} {name} ({', '.join(notes)})")
             if warning := _find_warning(file, source.before, search_path):
                 heads.append(f"[warning: {warning}]")
-            diffs += made.text.split("\n")
-            data.append({"path": str(file.path), "added": made.added, "removed": made.removed})
+            diffs += diff.text.split("\n")
+            data.append({"path": str(file.path), "added": diff.added, "removed": diff.removed})
         shown = "\n".join(limit_rows(diffs))
         return ToolResult("\n".join([*heads, shown]), display=shown, data={"files": data})
 

@@ -220,8 +220,8 @@ def _score_window(
                 reached += score * (len(wanted[i1 + i]) + 1)
     used = {j for j in pairs if j is not None}
     extra = [rows[j] for j in range(start, stop) if j not in used]
-    whole = sum(len(row) + 1 for row in (*wanted, *extra))
-    return BlockMatch(start, stop, tuple(pairs), reached / whole)
+    total = sum(len(row) + 1 for row in (*wanted, *extra))
+    return BlockMatch(start, stop, tuple(pairs), reached / total)
 
 
 def _pair_rows(

@@ -48,9 +48,9 @@ def _all_start_with(rows: Sequence[str], sign: str) -> bool:
     return sign in signs and signs <= {sign, " "}
 
 
-def find_added_escape(written: Sequence[str], there: Sequence[str]) -> str:
+def find_added_escape(written: Sequence[str], actual: Sequence[str]) -> str:
     """An escape that the block has more often than the file; empty when there is none."""
-    mine, theirs = "\n".join(written), "\n".join(there)
+    mine, theirs = "\n".join(written), "\n".join(actual)
     return next((mark for mark in _ESCAPES if mine.count(mark) > theirs.count(mark)), "")
 
 

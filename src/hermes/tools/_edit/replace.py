@@ -113,9 +113,9 @@ def _exchange_text(text: str, lines: Lines, places: list[int], change: tuple[str
     for at in places:
         start, stop = at + before, at + len(old) - after
         first, last = _find_row(begins, start), _find_row(begins, stop)
-        there, until = real[first] + start - begins[first], real[last] + stop - begins[last]
-        parts += (text[done:there], _restore_ends(middle, lines, first, last))
-        done = until
+        cut, resume = real[first] + start - begins[first], real[last] + stop - begins[last]
+        parts += (text[done:cut], _restore_ends(middle, lines, first, last))
+        done = resume
     return "".join([*parts, text[done:]])
 
 
@@ -218,12 +218,12 @@ def apply_edits(
     done = 0
     for edit in edits:
         keep(done, edit.start)
-        kept = {item for item in edit.items if isinstance(item, int)}
+        reused = {item for item in edit.items if isinstance(item, int)}
         spare = iter(
             [
                 lines.ends[n]
                 for n in range(edit.start, edit.stop)
-                if n not in kept and n < len(lines.ends)
+                if n not in reused and n < len(lines.ends)
             ]
         )
         for item in edit.items:

@@ -164,19 +164,19 @@ def _convert_unified(rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def _make_header(old: str, new: str) -> str:
-    was, now = (name.partition("\t")[0].strip() for name in (old, new))
-    if was.startswith("a/") and now.startswith("b/"):
-        was, now = was[2:], now[2:]
-    if was == _DEV_NULL:
-        return f"*** Add File: {now.removeprefix('b/')}"
-    if now == _DEV_NULL:
+    old_name, new_name = (name.partition("\t")[0].strip() for name in (old, new))
+    if old_name.startswith("a/") and new_name.startswith("b/"):
+        old_name, new_name = old_name[2:], new_name[2:]
+    if old_name == _DEV_NULL:
+        return f"*** Add File: {new_name.removeprefix('b/')}"
+    if new_name == _DEV_NULL:
         raise ToolError("Nothing was changed. To delete a file write *** Delete File: PATH.")
-    if was != now:
+    if old_name != new_name:
         raise ToolError(
-            f"Nothing was changed. To move a file write *** Update File: {was} and *** Move to: "
-            f"{now}."
+            f"Nothing was changed. To move a file write *** Update File: {old_name} and "
+            f"*** Move to: {new_name}."
         )
-    return f"*** Update File: {now}"
+    return f"*** Update File: {new_name}"
 
 
 def _make_error(number: int, row: str, problem: str) -> ToolError:
@@ -320,8 +320,8 @@ def _narrow_matches(
     """Of several equal matches, those that the rest of the hunk points to."""
     if hunk.at_end and (last := [f for f in found if f.stop == len(rows)]):
         return last
-    if hunk.line and (said := [f for f in found if f.start == hunk.line - 1]):
-        return said
+    if hunk.line and (named := [f for f in found if f.start == hunk.line - 1]):
+        return named
     if hunk.anchors:
         below = {
             next((f.start for f in found if f.start >= at), None)
@@ -336,12 +336,12 @@ def _narrow_matches(
 def _find_anchored(rows: Sequence[str], anchors: Sequence[str]) -> list[int]:
     """The lines of the innermost anchor that stand below its outer anchors."""
     forms = [collapse_spaces(row) for row in rows]
-    here = _find_anchor(forms, anchors[0])
+    outer = _find_anchor(forms, anchors[0])
     for anchor in anchors[1:]:
         inner = _find_anchor(forms, anchor)
-        firsts = {bisect_right(inner, at) for at in here}
-        here = [inner[i] for i in sorted(firsts) if i < len(inner)]
-    return here
+        firsts = {bisect_right(inner, at) for at in outer}
+        outer = [inner[i] for i in sorted(firsts) if i < len(inner)]
+    return outer
 
 
 def _find_anchor(forms: Sequence[str], anchor: str) -> list[int]:

@@ -33,13 +33,14 @@ def _expand_braces(glob: str) -> list[str]:
     done: list[str] = []
     todo = [glob]
     while todo:
-        one = todo.pop()
-        inner = re.search(r"\{([^{}]*)\}", one)
+        pattern = todo.pop()
+        inner = re.search(r"\{([^{}]*)\}", pattern)
         if inner is None:
-            done.append(one)
+            done.append(pattern)
         else:
             todo += [
-                one[: inner.start()] + word + one[inner.end() :] for word in inner[1].split(",")
+                pattern[: inner.start()] + word + pattern[inner.end() :]
+                for word in inner[1].split(",")
             ]
         if len(todo) + len(done) > _MAX_ALTERNATIVES:
             raise ValueError("too many alternatives")
@@ -65,11 +66,11 @@ def _translate_glob(glob: str) -> str:
 def _translate_name(name: str) -> str:
     """An expression for one name. Each `*` but the last matches as little as it can and never
     backtracks: that finds a match if there is one, in linear time."""
-    first, *rest = [_translate_chunk(piece) for piece in re.split(r"(?<!\\)\*+", name)]
-    if not rest:
+    first, *later = [_translate_chunk(piece) for piece in re.split(r"(?<!\\)\*+", name)]
+    if not later:
         return first
-    middle = "".join(f"(?>[^/]*?{piece})" for piece in rest[:-1] if piece)
-    return f"{first}{middle}[^/]*{rest[-1]}"
+    middle = "".join(f"(?>[^/]*?{piece})" for piece in later[:-1] if piece)
+    return f"{first}{middle}[^/]*{later[-1]}"
 
 
 _TOKEN = re.compile(r"\\(.)|(\?)|\[([!^]?)(\]?[^\]/]*)\]|(.)", re.S)
@@ -78,8 +79,8 @@ _TOKEN = re.compile(r"\\(.)|(\?)|\[([!^]?)(\]?[^\]/]*)\]|(.)", re.S)
 def _translate_chunk(text: str) -> str:
     out: list[str] = []
     for token in _TOKEN.finditer(text):
-        escaped, one, negated, inside, plain = token.groups()
-        if one:
+        escaped, any_character, negated, inside, plain = token.groups()
+        if any_character:
             out.append("[^/]")
         elif inside is not None:
             inside = re.sub(r"[\\\[\]^&~|]", r"\\\g<0>", inside).replace("--", r"-\-")

@@ -37,10 +37,10 @@ def main() -> None:
 
 
 def _read_names() -> Iterator[bytes]:
-    rest = b""
+    partial = b""
     while block := os.read(0, 65536):
-        *whole, rest = (rest + block).split(b"\0")
-        yield from whole
+        *complete, partial = (partial + block).split(b"\0")
+        yield from complete
 
 
 def _search_file(name: bytes, pattern: re.Pattern[str], order: dict[str, Any]) -> list[str]:

@@ -232,28 +232,28 @@ async def _run_program(
     try:
         async for record in _split_records(process.stdout, end):
             yield record
-        said = (await complaint).decode("utf-8", "replace")
-        if await process.wait() == 2 and "error:" in said:
-            raise BadPattern(said.rpartition("error:")[2].strip().partition("\n")[0])
+        error_text = (await complaint).decode("utf-8", "replace")
+        if await process.wait() == 2 and "error:" in error_text:
+            raise BadPattern(error_text.rpartition("error:")[2].strip().partition("\n")[0])
     finally:
         await asyncio.shield(_end_process(process, tasks))
 
 
 async def _split_records(stdout: asyncio.StreamReader, end: bytes) -> AsyncGenerator[bytes, None]:
     size = 0
-    rest: list[bytes] = []
+    partial: list[bytes] = []
     while block := await stdout.read(_BLOCK_SIZE):
         size += len(block)
         if size > MAX_OUTPUT_BYTES:
             raise TimeoutError
         if end not in block:
-            rest.append(block)
+            partial.append(block)
             continue
-        first, *whole, last = block.split(end)
-        yield b"".join([*rest, first])
-        for record in whole:
+        first, *complete, last = block.split(end)
+        yield b"".join([*partial, first])
+        for record in complete:
             yield record
-        rest = [last] if last else []
+        partial = [last] if last else []
 
 
 async def _feed_input(stdin: asyncio.StreamWriter, order: bytes, below: Iterator[str]) -> None:

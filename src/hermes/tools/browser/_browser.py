@@ -291,7 +291,7 @@ def describe_error(error: Exception) -> str:
     if "Timeout" in text and (reasons := _BLOCKED_REASON.findall(log)):
         return f"The element cannot be used now: {reasons[-1][:300]}. Nothing was done."
     if "Download is starting" in text:
-        return "That URL is a download, not a page; it was not downloaded."
+        return "That URL is a file to download, not a page; it was not downloaded."
     text = text.strip()
     _, colon, rest = text.partition(": ")
     text = rest if colon and "." in text.partition(": ")[0] else text

@@ -121,8 +121,8 @@ class Tabs:
         await download.cancel()
 
     def _on_console(self, message: ConsoleMessage) -> None:
-        place = message.location
-        where = f"{place['url']}:{place['lineNumber']}" if place.get("url") else ""
+        location = message.location
+        where = f"{location['url']}:{location['lineNumber']}" if location.get("url") else ""
         self.console.append(
             ConsoleEntry(message.type, message.text[:_MAX_CONSOLE_CHARS], where[:_MAX_NOTE_CHARS])
         )

@@ -28,8 +28,8 @@ class Params(Struct, frozen=True):
 async def browser_console(p: Params, ctx: ToolContext) -> ToolResult:
     browser = get_browser(ctx)
     async with browser.use_page(ctx):
-        said = [s for s in browser.tabs.console if not p.errors or s.kind in _ERROR_KINDS]
-    rows = [f"{s.kind}: {s.text}" + (f" ({s.where})" if s.where else "") for s in said]
+        entries = [s for s in browser.tabs.console if not p.errors or s.kind in _ERROR_KINDS]
+    rows = [f"{s.kind}: {s.text}" + (f" ({s.where})" if s.where else "") for s in entries]
     room, first = _MAX_CHARS, len(rows)
     while first and (room := room - len(rows[first - 1]) - 1) >= 0:
         first -= 1

@@ -38,8 +38,8 @@ async def browser_navigate(p: Params, ctx: ToolContext) -> ToolResult:
     async with browser.use_page(ctx, may_start=True) as page:
         answer = await _open_url(browser, page, url)
         status = answer.status if answer is not None else 200
-        said = "" if 200 <= status < 300 else f"Status: {status}"
-        return await show_page(browser, page, summary=said)
+        summary = "" if 200 <= status < 300 else f"Status: {status}"
+        return await show_page(browser, page, summary=summary)
 
 
 async def _open_url(browser: Browser, page: Page, url: str) -> Response | None:

@@ -73,5 +73,5 @@ async def browser_press(p: Params, ctx: ToolContext) -> ToolResult:
 
 def _normalize_key(name: str) -> str:
     plain = name.strip().casefold()
-    known = {one.casefold(): one for one in _KEY_NAMES} | _KEY_ALIASES
+    known = {key.casefold(): key for key in _KEY_NAMES} | _KEY_ALIASES
     return known.get(plain, name.strip() or name)

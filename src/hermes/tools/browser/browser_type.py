@@ -50,9 +50,9 @@ async def browser_type(p: Params, ctx: ToolContext) -> ToolResult:
 
 def _match_option(text: str, options: list[list[str]]) -> str:
     """The value or label of the option, ignoring case and white space."""
-    for form in (str, lambda said: " ".join(said.split()).casefold()):
+    for form in (str, lambda value: " ".join(value.split()).casefold()):
         for option in options:
             if form(text) in map(form, option):
-                return next(said for said in option if form(said) == form(text))
+                return next(value for value in option if form(value) == form(text))
     labels = ", ".join(repr(label) for _, label in options[:_MAX_LISTED])
     raise ToolError(f"The list has no option {text[:100]!r}; it has: {labels[:2000]}.")

@@ -35,13 +35,14 @@ def _make_function(spec: ToolSpec) -> str:
     optional = [name for name in fields if name not in required]
     doc = repr(spec.description.strip())
     if not all(_is_safe_name(name) for name in fields):
-        head, given = "**arguments", "arguments"
+        head, arguments = "**arguments", "arguments"
     else:
-        taken = [f"{n}: {_name_type(fields[n])}" for n in required]
-        taken += [f"{n}: {_name_type(fields[n])} | None = None" for n in optional]
-        head = ", ".join(taken)
-        given = "{" + ", ".join(f"{n!r}: {n}" for n in (*required, *optional)) + "}"
-    return f"def {spec.name}({head}) -> str:\n    {doc}\n    return _call({spec.name!r}, {given})\n"
+        parameters = [f"{n}: {_name_type(fields[n])}" for n in required]
+        parameters += [f"{n}: {_name_type(fields[n])} | None = None" for n in optional]
+        head = ", ".join(parameters)
+        arguments = "{" + ", ".join(f"{n!r}: {n}" for n in (*required, *optional)) + "}"
+    call = f"_call({spec.name!r}, {arguments})"
+    return f"def {spec.name}({head}) -> str:\n    {doc}\n    return {call}\n"
 
 
 def _is_safe_name(text: str) -> bool:

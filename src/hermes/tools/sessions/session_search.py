@@ -41,19 +41,19 @@ async def session_search(p: Params, ctx: ToolContext) -> ToolResult:
     if bool(p.query.strip()) == bool(p.session):
         raise ToolError("Give either query, or session and message.")
     try:
-        here = await store.sessions.get_meta(ctx.session_id)
+        current = await store.sessions.get_meta(ctx.session_id)
         if p.session:
-            return await _read_messages(store, here, p)
-        return await _find_messages(store, here, p.query)
+            return await _read_messages(store, current, p)
+        return await _find_messages(store, current, p.query)
     except StoreError as error:
         raise ToolError(str(error)) from None
 
 
-async def _find_messages(store: Store, here: SessionMeta | None, query: str) -> ToolResult:
+async def _find_messages(store: Store, current: SessionMeta | None, query: str) -> ToolResult:
     hits = [
         h
         for h in await store.search.find_messages(query, limit=_MAX_SCANNED)
-        if _is_same_chat(here, h.session)
+        if _is_same_chat(current, h.session)
     ][:MAX_HITS]
     if not hits:
         return ToolResult("Nothing was found. Try other or fewer words.", data=[])
@@ -64,9 +64,9 @@ async def _find_messages(store: Store, here: SessionMeta | None, query: str) -> 
     return ToolResult("\n".join(lines), data=[(h.session.id, h.seq) for h in hits])
 
 
-async def _read_messages(store: Store, here: SessionMeta | None, p: Params) -> ToolResult:
+async def _read_messages(store: Store, current: SessionMeta | None, p: Params) -> ToolResult:
     meta = await store.sessions.get_meta(p.session)
-    if meta is None or not _is_same_chat(here, meta):
+    if meta is None or not _is_same_chat(current, meta):
         raise ToolError(f"There is no session {p.session}.")
     wanted = range(p.message, p.message + p.count)
     messages = await store.sessions.load_messages(meta.id) if p.message < meta.messages else []
@@ -80,9 +80,9 @@ async def _read_messages(store: Store, here: SessionMeta | None, p: Params) -> T
     return ToolResult("\n\n".join(found))
 
 
-def _is_same_chat(here: SessionMeta | None, other: SessionMeta) -> bool:
+def _is_same_chat(current: SessionMeta | None, other: SessionMeta) -> bool:
     """Whether both sessions belong to the same chat: nobody reads those of another one."""
-    return here is not None and (here.source, here.key) == (other.source, other.key)
+    return current is not None and (current.source, current.key) == (other.source, other.key)
 
 
 def _render_message(message: Message) -> str:
