@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakSet
@@ -19,7 +20,7 @@ from hermes.config.schema import Browser as Settings
 from hermes.core.errors import ToolError
 from hermes.core.services import ServiceKey
 from hermes.core.shutdown import register_closer
-from hermes.core.tool import ToolContext
+from hermes.core.tool import ToolContext, tool
 from hermes.exec import chromium
 from hermes.net.cdp_bridge import open_bridge
 from hermes.net.egress_proxy import LoopbackProxy, serve_loopback_proxy, serve_unix_proxy
@@ -49,6 +50,7 @@ _ENDED = (
     "The browser ended; its pages, cookies and logins are lost. browser_navigate starts another."
 )
 _running: WeakSet[Browser] = WeakSet()
+browser_tool = partial(tool, toolset="browser", risk="network", exclusive=True)
 
 
 class _ProxyRoute(Struct, frozen=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,12 +31,7 @@ class NavigationWatch:
         self.page.on("download", self._on_new_target)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.page.remove_listener("request", self._on_request)
         self.page.remove_listener("requestfailed", self._on_failure)
         self.page.remove_listener("framenavigated", self._on_navigation)

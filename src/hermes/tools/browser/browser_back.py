@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.tools.browser._browser import get_browser
+from hermes.core.tool import ToolContext, ToolResult
+from hermes.tools.browser._browser import browser_tool, get_browser
 from hermes.tools.browser._snapshot import show_page, wait_for_load
 
 _LOAD_TIMEOUT = 20_000
@@ -17,13 +17,8 @@ class Params(Struct, frozen=True):
     pass
 
 
-@tool(
-    "Go back to the page before; a page another one opened is closed.",
-    toolset="browser",
-    risk="network",
-    exclusive=True,
-    timeout=60,
-    sends=False,
+@browser_tool(
+    "Go back to the page before; a page another one opened is closed.", timeout=60, sends=False
 )
 async def browser_back(p: Params, ctx: ToolContext) -> ToolResult:
     browser = get_browser(ctx)

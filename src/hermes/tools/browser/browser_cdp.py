@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from hermes.core.errors import ToolError
-from hermes.core.tool import ToolContext, ToolResult, tool
+from hermes.core.tool import ToolContext, ToolResult
 from hermes.tools._services import require_web
-from hermes.tools.browser._browser import get_browser
+from hermes.tools.browser._browser import browser_tool, get_browser
 from hermes.tools.browser._snapshot import require_web_page
 
 _ALLOWED_DOMAINS = frozenset(
@@ -28,11 +28,8 @@ class Params(Struct, frozen=True):
     params: Annotated[Any, Meta(extra_json_schema={"type": "object"})] = None
 
 
-@tool(
+@browser_tool(
     "Send a raw DevTools command to the page, e.g. Runtime.evaluate. For what nothing else can do.",
-    toolset="browser",
-    risk="network",
-    exclusive=True,
     timeout=60,
     asks="browser_cdp can do anything to the page, with whatever it is logged in to",
     words="javascript evaluate cookie network",

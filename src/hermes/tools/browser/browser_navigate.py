@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.core.tool import ToolContext, ToolResult, tool
+from hermes.core.tool import ToolContext, ToolResult
 from hermes.tools._services import require_web
-from hermes.tools.browser._browser import Browser, get_browser
+from hermes.tools.browser._browser import Browser, browser_tool, get_browser
 from hermes.tools.browser._snapshot import show_page, wait_for_load
 
 if TYPE_CHECKING:
@@ -22,11 +22,8 @@ class Params(Struct, frozen=True):
     url: str
 
 
-@tool(
+@browser_tool(
     "Open a web page in a browser; shows it as a tree whose refs other browser tools take.",
-    toolset="browser",
-    risk="network",
-    exclusive=True,
     timeout=150,
     words="visit go website site url link log login internet",
 )

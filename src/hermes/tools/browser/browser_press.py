@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.tools.browser._browser import get_browser
+from hermes.core.tool import ToolContext, ToolResult
+from hermes.tools.browser._browser import browser_tool, get_browser
 from hermes.tools.browser._navigation import NavigationWatch
 from hermes.tools.browser._snapshot import show_changes
 
@@ -41,11 +41,8 @@ class Params(Struct, frozen=True):
     key: str
 
 
-@tool(
+@browser_tool(
     "Press a key or a combination: Enter, Tab, Escape, ArrowDown, Control+a.",
-    toolset="browser",
-    risk="network",
-    exclusive=True,
     timeout=60,
     words="keyboard shortcut",
 )
@@ -54,7 +51,7 @@ async def browser_press(p: Params, ctx: ToolContext) -> ToolResult:
 
     browser = get_browser(ctx)
     async with browser.use_page(ctx) as page:
-        with NavigationWatch(page) as moving:
+        with NavigationWatch(page) as watch:
             key = "+".join(map(_normalize_key, p.key.split("+"))) if len(p.key) > 1 else p.key
             try:
                 await page.keyboard.press(key)
@@ -67,7 +64,7 @@ async def browser_press(p: Params, ctx: ToolContext) -> ToolResult:
                 ) from None
             focus = str(await page.evaluate(_FOCUS_SCRIPT)).strip()
             return await show_changes(
-                browser, page, moving, f"Pressed {p.key}. Focus: {focus or 'none'}."
+                browser, page, watch, f"Pressed {p.key}. Focus: {focus or 'none'}."
             )
 
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.tools.browser._browser import HEIGHT, WIDTH, get_browser
+from hermes.core.tool import ToolContext, ToolResult
+from hermes.tools.browser._browser import HEIGHT, WIDTH, browser_tool, get_browser
 from hermes.tools.browser._snapshot import ELEMENT_TIMEOUT, find_element, show_page
 
 _STEP_PIXELS = int(HEIGHT * 0.85)
@@ -25,14 +25,7 @@ class Params(Struct, frozen=True):
     ref: str = ""
 
 
-@tool(
-    "Scroll by about a screen, or to the element with this ref.",
-    toolset="browser",
-    risk="network",
-    exclusive=True,
-    timeout=60,
-    sends=False,
-)
+@browser_tool("Scroll by about a screen, or to the element with this ref.", timeout=60, sends=False)
 async def browser_scroll(p: Params, ctx: ToolContext) -> ToolResult:
     browser = get_browser(ctx)
     async with browser.use_page(ctx) as page:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.tools.browser._browser import get_browser
+from hermes.core.tool import ToolContext, ToolResult
+from hermes.tools.browser._browser import browser_tool, get_browser
 from hermes.tools.browser._snapshot import MAX_CHARS, show_later_part, show_page
 
 
@@ -14,11 +14,8 @@ class Params(Struct, frozen=True):
     offset: int = 0
 
 
-@tool(
+@browser_tool(
     "The browser's page as it is now: an accessibility tree with refs. offset: a later part.",
-    toolset="browser",
-    risk="network",
-    exclusive=True,
     timeout=60,
     sends=False,
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.core.tool import ToolContext, ToolResult, tool
-from hermes.tools.browser._browser import get_browser
+from hermes.core.tool import ToolContext, ToolResult
+from hermes.tools.browser._browser import browser_tool, get_browser
 from hermes.tools.browser._navigation import NavigationWatch
 from hermes.tools.browser._snapshot import ELEMENT_TIMEOUT, find_element, show_changes
 
@@ -21,19 +21,16 @@ class Params(Struct, frozen=True):
     submit: bool = False
 
 
-@tool(
+@browser_tool(
     "Replace what is in the field with this ref (or choose an option of a list); submit: then "
     "press Enter.",
-    toolset="browser",
-    risk="network",
-    exclusive=True,
     timeout=60,
     words="fill in form input text enter select log login",
 )
 async def browser_type(p: Params, ctx: ToolContext) -> ToolResult:
     browser = get_browser(ctx)
     async with browser.use_page(ctx) as page:
-        with NavigationWatch(page) as moving:
+        with NavigationWatch(page) as watch:
             field = await find_element(page, p.ref)
             if (options := await field.evaluate(_OPTIONS_SCRIPT)) is not None:
                 await field.select_option(_match_option(p.text, options), timeout=ELEMENT_TIMEOUT)
@@ -44,7 +41,7 @@ async def browser_type(p: Params, ctx: ToolContext) -> ToolResult:
             if p.submit:
                 await field.press("Enter", timeout=ELEMENT_TIMEOUT)
             return await show_changes(
-                browser, page, moving, f"Wrote {len(p.text)} characters to {p.ref}."
+                browser, page, watch, f"Wrote {len(p.text)} characters to {p.ref}."
             )
 
 
