@@ -180,8 +180,9 @@ class FileChanges:
         heads: list[str] = []
         diffs: list[str] = []
         data: list[dict[str, object]] = []
+        moved = {file.source for file in self._files.values()}
         for file in self._files.values():
-            if file.after == file.before or (file.after is None and self._is_moved(file)):
+            if file.after == file.before or (file.after is None and file.path in moved):
                 continue
             source = self._get_source(file)
             name = display_path(file.path, cwd)
@@ -198,9 +199,6 @@ class FileChanges:
             data.append({"path": str(file.path), "added": diff.added, "removed": diff.removed})
         shown = "\n".join(limit_rows(diffs))
         return ToolResult("\n".join([*heads, shown]), display=shown, data={"files": data})
-
-    def _is_moved(self, file: _FileState) -> bool:
-        return any(other.source == file.path for other in self._files.values())
 
 
 def _describe_failure(verb: str, path: Path, error: OSError) -> str:

@@ -180,7 +180,9 @@ def _merge_row(new: str, written: str, actual: str) -> str:
     longest = max(len(new), len(written), len(actual))
     if written.strip() == actual.strip() or longest > _MAX_MERGED_CHARS:
         return new
-    base, mine, theirs = (_split_tokens(row.lstrip()) for row in (written, new, actual))
+    base, mine, theirs = (
+        [token[0] for token in _TOKEN.finditer(row.lstrip())] for row in (written, new, actual)
+    )
     edits = _list_edits(base, mine)
     for start, stop, tokens in _list_edits(base, theirs):
         if not any(_ranges_meet(start, stop, a, b) for a, b, _ in edits):
@@ -191,10 +193,6 @@ def _merge_row(new: str, written: str, actual: str) -> str:
         out += (*base[done:start], *tokens)
         done = stop
     return _get_indent(new) + "".join([*out, *base[done:]])
-
-
-def _split_tokens(text: str) -> list[str]:
-    return [token[0] for token in _TOKEN.finditer(text)]
 
 
 def _list_edits(base: list[str], other: list[str]) -> list[tuple[int, int, list[str]]]:

@@ -112,15 +112,11 @@ def _exchange_text(text: str, lines: Lines, places: list[int], change: tuple[str
     done = 0
     for at in places:
         start, stop = at + before, at + len(old) - after
-        first, last = _find_row(begins, start), _find_row(begins, stop)
+        first, last = bisect_right(begins, start) - 1, bisect_right(begins, stop) - 1
         cut, resume = real[first] + start - begins[first], real[last] + stop - begins[last]
         parts += (text[done:cut], _restore_ends(middle, lines, first, last))
         done = resume
     return "".join([*parts, text[done:]])
-
-
-def _find_row(begins: list[int], at: int) -> int:
-    return bisect_right(begins, at) - 1
 
 
 def _restore_ends(text: str, lines: Lines, first: int, last: int) -> str:

@@ -275,8 +275,6 @@ async def _end_process(
         with contextlib.suppress(ProcessLookupError):
             process.kill()
     for stream in (process.stdout, process.stderr):
-        while stream and await stream.read(
-            _BLOCK_SIZE
-        ):  # the process ends once its pipes are empty
-            pass
+        while stream and await stream.read(_BLOCK_SIZE):
+            pass  # the process ends once its pipes are empty
     await process.wait()
