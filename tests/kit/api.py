@@ -186,7 +186,7 @@ async def api(
         setup = load_setup("", home.env)
         async with Runtime.open(setup) as runtime:
             server = Server(runtime, read_settings(setup.config, home.env)[0])
-            async with server.listening() as url, aiohttp.ClientSession() as http:
+            async with server.listen() as url, aiohttp.ClientSession() as http:
                 kit = Api(url, server, provider, home, key)
                 kit.http = http
                 yield kit

@@ -492,7 +492,7 @@ async def test_an_exception_of_our_own(tmp_path: Path, monkeypatch: pytest.Monke
             assert answer.status == 500
             assert "the frobnicator broke" in answer.error["message"]
             assert KEY not in answer.error["message"] and "Traceback" not in answer.body.decode()
-        monkeypatch.setattr("hermes.server.routes.chat.to_the_end", explode)
+        monkeypatch.setattr(a.server.turns, "run_turn", explode)
         answer = await a.chat()
         assert answer.status == 500 and "the frobnicator broke" in answer.error["message"]
         assert KEY not in answer.body.decode()
@@ -547,7 +547,7 @@ async def test_a_client_that_leaves_does_not_cancel_what_others_wait_for(tmp_pat
         leaver = asyncio.create_task(a.chat(headers=headers))
         await gate.reached()
         waiter = asyncio.create_task(a.chat(headers=headers))
-        while not a.server.replays:
+        while not a.server.services.idempotency.pending:
             await asyncio.sleep(0)
         leaver.cancel()
         await asyncio.wait({leaver})
@@ -593,5 +593,5 @@ async def test_without_a_key_a_client_that_leaves_ends_the_turn(tmp_path: Path) 
             await asyncio.sleep(0.01)
         leaver.cancel()
         await asyncio.wait_for(a.provider.requests[0].gone.wait(), 3)
-        while a.server.active:
+        while a.server.turns.slots.active:
             await asyncio.sleep(0.01)

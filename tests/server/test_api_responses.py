@@ -587,7 +587,7 @@ async def test_what_is_deleted_while_it_is_told_stays_deleted(tmp_path: Path) ->
         assert (await a.get(f"{PATH}/{identity}")).status == 404
         await a.ask("again", conversation="c")
         assert sent(a) == [("user", "again")]
-        assert not a.server.unfinished
+        assert not a.server.services.responses.in_progress
 
 
 # -- idempotency -----------------------------------------------------------------------------

@@ -254,7 +254,7 @@ async def test_readers_that_leave_do_not_touch_the_run(tmp_path: Path) -> None:
 async def test_old_runs_are_forgotten_but_none_that_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "MOST", 3)
+    monkeypatch.setattr(runs, "MAX_RUNS", 3)
     gate = Gate()
     script = [say("Half", " of it").hold(gate, after="text")]
     async with api(tmp_path, script, then=say("x")) as a:
@@ -340,7 +340,7 @@ async def test_runs_of_another_server_are_left_alone_and_can_be_followed(tmp_pat
         async with a.open_stream("GET", f"{RUNS}/{run}/events") as reading:
             await reading.until(b"Half ")
         second = Server(a.server.runtime, a.server.settings)
-        async with second.listening() as url:
+        async with second.listen() as url:
             other = Api(url, second, a.provider, a.home, a.key)
             other.http = a.http
             assert (await state(other, run))["status"] == "running"

@@ -131,7 +131,7 @@ async def test_the_advertised_name(tmp_path: Path, profile: str, named: str, sho
         runtime = copy.copy(a.server.runtime)
         try:
             runtime.setup = type(setup)(**{**_fields(setup), "profile": profile})
-            assert Server(runtime, a.server.settings).model == shown
+            assert Server(runtime, a.server.settings).services.model == shown
         finally:
             runtime.setup = setup
 

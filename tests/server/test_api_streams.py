@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from hermes.server.turns.sse import Stream
+from hermes.server.turns.sse import EventStream
 from tests.kit import Gate, call, say, think
 from tests.kit.api import Api, api
 
@@ -20,7 +20,7 @@ ASK = {"messages": [{"role": "user", "content": "hi"}], "stream": True}
 async def idle(a: Api, seconds: float = 5) -> None:
     """Until nothing runs any more."""
     async with asyncio.timeout(seconds):
-        while a.server.active:
+        while a.server.turns.slots.active:
             await asyncio.sleep(0.01)
 
 
@@ -122,10 +122,10 @@ async def test_reasoning_where_it_is_enabled(tmp_path: Path, shown: bool) -> Non
 async def test_keepalive_when_nothing_was_sent_for_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hermes.server.turns import sse as stream
+    from hermes.server.turns import sse
 
-    assert stream.KEEPALIVE_SECONDS == 30.0
-    monkeypatch.setattr(stream, "KEEPALIVE_SECONDS", 0.15)
+    assert sse.KEEPALIVE_SECONDS == 30.0
+    monkeypatch.setattr(sse, "KEEPALIVE_SECONDS", 0.15)
     gate = Gate()
     async with api(tmp_path, [say("One ", "two.").hold(gate, after="text")]) as a:
         async with a.open_stream("POST", CHAT, ASK) as reading:
@@ -173,15 +173,15 @@ async def test_leaving_before_the_stream_begins_is_no_crash(
     async with api(tmp_path, then=say("never read")) as a:
         left = asyncio.Event()
 
-        async def late(stream: Stream) -> None:
+        async def late(stream: EventStream) -> None:
             transport = stream._request.transport
             assert transport is not None
             transport.abort()
             left.set()
             await opened(stream)
 
-        opened = Stream.open
-        monkeypatch.setattr(Stream, "open", late)
+        opened = EventStream.open
+        monkeypatch.setattr(EventStream, "open", late)
         with pytest.raises(aiohttp.ClientError):
             await a.post(CHAT, ASK)
         await left.wait()
@@ -250,11 +250,11 @@ async def _deaf(a: Api, path: str, body: bytes) -> asyncio.StreamWriter:
 async def test_a_slow_reader_is_dropped_and_its_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    from hermes.server.turns import sse as stream
+    from hermes.server.turns import sse
 
-    assert stream.STALLED_SECONDS == 30.0 and stream.FULL == 1024 * 1024
-    monkeypatch.setattr(stream, "STALLED_SECONDS", 0.3)
-    monkeypatch.setattr(stream, "FULL", 64 * 1024)
+    assert sse.STALLED_SECONDS == 30.0 and sse.MAX_UNREAD_BYTES == 1024 * 1024
+    monkeypatch.setattr(sse, "STALLED_SECONDS", 0.3)
+    monkeypatch.setattr(sse, "MAX_UNREAD_BYTES", 64 * 1024)
     gate = Gate()
     pieces = ["x" * 50_000 + " "] * 120 + ["the end"]
     reply = say(*pieces).hold(gate, after="text", n=110)
@@ -266,7 +266,7 @@ async def test_a_slow_reader_is_dropped_and_its_run_goes_on(
             while a.server.connections:
                 await asyncio.sleep(0.02)
         await asyncio.sleep(0.05)
-        assert a.server.active == 1
+        assert a.server.turns.slots.active == 1
         gate.open()
         await idle(a)
         kept = (await a.get("/api/sessions/deaf/messages")).json["data"]
@@ -282,7 +282,7 @@ async def test_a_slow_reader_of_a_run_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hermes.server.turns.sse.STALLED_SECONDS", 0.3)
-    monkeypatch.setattr("hermes.server.turns.sse.FULL", 64 * 1024)
+    monkeypatch.setattr("hermes.server.turns.sse.MAX_UNREAD_BYTES", 64 * 1024)
     async with api(tmp_path, [say(*["y" * 50_000 + " "] * 100)]) as a:
         run = (await a.post("/v1/runs", {"input": "hi"})).json["run_id"]
         whole = await a.get(f"/v1/runs/{run}/events")

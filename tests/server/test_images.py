@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.server.turns.image_links import FAR, Scan, plain
+from hermes.server.turns.image_links import MAX_HELD_BACK, ImageLinkFilter, link_images
 from tests.kit import call, say
 from tests.kit.api import Answer, api
 
@@ -35,7 +35,7 @@ HI = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 99, "input"
         ("[![b](http://i)](http://l)", "[[b](http://i)](http://l)"),
         ("![a][r]\n\n[r]: http://e", "[a][r]\n\n[r]: http://e"),
         ("![r]\n", "[r]\n"),
-        (f"![{'a' * FAR}](http://e)", f"[{'a' * FAR}](http://e)"),
+        (f"![{'a' * MAX_HELD_BACK}](http://e)", f"[{'a' * MAX_HELD_BACK}](http://e)"),
         ("<img src=http://e>", "&lt;img src=http://e>"),
         ("<IMG/src=http://e>", "&lt;IMG/src=http://e>"),
         ("don`t ![a](http://e)\nor`", "don`t [a](http://e)\nor`"),
@@ -46,7 +46,7 @@ HI = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 99, "input"
     ],
 )
 def test_a_picture_from_elsewhere_is_a_link(text: str, expected: str) -> None:
-    assert plain(text) == expected
+    assert link_images(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_picture_from_elsewhere_is_a_link(text: str, expected: str) -> None:
     ],
 )
 def test_what_is_left_alone(text: str) -> None:
-    assert plain(text) == text
+    assert link_images(text) == text
 
 
 _PIECES = "![ a ]( http://e ) ` `` ``` ~~~ \n ! < img <img\t \\ [r] data:x word # ] ( .. é".split(
@@ -79,17 +79,17 @@ _PIECES = "![ a ]( http://e ) ` `` ``` ~~~ \n ! < img <img\t \\ [r] data:x word 
 @given(st.lists(st.sampled_from(_PIECES), max_size=24), st.lists(st.integers(1, 6), min_size=1))
 def test_it_does_not_matter_how_a_text_is_cut(pieces: list[str], sizes: list[int]) -> None:
     text = "".join(pieces)
-    scan, out, at, n = Scan(), "", 0, 0
+    scan, out, at, n = ImageLinkFilter(), "", 0, 0
     while at < len(text):
         size = sizes[n % len(sizes)]
         out += scan.feed(text[at : at + size])
         at, n = at + size, n + 1
-    whole = Scan()
+    whole = ImageLinkFilter()
     assert out + scan.close() == whole.feed(text) + whole.close()
 
 
 def test_at_most_what_may_begin_a_picture_is_held_back() -> None:
-    scan = Scan()
+    scan = ImageLinkFilter()
     assert scan.feed("Well!") == "Well"
     assert scan.feed(" So: ![a") == "! So: "
     assert scan.feed("](h") == ""

@@ -13,7 +13,7 @@ import pytest
 from msgspec import structs
 
 from hermes.server.app import Server
-from hermes.server.http.early_listener import opened
+from hermes.server.http.listener import open_listener
 from tests.kit import say
 from tests.kit.api import API_KEY, Api, api
 
@@ -122,26 +122,26 @@ async def test_nobody_can_tell(a: Api, come: Come) -> None:
         return await guest.told(bodiless=said[:4] == b"HEAD")
 
     wanted = {name: await direct(said) for name, said in (AT_ONCE | LATER).items()}
-    async with opened(a.server.settings) as lobby:
+    async with open_listener(a.server.settings) as lobby:
         waiting = {name: await come(lobby.address, said) for name, said in LATER.items()}
         for name, said in AT_ONCE.items():
             waiting[name] = await come(lobby.address, said)
             assert (name, await waiting[name].told()) == (name, wanted[name])
         server = Server(a.server.runtime, a.server.settings)
-        async with server.listening(lobby):
+        async with server.listen(lobby):
             for name in LATER:
                 got = await waiting[name].told(bodiless=name == "its head alone")
                 assert (name, got) == (name, wanted[name])
             for name, said in AT_ONCE.items():  # the connection is kept, as it would be
                 waiting[name].writer.write(said)
                 assert await waiting[name].told() == wanted[name]
-            assert [one.path for one in lobby.answered] == [
+            assert [one.path for one in lobby.health_checks] == [
                 "/health",
                 "/v1/health",
                 *["/health"] * 2,
             ]
             counted = 'hermes_requests_total{route="health_v1",status="200"} 2'
-            assert counted in server.metrics.text({})
+            assert counted in server.metrics.render()
 
 
 async def test_a_connection_that_asks_nothing_else_is_answered_at_once(a: Api, come: Come) -> None:
@@ -157,7 +157,7 @@ async def test_a_connection_that_asks_nothing_else_is_answered_at_once(a: Api, c
         for _ in range(3):
             assert await guest.told() == wanted[name]
             guest.writer.write(said)
-    assert 'hermes_requests_total{route="health_v1",status="200"}' in a.server.metrics.text({})
+    assert 'hermes_requests_total{route="health_v1",status="200"}' in a.server.metrics.render()
 
 
 async def test_a_body_that_looks_like_a_request_is_none(a: Api, come: Come) -> None:
@@ -176,7 +176,7 @@ async def test_a_body_that_looks_like_a_request_is_none(a: Api, come: Come) -> N
 async def test_what_was_begun_goes_on(a: Api, come: Come) -> None:
     """Bytes that came before, in whatever pieces, and those that come after are one request."""
     cuts = (1, 60, len(CHAT) - 5)
-    async with opened(a.server.settings) as lobby:
+    async with open_listener(a.server.settings) as lobby:
         halves = [await come(lobby.address, CHAT[:cut]) for cut in cuts]
         whole = await come(lobby.address, CHAT + LATER["models"])
         gone = await come(lobby.address, CHAT)
@@ -185,7 +185,7 @@ async def test_what_was_begun_goes_on(a: Api, come: Come) -> None:
         slow.writer.write(AT_ONCE["health"][20:])
         assert (await slow.told()).startswith(b"HTTP/1.1 200")
         assert not a.provider.requests
-        async with Server(a.server.runtime, a.server.settings).listening(lobby):
+        async with Server(a.server.runtime, a.server.settings).listen(lobby):
             for guest, cut in zip(halves, cuts, strict=True):
                 guest.writer.write(CHAT[cut:])
                 assert b'"Yes."' in await guest.told()
@@ -195,9 +195,9 @@ async def test_what_was_begun_goes_on(a: Api, come: Come) -> None:
 
 async def test_who_arrives_in_the_moment_of_the_handing_over(a: Api, come: Come) -> None:
     """Between the making of a protocol and its connection the loop does other things."""
-    async with opened(a.server.settings) as lobby:
+    async with open_listener(a.server.settings) as lobby:
         early = lobby()
-        async with Server(a.server.runtime, a.server.settings).listening(lobby):
+        async with Server(a.server.runtime, a.server.settings).listen(lobby):
             with socket.create_server(("127.0.0.1", 0)) as door:
                 guest = await come(f"http://127.0.0.1:{door.getsockname()[1]}", LATER["models"])
                 accepted, _ = door.accept()
@@ -209,20 +209,20 @@ async def test_who_arrives_in_the_moment_of_the_handing_over(a: Api, come: Come)
 
 async def test_no_more_than_the_server_would_take(a: Api, come: Come) -> None:
     settings = structs.replace(a.server.settings, max_connections=2)
-    async with opened(settings) as lobby:
+    async with open_listener(settings) as lobby:
         there = [await come(lobby.address, AT_ONCE["health"]) for _ in range(2)]
         for guest in there:
             await guest.told()
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await (await come(lobby.address, AT_ONCE["health"])).told()
-        async with Server(a.server.runtime, settings).listening(lobby):
+        async with Server(a.server.runtime, settings).listen(lobby):
             for guest in there:
                 guest.writer.write(AT_ONCE["health"])
                 assert (await guest.told()).startswith(b"HTTP/1.1 200")
 
 
 async def test_a_start_that_fails_leaves_nobody_waiting(a: Api, come: Come) -> None:
-    async with opened(a.server.settings) as lobby:
+    async with open_listener(a.server.settings) as lobby:
         guest = await come(lobby.address, CHAT)
         await (await come(lobby.address, AT_ONCE["health"])).told()
     with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from hermes.server.app import all_routes
+from hermes.server.routes import list_routes
 from tests.kit import say
 from tests.kit.api import Api, api
 from tests.server.people import ANN, BOB, ENV, LOW, SETTINGS
@@ -71,7 +71,7 @@ async def manned(folder: Path) -> AsyncIterator[Api]:
 
 
 async def test_every_route_has_an_entry() -> None:
-    there = {f"{route.method} {route.path}" for route in all_routes()}
+    there = {f"{route.method} {route.path}" for route in list_routes()}
     assert there == TABLE.keys()
 
 

@@ -133,7 +133,7 @@ async def test_turns_of_one_session_come_one_after_the_other(tmp_path: Path) -> 
         await asyncio.gather(*(a.post(path, {"message": f"n{n}"}) for n in range(5)))
         roles = [m["role"] for m in (await a.get(f"{ALL}/{identity}/messages")).json["data"]]
         assert roles == ["user", "assistant"] * 5
-        assert not a.server.turns
+        assert not a.server.turns.sessions.locks
 
 
 # -- about -----------------------------------------------------------------------------------

@@ -23,8 +23,8 @@ from statistics import median
 
 import pytest
 
-from hermes.server.app import all_routes
 from hermes.server.http.principals import Principals
+from hermes.server.routes import list_routes
 from tests.kit import call, say, status
 from tests.kit.api import API_KEY, Api, api
 from tests.kit.home import KEY
@@ -54,15 +54,15 @@ def code(got: bytes) -> int:
 class TestAdmission:
     pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-    @pytest.mark.parametrize("route", all_routes(), ids=lambda r: f"{r.method} {r.path}")
+    @pytest.mark.parametrize("route", list_routes(), ids=lambda r: f"{r.method} {r.path}")
     @pytest.mark.parametrize("sent", [None, "", "Bearer", "Bearer ", "Basic Zm86YmFy", "x y z"])
     async def test_A1_no_good_authorization(self, shared: Api, route, sent: str | None) -> None:
         path = route.path.replace("{id}", "x").replace("{run_id}", "x")
         headers = {} if sent is None else {"Authorization": sent}
         before = len(shared.provider.requests)
         answer = await shared.call(route.method, path, headers=headers, key="")
-        assert answer.status == (200 if route.open else 401)
-        assert route.open or answer.error["type"] == "authentication_error"
+        assert answer.status == (200 if route.public else 401)
+        assert route.public or answer.error["type"] == "authentication_error"
         assert len(shared.provider.requests) == before
 
     @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ BOMBS = {
 def test_A10_bombs_are_seen_at_once(case: str, path: str) -> None:
     """The time it takes to see them, without what carries them here."""
     from hermes.server.http.errors import ApiError
-    from hermes.server.http.route import decode
+    from hermes.server.http.json_body import decode_json
     from hermes.server.routes.chat import ChatRequest
     from hermes.server.routes.responses import ResponsesRequest
 
@@ -265,7 +265,7 @@ def test_A10_bombs_are_seen_at_once(case: str, path: str) -> None:
     for _ in range(3):
         begin = time.thread_time()
         with pytest.raises(ApiError) as refused:
-            decode(body, kind)
+            decode_json(body, kind)
         times.append(time.thread_time() - begin)
         assert refused.value.status == 400
     assert min(times) < 0.1, times
@@ -284,12 +284,12 @@ async def test_A10_over_the_wire(tmp_path: Path) -> None:
 
 
 def test_the_deadlines() -> None:
+    from hermes.server import middleware
     from hermes.server.http import connection
-    from hermes.server.http import middleware as guard
-    from hermes.server.turns import sse as stream
+    from hermes.server.turns import sse
 
-    assert connection.HEADER_SECONDS <= 10 and guard.BODY_SECONDS <= 60
-    assert stream.STALLED_SECONDS <= 30 and stream.FULL <= 1 << 20
+    assert connection.HEADER_SECONDS <= 10 and middleware.BODY_SECONDS <= 60
+    assert sse.STALLED_SECONDS <= 30 and sse.MAX_UNREAD_BYTES <= 1 << 20
 
 
 async def test_A11_slow_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +325,7 @@ async def test_A11_slow_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_A12_slow_bodies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermes.server.http.middleware.BODY_SECONDS", 0.3)
+    monkeypatch.setattr("hermes.server.middleware.BODY_SECONDS", 0.3)
     async with api(tmp_path) as a:
         request = head(CHAT, *good("Content-Length: 1000"))
         got = await a.raw(request + b"{", until=b"}}", timeout=5)
@@ -356,7 +356,7 @@ async def test_A13_busy_connections_are_not_sent_away(tmp_path: Path) -> None:
     settings = {"max_connections": 8, "max_connections_per_address": 3}
     async with api(tmp_path, then=say("Yes.").hold(gate, n=0), settings=settings) as a:
         busy = [asyncio.create_task(a.chat(f"n{n}")) for n in range(3)]
-        while a.server.active < 3:
+        while a.server.turns.slots.active < 3:
             await asyncio.sleep(0.01)
         assert await a.raw(head("/health", "Host: localhost", method="GET")) == b""
         with socket.socket() as other:  # another address has its own
@@ -642,15 +642,15 @@ async def test_A24_A25_idempotency_keys(tmp_path: Path) -> None:
 
 
 async def test_A25_there_are_only_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hermes.server.http import idempotency as replay
+    from hermes.server.http import idempotency
 
-    assert replay.MOST <= 10_000 and replay.KEPT_SECONDS <= 24 * 3600
-    monkeypatch.setattr(replay, "MOST", 5)
+    assert idempotency.MAX_ANSWERS <= 10_000 and idempotency.KEPT_SECONDS <= 24 * 3600
+    monkeypatch.setattr(idempotency, "MAX_ANSWERS", 5)
     async with api(tmp_path, then=say("Yes.")) as a:
         for n in range(9):
             await a.chat(headers={"Idempotency-Key": f"k{n}"})
         assert len(await a.server.runtime.store.objects.list_all("replay")) == 5
-        monkeypatch.setattr(replay, "KEPT_SECONDS", 0.0)
+        monkeypatch.setattr(idempotency, "KEPT_SECONDS", 0.0)
         await a.chat(headers={"Idempotency-Key": "k8"})
         assert len(a.provider.requests) == 10  # too old to be handed out
 
@@ -660,9 +660,8 @@ async def test_R12_fifty_rounds_of_a_hundred_at_once(tmp_path: Path) -> None:
     from aiohttp import web
     from aiohttp.test_utils import make_mocked_request
 
-    from hermes.server.http.idempotency import once
+    from hermes.server.http.call import ApiCall
     from hermes.server.http.principals import Principal
-    from hermes.server.http.route import Call
 
     async with api(tmp_path) as a:
         runs = 0
@@ -676,8 +675,9 @@ async def test_R12_fifty_rounds_of_a_hundred_at_once(tmp_path: Path) -> None:
         for round_ in range(50):
             headers = {"Idempotency-Key": f"k{round_}"}
             request = make_mocked_request("POST", CHAT, headers=headers)
-            calls = [Call(a.server, request, Principal(), {}, b"{}") for _ in range(100)]
-            answers = await asyncio.gather(*(once(c, work) for c in calls))
+            calls = [ApiCall(request, Principal(), {}, b"{}") for _ in range(100)]
+            run_once = a.server.services.idempotency.run_once
+            answers = await asyncio.gather(*(run_once(c, work) for c in calls))
             assert len({x.body for x in answers}) == 1
         assert runs == 50
 

@@ -1,10 +1,10 @@
-"""What the server has done so far, counted, and told in Prometheus' text format."""
+"""Counters of the server, rendered in the text format of Prometheus."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from hermes.core.events import TurnResult
 
@@ -25,7 +25,7 @@ class _Durations:
 
 
 class Metrics:
-    """Counting is constant work; telling adds up."""
+    """Counting takes constant time; sums are made when they are rendered."""
 
     def __init__(self) -> None:
         self._requests: defaultdict[tuple[str, int], int] = defaultdict(int)
@@ -35,12 +35,16 @@ class Metrics:
         self._errors: defaultdict[tuple[str, str], int] = defaultdict(int)
         self._turns: defaultdict[str, int] = defaultdict(int)
         self._calls: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self._gauges: dict[str, Callable[[], float]] = {}
 
-    def request(self, route: str, status: int, seconds: float) -> None:
+    def add_gauge(self, name: str, read: Callable[[], float]) -> None:
+        self._gauges[name] = read
+
+    def count_request(self, route: str, status: int, seconds: float) -> None:
         self._requests[route, status] += 1
         self._durations[route].add(seconds)
 
-    def turn(self, result: TurnResult) -> None:
+    def count_turn(self, result: TurnResult) -> None:
         target = result.target
         model = target.model if target else ""
         usage = result.usage
@@ -59,58 +63,61 @@ class Metrics:
         if result.error_code and result.status != "interrupted":
             self._errors[target.provider if target else "", result.error_code] += 1
 
-    def text(self, gauges: Mapping[str, float]) -> str:
-        """`gauges`: what is so right now, by name."""
-        return "\n".join([*self._lines(gauges), ""])
+    def render(self) -> str:
+        return "\n".join([*self._render_lines(), ""])
 
-    def _lines(self, gauges: Mapping[str, float]) -> Iterator[str]:
-        yield from _head("requests_total", "counter", "Requests by route and status.")
+    def _render_lines(self) -> Iterator[str]:
+        yield from _render_head("requests_total", "counter", "Requests by route and status.")
         for (route, status), count in sorted(self._requests.items()):
-            yield _line("requests_total", count, route=route, status=str(status))
-        yield from _head("request_seconds", "histogram", "How long requests took.")
+            yield _render_line("requests_total", count, route=route, status=str(status))
+        yield from _render_head("request_seconds", "histogram", "How long requests took.")
         for route, durations in sorted(self._durations.items()):
-            yield from _histogram(route, durations)
-        yield from _head("turns_total", "counter", "Turns by how they ended.")
+            yield from _render_histogram(route, durations)
+        yield from _render_head("turns_total", "counter", "Turns by how they ended.")
         for ending, count in sorted(self._turns.items()):
-            yield _line("turns_total", count, ending=ending)
-        yield from _head("tokens_total", "counter", "Tokens by model and kind.")
+            yield _render_line("turns_total", count, ending=ending)
+        yield from _render_head("tokens_total", "counter", "Tokens by model and kind.")
         for (model, kind), count in sorted(self._tokens.items()):
-            yield _line("tokens_total", count, model=model, kind=kind)
-        yield from _head("cost_usd_total", "counter", "What the providers charged, where known.")
+            yield _render_line("tokens_total", count, model=model, kind=kind)
+        yield from _render_head(
+            "cost_usd_total", "counter", "What the providers charged, where known."
+        )
         for model, cost in sorted(self._cost.items()):
-            yield _line("cost_usd_total", cost, model=model)
-        yield from _head("model_calls_total", "counter", "Calls by model and prompt cache.")
+            yield _render_line("cost_usd_total", cost, model=model)
+        yield from _render_head("model_calls_total", "counter", "Calls by model and prompt cache.")
         for (model, cache), count in sorted(self._calls.items()):
-            yield _line("model_calls_total", count, model=model, cache=cache)
-        yield from _head("provider_errors_total", "counter", "Turns a provider's error ended.")
+            yield _render_line("model_calls_total", count, model=model, cache=cache)
+        yield from _render_head(
+            "provider_errors_total", "counter", "Turns a provider's error ended."
+        )
         for (provider, code), count in sorted(self._errors.items()):
-            yield _line("provider_errors_total", count, provider=provider, code=code)
-        for name, value in sorted(gauges.items()):
-            yield from _head(name, "gauge", "Right now.")
-            yield _line(name, value)
+            yield _render_line("provider_errors_total", count, provider=provider, code=code)
+        for name, read in sorted(self._gauges.items()):
+            yield from _render_head(name, "gauge", "Right now.")
+            yield _render_line(name, read())
 
 
-def _histogram(route: str, durations: _Durations) -> Iterator[str]:
+def _render_histogram(route: str, durations: _Durations) -> Iterator[str]:
     below = 0
     for bound, count in zip(BUCKETS, durations.counts, strict=False):
         below += count
-        yield _line("request_seconds_bucket", below, route=route, le=f"{bound:g}")
+        yield _render_line("request_seconds_bucket", below, route=route, le=f"{bound:g}")
     total = sum(durations.counts)
-    yield _line("request_seconds_bucket", total, route=route, le="+Inf")
-    yield _line("request_seconds_sum", durations.total, route=route)
-    yield _line("request_seconds_count", total, route=route)
+    yield _render_line("request_seconds_bucket", total, route=route, le="+Inf")
+    yield _render_line("request_seconds_sum", durations.total, route=route)
+    yield _render_line("request_seconds_count", total, route=route)
 
 
-def _head(name: str, kind: str, what: str) -> Iterator[str]:
-    yield f"# HELP hermes_{name} {what}"
+def _render_head(name: str, kind: str, description: str) -> Iterator[str]:
+    yield f"# HELP hermes_{name} {description}"
     yield f"# TYPE hermes_{name} {kind}"
 
 
-def _line(name: str, value: float, **labels: str) -> str:
-    inner = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-    shown = f"{value:.15g}"
-    return f"hermes_{name}{{{inner}}} {shown}" if inner else f"hermes_{name} {shown}"
+def _render_line(name: str, value: float, **labels: str) -> str:
+    inner = ",".join(f'{key}="{_escape_label(text)}"' for key, text in labels.items())
+    number = f"{value:.15g}"
+    return f"hermes_{name}{{{inner}}} {number}" if inner else f"hermes_{name} {number}"
 
 
-def _escaped(text: str) -> str:
+def _escape_label(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -1,4 +1,4 @@
-"""Who is calling: one key, several named ones, or nobody in particular where no key is set."""
+"""Who is calling: the owner of a key, or anybody where no key is set."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
 from hermes.server.http.errors import ApiError
 
-_BURST = 10.0
-"""Seconds' worth of requests that may come at once."""
+_BURST_SECONDS = 10.0
+"""So many seconds' worth of requests may come at once."""
 
 
 class Principal(Struct, frozen=True):
-    """What belongs to one is not there for another."""
+    """A caller. Sessions, responses and runs of one do not exist for another."""
 
     name: str = ""
     digest: bytes = b""
@@ -28,48 +28,53 @@ class Principal(Struct, frozen=True):
     concurrent_runs: int | None = None
     daily_usd: float | None = None
 
+    @property
+    def has_key(self) -> bool:
+        return bool(self.digest)
+
 
 class Principals:
-    """All who may call. `open`: no key is set, and everybody is one nameless principal."""
+    """All who may call. Where no key is set, everybody is the same nameless principal."""
 
     def __init__(self, settings: ApiServer, keys: Mapping[str, str]) -> None:
         named = {entry.name: entry for entry in settings.keys}
         self._all = [
-            Principal(name, _digest(key), frozenset(named[name].scopes), *_limits(settings, name))
+            Principal(
+                name, _hash_key(key), frozenset(named[name].scopes), *_find_limits(settings, name)
+            )
             if name in named
-            else Principal("", _digest(key), requests_per_minute=settings.requests_per_minute)
+            else Principal("", _hash_key(key), requests_per_minute=settings.requests_per_minute)
             for name, key in keys.items()
         ]
-        self.open = not self._all
         self._anybody = Principal(requests_per_minute=settings.requests_per_minute)
         self._tokens: dict[str, tuple[float, float]] = {}
 
     def identify(self, headers: Sequence[str]) -> Principal:
-        """The one whose key this is. `headers`: all Authorization headers of the request."""
-        if self.open:
+        """The owner of the key; 401 if there is none. `headers`: all Authorization headers."""
+        if not self._all:
             return self._anybody
         if len(headers) > 1:
             raise ApiError(400, "More than one Authorization header.")
         scheme, _, key = (headers[0] if headers else "").partition(" ")
-        digest = _digest(key.strip())
+        digest = _hash_key(key.strip())
         found = None
-        for principal in self._all:  # all of them, so that the time says nothing
+        for principal in self._all:  # no early exit: timing must not reveal a match
             if hmac.compare_digest(digest, principal.digest):
                 found = principal
         if found is None or scheme.lower() != "bearer" or not key.strip():
-            said = "Invalid API key." if headers else "Missing API key: Authorization: Bearer KEY."
+            text = "Invalid API key." if headers else "Missing API key: Authorization: Bearer KEY."
             raise ApiError(
-                401, said, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"}
+                401, text, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"}
             )
         return found
 
-    def admit(self, principal: Principal) -> None:
-        """Count one request against the limit of its principal."""
+    def count_request(self, principal: Principal) -> None:
+        """Count a request against the rate limit of its principal; 429 over it."""
         rate = principal.requests_per_minute
         if rate is None:
             return
         per_second = rate / 60.0
-        most = max(1.0, per_second * _BURST)
+        most = max(1.0, per_second * _BURST_SECONDS)
         now = time.monotonic()
         left, then = self._tokens.get(principal.name, (most, now))
         left = min(most, left + (now - then) * per_second)
@@ -85,21 +90,21 @@ class Principals:
         self._tokens[principal.name] = (left - 1.0, now)
 
 
-def checked_keys(settings: ApiServer, secrets: Secrets) -> dict[str, str]:
-    """Name -> key, good enough for where it listens; ConfigError when they are not."""
-    keys = keys_of(settings, secrets)
+def load_keys(settings: ApiServer, secrets: Secrets) -> dict[str, str]:
+    """Name -> key. Raises ConfigError when one is missing, or too weak for where it listens."""
+    keys = _read_keys(settings, secrets)
     check_exposure(settings, {name or "API_SERVER_KEY": key for name, key in keys.items()})
     return keys
 
 
-def keys_of(settings: ApiServer, secrets: Secrets) -> dict[str, str]:
-    """Name -> key; the unnamed one has the empty name."""
+def _read_keys(settings: ApiServer, secrets: Secrets) -> dict[str, str]:
+    """Name -> key; the key without a name has the empty one."""
     keys: dict[str, str] = {}
-    plain = settings.key or (secrets.get(settings.key_env) if settings.key_env else "") or ""
-    if settings.key_env and not plain:
+    unnamed = settings.key or (secrets.get(settings.key_env) if settings.key_env else "") or ""
+    if settings.key_env and not unnamed:
         raise ConfigError(f"platforms.api_server.key_env: {settings.key_env} is not set.")
-    if plain:
-        keys[""] = plain
+    if unnamed:
+        keys[""] = unnamed
     for entry in settings.keys:
         key = secrets.get(entry.key_env)
         if not key:
@@ -113,11 +118,11 @@ def keys_of(settings: ApiServer, secrets: Secrets) -> dict[str, str]:
     return keys
 
 
-def _limits(settings: ApiServer, name: str) -> tuple[int | None, int | None, float | None]:
+def _find_limits(settings: ApiServer, name: str) -> tuple[int | None, int | None, float | None]:
     entry = next(entry for entry in settings.keys if entry.name == name)
     rate = entry.requests_per_minute or settings.requests_per_minute
     return rate, entry.concurrent_runs, entry.daily_usd
 
 
-def _digest(key: str) -> bytes:
+def _hash_key(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()

@@ -1,18 +1,25 @@
-"""The shapes of the main answers, for the OpenAPI document: what clients may rely on."""
+"""The JSON answers of the routes: handlers build these Structs, OpenAPI describes them.
+
+Fields are in the order in which they are sent.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+RunStatus: TypeAlias = Literal[
+    "queued", "running", "waiting_for_approval", "stopping", "completed", "failed", "cancelled"
+]
 
-class Health(Struct):
+
+class HealthAnswer(Struct):
     status: Literal["ok"]
     platform: str
 
 
-class DetailedHealth(Health):
+class DetailedHealth(HealthAnswer):
     gateway_state: str | None
     platforms: dict[str, dict[str, Any]]
     active_agents: int
@@ -21,7 +28,7 @@ class DetailedHealth(Health):
     pid: int
 
 
-class Model(Struct):
+class ModelEntry(Struct):
     id: str
     object: Literal["model"]
     created: int
@@ -31,12 +38,12 @@ class Model(Struct):
     parent: None
 
 
-class Models(Struct):
+class ModelList(Struct):
     object: Literal["list"]
-    data: list[Model]
+    data: list[ModelEntry]
 
 
-class Endpoint(Struct):
+class EndpointEntry(Struct):
     method: str
     path: str
 
@@ -48,20 +55,26 @@ class Capabilities(Struct):
     auth: dict[str, Any]
     runtime: dict[str, Any]
     features: dict[str, bool | str]
-    endpoints: dict[str, Endpoint]
+    endpoints: dict[str, EndpointEntry]
 
 
-class Listed(Struct):
+class ObjectList(Struct):
     object: Literal["list"]
     data: list[dict[str, Any]]
 
 
-class Page(Listed):
+class ObjectPage(ObjectList):
     has_more: bool
 
 
-class Incomplete(Struct):
-    """There when a turn did not come to its end."""
+class DeletedObject(Struct):
+    id: str
+    object: str
+    deleted: Literal[True]
+
+
+class IncompleteTurn(Struct):
+    """Present when a turn did not complete."""
 
     completed: Literal[False]
     partial: Literal[True]
@@ -70,38 +83,60 @@ class Incomplete(Struct):
     error_code: str
 
 
-class ChatUsage(Struct):
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
-
-
-class Spoken(Struct):
+class AssistantMessage(Struct, omit_defaults=True):
     role: Literal["assistant"]
     content: str | None
     tool_calls: list[dict[str, Any]] = []
     reasoning_content: str = ""
 
 
-class Choice(Struct):
+class ChatChoice(Struct):
     index: int
-    message: Spoken
+    message: AssistantMessage
     finish_reason: Literal["stop", "length", "tool_calls", "error"]
 
 
-class Completion(Struct):
+class ChatUsage(Struct, omit_defaults=True):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: dict[str, int] | None = None
+    completion_tokens_details: dict[str, int] | None = None
+
+
+class ChatCompletion(Struct, omit_defaults=True):
     id: str
     object: Literal["chat.completion"]
     created: int
     model: str
-    choices: list[Choice]
+    choices: list[ChatChoice]
     usage: ChatUsage
-    hermes: Incomplete | None = None
+    hermes: IncompleteTurn | None = None
 
 
-class Usage(Struct):
+class AnthropicMessage(Struct, omit_defaults=True):
+    id: str
+    type: Literal["message"]
+    role: Literal["assistant"]
+    model: str
+    content: list[dict[str, Any]]
+    stop_reason: Literal["end_turn", "max_tokens", "tool_use"] | None
+    stop_sequence: str | None
+    usage: dict[str, int]
+    hermes: IncompleteTurn | None = None
+
+
+class TokenUsage(Struct):
     input_tokens: int
     output_tokens: int
+    total_tokens: int
+
+
+class ResponseUsage(Struct):
+    input_tokens: int
+    input_tokens_details: dict[str, int]
+    output_tokens: int
+    output_tokens_details: dict[str, int]
     total_tokens: int
 
 
@@ -110,37 +145,27 @@ class ResponseError(Struct):
     message: str
 
 
-class Response(Struct):
+class ResponseObject(Struct):
+    """Filled in while its turn runs."""
+
     id: str
     object: Literal["response"]
     created_at: int
     status: Literal["completed", "incomplete", "failed", "in_progress"]
-    model: str
-    output: list[dict[str, Any]]
-    usage: Usage | None
     error: ResponseError | None
     incomplete_details: dict[str, str] | None
     instructions: str | None
     metadata: dict[str, str]
-    previous_response_id: str | None
-
-
-class Deleted(Struct):
-    id: str
-    object: str
-    deleted: Literal[True]
-
-
-class AnthropicMessage(Struct):
-    id: str
-    type: Literal["message"]
-    role: Literal["assistant"]
     model: str
-    content: list[dict[str, Any]]
-    stop_reason: Literal["end_turn", "max_tokens", "tool_use"]
-    stop_sequence: str | None
-    usage: dict[str, int]
-    hermes: Incomplete | None = None
+    output: list[dict[str, Any]]
+    parallel_tool_calls: bool
+    previous_response_id: str | None
+    temperature: float | None
+    tool_choice: Any
+    tools: list[Any]
+    top_p: float | None
+    truncation: Literal["auto", "disabled"]
+    usage: ResponseUsage | None
 
 
 class RunStarted(Struct):
@@ -148,35 +173,33 @@ class RunStarted(Struct):
     status: Literal["started"]
 
 
-class RunTold(Struct):
+class RunStatusAnswer(Struct):
     run_id: str
     status: str
 
 
-class RunAnswered(Struct):
+class ApprovalAnswer(Struct, omit_defaults=True):
     run_id: str
     choice: Literal["once", "session", "always", "deny"]
-    applied: Literal["once"] = "once"
-    """There when it could not be granted for longer."""
+    applied: Literal["once"] | None = None
+    """Present when it could not be granted for longer."""
 
 
-class RunState(Struct):
+class RunObject(Struct, omit_defaults=True):
     object: Literal["hermes.run"]
     run_id: str
-    status: Literal[
-        "queued", "running", "waiting_for_approval", "stopping", "completed", "failed", "cancelled"
-    ]
     session_id: str
     model: str
     created_at: float
     updated_at: float
+    status: RunStatus
     last_event: str
-    output: str = ""
-    usage: Usage | None = None
-    error: str = ""
+    output: str | None = None
+    usage: TokenUsage | None = None
+    error: str | None = None
 
 
-class StoredSession(Struct):
+class SessionObject(Struct):
     id: str
     object: Literal["hermes.session"]
     title: str
@@ -189,14 +212,14 @@ class StoredSession(Struct):
     message_count: int
 
 
-class Sessions(Struct):
+class SessionPage(Struct):
     object: Literal["list"]
-    data: list[StoredSession]
+    data: list[SessionObject]
     has_more: bool
 
 
-class SessionAnswer(Struct):
+class SessionChatAnswer(Struct, omit_defaults=True):
     session_id: str
-    message: Spoken
-    usage: Usage
-    hermes: Incomplete | None = None
+    message: AssistantMessage
+    usage: ResponseUsage
+    hermes: IncompleteTurn | None = None

@@ -1,25 +1,30 @@
-"""What the server says about itself: its document, its figures, its tools."""
+"""What the server publishes about itself: its API document, its metrics, its tools."""
 
 from __future__ import annotations
 
 from html import escape
 
 from hermes.server.http import web
+from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.metrics import CONTENT_TYPE
-from hermes.server.http.openapi import document
-from hermes.server.http.response_schemas import Listed
-from hermes.server.http.route import Call, Route
+from hermes.server.http.response_schemas import ObjectList
+from hermes.server.openapi import build_document
+from hermes.server.route import Route
+from hermes.server.routes import list_routes
+from hermes.server.services import RouteServices
+from hermes.server.turns.sessions import SOURCE
+from hermes.tools.registry import select
 
 
-async def openapi(call: Call) -> web.StreamResponse:
-    return call.answer(document(call.server.routes))
+async def get_openapi(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    return json_response(build_document(list_routes()))
 
 
-async def docs(call: Call) -> web.StreamResponse:
+async def get_docs(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     rows = "".join(
         f"<tr><td><code>{r.method}</code></td><td><code>{escape(r.path)}</code></td>"
-        f"<td>{escape(r.summary)}</td><td>{'no' if r.open else r.scope}</td></tr>"
-        for r in sorted(call.server.routes, key=lambda r: (r.path, r.method))
+        f"<td>{escape(r.summary)}</td><td>{'no' if r.public else r.scope}</td></tr>"
+        for r in sorted(list_routes(), key=lambda r: (r.path, r.method))
     )
     page = (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Hermes API</title>'
@@ -31,38 +36,34 @@ async def docs(call: Call) -> web.StreamResponse:
     return web.Response(text=page, content_type="text/html")
 
 
-async def metrics(call: Call) -> web.StreamResponse:
-    server = call.server
-    gauges = {
-        "active_turns": server.active,
-        "active_runs": len(server.runs),
-        "connections": server.connections,
-    }
-    text = server.metrics.text(gauges)
+async def get_metrics(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    text = services.metrics.render()
     return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
 
-async def toolsets(call: Call) -> web.StreamResponse:
+async def list_toolsets(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    config = services.runtime.setup.config
+    tools = select(services.settings.toolsets, platform=SOURCE, settings=config.tools)
     groups: dict[str, list[dict[str, str]]] = {}
-    for tool in call.server.tools().values():
+    for tool in tools.values():
         entry = {"name": tool.name, "description": tool.description, "risk": tool.risk}
         groups.setdefault(tool.toolset, []).append(entry)
-    data = [{"name": name, "tools": tools} for name, tools in sorted(groups.items())]
-    return call.answer({"object": "list", "data": data})
+    data = [{"name": name, "tools": entries} for name, entries in sorted(groups.items())]
+    return json_response(ObjectList("list", data))
 
 
-async def skills(call: Call) -> web.StreamResponse:
-    """Skills are not there yet: none of them is."""
-    return call.answer({"object": "list", "data": []})
+async def list_skills(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Always empty: skills are not implemented yet."""
+    return json_response(ObjectList("list", []))
 
 
 ROUTES = (
-    Route("GET", "/openapi.json", openapi, "openapi", "This description."),
-    Route("GET", "/docs", docs, "docs", "The same for people.", media="text/html"),
+    Route("GET", "/openapi.json", get_openapi, "openapi", "This description."),
+    Route("GET", "/docs", get_docs, "docs", "The same for people.", media="text/html"),
     Route(
         "GET",
         "/metrics",
-        metrics,
+        get_metrics,
         "metrics",
         "Figures for Prometheus.",
         scope="metrics",
@@ -71,17 +72,17 @@ ROUTES = (
     Route(
         "GET",
         "/v1/toolsets",
-        toolsets,
+        list_toolsets,
         "toolsets",
         "The tools the agent has here.",
-        answer=Listed,
+        answer=ObjectList,
     ),
     Route(
         "GET",
         "/v1/skills",
-        skills,
+        list_skills,
         "skills",
         "The skills the agent has here.",
-        answer=Listed,
+        answer=ObjectList,
     ),
 )

@@ -1,4 +1,4 @@
-"""/api/sessions: stored conversations, looked at, searched, gone on with."""
+"""/api/sessions: list, search, read, change, fork and continue stored sessions."""
 
 from __future__ import annotations
 
@@ -9,243 +9,198 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, structs
 
-from hermes.core.events import TurnEnd, TurnEvent, TurnResult
+from hermes.core.events import Notice, TurnEvent, TurnResult
 from hermes.core.message import Media, Message, Text, Thinking, ToolCall, ToolReturn
 from hermes.core.store import SessionMeta
 from hermes.server.http import web
-from hermes.server.http.errors import ApiError, bad, missing
-from hermes.server.http.idempotency import once
-from hermes.server.http.request_schemas import Content
+from hermes.server.http.call import ApiCall, json_response
+from hermes.server.http.errors import ApiError, bad_request, not_found
+from hermes.server.http.request_schemas import MessageContent
 from hermes.server.http.response_schemas import (
-    Deleted,
-    Listed,
-    Page,
-    SessionAnswer,
-    Sessions,
-    StoredSession,
+    AssistantMessage,
+    DeletedObject,
+    ObjectList,
+    ObjectPage,
+    SessionChatAnswer,
+    SessionObject,
+    SessionPage,
 )
-from hermes.server.http.route import Call, Route
-from hermes.server.turns.content import parts_of, visible
-from hermes.server.turns.image_links import shown_as
-from hermes.server.turns.outcome import ending, incomplete, incomplete_headers, turn_headers
-from hermes.server.turns.response_items import usage_of
-from hermes.server.turns.sessions import SOURCE, Ask, key_of, owned
-from hermes.server.turns.streaming import follow, to_the_end
-from hermes.server.turns.turn_events import tell
+from hermes.server.route import Route
+from hermes.server.services import RouteServices
+from hermes.server.turns.content import is_visible, read_parts
+from hermes.server.turns.image_links import text_filter
+from hermes.server.turns.outcome import describe_incomplete, raise_unusable, turn_headers
+from hermes.server.turns.response_items import count_usage
+from hermes.server.turns.sessions import SOURCE, is_owner, owner_key
+from hermes.server.turns.turn_events import count_tokens, describe_event, encode_event
+from hermes.server.turns.turn_request import TurnRequest
 
-_MOST = 200
-_LOOKED_AT = 1000
-"""Hits of everybody's that are looked through for those of one."""
+_MAX_SESSIONS = 200
+_MAX_HITS = 1000
+"""Hits of all principals that are searched for those of one."""
 
 
-class NewSession(Struct):
+class CreateSessionRequest(Struct):
     title: Annotated[str, Meta(max_length=200)] = ""
 
 
-class Changes(Struct):
+class UpdateSessionRequest(Struct):
     title: Annotated[str, Meta(min_length=1, max_length=200)]
 
 
-class Fork(Struct):
+class ForkRequest(Struct):
     title: Annotated[str, Meta(max_length=200)] = ""
     messages: Annotated[int, Meta(ge=0)] | None = None
-    """How many of the first it takes along; absent: all."""
+    """How many of the first messages the fork has; absent: all."""
 
 
-class Said(Struct):
-    message: Content = None
+class SessionChatRequest(Struct):
+    message: MessageContent = None
     """A string, or parts."""
-    input: Content = None
-    """The same, as responses and runs call it."""
+    input: MessageContent = None
+    """The same, under the name it has in responses and runs."""
     instructions: str = ""
 
 
-async def listed(call: Call) -> web.StreamResponse:
-    limit = _number(call, "limit", 50, _MOST)
-    offset = _number(call, "offset", 0, 1_000_000, least=0)
-    store = call.server.runtime.store
-    found = await store.sessions.list_by_owner(call.principal.name, limit=limit + 1, offset=offset)
-    data = [shown(meta) for meta in found[:limit]]
-    return call.answer({"object": "list", "data": data, "has_more": len(found) > limit})
+# -- stored sessions -------------------------------------------------------------------------
 
 
-async def search(call: Call) -> web.StreamResponse:
+async def list_sessions(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    limit = _read_number(call, "limit", 50, _MAX_SESSIONS)
+    offset = _read_number(call, "offset", 0, 1_000_000, least=0)
+    stored, owner = services.runtime.store.sessions, call.principal.name
+    found = await stored.list_by_owner(owner, limit=limit + 1, offset=offset)
+    data = [_describe_session(meta) for meta in found[:limit]]
+    return json_response(SessionPage("list", data, len(found) > limit))
+
+
+async def search_sessions(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     query = call.request.query.get("q", "").strip()
     if not query:
-        raise bad("q is required.", "q")
-    limit = _number(call, "limit", 20, _MOST)
-    hits = await call.server.runtime.store.search.find_messages(query[:1000], limit=_LOOKED_AT)
-    data = [
-        {"session": shown(hit.session), "seq": hit.seq, "role": hit.role, "snippet": hit.snippet}
+        raise bad_request("q is required.", "q")
+    limit = _read_number(call, "limit", 20, _MAX_SESSIONS)
+    hits = await services.runtime.store.search.find_messages(query[:1000], limit=_MAX_HITS)
+    data: list[dict[str, Any]] = [
+        {
+            "session": _describe_session(hit.session),
+            "seq": hit.seq,
+            "role": hit.role,
+            "snippet": hit.snippet,
+        }
         for hit in hits
-        if owned(hit.session, call.principal)
+        if is_owner(call.principal, hit.session)
     ]
-    return call.answer({"object": "list", "data": data[:limit]})
+    return json_response(ObjectList("list", data[:limit]))
 
 
-async def create(call: Call) -> web.StreamResponse:
-    body = call.json(NewSession) if call.raw.strip() else NewSession()
-    session = await call.server.runtime.session(
-        source=SOURCE, key=key_of(call.principal, ""), cwd=call.server.runtime.folder
+async def create_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    body = call.decode_optional(CreateSessionRequest)
+    runtime = services.runtime
+    session = await runtime.session(
+        source=SOURCE, key=owner_key(call.principal), cwd=runtime.folder
     )
     meta = structs.replace(session.transcript.meta, title=body.title)
-    await call.server.runtime.store.sessions.create(meta)
-    return call.answer(shown(meta), 201)
+    await runtime.store.sessions.create(meta)
+    return json_response(_describe_session(meta), 201)
 
 
-async def get(call: Call) -> web.StreamResponse:
-    return call.answer(shown(await _found(call)))
+async def get_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    return json_response(_describe_session(await _find_session(call, services)))
 
 
-async def change(call: Call) -> web.StreamResponse:
-    body = call.json(Changes)
-    meta = await _found(call)
-    await call.server.runtime.store.sessions.update_meta(meta.id, title=body.title)
-    return call.answer(shown(structs.replace(meta, title=body.title)))
+async def update_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    body = call.decode_body(UpdateSessionRequest)
+    meta = await _find_session(call, services)
+    await services.runtime.store.sessions.update_meta(meta.id, title=body.title)
+    return json_response(_describe_session(structs.replace(meta, title=body.title)))
 
 
-async def delete(call: Call) -> web.StreamResponse:
-    meta = await _found(call)
-    busy = (session.id for session in call.server.sessions)
-    if meta.id in call.server.turns or meta.id in busy:
+async def delete_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    meta = await _find_session(call, services)
+    if services.turns.sessions.is_busy(meta.id):
         raise ApiError(409, "A turn of this session is going on.", code="busy")
-    await call.server.runtime.store.sessions.delete(meta.id)
-    return call.answer({"id": meta.id, "object": "hermes.session", "deleted": True})
+    await services.runtime.store.sessions.delete(meta.id)
+    return json_response(DeletedObject(meta.id, "hermes.session", True))
 
 
-async def messages(call: Call) -> web.StreamResponse:
-    meta = await _found(call)
-    limit = _number(call, "limit", 100, 1000)
-    after = _number(call, "after", -1, 1 << 24, least=-1)
+async def list_messages(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    meta = await _find_session(call, services)
+    limit = _read_number(call, "limit", 100, 1000)
+    after = _read_number(call, "after", -1, 1 << 24, least=-1)
     data: list[dict[str, Any]] = []
-    say = shown_as(call.server, meta.taint)
-    async for stored in call.server.runtime.store.sessions.stream_messages(meta.id):
+    clean = text_filter(services.settings.images, meta.taint)
+    async for stored in services.runtime.store.sessions.stream_messages(meta.id):
         if stored.seq <= after:
             continue
         if len(data) == limit:
-            return call.answer({"object": "list", "data": data, "has_more": True})
-        told = spoken(stored.message, say)
-        data.append({"seq": stored.seq, "created_at": stored.created, **told})
-    return call.answer({"object": "list", "data": data, "has_more": False})
+            return json_response(ObjectPage("list", data, True))
+        message = _describe_message(stored.message, clean)
+        data.append({"seq": stored.seq, "created_at": stored.created, **message})
+    return json_response(ObjectPage("list", data, False))
 
 
-async def fork(call: Call) -> web.StreamResponse:
-    body = call.json(Fork) if call.raw.strip() else Fork()
-    meta = await _found(call)
-    store = call.server.runtime.store
-    past = await store.sessions.load_messages(meta.id)
-    taken = past if body.messages is None else past[: body.messages]
+async def fork_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    body = call.decode_optional(ForkRequest)
+    meta = await _find_session(call, services)
+    stored = services.runtime.store.sessions
+    messages = (await stored.load_messages(meta.id))[: body.messages]
     now = time.time()
-    child = structs.replace(
+    fork = structs.replace(
         meta,
         id=f"api-{secrets.token_hex(16)}",
         source=SOURCE,
-        key=key_of(call.principal, ""),
+        key=owner_key(call.principal),
         parent=meta.id,
         title=body.title or meta.title,
         state="idle",
         created=now,
         updated=now,
-        messages=len(taken),
+        messages=len(messages),
     )
-    await store.sessions.append(child.id, taken, create=child)
-    return call.answer(shown(child), 201)
+    await stored.append(fork.id, messages, create=fork)
+    return json_response(_describe_session(fork), 201)
 
 
-async def chat(call: Call) -> web.StreamResponse:
-    return await once(call, lambda: _chat(call))
-
-
-async def _chat(call: Call) -> web.Response:
-    ask = await _ask(call)
-    result, session = await to_the_end(call, ask)
-    headers = turn_headers(session.id, ask) | incomplete_headers(result)
-    if result.status != "completed" and not result.text.strip():
-        raise incomplete(result, headers)
-    answer = {
-        "session_id": session.id,
-        "message": {"role": "assistant", "content": result.text},
-        "usage": usage_of(result.usage),
-    }
-    if result.status != "completed":
-        answer["hermes"] = ending(result)
-    return call.answer(answer, headers=headers)
-
-
-async def chat_stream(call: Call) -> web.StreamResponse:
-    ask = await _ask(call)
-    return await follow(call, ask, lambda session: _Telling(call, ask, session.id))
-
-
-class _Telling:
-    def __init__(self, call: Call, ask: Ask, session: str) -> None:
-        self.headers = turn_headers(session, ask)
-        self._named = {"session_id": session}
-        self._metrics = call.server.metrics
-
-    async def begin(self) -> bytes:
-        return b""
-
-    def tell(self, happened: TurnEvent) -> bytes:
-        return tell(happened, self._named)
-
-    async def end(self, result: TurnResult) -> bytes:
-        self._metrics.turn(result)
-        return tell(TurnEnd(result), self._named)
-
-
-async def _ask(call: Call) -> Ask:
-    body = call.json(Said)
-    meta = await _found(call)
-    said, name = (body.message, "message") if body.input is None else (body.input, "input")
-    if said is None:
-        raise bad("message is required.", "message")
-    prompt = Message("user", parts_of(said, name))
-    if not visible(prompt):
-        raise bad(f"{name} has no visible content.", name)
-    return Ask(prompt, instructions=body.instructions, session=meta.id)
-
-
-async def _found(call: Call) -> SessionMeta:
-    identity = call.names["id"]
-    meta = await call.server.runtime.store.sessions.get_meta(identity)
-    if meta is None or not owned(meta, call.principal):
-        raise missing("session", identity)
+async def _find_session(call: ApiCall, services: RouteServices) -> SessionMeta:
+    session_id = call.path_params["id"]
+    meta = await services.runtime.store.sessions.get_meta(session_id)
+    if meta is None or not is_owner(call.principal, meta):
+        raise not_found("session", session_id)
     return meta
 
 
-def _number(call: Call, name: str, default: int, most: int, least: int = 1) -> int:
+def _read_number(call: ApiCall, name: str, default: int, most: int, least: int = 1) -> int:
     text = call.request.query.get(name)
     if text is None:
         return default
     if not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 9:
-        raise bad(f"{name} must be a number.", name)
+        raise bad_request(f"{name} must be a number.", name)
     return max(least, min(int(text), most))
 
 
-def shown(meta: SessionMeta) -> dict[str, Any]:
-    return {
-        "id": meta.id,
-        "object": "hermes.session",
-        "title": meta.title,
-        "source": meta.source,
-        "model": meta.model,
-        "state": meta.state,
-        "parent": meta.parent or None,
-        "created_at": meta.created,
-        "updated_at": meta.updated,
-        "message_count": meta.messages,
-    }
+def _describe_session(meta: SessionMeta) -> SessionObject:
+    return SessionObject(
+        id=meta.id,
+        object="hermes.session",
+        title=meta.title,
+        source=meta.source,
+        model=meta.model,
+        state=meta.state,
+        parent=meta.parent or None,
+        created_at=meta.created,
+        updated_at=meta.updated,
+        message_count=meta.messages,
+    )
 
 
-def spoken(message: Message, say: Callable[[str], str]) -> dict[str, Any]:
-    """`say`: how a text of the model is shown."""
+def _describe_message(message: Message, clean: Callable[[str], str]) -> dict[str, Any]:
+    """`clean`: makes a text of the model fit for clients."""
     content: list[dict[str, Any]] = []
     for part in message.parts:
         match part:
             case Text(text):
-                told = say(text) if message.role == "assistant" else text
-                content.append({"type": "text", "text": told})
+                text = clean(text) if message.role == "assistant" else text
+                content.append({"type": "text", "text": text})
             case Thinking(text) if text:
                 content.append({"type": "reasoning", "text": text})
             case Media(mime, _, url):
@@ -253,135 +208,196 @@ def spoken(message: Message, say: Callable[[str], str]) -> dict[str, Any]:
             case ToolCall(id, name, args):
                 content.append({"type": "tool_call", "id": id, "name": name, "arguments": args})
             case ToolReturn(call_id, name, _, error):
-                content.append(
-                    {
-                        "type": "tool_result",
-                        "call_id": call_id,
-                        "name": name,
-                        "text": part.text,
-                        "error": error,
-                    }
-                )
+                result = {"type": "tool_result", "call_id": call_id, "name": name}
+                content.append({**result, "text": part.text, "error": error})
             case _:
                 continue
     return {"role": message.role, "kind": message.kind, "content": content}
 
 
-_ALL = "/api/sessions"
-_ONE = "/api/sessions/{id}"
-_BODY = (400, 404, 413, 415)
+# -- turns in a stored session ---------------------------------------------------------------
+
+
+async def chat_in_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    return await services.idempotency.run_once(call, lambda: _answer_whole(call, services))
+
+
+async def _answer_whole(call: ApiCall, services: RouteServices) -> web.Response:
+    request = await _parse_request(call, services)
+    result, session = await services.turns.run_turn(call.principal, request)
+    headers = turn_headers(session.id, request, result)
+    raise_unusable(result, headers)
+    answer = SessionChatAnswer(
+        session.id,
+        AssistantMessage("assistant", result.text),
+        count_usage(result.usage),
+        describe_incomplete(result),
+    )
+    return json_response(answer, headers=headers)
+
+
+async def stream_in_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    request = await _parse_request(call, services)
+    return await services.turns.stream_turn(
+        call, request, lambda session: _SessionEncoder(request, session.id)
+    )
+
+
+class _SessionEncoder:
+    def __init__(self, request: TurnRequest, session_id: str) -> None:
+        self.headers = turn_headers(session_id, request)
+        self._owner = {"session_id": session_id}
+
+    async def encode_start(self) -> bytes:
+        return b""
+
+    def encode(self, event: TurnEvent) -> bytes:
+        if isinstance(event, Notice):
+            data = {"code": event.code, "text": event.text}
+            return encode_event("notice", self._owner, data)
+        described = describe_event(event)
+        return encode_event(described[0], self._owner, described[1]) if described else b""
+
+    async def encode_end(self, result: TurnResult) -> bytes:
+        data: dict[str, Any] = {"output": result.text}
+        match result.status:
+            case "completed":
+                name = "turn.completed"
+            case "interrupted":
+                name = "turn.cancelled"
+            case _:
+                name = "turn.failed"
+                data |= {"error": result.error, "error_code": result.error_code}
+        return encode_event(name, self._owner, {**data, "usage": count_tokens(result)})
+
+
+async def _parse_request(call: ApiCall, services: RouteServices) -> TurnRequest:
+    body = call.decode_body(SessionChatRequest)
+    meta = await _find_session(call, services)
+    name, content = ("message", body.message) if body.input is None else ("input", body.input)
+    if content is None:
+        raise bad_request("message is required.", "message")
+    prompt = Message("user", read_parts(content, name))
+    if not is_visible(prompt):
+        raise bad_request(f"{name} has no visible content.", name)
+    return TurnRequest(prompt, instructions=body.instructions, session=meta.id)
+
+
+_SESSIONS_PATH = "/api/sessions"
+_SESSION_PATH = "/api/sessions/{id}"
+_BODY_ERRORS = (400, 404, 413, 415)
 ROUTES = (
     Route(
         "GET",
-        f"{_ALL}/search",
-        search,
+        f"{_SESSIONS_PATH}/search",
+        search_sessions,
         "session_search",
         "Messages that hold all the words.",
         scope="sessions",
         errors=(400,),
         query=("q", "limit"),
-        answer=Listed,
+        answer=ObjectList,
     ),
     Route(
         "GET",
-        _ALL,
-        listed,
+        _SESSIONS_PATH,
+        list_sessions,
         "sessions",
         "The most recently used first.",
         scope="sessions",
         errors=(400,),
         query=("limit", "offset"),
-        answer=Sessions,
+        answer=SessionPage,
     ),
     Route(
         "POST",
-        _ALL,
-        create,
+        _SESSIONS_PATH,
+        create_session,
         "session_create",
         "A new, empty one.",
         scope="sessions",
-        body=NewSession,
-        bodiless=True,
+        body=CreateSessionRequest,
+        body_optional=True,
         status=201,
         errors=(400, 413, 415),
-        answer=StoredSession,
+        answer=SessionObject,
     ),
     Route(
         "GET",
-        _ONE,
-        get,
+        _SESSION_PATH,
+        get_session,
         "session",
         "One of them.",
         scope="sessions",
         errors=(404,),
-        answer=StoredSession,
+        answer=SessionObject,
     ),
     Route(
         "PATCH",
-        _ONE,
-        change,
+        _SESSION_PATH,
+        update_session,
         "session_change",
         "Give it another title.",
         scope="sessions",
-        body=Changes,
-        errors=_BODY,
-        answer=StoredSession,
+        body=UpdateSessionRequest,
+        errors=_BODY_ERRORS,
+        answer=SessionObject,
     ),
     Route(
         "DELETE",
-        _ONE,
-        delete,
+        _SESSION_PATH,
+        delete_session,
         "session_delete",
         "Delete it with all its messages.",
         scope="sessions",
         errors=(404, 409),
-        answer=Deleted,
+        answer=DeletedObject,
     ),
     Route(
         "GET",
-        f"{_ONE}/messages",
-        messages,
+        f"{_SESSION_PATH}/messages",
+        list_messages,
         "session_messages",
         "What was said, in order.",
         scope="sessions",
         errors=(400, 404),
         query=("limit", "after"),
-        answer=Page,
+        answer=ObjectPage,
     ),
     Route(
         "POST",
-        f"{_ONE}/fork",
-        fork,
+        f"{_SESSION_PATH}/fork",
+        fork_session,
         "session_fork",
         "A copy that goes its own way.",
         scope="sessions",
-        body=Fork,
-        bodiless=True,
+        body=ForkRequest,
+        body_optional=True,
         status=201,
-        errors=_BODY,
-        answer=StoredSession,
+        errors=_BODY_ERRORS,
+        answer=SessionObject,
     ),
     Route(
         "POST",
-        f"{_ONE}/chat",
-        chat,
+        f"{_SESSION_PATH}/chat",
+        chat_in_session,
         "session_chat",
         "Say something in it, and wait for the answer.",
         scope="sessions",
-        body=Said,
-        errors=(*_BODY, 429, 502),
-        answer=SessionAnswer,
+        body=SessionChatRequest,
+        errors=(*_BODY_ERRORS, 429, 502),
+        answer=SessionChatAnswer,
         headers=("Idempotency-Key",),
     ),
     Route(
         "POST",
-        f"{_ONE}/chat/stream",
-        chat_stream,
+        f"{_SESSION_PATH}/chat/stream",
+        stream_in_session,
         "session_chat_stream",
         "Say something in it, and follow the answer.",
         scope="sessions",
-        body=Said,
-        errors=(*_BODY, 429),
+        body=SessionChatRequest,
+        errors=(*_BODY_ERRORS, 429),
         streams=True,
         media="text/event-stream",
     ),

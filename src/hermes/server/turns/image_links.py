@@ -1,25 +1,18 @@
-"""Pictures in answers that a client would fetch by itself: links, once data could leave by them."""
+"""Remote images in answers become links once a session could leak data through them.
+
+Clients fetch images without asking, and an address can carry data.
+"""
 
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from msgspec import structs
-
-from hermes.core.channel import Channel
-from hermes.core.events import TextDelta, TurnEnd, TurnEvent
 from hermes.core.taint import Taint
 
-if TYPE_CHECKING:
-    from hermes.app.session import Session
-    from hermes.server.app import Server
-
-FAR = 1000
-"""Characters that are held back at most, while it is open what they are."""
-_HOLD = -1
+MAX_HELD_BACK = 1000
+"""So many characters are held back at most until it is clear whether they are an image."""
+_HOLD_BACK = -1
 _SPECIAL = re.compile(r"[\n!`<\\]")
 _IN_CODE = re.compile(r"\n|`+|!(?=\[|\Z)|<")
 _OPENING = re.compile(r"(`{3,})([^`\n]*)\n|(~{3,})([^\n]*)\n")
@@ -30,126 +23,69 @@ _TAGS = ("<", "<i", "<im", "<img")
 _ESCAPED = re.compile(r"\\[!-/:-@\[-`{-~]")
 _BEFORE_ADDRESS = re.compile(r"\([ \t]*\n?[ \t]*<?")
 _ADDRESS = re.compile(r"[\w./%#?=~@+,-]*")
-_OURS = ("data:", "file:", "sandbox:", "attachment:", "blob:")
+_LOCAL_SCHEMES = ("data:", "file:", "sandbox:", "attachment:", "blob:")
 
 
-def risky(taint: Taint) -> bool:
-    """Whoever wrote the strangers' words may be sending the private ones to himself."""
+def is_risky(taint: Taint) -> bool:
+    """Untrusted text may make the model send the private data it has read to its author."""
     return taint.private and taint.untrusted
 
 
-def plain(text: str) -> str:
-    """The whole of a text, without pictures from elsewhere."""
+def link_images(text: str) -> str:
+    """A complete text with its remote images as links."""
     if "![" not in text and "<" not in text:
         return text
-    scan = Scan()
-    return scan.feed(text) + scan.close()
+    image_filter = ImageLinkFilter()
+    return image_filter.feed(text) + image_filter.close()
 
 
-def shown_as(server: Server, taint: Taint) -> Callable[[str], str]:
-    """What a text of the model is turned into for clients."""
-    return plain if server.settings.images == "link" and risky(taint) else _as_it_is
+def text_filter(images: str, taint: Taint) -> Callable[[str], str]:
+    """What makes a text of the model fit for clients; `images`: the setting of that name."""
+    return link_images if images == "link" and is_risky(taint) else str
 
 
-def _as_it_is(text: str) -> str:
-    return text
-
-
-def shown(server: Server, session: Session) -> Shown:
-    """What happens in the session from now on, as clients are told of it."""
-    return Shown(session, session.events(), keep=server.settings.images == "keep")
-
-
-class Shown:
-    """The same events in the same order; texts are those a client may show."""
-
-    __slots__ = ("_channel", "_keep", "_ready", "_scan", "_session")
-
-    def __init__(self, session: Session, channel: Channel, *, keep: bool) -> None:
-        self._session = session
-        self._channel = channel
-        self._keep = keep
-        self._scan: Scan | None = None
-        self._ready: deque[TurnEvent] = deque()
-
-    def put(self, event: TurnEvent) -> None:
-        self._channel.put(event)
-
-    def __aiter__(self) -> Shown:
-        return self
-
-    async def __anext__(self) -> TurnEvent:
-        while not self._ready:
-            happened = await self._channel.__anext__()
-            if self._keep or not risky(self._session.transcript.taint):
-                return happened
-            self._ready += self._of(happened)
-        return self._ready.popleft()
-
-    def ready(self) -> list[TurnEvent]:
-        """All that is there by now, without waiting."""
-        found = [*self._ready]
-        self._ready.clear()
-        for happened in self._channel.ready():
-            if self._keep or not risky(self._session.transcript.taint):
-                found.append(happened)
-            else:
-                found += self._of(happened)
-        return found
-
-    def _of(self, happened: TurnEvent) -> list[TurnEvent]:
-        if isinstance(happened, TextDelta):
-            self._scan = self._scan or Scan()
-            text = self._scan.feed(happened.text)
-            return [TextDelta(text)] if text else []
-        rest = self._scan.close() if self._scan else ""
-        self._scan = None  # what comes after it is a text of its own
-        if isinstance(happened, TurnEnd):
-            result = happened.result
-            happened = TurnEnd(structs.replace(result, text=plain(result.text)))
-        return [TextDelta(rest), happened] if rest else [happened]
-
-
-class Scan:
-    """Text in, text out; what comes out does not depend on how it was cut into pieces. Code is
+class ImageLinkFilter:
+    """Text in, text out; the output does not depend on how the text was cut into pieces. Code is
     left alone: in fences at the beginning of a line, and between backticks on one line."""
 
-    __slots__ = ("_at_line", "_code", "_fence", "_held", "_last", "_out")
+    __slots__ = ("_at_line", "_code", "_fence", "_final", "_held", "_last", "_out")
 
     def __init__(self) -> None:
         self._held = ""
         self._at_line = True
         self._fence = ""
         self._code = 0
-        """How many backticks began the code we are in."""
+        """The number of backticks that opened the inline code; 0 outside of it."""
         self._last = "\n"
+        self._final = False
         self._out: list[str] = []
 
     def feed(self, text: str) -> str:
-        return self._through(self._held + text, final=False)
+        return self._process(self._held + text, final=False)
 
     def close(self) -> str:
-        """What was held back: nothing follows."""
-        return self._through(self._held, final=True)
+        """The text held back, now that nothing follows."""
+        return self._process(self._held, final=True)
 
-    def _through(self, text: str, *, final: bool) -> str:
+    def _process(self, text: str, *, final: bool) -> str:
+        self._final = final
         at = 0
         while at < len(text):
             if self._fence:
-                then = self._in_fence(text, at, final=final)
+                after = self._scan_fence(text, at)
             elif self._code:
-                then = self._in_code(text, at, final=final)
+                after = self._scan_code(text, at)
             else:
-                then = self._outside(text, at, final=final)
-            if then == _HOLD:
+                after = self._scan_text(text, at)
+            if after == _HOLD_BACK:
                 break
-            at = then
+            at = after
         self._held = text[at:]
         out = "".join(self._out)
         self._out.clear()
         return out
 
-    def _say(self, text: str) -> None:
+    def _emit(self, text: str) -> None:
         if text:
             self._out.append(text)
             self._last = text[-1]
@@ -157,142 +93,152 @@ class Scan:
 
     # -- code ------------------------------------------------------------------------------------
 
-    def _in_fence(self, text: str, at: int, *, final: bool) -> int:
+    def _scan_fence(self, text: str, at: int) -> int:
         end = text.find("\n", at) + 1
         if self._at_line:
-            near = text[at : at + FAR]
-            if not end and not final and _PERHAPS_CLOSING.fullmatch(near) and len(near) < FAR:
-                return _HOLD
+            near = text[at : at + MAX_HELD_BACK]
+            if (
+                not end
+                and not self._final
+                and _PERHAPS_CLOSING.fullmatch(near)
+                and len(near) < MAX_HELD_BACK
+            ):
+                return _HOLD_BACK
             found = _CLOSING.match(text, at)
             if found and found[1][0] == self._fence[0] and len(found[1]) >= len(self._fence):
                 self._fence = ""
-        self._say(text[at : end or len(text)])
+        self._emit(text[at : end or len(text)])
         return end or len(text)
 
-    def _in_code(self, text: str, at: int, *, final: bool) -> int:
+    def _scan_code(self, text: str, at: int) -> int:
         found = _IN_CODE.search(text, at)
         if found is None:
-            self._say(text[at:])
+            self._emit(text[at:])
             return len(text)
         here = found.start()
         if here > at:
-            self._say(text[at:here])
+            self._emit(text[at:here])
             return here
         what = found[0]
         if what == "\n":
             self._code = 0
         elif what[0] == "`":
-            if found.end() == len(text) and not final:
-                return _HOLD
+            if found.end() == len(text) and not self._final:
+                return _HOLD_BACK
             if len(what) == self._code:
                 self._code = 0
         else:
-            return self._doubtful(text, here, final=final)
-        self._say(what)
+            return self._scan_image_in_code(text, here)
+        self._emit(what)
         return found.end()
 
-    def _doubtful(self, text: str, at: int, *, final: bool) -> int:
-        """A picture in code, unless that has no end: then it is none."""
-        near = text[at : at + FAR].partition("\n")
+    def _scan_image_in_code(self, text: str, at: int) -> int:
+        """An image inside inline code stays, unless the code never ends: then it is no code."""
+        near = text[at : at + MAX_HELD_BACK].partition("\n")
         for run in re.finditer("`+", near[0]):
             if len(run[0]) == self._code:
-                if at + run.end() == len(text) and not final:
-                    return _HOLD
-                self._say(near[0][: run.end()])
+                if at + run.end() == len(text) and not self._final:
+                    return _HOLD_BACK
+                self._emit(near[0][: run.end()])
                 self._code = 0
                 return at + run.end()
-        if not near[1] and len(near[0]) < FAR and not final:
-            return _HOLD
+        if not near[1] and len(near[0]) < MAX_HELD_BACK and not self._final:
+            return _HOLD_BACK
         self._code = 0
         return at
 
     # -- text ------------------------------------------------------------------------------------
 
-    def _outside(self, text: str, at: int, *, final: bool) -> int:
+    def _scan_text(self, text: str, at: int) -> int:
         if self._at_line and text[at] in "`~":
-            then = self._fence_at(text, at, final=final)
-            if then != at:
-                return then
+            after = self._open_fence(text, at)
+            if after != at:
+                return after
         found = _SPECIAL.search(text, at)
         here = found.start() if found else len(text)
         if here > at:
-            self._say(text[at:here])
+            self._emit(text[at:here])
             return here
         match text[at]:
             case "!":
-                return self._picture(text, at, final=final)
+                return self._scan_image(text, at)
             case "<":
-                return self._tag(text, at, final=final)
+                return self._scan_tag(text, at)
             case "`":
-                return self._backticks(text, at, final=final)
+                return self._open_code(text, at)
             case "\\":
-                return self._escape(text, at, final=final)
-        self._say("\n")
+                return self._copy_escape(text, at)
+        self._emit("\n")
         return at + 1
 
-    def _fence_at(self, text: str, at: int, *, final: bool) -> int:
-        near = text[at : at + FAR]
+    def _open_fence(self, text: str, at: int) -> int:
+        near = text[at : at + MAX_HELD_BACK]
         mark = near[0]
         run = len(near) - len(near.lstrip(mark))
-        if "\n" not in near and len(near) < FAR and not final and (run > 2 or run == len(near)):
-            return _HOLD  # which words follow on this line decides
+        if (
+            "\n" not in near
+            and len(near) < MAX_HELD_BACK
+            and not self._final
+            and (run > 2 or run == len(near))
+        ):
+            return _HOLD_BACK  # the rest of the line decides
         found = _OPENING.match(near)
         if found is None:
             return at
         self._fence = found[1] or found[3]
-        self._say(found[0])
+        self._emit(found[0])
         return at + found.end()
 
-    def _backticks(self, text: str, at: int, *, final: bool) -> int:
+    def _open_code(self, text: str, at: int) -> int:
         end = at
         while end < len(text) and text[end] == "`":
             end += 1
-        if end == len(text) and not final:
-            return _HOLD
+        if end == len(text) and not self._final:
+            return _HOLD_BACK
         self._code = end - at
-        self._say(text[at:end])
+        self._emit(text[at:end])
         return end
 
-    def _escape(self, text: str, at: int, *, final: bool) -> int:
-        if at + 1 == len(text) and not final:
-            return _HOLD
+    def _copy_escape(self, text: str, at: int) -> int:
+        if at + 1 == len(text) and not self._final:
+            return _HOLD_BACK
         size = 2 if _ESCAPED.match(text, at) else 1
-        self._say(text[at : at + size])
+        self._emit(text[at : at + size])
         return at + size
 
-    def _tag(self, text: str, at: int, *, final: bool) -> int:
-        if not final and text[at : at + 5].lower() in _TAGS:
-            return _HOLD
-        self._say("&lt;" if _TAG.match(text, at) else "<")
+    def _scan_tag(self, text: str, at: int) -> int:
+        if not self._final and text[at : at + 5].lower() in _TAGS:
+            return _HOLD_BACK
+        self._emit("&lt;" if _TAG.match(text, at) else "<")
         return at + 1
 
-    def _picture(self, text: str, at: int, *, final: bool) -> int:
-        near = text[at : at + FAR]
-        whole = final or len(near) == FAR
-        verdict = _foreign(near, whole=whole, word=_wordly(self._last))
-        if verdict is None:
-            return _HOLD
-        if not verdict:
-            self._say("!")
-        elif self._last == "!":  # taken away, the one before it would stand in its place
-            self._say(" ")
+    def _scan_image(self, text: str, at: int) -> int:
+        near = text[at : at + MAX_HELD_BACK]
+        whole = self._final or len(near) == MAX_HELD_BACK
+        is_image = _is_remote_image(near, whole=whole, word=_is_word_end(self._last))
+        if is_image is None:
+            return _HOLD_BACK
+        if not is_image:
+            self._emit("!")
+        elif self._last == "!":  # else the one before it would make an image again
+            self._emit(" ")
         return at + 1
 
 
-def _wordly(before: str) -> bool:
-    """`vec![1]` and `#![allow]` are no pictures, nor is what follows a word."""
+def _is_word_end(before: str) -> bool:
+    """After a word or `#`, as in `vec![1]` and `#![allow]`, no image begins."""
     return before.isalnum() or before in "_#"
 
 
-def _foreign(near: str, *, whole: bool, word: bool) -> bool | None:
-    """Whether a picture from elsewhere begins here; None: more has to be known."""
+def _is_remote_image(near: str, *, whole: bool, word: bool) -> bool | None:
+    """Whether a remote image begins here; None: more text is needed."""
     if len(near) == 1:
         return False if whole else None
     if near[1] != "[":
         return False
-    end = _end_of_label(near)
+    end = _find_label_end(near)
     if end < 0:
-        return len(near) == FAR if whole else None
+        return len(near) == MAX_HELD_BACK if whole else None
     if end == len(near):
         return not word if whole else None
     if near[end] != "(":
@@ -302,15 +248,15 @@ def _foreign(near: str, *, whole: bool, word: bool) -> bool | None:
     path = _ADDRESS.match(near, start.end())
     assert path is not None
     if path.end() == len(near):
-        return len(near) == FAR if whole else None
+        return len(near) == MAX_HELD_BACK if whole else None
     address, stop = path[0].lower(), near[path.end()]
     if stop == ":":
-        return not f"{address}:".startswith(_OURS)
+        return not f"{address}:".startswith(_LOCAL_SCHEMES)
     return stop not in ")> \t\n\"'" or address.startswith("//")
 
 
-def _end_of_label(near: str) -> int:
-    """Behind the bracket that closes the one at 1; -1: there is none."""
+def _find_label_end(near: str) -> int:
+    """The index after the bracket that closes the one at 1; -1 when there is none."""
     depth, at = 0, 1
     while at < len(near):
         match near[at]:

@@ -1,67 +1,115 @@
-"""Responses as they are stored, with everything it takes to go on from them."""
+"""Responses on disk, with what it takes to continue from them, and the conversations they end."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
+from hermes.config.api_server import ApiServer
 from hermes.core.errors import StoreError
 from hermes.core.message import Message
+from hermes.core.store import Store
 from hermes.core.taint import Taint
-from hermes.server.http.route import Call
-from hermes.server.turns.image_links import shown_as
-from hermes.server.turns.response_items import items_of
+from hermes.server.http.response_schemas import ResponseObject
+from hermes.server.turns.image_links import text_filter
+from hermes.server.turns.response_items import list_items
+from hermes.server.turns.server_instance import ServerInstance
 
-if TYPE_CHECKING:
-    from hermes.server.app import Server
+RESPONSE_KIND = "response"
+CONVERSATION_KIND = "conversation"
+_MAX_CONVERSATIONS = 1000
 
-KIND = "response"
 
-
-class Kept(Struct):
-    response: dict[str, Any]
+class StoredResponse(Struct):
+    response: ResponseObject
     transcript: tuple[Message, ...] = ()
     session: str = ""
     instructions: str = ""
     server: str = ""
-    """The token of the one that tells it."""
-
-    def lost(self, server: Server) -> bool:
-        """Whether nobody tells it any more, though it has no end."""
-        going = self.response["id"] in server.unfinished or server.elsewhere(self.server)
-        return self.response["status"] == "in_progress" and not going
+    """The token of the server that fills it in."""
 
 
-async def load_kept(call: Call, identity: str) -> Kept | None:
-    objects = call.server.runtime.store.objects
-    found = await objects.get(KIND, identity, owner=call.principal.name, touch=True)
-    if found is None:
-        return None
-    kept = msgspec.msgpack.decode(found.body, type=Kept)
-    if kept.lost(call.server):
-        await _end_lost(call, kept)
-    return kept
+class ResponseStore:
+    """The stored responses of all principals; each gets its own only."""
+
+    def __init__(self, store: Store, instance: ServerInstance, settings: ApiServer) -> None:
+        self._store = store
+        self._instance = instance
+        self._settings = settings
+        self.in_progress: set[str] = set()
+        """Responses this server streams; one that is deleted meanwhile is not stored again."""
+
+    async def load(self, owner: str, identity: str) -> StoredResponse | None:
+        objects = self._store.objects
+        found = await objects.get(RESPONSE_KIND, identity, owner=owner, touch=True)
+        if found is None:
+            return None
+        stored = msgspec.msgpack.decode(found.body, type=StoredResponse)
+        if self._is_abandoned(stored):
+            await self._end_abandoned(owner, stored)
+        return stored
+
+    async def find_latest(self, owner: str, conversation: str) -> str:
+        """The id of the last response of a conversation; empty when it has none."""
+        name = _qualify_name(owner, conversation)
+        pointer = await self._store.objects.get(CONVERSATION_KIND, name, owner=owner)
+        return pointer.body.decode() if pointer else ""
+
+    async def save(self, owner: str, stored: StoredResponse, conversation: str) -> None:
+        """`conversation`: the one that continues from here; may be empty."""
+        objects, identity = self._store.objects, stored.response.id
+        stored.server = self._instance.token
+        limit = self._settings.max_stored_responses
+        body = msgspec.msgpack.encode(stored)
+        await objects.put(RESPONSE_KIND, identity, body, owner=owner, keep_latest=limit)
+        if conversation:
+            name = _qualify_name(owner, conversation)
+            await objects.put(
+                CONVERSATION_KIND,
+                name,
+                identity.encode(),
+                owner=owner,
+                keep_latest=_MAX_CONVERSATIONS,
+            )
+
+    async def delete(self, owner: str, identity: str) -> bool:
+        """Whether it existed. A conversation that ended with it is forgotten."""
+        objects = self._store.objects
+        if not await objects.remove(RESPONSE_KIND, identity, owner=owner):
+            return False
+        self.in_progress.discard(identity)
+        for name in await objects.list_all(CONVERSATION_KIND, owner=owner):
+            if name.body == identity.encode():
+                await objects.remove(CONVERSATION_KIND, name.id, owner=owner)
+        return True
+
+    def _is_abandoned(self, stored: StoredResponse) -> bool:
+        """Whether it has no end and no server works on it any more."""
+        is_alive = stored.response.id in self.in_progress or self._instance.is_elsewhere(
+            stored.server
+        )
+        return stored.response.status == "in_progress" and not is_alive
+
+    async def _end_abandoned(self, owner: str, stored: StoredResponse) -> None:
+        """Complete a response whose server died with what its session has of the turn."""
+        try:
+            messages = await self._store.sessions.load_messages(stored.session)
+            meta = await self._store.sessions.get_meta(stored.session)
+        except StoreError:
+            messages, meta = [], None
+        last = max((n for n, m in enumerate(messages) if m.role == "user"), default=-1)
+        added: tuple[Message, ...] = ()
+        if last >= 0 and messages[last].text == stored.transcript[-1].text:
+            added = tuple(messages[last + 1 :])
+        stored.transcript += added
+        response = stored.response
+        response.status = "incomplete"
+        response.incomplete_details = {"reason": "error"}
+        clean = text_filter(self._settings.images, meta.taint if meta else Taint())
+        response.output = list_items(added, clean=clean)
+        body = msgspec.msgpack.encode(stored)
+        await self._store.objects.put(RESPONSE_KIND, response.id, body, owner=owner)
 
 
-async def _end_lost(call: Call, kept: Kept) -> None:
-    """Its server died while it was told; what was done until then is in the session."""
-    store = call.server.runtime.store
-    try:
-        messages = await store.sessions.load_messages(kept.session)
-        meta = await store.sessions.get_meta(kept.session)
-    except StoreError:
-        messages, meta = [], None
-    last = max((n for n, m in enumerate(messages) if m.role == "user"), default=-1)
-    done: tuple[Message, ...] = ()
-    if last >= 0 and messages[last].text == kept.transcript[-1].text:
-        done = tuple(messages[last + 1 :])
-    kept.transcript += done
-    kept.response |= {
-        "status": "incomplete",
-        "incomplete_details": {"reason": "error"},
-        "output": items_of(done, say=shown_as(call.server, meta.taint if meta else Taint())),
-    }
-    body = msgspec.msgpack.encode(kept)
-    await store.objects.put(KIND, kept.response["id"], body, owner=call.principal.name)
+def _qualify_name(owner: str, conversation: str) -> str:
+    return f"{owner}/{conversation}"

@@ -1,0 +1,129 @@
+"""JSON of requests and answers: bodies are decoded into Structs within limits on their shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import msgspec
+import orjson
+from msgspec import Struct
+
+from hermes.server.http.errors import bad_request
+
+T = TypeVar("T", bound=Struct)
+MAX_DEPTH = 64
+_MAX_CONTAINERS = 200_000
+_MAX_VALUES = 1_000_000
+_CHECKED_FROM_BYTES = 256 * 1024
+_DUPLICATES_UP_TO_BYTES = 64 * 1024
+"""Looking for duplicate keys is slow, and larger bodies are histories."""
+_SCALARS = frozenset({str, bool, float, type(None)})
+
+
+def encode_json(value: Any) -> bytes:
+    """Plain data, with Structs anywhere in it."""
+    return orjson.dumps(value, default=msgspec.to_builtins)
+
+
+def decode_json(raw: bytes, kind: type[T]) -> T:
+    """The body as that Struct; a 400 that says what is wrong with it otherwise."""
+    if not raw.strip():
+        raise bad_request("Invalid JSON: the body is empty.")
+    if len(raw) > _CHECKED_FROM_BYTES:
+        _check_size(raw)
+    try:
+        value = msgspec.json.decode(raw, type=kind)
+        _check_depth(value)
+        if len(raw) <= _DUPLICATES_UP_TO_BYTES:
+            _check_duplicates(raw)
+    except msgspec.ValidationError as error:
+        _check_syntax(raw)
+        raise bad_request(*_describe_error(str(error))) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise bad_request(f"Invalid JSON: {error}.") from None
+    except RecursionError:
+        raise bad_request("Invalid JSON: nested too deeply.") from None
+    return value
+
+
+def _check_syntax(raw: bytes) -> None:
+    """Report invalid JSON as such, even if its beginning is of the wrong shape already."""
+    try:
+        msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise bad_request(f"Invalid JSON: {error}.") from None
+    except RecursionError:
+        raise bad_request("Invalid JSON: nested too deeply.") from None
+
+
+def _check_size(raw: bytes) -> None:
+    """Count values before decoding: three bytes of JSON can take a hundred in memory."""
+    containers = raw.count(b"{") + raw.count(b"[")
+    if containers > _MAX_CONTAINERS or containers + raw.count(b",") > _MAX_VALUES:
+        raise bad_request("Invalid JSON: too many values.")
+
+
+def _check_depth(value: Struct) -> None:
+    """Make sure the value can be encoded again: neither too deep nor with huge integers."""
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        level = [x for each in level for x in _list_children(each) if type(x) not in _SCALARS]
+        if not level:
+            return
+    raise bad_request("Invalid JSON: nested too deeply.")
+
+
+def _list_children(value: Any) -> Iterable[Any]:
+    match value:
+        case list():
+            return value
+        case dict():
+            return value.values()
+        case Struct():
+            return msgspec.structs.astuple(value)
+        case int() if value.bit_length() > 63:
+            raise bad_request("Invalid JSON: a number is too large.")
+        case _:
+            return ()
+
+
+def _check_duplicates(raw: bytes) -> None:
+    """Two programs may read a body with duplicate keys differently."""
+    import json
+
+    def check_object(pairs: list[tuple[str, Any]]) -> None:
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise bad_request(f"Invalid JSON: the key {name[:80]!r} is there twice.")
+            seen.add(name)
+
+    try:
+        json.loads(raw, object_pairs_hook=check_object)
+    except ValueError as error:
+        raise bad_request(f"Invalid JSON: {error}.") from None
+
+
+def _describe_error(error: str) -> tuple[str, str]:
+    """A validation error as a sentence, and the parameter at fault."""
+    message, _, path = error.partition(" - at ")
+    param = path.strip("`").removeprefix("$").removeprefix(".")
+    if not param and message.startswith("Object missing required field"):
+        param = message.rpartition("`")[0].rpartition("`")[2]
+        return f"{param} is required.", param
+    if param:
+        return f"{param}: {message}.", param
+    return f"The body is of the wrong shape: {message}.", param
+
+
+def parse_flag(value: bool | str | None, name: str, *, default: bool = False) -> bool:
+    """A JSON boolean, or the words some clients send for it."""
+    if value is None:
+        return default
+    if isinstance(value, bool):
+        return value
+    word = value.strip().lower()
+    if word in ("true", "false"):
+        return word == "true"
+    raise bad_request(f"{name} must be true or false.", name)

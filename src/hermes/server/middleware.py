@@ -1,0 +1,208 @@
+"""What every request passes before its handler, and every response before it is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from hermes.core.errors import ConfigError, HermesError
+from hermes.server.http import web
+from hermes.server.http.call import RESPONSE_STARTED, ApiCall
+from hermes.server.http.errors import ApiError
+from hermes.server.http.headers import add_common_headers
+from hermes.server.http.listener import HealthCheck, is_known_host
+from hermes.server.http.principals import Principal, Principals
+from hermes.server.route import Route, Router
+from hermes.server.services import RouteServices
+
+log = logging.getLogger("hermes.server")
+access = logging.getLogger("hermes.server.access")
+
+BODY_SECONDS = 60.0
+PRINCIPAL_NAME = web.RequestKey("principal", str)
+_NOBODY = Principal()
+_FORM_TYPES = frozenset({"text/plain", "application/x-www-form-urlencoded", "multipart/form-data"})
+"""What any web page can send without a preflight."""
+_REFUSED_METHODS = frozenset({"TRACE", "CONNECT"})
+
+
+class Middleware:
+    """Checks host, origin, key, scope, rate and body; then calls the handler of the route."""
+
+    def __init__(
+        self,
+        router: Router,
+        services: RouteServices,
+        principals: Principals,
+        host_names: frozenset[str],
+    ) -> None:
+        self._router = router
+        self._services = services
+        self._principals = principals
+        self._host_names = host_names
+        self._settings = services.settings
+        self._redact = services.turns.redact
+
+    async def respond(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer a request; every failure but a cancellation or a lost client is an answer."""
+        began = time.monotonic()
+        route, path_params = self._router.find(request.method, request.path)
+        try:
+            response = await self._dispatch(request, route, path_params)
+        except ApiError as error:
+            response = _build_error(error)
+        except web.HTTPException as error:
+            response = _build_error(ApiError(error.status, error.reason))
+        except ConfigError as error:
+            response = _build_error(ApiError(500, self._redact(str(error)), code="config"))
+        except HermesError as error:
+            text = self._redact(str(error))
+            log.warning("%s failed: %s", request.path, text)
+            response = _build_error(ApiError(500, text, code="internal"))
+        except ConnectionError:
+            raise
+        except Exception as error:
+            log.exception("%s %s crashed", request.method, request.path)
+            text = self._redact(str(error)) or type(error).__name__
+            response = _build_error(ApiError(500, f"Internal error: {text[:300]}", code="internal"))
+        if not response.prepared:
+            if RESPONSE_STARTED in request:
+                raise ConnectionResetError("failed after the response had begun")
+            add_common_headers(request, response, self._settings.cors_origins)
+        seconds = time.monotonic() - began
+        self._services.metrics.count_request(route.name if route else "", response.status, seconds)
+        if access.isEnabledFor(logging.INFO):
+            who = {"from": request.remote, "key": request.get(PRINCIPAL_NAME, "")}
+            _log_access(request.method, request.path[:500], response.status, seconds, who)
+        return response
+
+    def record_health_check(self, check: HealthCheck) -> None:
+        """Count and log a request that never came here."""
+        route, _ = self._router.find("GET", check.path)
+        self._services.metrics.count_request(route.name if route else "", 200, check.seconds)
+        if access.isEnabledFor(logging.INFO):
+            _log_access("GET", check.path, 200, check.seconds, {"from": check.remote, "key": ""})
+
+    async def _dispatch(
+        self, request: web.BaseRequest, route: Route | None, path_params: dict[str, str]
+    ) -> web.StreamResponse:
+        self._check_host(request)
+        _check_protocol(request)
+        origin = request.headers.get("Origin")
+        if origin is not None and origin not in self._settings.cors_origins:
+            raise ApiError(403, "This origin is not allowed.", code="origin_not_allowed")
+        if request.method == "OPTIONS" and origin is not None:
+            return web.Response(status=200)
+        if route is not None and route.public:
+            return await route.handle(ApiCall(request, _NOBODY, path_params), self._services)
+        if route is None and not request.path.startswith(("/v1/", "/api/")):
+            raise self._router.explain_missing(request.method, request.path)
+        principal = self._principals.identify(_list_keys(request, route))
+        request[PRINCIPAL_NAME] = principal.name
+        if route is None:
+            raise self._router.explain_missing(request.method, request.path)
+        if route.scope not in principal.scopes:
+            raise ApiError(403, f"This key lacks the scope {route.scope}.", code="scope")
+        self._principals.count_request(principal)
+        body = b""
+        if request.method in ("POST", "PATCH"):
+            _check_type(request, route)
+            body = await _read_body(request, self._settings.max_request_bytes)
+        return await route.handle(ApiCall(request, principal, path_params, body), self._services)
+
+    def _check_host(self, request: web.BaseRequest) -> None:
+        hosts = request.headers.getall("Host", [])
+        if len(hosts) != 1 or not is_known_host(self._host_names, hosts[0]):
+            raise ApiError(421, "This server does not go by that name.", code="misdirected_request")
+        if request.raw_path[:1] != "/" and request.method != "OPTIONS":
+            raise _bad_protocol("The request line must hold a path.")
+
+
+def _list_keys(request: web.BaseRequest, route: Route | None) -> list[str]:
+    keys = request.headers.getall("Authorization", [])
+    if not keys and route is not None and route.x_api_key:
+        keys = [f"Bearer {key}" for key in request.headers.getall("X-Api-Key", [])]
+    return keys
+
+
+def _check_protocol(request: web.BaseRequest) -> None:
+    if request.version != web.HttpVersion11:
+        raise _bad_protocol("HTTP/1.1 is needed (nginx: proxy_http_version 1.1;).")
+    if request.method in _REFUSED_METHODS:
+        raise _bad_protocol(f"{request.method} is not possible here.")
+
+
+def _bad_protocol(why: str) -> ApiError:
+    return ApiError(400, why, code="bad_request", headers={"Connection": "close"})
+
+
+def _check_type(request: web.BaseRequest, route: Route) -> None:
+    """JSON or no type at all; a request without a body may have any type but that of a form."""
+    types = request.headers.getall("Content-Type", [])
+    kind = types[0].partition(";")[0].strip().lower() if types else ""
+    needed = request.can_read_body or (route.body is not None and not route.body_optional)
+    is_wrong = needed and kind not in ("", "application/json")
+    if len(types) > 1 or kind in _FORM_TYPES or is_wrong:
+        raise ApiError(415, "Send the body as application/json.", code="unsupported_media_type")
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise ApiError(415, "A compressed body is not accepted.", code="unsupported_media_type")
+
+
+async def _read_body(request: web.BaseRequest, limit: int) -> bytes:
+    """All of it, within the limit and in time."""
+    if not request.can_read_body:
+        return b""
+    if request.content_length is not None and request.content_length > limit:
+        raise _too_large(limit)
+    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for piece in request.content.iter_any():
+                size += len(piece)
+                if size > limit:
+                    raise _too_large(limit)
+                pieces.append(piece)
+    except TimeoutError:
+        raise ApiError(
+            408,
+            "The body did not arrive in time.",
+            code="timeout",
+            headers={"Connection": "close"},
+        ) from None
+    except (web.PayloadEncodingError, web.RequestPayloadError):
+        raise _bad_protocol("The body could not be understood.") from None
+    return b"".join(pieces)
+
+
+def _too_large(limit: int) -> ApiError:
+    return ApiError(
+        413,
+        f"The request is larger than {limit:,} bytes.",
+        code="request_too_large",
+        headers={"Connection": "close"},
+    )
+
+
+def _build_error(error: ApiError) -> web.Response:
+    response = web.Response(
+        body=error.encode_envelope(),
+        status=error.status,
+        headers=error.headers,
+        content_type="application/json",
+    )
+    if error.headers.get("Connection") == "close":
+        response.force_close()
+    return response
+
+
+def _log_access(
+    method: str, path: str, status: int, seconds: float, who: dict[str, str | None]
+) -> None:
+    """One record per request: never its query, its headers or its body."""
+    milliseconds = round(seconds * 1000, 1)
+    fields = {"method": method, "path": path, "status": status, "ms": milliseconds, **who}
+    access.info("%s %s %d", method, path, status, extra={"fields": fields})

@@ -1,0 +1,65 @@
+"""How many turns run at the same time, in all and for each principal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from hermes.server.http.errors import ApiError
+from hermes.server.http.principals import Principal
+
+RETRY_AFTER = "5"
+
+
+class TurnSlots:
+    """Limits the turns that run at once. After `close` no new one begins."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._used: Counter[str] = Counter()
+        self._all_free: asyncio.Future[None] | None = None
+        """Exists while somebody waits for all turns to end."""
+        self.closed = False
+
+    @property
+    def active(self) -> int:
+        return self._used.total()
+
+    @contextmanager
+    def reserve_slot(self, principal: Principal) -> Iterator[None]:
+        """Hold a slot for one turn; 429 when there is none, 503 when the server is stopping."""
+        own_limit = principal.concurrent_runs
+        is_full = self.active >= self._limit
+        if is_full or (own_limit is not None and self._used[principal.name] >= own_limit):
+            raise ApiError(
+                429,
+                f"Too many runs at the same time. Try again in {RETRY_AFTER} s.",
+                code="too_many_runs",
+                headers={"Retry-After": RETRY_AFTER},
+            )
+        if self.closed:
+            raise ApiError(
+                503,
+                "The server is stopping.",
+                code="stopping",
+                headers={"Retry-After": RETRY_AFTER},
+            )
+        self._used[principal.name] += 1
+        try:
+            yield
+        finally:
+            self._used[principal.name] -= 1
+            if self._all_free is not None and not self.active and not self._all_free.done():
+                self._all_free.set_result(None)
+
+    def close(self) -> None:
+        self.closed = True
+
+    async def wait_until_free(self, seconds: float) -> bool:
+        """Whether all turns have ended, after this long at most."""
+        if self.active:
+            self._all_free = asyncio.get_running_loop().create_future()
+            await asyncio.wait({self._all_free}, timeout=seconds)
+        return not self.active

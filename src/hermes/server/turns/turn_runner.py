@@ -1,0 +1,141 @@
+"""Runs the turns of clients: to the end for those who wait, as a stream for those who read along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Protocol
+
+from msgspec import structs
+
+from hermes.app.runtime import Runtime
+from hermes.app.session import Session
+from hermes.config.api_server import ApiServer
+from hermes.core.events import TurnEnd, TurnEvent, TurnResult
+from hermes.server.http import web
+from hermes.server.http.call import ApiCall
+from hermes.server.http.metrics import Metrics
+from hermes.server.http.principals import Principal
+from hermes.server.turns.client_events import ClientEvents
+from hermes.server.turns.image_links import text_filter
+from hermes.server.turns.sessions import ClientSessions
+from hermes.server.turns.slots import TurnSlots
+from hermes.server.turns.sse import ClientGone, EventStream
+from hermes.server.turns.turn_request import TurnRequest
+
+STOPPED = "The server stopped before this was done. What there is so far is kept in the session."
+
+
+class StreamEncoder(Protocol):
+    """Encodes the events of one turn in one protocol."""
+
+    @property
+    def headers(self) -> dict[str, str]: ...
+
+    async def encode_start(self) -> bytes: ...
+
+    def encode(self, event: TurnEvent) -> bytes: ...
+
+    async def encode_end(self, result: TurnResult) -> bytes:
+        """Called exactly once, also when no client is connected any more."""
+        ...
+
+
+class TurnRunner:
+    """Runs turns within the server's limits, each in a session of its principal."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: ApiServer,
+        metrics: Metrics,
+        redact: Callable[[str], str],
+    ) -> None:
+        self.runtime = runtime
+        self.settings = settings
+        self.metrics = metrics
+        self.redact = redact
+        """Makes an error message fit for clients."""
+        self.slots = TurnSlots(settings.concurrent_runs)
+        self.sessions = ClientSessions(runtime, settings.toolsets)
+
+    async def run_turn(
+        self,
+        principal: Principal,
+        request: TurnRequest,
+        on_open: Callable[[Session], None] = lambda _: None,
+    ) -> tuple[TurnResult, Session]:
+        """A turn whose client waits for all of it; cancelling ends the turn."""
+        with self.slots.reserve_slot(principal):
+            async with self.sessions.open_session(principal, request) as session:
+                on_open(session)
+                result = await session.submit(request.prompt)
+        self.metrics.count_turn(result)
+        text = text_filter(self.settings.images, session.transcript.taint)(result.text)
+        return self._explain_end(structs.replace(result, text=text)), session
+
+    async def stream_turn(
+        self,
+        call: ApiCall,
+        request: TurnRequest,
+        make_encoder: Callable[[Session], StreamEncoder],
+        resources: AsyncExitStack | None = None,
+    ) -> web.StreamResponse:
+        """A turn whose client reads along. When it leaves, the turn is stopped; when it does not
+        read, the turn goes on without it. `resources` are released when the turn has ended."""
+        async with resources or AsyncExitStack() as stack:
+            stack.enter_context(self.slots.reserve_slot(call.principal))
+            opening = self.sessions.open_session(call.principal, request)
+            session = await stack.enter_async_context(opening)
+            encoder = make_encoder(session)
+            events = self.follow_events(session)
+            session.submit(request.prompt)
+            stream = EventStream(call.request, self.settings.cors_origins, encoder.headers)
+            is_slow = ended = False
+            try:
+                first = await encoder.encode_start()
+                await stream.open()
+                await stream.send(first)
+                async for event in events:
+                    if isinstance(event, TurnEnd):
+                        ended = True
+                        await stream.send(await self._encode_end(encoder, event.result))
+                        break
+                    if data := encoder.encode(event):
+                        await stream.send(data)
+            except ClientGone as gone:
+                is_slow = gone.is_slow
+            finally:
+                stream.stop_keepalive()
+                if not ended:
+                    if not is_slow:
+                        events.stop_turn()
+                    unread = self._finish_unread(events, encoder, stack.pop_all())
+                    self.runtime.spawn(unread, f"rest of {session.id}")
+        return await stream.close()
+
+    def follow_events(self, session: Session) -> ClientEvents:
+        """The events of the session from now on."""
+        return ClientEvents(session, keep_images=self.settings.images == "keep")
+
+    async def _finish_unread(
+        self, events: ClientEvents, encoder: StreamEncoder, resources: AsyncExitStack
+    ) -> None:
+        """Bring a turn to its end after its client has gone: the encoder may store it."""
+        async with resources:
+            async for event in events:
+                if isinstance(event, TurnEnd):
+                    await self._encode_end(encoder, event.result)
+                    break
+                encoder.encode(event)
+
+    async def _encode_end(self, encoder: StreamEncoder, result: TurnResult) -> bytes:
+        self.metrics.count_turn(result)
+        return await encoder.encode_end(self._explain_end(result))
+
+    def _explain_end(self, result: TurnResult) -> TurnResult:
+        if result.status == "interrupted" and self.slots.closed:
+            return structs.replace(result, error=STOPPED, error_code="server_stopping")
+        if result.error:
+            return structs.replace(result, error=self.redact(result.error))
+        return result
