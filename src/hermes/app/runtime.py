@@ -156,14 +156,13 @@ class Runtime:
         session_id: str,
         *,
         past: tuple[Message, ...] = (),
-        instructions: str = "",
         keep: bool = True,
         source: str,
         key: str = "",
         options: Options | None = None,
     ) -> Session:
         """A session with the past that a client sends along with each turn; with `keep`, what is
-        new is added to the stored one. `instructions` join the system prompt, and are not stored."""
+        new is added to the stored session of that id."""
         settings = await self._settings(options, source)
         where = self.folder
         known = await self.store.sessions.get_meta(session_id) if keep else None
@@ -179,7 +178,6 @@ class Runtime:
         history = ClientHistory(self.store, session_id, past, keep=keep)
         await session.transcript.adopt(history, stored=known is not None)
         session.host.compress_late()
-        session.host.instructions = instructions
         return session
 
     def adapt(self, session: Session, options: Options) -> None:

@@ -14,9 +14,8 @@ from hermes.server.http.listener import EarlyListener, open_listener
 from hermes.server.http.metrics import Metrics
 from hermes.server.http.principals import Principals, load_keys
 from hermes.server.middleware import Middleware
-from hermes.server.route import Router
+from hermes.server.route import Router, RouteServices
 from hermes.server.routes import list_routes
-from hermes.server.services import RouteServices
 from hermes.server.turns.runs import RunRegistry
 from hermes.server.turns.server_instance import ServerInstance
 from hermes.server.turns.stored_responses import ResponseStore

@@ -13,8 +13,7 @@ from hermes.server.http.errors import ApiError
 from hermes.server.http.headers import add_common_headers
 from hermes.server.http.listener import HealthCheck, is_known_host
 from hermes.server.http.principals import Principal, Principals
-from hermes.server.route import Route, Router
-from hermes.server.services import RouteServices
+from hermes.server.route import Route, Router, RouteServices
 
 log = logging.getLogger("hermes.server")
 access = logging.getLogger("hermes.server.access")
@@ -134,7 +133,12 @@ def _check_protocol(request: web.BaseRequest) -> None:
 
 
 def _bad_protocol(why: str) -> ApiError:
-    return ApiError(400, why, code="bad_request", headers={"Connection": "close"})
+    return _closing_error(400, why, "bad_request")
+
+
+def _closing_error(status: int, message: str, code: str) -> ApiError:
+    """Closes the connection as well: whatever follows on it cannot be understood."""
+    return ApiError(status, message, code=code, headers={"Connection": "close"})
 
 
 def _check_type(request: web.BaseRequest, route: Route) -> None:
@@ -167,24 +171,14 @@ async def _read_body(request: web.BaseRequest, limit: int) -> bytes:
                     raise _too_large(limit)
                 pieces.append(piece)
     except TimeoutError:
-        raise ApiError(
-            408,
-            "The body did not arrive in time.",
-            code="timeout",
-            headers={"Connection": "close"},
-        ) from None
+        raise _closing_error(408, "The body did not arrive in time.", "timeout") from None
     except (web.PayloadEncodingError, web.RequestPayloadError):
         raise _bad_protocol("The body could not be understood.") from None
     return b"".join(pieces)
 
 
 def _too_large(limit: int) -> ApiError:
-    return ApiError(
-        413,
-        f"The request is larger than {limit:,} bytes.",
-        code="request_too_large",
-        headers={"Connection": "close"},
-    )
+    return _closing_error(413, f"The request is larger than {limit:,} bytes.", "request_too_large")
 
 
 def _build_error(error: ApiError) -> web.Response:

@@ -27,6 +27,7 @@ _STATUS_TEXTS = {
     502: "The agent did not finish.",
     503: "The server is stopping.",
 }
+_ID_SCHEMA = {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,256}$"}
 _NUMBER = {"type": "integer", "minimum": 0, "maximum": 999_999_999}
 _QUERY_SCHEMAS: dict[str, Any] = {
     "q": {"type": "string", "minLength": 1},
@@ -89,11 +90,7 @@ def _describe_operation(route: Route) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": route.name,
         "summary": route.summary,
-        "parameters": [
-            *_list_path_params(route),
-            *_list_query_params(route),
-            *_list_headers(route),
-        ],
+        "parameters": _list_params(route),
         "responses": {str(route.status): _describe_answer(route), **_describe_errors(route)},
     }
     if route.public:
@@ -107,25 +104,13 @@ def _describe_operation(route: Route) -> dict[str, Any]:
     return operation
 
 
-def _list_path_params(route: Route) -> list[dict[str, Any]]:
-    schema = {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,256}$"}
+def _list_params(route: Route) -> list[dict[str, Any]]:
+    in_path = [("path", name, _ID_SCHEMA) for name in re.findall(r"\{(\w+)\}", route.path)]
+    in_query = [("query", name, _QUERY_SCHEMAS[name]) for name in route.query]
+    in_headers = [("header", name, _HEADER_SCHEMAS[name]) for name in route.headers]
     return [
-        {"name": name, "in": "path", "required": True, "schema": schema}
-        for name in re.findall(r"\{(\w+)\}", route.path)
-    ]
-
-
-def _list_query_params(route: Route) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "in": "query", "required": name == "q", "schema": _QUERY_SCHEMAS[name]}
-        for name in route.query
-    ]
-
-
-def _list_headers(route: Route) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "in": "header", "required": False, "schema": _HEADER_SCHEMAS[name]}
-        for name in route.headers
+        {"name": name, "in": place, "required": place == "path" or name == "q", "schema": schema}
+        for place, name, schema in (*in_path, *in_query, *in_headers)
     ]
 
 

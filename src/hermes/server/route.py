@@ -1,4 +1,4 @@
-"""One row per endpoint, for the router, the middleware, the OpenAPI document and the tests."""
+"""One row per endpoint, what its handler gets, and the router that finds it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,34 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from hermes.config.api_server import Scope
+from hermes.app.runtime import Runtime
+from hermes.config.api_server import ApiServer, Scope
 from hermes.server.http import web
 from hermes.server.http.call import ApiCall
 from hermes.server.http.errors import ApiError
-from hermes.server.services import RouteServices
+from hermes.server.http.idempotency import IdempotencyKeys
+from hermes.server.http.metrics import Metrics
+from hermes.server.turns.runs import RunRegistry
+from hermes.server.turns.stored_responses import ResponseStore
+from hermes.server.turns.turn_runner import TurnRunner
+
+TURN_HEADERS = ("Idempotency-Key", "X-Hermes-Session-Id", "X-Hermes-Session-Key")
+"""Request headers of routes that run a turn."""
+
+
+class RouteServices(Struct, frozen=True):
+    """What handlers use of the server."""
+
+    runtime: Runtime
+    settings: ApiServer
+    model: str
+    """The model name the server goes by, unless a request gives another."""
+    metrics: Metrics
+    idempotency: IdempotencyKeys
+    turns: TurnRunner
+    responses: ResponseStore
+    runs: RunRegistry
+
 
 Handler: TypeAlias = Callable[[ApiCall, RouteServices], Awaitable[web.StreamResponse]]
 
@@ -21,19 +44,19 @@ class Route(Struct, frozen=True):
     method: Literal["GET", "POST", "PATCH", "DELETE"]
     path: str
     handle: Handler
+    """Its docstring is the summary in the OpenAPI document."""
     name: str
     """Also the operationId."""
-    summary: str
+    answer: type[Struct] | None = None
+    """Type of the JSON answer; None: anything."""
+    body: type[Struct] | None = None
+    body_optional: bool = False
+    """No body means the same as an empty object."""
     public: bool = False
     """Needs no key."""
     scope: Scope = "chat"
     x_api_key: bool = False
     """The key may also come in X-Api-Key, as Anthropic clients send it."""
-    body: type[Struct] | None = None
-    body_optional: bool = False
-    """No body means the same as an empty object."""
-    answer: type[Struct] | None = None
-    """Type of the JSON answer; None: anything."""
     status: int = 200
     errors: tuple[int, ...] = ()
     """Statuses beyond those of every route."""
@@ -43,6 +66,10 @@ class Route(Struct, frozen=True):
     """The query parameters it reads."""
     headers: tuple[str, ...] = ()
     """The request headers it reads."""
+
+    @property
+    def summary(self) -> str:
+        return self.handle.__doc__ or ""
 
 
 class Router:

@@ -37,15 +37,7 @@ class Principals:
     """All who may call. Where no key is set, everybody is the same nameless principal."""
 
     def __init__(self, settings: ApiServer, keys: Mapping[str, str]) -> None:
-        named = {entry.name: entry for entry in settings.keys}
-        self._all = [
-            Principal(
-                name, _hash_key(key), frozenset(named[name].scopes), *_find_limits(settings, name)
-            )
-            if name in named
-            else Principal("", _hash_key(key), requests_per_minute=settings.requests_per_minute)
-            for name, key in keys.items()
-        ]
+        self._all = [_build_principal(settings, name, key) for name, key in keys.items()]
         self._anybody = Principal(requests_per_minute=settings.requests_per_minute)
         self._tokens: dict[str, tuple[float, float]] = {}
 
@@ -118,10 +110,14 @@ def _read_keys(settings: ApiServer, secrets: Secrets) -> dict[str, str]:
     return keys
 
 
-def _find_limits(settings: ApiServer, name: str) -> tuple[int | None, int | None, float | None]:
-    entry = next(entry for entry in settings.keys if entry.name == name)
-    rate = entry.requests_per_minute or settings.requests_per_minute
-    return rate, entry.concurrent_runs, entry.daily_usd
+def _build_principal(settings: ApiServer, name: str, key: str) -> Principal:
+    rate = settings.requests_per_minute
+    entry = next((entry for entry in settings.keys if entry.name == name), None)
+    if entry is None:
+        return Principal("", _hash_key(key), requests_per_minute=rate)
+    rate, scopes = entry.requests_per_minute or rate, frozenset(entry.scopes)
+    limits = (rate, entry.concurrent_runs, entry.daily_usd)
+    return Principal(name, _hash_key(key), scopes, *limits)
 
 
 def _hash_key(key: str) -> bytes:

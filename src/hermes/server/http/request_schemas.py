@@ -21,10 +21,7 @@ _IMAGE = {
     "properties": {
         "type": {"enum": ["image_url", "input_image"]},
         "image_url": {
-            "anyOf": [
-                _URL,
-                {"type": "object", "required": ["url"], "properties": {"url": _URL}},
-            ]
+            "anyOf": [_URL, {"type": "object", "required": ["url"], "properties": {"url": _URL}}]
         },
     },
 }
@@ -52,15 +49,14 @@ _BLOCKS = {
                 "type": "object",
                 "required": ["type"],
                 "properties": {
-                    "type": {"enum": ["text", "image", "tool_use", "tool_result", "thinking"]},
+                    "type": {"enum": ["text", "image", "tool_use", "tool_result", "thinking"]}
                 },
             },
         },
     ]
 }
 ChatRole: TypeAlias = Annotated[
-    str,
-    Meta(extra_json_schema={"enum": ["system", "developer", "user", "assistant", "tool"]}),
+    str, Meta(extra_json_schema={"enum": ["system", "developer", "user", "assistant", "tool"]})
 ]
 MessageContent: TypeAlias = Annotated[Any, Meta(extra_json_schema=_CONTENT)]
 AnthropicBlocks: TypeAlias = Annotated[Any, Meta(extra_json_schema=_BLOCKS)]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import secrets
 import time
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import orjson
 from msgspec import Meta, Struct
 
+from hermes.app.session import Session
 from hermes.core.events import (
     TextDelta,
     ThinkingDelta,
@@ -20,24 +22,18 @@ from hermes.core.events import (
 from hermes.core.message import Message, ToolCall, Usage
 from hermes.core.provider import Effort
 from hermes.server.http import web
-from hermes.server.http.call import ApiCall, json_response
+from hermes.server.http.call import ApiCall
 from hermes.server.http.client_quirks import reads_only_chunks
 from hermes.server.http.errors import bad_request
 from hermes.server.http.json_body import encode_json, parse_flag
-from hermes.server.http.request_schemas import (
-    ChatRole,
-    FlagField,
-    MessageContent,
-    ToolExecution,
-)
+from hermes.server.http.request_schemas import ChatRole, FlagField, MessageContent, ToolExecution
 from hermes.server.http.response_schemas import (
     AssistantMessage,
     ChatChoice,
     ChatCompletion,
     ChatUsage,
 )
-from hermes.server.route import Route
-from hermes.server.services import RouteServices
+from hermes.server.route import TURN_HEADERS, Route, RouteServices
 from hermes.server.turns.client_tools import (
     list_open_calls,
     read_calls,
@@ -45,7 +41,7 @@ from hermes.server.turns.client_tools import (
     read_result,
 )
 from hermes.server.turns.content import read_parts
-from hermes.server.turns.outcome import describe_incomplete, raise_unusable, turn_headers
+from hermes.server.turns.outcome import describe_incomplete
 from hermes.server.turns.sse import DONE_FRAME, encode_frame
 from hermes.server.turns.turn_events import describe_call, is_internal
 from hermes.server.turns.turn_request import (
@@ -85,26 +81,24 @@ class ChatRequest(Struct):
 
 
 async def complete_chat(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """One turn of a conversation whose past is in the request."""
     body = call.decode_body(ChatRequest)
     request = _parse_request(call, services, body)
     model = body.model or services.model
     if not parse_flag(body.stream, "stream"):
+        build = partial(_build_completion, model, with_reasoning=services.settings.reasoning)
         return await services.idempotency.run_once(
-            call, lambda: _answer_whole(call, services, request, model)
+            call, lambda: services.turns.answer_turn(call, request, build)
         )
     options = body.stream_options
     with_usage = bool(options and options.include_usage)
-    return await services.turns.stream_turn(
-        call,
-        request,
-        lambda session: _ChunkEncoder(
-            model,
-            turn_headers(session.id, request),
-            with_usage=with_usage,
-            with_reasoning=services.settings.reasoning,
-            chunks_only=reads_only_chunks(call.request.headers),
-        ),
+    encoder = _ChunkEncoder(
+        model,
+        with_usage=with_usage,
+        with_reasoning=services.settings.reasoning,
+        chunks_only=reads_only_chunks(call.request.headers),
     )
+    return await services.turns.stream_turn(call, request, encoder)
 
 
 # -- the request -----------------------------------------------------------------------------
@@ -166,18 +160,13 @@ def _read_messages(messages: list[ChatMessage], *, client_tools: bool) -> tuple[
 # -- the whole answer ------------------------------------------------------------------------
 
 
-async def _answer_whole(
-    call: ApiCall, services: RouteServices, request: TurnRequest, model: str
-) -> web.Response:
-    result, session = await services.turns.run_turn(call.principal, request)
-    headers = turn_headers(session.id, request, result)
-    raise_unusable(result, headers)
+def _build_completion(model: str, result: TurnResult, *, with_reasoning: bool) -> ChatCompletion:
     message = AssistantMessage("assistant", result.text)
     if calls := _list_calls(result):
         message.content, message.tool_calls = result.text or None, calls
-    if services.settings.reasoning:
+    if with_reasoning:
         message.reasoning_content = result.reasoning
-    answer = ChatCompletion(
+    return ChatCompletion(
         _new_id(),
         "chat.completion",
         int(time.time()),
@@ -186,7 +175,6 @@ async def _answer_whole(
         _count_usage(result.usage),
         describe_incomplete(result),
     )
-    return json_response(answer, headers=headers)
 
 
 def _list_calls(result: TurnResult) -> list[dict[str, Any]]:
@@ -225,15 +213,8 @@ class _ChunkEncoder:
     """The chunks of one answer: what they have in common is encoded once."""
 
     def __init__(
-        self,
-        model: str,
-        headers: dict[str, str],
-        *,
-        with_usage: bool,
-        with_reasoning: bool,
-        chunks_only: bool,
+        self, model: str, *, with_usage: bool, with_reasoning: bool, chunks_only: bool
     ) -> None:
-        self.headers = headers
         chunk = {
             "id": _new_id(),
             "object": "chat.completion.chunk",
@@ -249,7 +230,7 @@ class _ChunkEncoder:
         self._running: dict[str, tuple[str, str]] = {}
         """Running tools: name and label, by call."""
 
-    async def encode_start(self) -> bytes:
+    async def encode_start(self, session: Session) -> bytes:
         return self._delta_head + b'role":"assistant","content":""' + self._delta_tail
 
     def encode(self, event: TurnEvent) -> bytes:
@@ -302,11 +283,10 @@ ROUTES = (
         "/v1/chat/completions",
         complete_chat,
         "chat_completions",
-        "One turn of a conversation whose past is in the request.",
-        body=ChatRequest,
-        errors=(400, 403, 404, 413, 415, 429, 502),
+        ChatCompletion,
+        ChatRequest,
+        errors=(404, 502),
         streams=True,
-        answer=ChatCompletion,
-        headers=("Idempotency-Key", "X-Hermes-Session-Id", "X-Hermes-Session-Key"),
+        headers=TURN_HEADERS,
     ),
 )

@@ -16,18 +16,19 @@ from hermes.server.http.response_schemas import (
     ModelEntry,
     ModelList,
 )
-from hermes.server.route import Route
+from hermes.server.route import Route, RouteServices
 from hermes.server.routes import list_routes
-from hermes.server.services import RouteServices
 
 _STARTED = int(time.time())
 
 
 async def get_health(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Whether the server is alive."""
     return json_response(HEALTH)
 
 
 async def get_detailed_health(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """What is running."""
     active = services.turns.slots.active
     platform = HEALTH["platform"]
     health = DetailedHealth("ok", platform, None, {}, active, None, time.time(), os.getpid())
@@ -35,12 +36,14 @@ async def get_detailed_health(call: ApiCall, services: RouteServices) -> web.Str
 
 
 async def list_models(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """The one model this server is."""
     name = services.model
     entry = ModelEntry(name, "model", _STARTED, "hermes", [], name, None)
     return json_response(ModelList("list", [entry]))
 
 
 async def get_capabilities(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """What this server can do."""
     routes = {route.name: route for route in list_routes()}
     features: dict[str, bool | str] = {name: route in routes for name, route in _FEATURES.items()}
     features["tool_progress_events"] = True
@@ -76,33 +79,17 @@ _FEATURES = {
 }
 """Feature -> the name of the route it needs."""
 
-_ALIVE = "Whether the server lives."
 ROUTES = (
-    Route("GET", "/health", get_health, "health", _ALIVE, public=True, answer=HealthAnswer),
-    Route("GET", "/v1/health", get_health, "health_v1", _ALIVE, public=True, answer=HealthAnswer),
+    Route("GET", "/health", get_health, "health", HealthAnswer, public=True),
+    Route("GET", "/v1/health", get_health, "health_v1", HealthAnswer, public=True),
     Route(
         "GET",
         "/health/detailed",
         get_detailed_health,
         "health_detailed",
-        "What is running.",
+        DetailedHealth,
         public=True,
-        answer=DetailedHealth,
     ),
-    Route(
-        "GET",
-        "/v1/models",
-        list_models,
-        "models",
-        "The one model this server is.",
-        answer=ModelList,
-    ),
-    Route(
-        "GET",
-        "/v1/capabilities",
-        get_capabilities,
-        "capabilities",
-        "What this server can do.",
-        answer=Capabilities,
-    ),
+    Route("GET", "/v1/models", list_models, "models", ModelList),
+    Route("GET", "/v1/capabilities", get_capabilities, "capabilities", Capabilities),
 )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import orjson
 from msgspec import Meta, Struct
 
+from hermes.app.session import Session
 from hermes.core.events import TextDelta, ThinkingDelta, TurnEvent, TurnResult
 from hermes.core.message import Media, Message, ToolCall, Usage
 from hermes.server.http import web
-from hermes.server.http.call import ApiCall, json_response
+from hermes.server.http.call import ApiCall
 from hermes.server.http.errors import bad_request
 from hermes.server.http.json_body import parse_flag
 from hermes.server.http.request_schemas import (
@@ -23,16 +25,10 @@ from hermes.server.http.request_schemas import (
     ToolExecution,
 )
 from hermes.server.http.response_schemas import AnthropicMessage
-from hermes.server.route import Route
-from hermes.server.services import RouteServices
+from hermes.server.route import TURN_HEADERS, Route, RouteServices
 from hermes.server.turns.client_tools import list_open_calls, read_client_tools, read_result
 from hermes.server.turns.content import is_visible, read_image, read_parts
-from hermes.server.turns.outcome import (
-    describe_incomplete,
-    is_unusable,
-    raise_unusable,
-    turn_headers,
-)
+from hermes.server.turns.outcome import describe_incomplete, is_unusable
 from hermes.server.turns.sse import encode_frame
 from hermes.server.turns.turn_request import (
     TurnRequest,
@@ -68,22 +64,17 @@ class MessagesRequest(Struct):
 
 
 async def create_message(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """One turn, in the protocol of Anthropic."""
     body = call.decode_body(MessagesRequest)
     request = _parse_request(call, services, body)
     model = body.model or services.model
     if not parse_flag(body.stream, "stream"):
+        build = partial(_build_message, model, with_reasoning=services.settings.reasoning)
         return await services.idempotency.run_once(
-            call, lambda: _answer_whole(call, services, request, model)
+            call, lambda: services.turns.answer_turn(call, request, build)
         )
-    return await services.turns.stream_turn(
-        call,
-        request,
-        lambda session: _MessageEncoder(
-            model,
-            turn_headers(session.id, request),
-            with_reasoning=services.settings.reasoning,
-        ),
-    )
+    encoder = _MessageEncoder(model, with_reasoning=services.settings.reasoning)
+    return await services.turns.stream_turn(call, request, encoder)
 
 
 # -- the request -----------------------------------------------------------------------------
@@ -182,14 +173,9 @@ def _read_call(block: dict[str, Any], call_names: dict[str, str], where: str) ->
 # -- the whole answer ------------------------------------------------------------------------
 
 
-async def _answer_whole(
-    call: ApiCall, services: RouteServices, request: TurnRequest, model: str
-) -> web.Response:
-    result, session = await services.turns.run_turn(call.principal, request)
-    headers = turn_headers(session.id, request, result)
-    raise_unusable(result, headers)
+def _build_message(model: str, result: TurnResult, *, with_reasoning: bool) -> AnthropicMessage:
     message = _new_message(model)
-    if services.settings.reasoning and result.reasoning:
+    if with_reasoning and result.reasoning:
         thinking = {"type": "thinking", "thinking": result.reasoning, "signature": ""}
         message.content.append(thinking)
     if result.text:
@@ -198,7 +184,7 @@ async def _answer_whole(
     message.stop_reason = _stop_reason(result)
     message.usage = _count_usage(result.usage)
     message.hermes = describe_incomplete(result)
-    return json_response(message, headers=headers)
+    return message
 
 
 def _new_message(model: str) -> AnthropicMessage:
@@ -244,14 +230,13 @@ def _parse_args(call: ToolCall) -> Any:
 class _MessageEncoder:
     """The events of one answer: at most one content block is open."""
 
-    def __init__(self, model: str, headers: dict[str, str], *, with_reasoning: bool) -> None:
-        self.headers = headers
+    def __init__(self, model: str, *, with_reasoning: bool) -> None:
         self._message = _new_message(model)
         self._with_reasoning = with_reasoning
         self._index = -1
         self._open_block = ""
 
-    async def encode_start(self) -> bytes:
+    async def encode_start(self, session: Session) -> bytes:
         return _encode_event("message_start", message=self._message)
 
     def encode(self, event: TurnEvent) -> bytes:
@@ -318,12 +303,11 @@ ROUTES = (
         "/v1/messages",
         create_message,
         "messages",
-        "One turn, in the protocol of Anthropic.",
+        AnthropicMessage,
+        MessagesRequest,
         x_api_key=True,
-        body=MessagesRequest,
-        errors=(400, 403, 404, 413, 415, 429, 502),
+        errors=(404, 502),
         streams=True,
-        answer=AnthropicMessage,
-        headers=("Idempotency-Key", "X-Hermes-Session-Id", "X-Hermes-Session-Key"),
+        headers=TURN_HEADERS,
     ),
 )

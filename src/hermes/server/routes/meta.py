@@ -9,18 +9,19 @@ from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.metrics import CONTENT_TYPE
 from hermes.server.http.response_schemas import ObjectList
 from hermes.server.openapi import build_document
-from hermes.server.route import Route
+from hermes.server.route import Route, RouteServices
 from hermes.server.routes import list_routes
-from hermes.server.services import RouteServices
 from hermes.server.turns.sessions import SOURCE
 from hermes.tools.registry import select
 
 
 async def get_openapi(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """This description."""
     return json_response(build_document(list_routes()))
 
 
 async def get_docs(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """The same for people."""
     rows = "".join(
         f"<tr><td><code>{r.method}</code></td><td><code>{escape(r.path)}</code></td>"
         f"<td>{escape(r.summary)}</td><td>{'no' if r.public else r.scope}</td></tr>"
@@ -37,11 +38,13 @@ async def get_docs(call: ApiCall, services: RouteServices) -> web.StreamResponse
 
 
 async def get_metrics(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Metrics for Prometheus."""
     text = services.metrics.render()
     return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
 
 async def list_toolsets(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """The tools the agent has here."""
     config = services.runtime.setup.config
     tools = select(services.settings.toolsets, platform=SOURCE, settings=config.tools)
     groups: dict[str, list[dict[str, str]]] = {}
@@ -53,36 +56,14 @@ async def list_toolsets(call: ApiCall, services: RouteServices) -> web.StreamRes
 
 
 async def list_skills(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """Always empty: skills are not implemented yet."""
+    """The skills the agent has here: none yet."""
     return json_response(ObjectList("list", []))
 
 
 ROUTES = (
-    Route("GET", "/openapi.json", get_openapi, "openapi", "This description."),
-    Route("GET", "/docs", get_docs, "docs", "The same for people.", media="text/html"),
-    Route(
-        "GET",
-        "/metrics",
-        get_metrics,
-        "metrics",
-        "Figures for Prometheus.",
-        scope="metrics",
-        media="text/plain",
-    ),
-    Route(
-        "GET",
-        "/v1/toolsets",
-        list_toolsets,
-        "toolsets",
-        "The tools the agent has here.",
-        answer=ObjectList,
-    ),
-    Route(
-        "GET",
-        "/v1/skills",
-        list_skills,
-        "skills",
-        "The skills the agent has here.",
-        answer=ObjectList,
-    ),
+    Route("GET", "/openapi.json", get_openapi, "openapi"),
+    Route("GET", "/docs", get_docs, "docs", media="text/html"),
+    Route("GET", "/metrics", get_metrics, "metrics", scope="metrics", media="text/plain"),
+    Route("GET", "/v1/toolsets", list_toolsets, "toolsets", ObjectList),
+    Route("GET", "/v1/skills", list_skills, "skills", ObjectList),
 )

@@ -23,8 +23,7 @@ from hermes.server.http.errors import bad_request, not_found
 from hermes.server.http.json_body import parse_flag
 from hermes.server.http.request_schemas import FlagField, ToolExecution, TurnInput
 from hermes.server.http.response_schemas import DeletedObject, ResponseObject
-from hermes.server.route import Route
-from hermes.server.services import RouteServices
+from hermes.server.route import TURN_HEADERS, Route, RouteServices
 from hermes.server.turns.client_tools import list_open_calls, list_tool_names, read_client_tools
 from hermes.server.turns.image_links import text_filter
 from hermes.server.turns.outcome import is_unusable, raise_unusable, turn_headers
@@ -105,6 +104,7 @@ class _ResponseTurn(Struct):
 
 
 async def create_response(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """One turn; the server keeps what is needed to continue from it."""
     body = call.decode_body(ResponsesRequest)
     if not parse_flag(body.stream, "stream"):
         return await services.idempotency.run_once(
@@ -112,12 +112,8 @@ async def create_response(call: ApiCall, services: RouteServices) -> web.StreamR
         )
     async with AsyncExitStack() as resources:
         turn = await _prepare_turn(call, services, body, resources)
-        return await services.turns.stream_turn(
-            call,
-            turn.request,
-            lambda session: _ResponseEncoder(services, turn, session),
-            resources.pop_all(),
-        )
+        encoder = _ResponseEncoder(services, turn)
+        return await services.turns.stream_turn(call, turn.request, encoder, resources.pop_all())
 
 
 # -- the request -----------------------------------------------------------------------------
@@ -238,9 +234,8 @@ async def _answer_whole(
 ) -> web.Response:
     async with AsyncExitStack() as resources:
         turn = await _prepare_turn(call, services, body, resources)
-        result, session = await services.turns.run_turn(
-            call.principal, turn.request, turn.enter_session
-        )
+        result, session = await services.turns.run_turn(call.principal, turn.request)
+        turn.enter_session(session)
         response = turn.response
         settle_response(response, result)
         if is_unusable(result):
@@ -256,15 +251,14 @@ async def _answer_whole(
 class _ResponseEncoder:
     """Stores the response before its id is sent, and again when the turn has ended."""
 
-    def __init__(self, services: RouteServices, turn: _ResponseTurn, session: Session) -> None:
-        turn.enter_session(session)
-        self.headers = turn_headers(session.id, turn.request)
+    def __init__(self, services: RouteServices, turn: _ResponseTurn) -> None:
         self._services = services
         self._turn = turn
         self._items = ItemEncoder(turn.is_hosted)
 
-    async def encode_start(self) -> bytes:
+    async def encode_start(self, session: Session) -> bytes:
         turn, response = self._turn, self._turn.response
+        turn.enter_session(session)
         await turn.save(self._services, ())
         if turn.is_stored:
             self._services.responses.in_progress.add(response.id)
@@ -306,6 +300,7 @@ class _ResponseEncoder:
 
 
 async def get_response(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """A stored response."""
     identity = call.path_params["id"]
     stored = await services.responses.load(call.principal.name, identity)
     if stored is None:
@@ -314,41 +309,26 @@ async def get_response(call: ApiCall, services: RouteServices) -> web.StreamResp
 
 
 async def delete_response(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Forget a stored response."""
     identity = call.path_params["id"]
     if not await services.responses.delete(call.principal.name, identity):
         raise not_found("response", identity)
     return json_response(DeletedObject(identity, "response", True))
 
 
+_PATH = "/v1/responses/{id}"
 ROUTES = (
     Route(
         "POST",
         "/v1/responses",
         create_response,
         "responses",
-        "One turn; the server keeps what it takes to go on from it.",
-        body=ResponsesRequest,
-        errors=(400, 403, 404, 413, 415, 429, 502),
+        ResponseObject,
+        ResponsesRequest,
+        errors=(404, 502),
         streams=True,
-        answer=ResponseObject,
-        headers=("Idempotency-Key", "X-Hermes-Session-Id", "X-Hermes-Session-Key"),
+        headers=TURN_HEADERS,
     ),
-    Route(
-        "GET",
-        "/v1/responses/{id}",
-        get_response,
-        "response",
-        "A stored response.",
-        errors=(404,),
-        answer=ResponseObject,
-    ),
-    Route(
-        "DELETE",
-        "/v1/responses/{id}",
-        delete_response,
-        "response_delete",
-        "Forget a stored response.",
-        errors=(404,),
-        answer=DeletedObject,
-    ),
+    Route("GET", _PATH, get_response, "response", ResponseObject, errors=(404,)),
+    Route("DELETE", _PATH, delete_response, "response_delete", DeletedObject, errors=(404,)),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from functools import partial
 from typing import Annotated, get_args
 
 from msgspec import Meta, Struct
@@ -18,8 +19,7 @@ from hermes.server.http.response_schemas import (
     RunStarted,
     RunStatusAnswer,
 )
-from hermes.server.route import Route
-from hermes.server.services import RouteServices
+from hermes.server.route import TURN_HEADERS, Route, RouteServices
 from hermes.server.turns.response_input import read_history, read_input
 from hermes.server.turns.runs import Run, StoredRun
 from hermes.server.turns.sse import ClientGone, EventStream
@@ -52,6 +52,7 @@ class SteerRequest(Struct):
 
 
 async def start_run(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Start work that needs no open connection."""
     return await services.idempotency.run_once(call, lambda: _start_run(call, services))
 
 
@@ -94,10 +95,12 @@ async def _parse_request(call: ApiCall, services: RouteServices, body: RunReques
 
 
 async def get_run(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """The state of a run."""
     return json_response((await _find_run(call, services)).describe())
 
 
 async def stream_run_events(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """The events of a run, from the beginning or after Last-Event-ID."""
     state = await _find_run(call, services)
     after = call.request.headers.get("Last-Event-ID", "0").strip() or "0"
     if not after.isascii() or not after.isdigit():
@@ -116,6 +119,7 @@ async def stream_run_events(call: ApiCall, services: RouteServices) -> web.Strea
 
 
 async def stop_run(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Interrupt a run."""
     state = await _find_run(call, services)
     run = _find_active(services, state)
     if run is not None:
@@ -125,6 +129,7 @@ async def stop_run(call: ApiCall, services: RouteServices) -> web.StreamResponse
 
 
 async def answer_approval(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Answer the approval a run waits for."""
     body = call.decode_body(ApprovalRequest)
     state = await _find_run(call, services)
     choice = next((c for c in _CHOICES if c == body.choice), None)
@@ -137,6 +142,7 @@ async def answer_approval(call: ApiCall, services: RouteServices) -> web.StreamR
 
 
 async def steer_run(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Give a run guidance while it works."""
     body = call.decode_body(SteerRequest)
     state = await _find_run(call, services)
     run = _find_active(services, state)
@@ -162,73 +168,49 @@ def _find_active(services: RouteServices, state: StoredRun) -> Run | None:
     return run
 
 
-_RUN_PATH = "/v1/runs/{run_id}"
+_PATH = "/v1/runs/{run_id}"
+_route = partial(Route, scope="runs")
 ROUTES = (
-    Route(
+    _route(
         "POST",
         "/v1/runs",
         start_run,
         "runs",
-        "Start work that goes on without a connection.",
-        scope="runs",
-        body=RunRequest,
+        RunStarted,
+        RunRequest,
         status=202,
-        errors=(400, 403, 404, 413, 415, 429),
-        answer=RunStarted,
-        headers=("Idempotency-Key", "X-Hermes-Session-Id", "X-Hermes-Session-Key"),
+        errors=(404,),
+        headers=TURN_HEADERS,
     ),
-    Route(
+    _route("GET", _PATH, get_run, "run_status", RunObject, errors=(404,)),
+    _route(
         "GET",
-        _RUN_PATH,
-        get_run,
-        "run_status",
-        "How it goes.",
-        scope="runs",
-        errors=(400, 404),
-        answer=RunObject,
-    ),
-    Route(
-        "GET",
-        f"{_RUN_PATH}/events",
+        f"{_PATH}/events",
         stream_run_events,
         "run_events",
-        "What happens in it, from the beginning or from Last-Event-ID on.",
-        scope="runs",
-        errors=(400, 404),
+        errors=(404,),
         streams=True,
         media="text/event-stream",
         headers=("Last-Event-ID",),
     ),
+    _route("POST", f"{_PATH}/stop", stop_run, "run_stop", RunStatusAnswer, errors=(404, 409)),
     Route(
         "POST",
-        f"{_RUN_PATH}/stop",
-        stop_run,
-        "run_stop",
-        "Interrupt it.",
-        scope="runs",
-        errors=(400, 404, 409),
-        answer=RunStatusAnswer,
-    ),
-    Route(
-        "POST",
-        f"{_RUN_PATH}/approval",
+        f"{_PATH}/approval",
         answer_approval,
         "run_approval",
-        "Answer the approval it waits for.",
+        ApprovalAnswer,
+        ApprovalRequest,
         scope="approve",
-        body=ApprovalRequest,
-        errors=(400, 404, 409, 413, 415),
-        answer=ApprovalAnswer,
+        errors=(404, 409),
     ),
-    Route(
+    _route(
         "POST",
-        f"{_RUN_PATH}/steer",
+        f"{_PATH}/steer",
         steer_run,
         "run_steer",
-        "Give it guidance while it works.",
-        scope="runs",
-        body=SteerRequest,
-        errors=(400, 404, 409, 413, 415),
-        answer=RunStatusAnswer,
+        RunStatusAnswer,
+        SteerRequest,
+        errors=(404, 409),
     ),
 )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, structs
 
+from hermes.app.session import Session
 from hermes.core.events import Notice, TurnEvent, TurnResult
 from hermes.core.message import Media, Message, Text, Thinking, ToolCall, ToolReturn
 from hermes.core.store import SessionMeta
@@ -25,11 +27,10 @@ from hermes.server.http.response_schemas import (
     SessionObject,
     SessionPage,
 )
-from hermes.server.route import Route
-from hermes.server.services import RouteServices
+from hermes.server.route import Route, RouteServices
 from hermes.server.turns.content import is_visible, read_parts
 from hermes.server.turns.image_links import text_filter
-from hermes.server.turns.outcome import describe_incomplete, raise_unusable, turn_headers
+from hermes.server.turns.outcome import describe_incomplete
 from hermes.server.turns.response_items import count_usage
 from hermes.server.turns.sessions import SOURCE, is_owner, owner_key
 from hermes.server.turns.turn_events import count_tokens, describe_event, encode_event
@@ -66,6 +67,7 @@ class SessionChatRequest(Struct):
 
 
 async def list_sessions(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """All sessions, the most recently used first."""
     limit = _read_number(call, "limit", 50, _MAX_SESSIONS)
     offset = _read_number(call, "offset", 0, 1_000_000, least=0)
     stored, owner = services.runtime.store.sessions, call.principal.name
@@ -75,6 +77,7 @@ async def list_sessions(call: ApiCall, services: RouteServices) -> web.StreamRes
 
 
 async def search_sessions(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Messages that contain all the words."""
     query = call.request.query.get("q", "").strip()
     if not query:
         raise bad_request("q is required.", "q")
@@ -94,6 +97,7 @@ async def search_sessions(call: ApiCall, services: RouteServices) -> web.StreamR
 
 
 async def create_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """A new, empty session."""
     body = call.decode_optional(CreateSessionRequest)
     runtime = services.runtime
     session = await runtime.session(
@@ -105,10 +109,12 @@ async def create_session(call: ApiCall, services: RouteServices) -> web.StreamRe
 
 
 async def get_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """One session."""
     return json_response(_describe_session(await _find_session(call, services)))
 
 
 async def update_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Give a session another title."""
     body = call.decode_body(UpdateSessionRequest)
     meta = await _find_session(call, services)
     await services.runtime.store.sessions.update_meta(meta.id, title=body.title)
@@ -116,6 +122,7 @@ async def update_session(call: ApiCall, services: RouteServices) -> web.StreamRe
 
 
 async def delete_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Delete a session with all its messages."""
     meta = await _find_session(call, services)
     if services.turns.sessions.is_busy(meta.id):
         raise ApiError(409, "A turn of this session is going on.", code="busy")
@@ -124,6 +131,7 @@ async def delete_session(call: ApiCall, services: RouteServices) -> web.StreamRe
 
 
 async def list_messages(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """The messages of a session, in order."""
     meta = await _find_session(call, services)
     limit = _read_number(call, "limit", 100, 1000)
     after = _read_number(call, "after", -1, 1 << 24, least=-1)
@@ -140,6 +148,7 @@ async def list_messages(call: ApiCall, services: RouteServices) -> web.StreamRes
 
 
 async def fork_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """A copy of a session that continues on its own."""
     body = call.decode_optional(ForkRequest)
     meta = await _find_session(call, services)
     stored = services.runtime.store.sessions
@@ -219,36 +228,32 @@ def _describe_message(message: Message, clean: Callable[[str], str]) -> dict[str
 
 
 async def chat_in_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Send a message to a session, and wait for the answer."""
     return await services.idempotency.run_once(call, lambda: _answer_whole(call, services))
 
 
 async def _answer_whole(call: ApiCall, services: RouteServices) -> web.Response:
     request = await _parse_request(call, services)
-    result, session = await services.turns.run_turn(call.principal, request)
-    headers = turn_headers(session.id, request, result)
-    raise_unusable(result, headers)
-    answer = SessionChatAnswer(
-        session.id,
-        AssistantMessage("assistant", result.text),
-        count_usage(result.usage),
-        describe_incomplete(result),
-    )
-    return json_response(answer, headers=headers)
+
+    def build(result: TurnResult) -> SessionChatAnswer:
+        message = AssistantMessage("assistant", result.text)
+        usage = count_usage(result.usage)
+        return SessionChatAnswer(request.session, message, usage, describe_incomplete(result))
+
+    return await services.turns.answer_turn(call, request, build)
 
 
 async def stream_in_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
+    """Send a message to a session, and read the answer as a stream."""
     request = await _parse_request(call, services)
-    return await services.turns.stream_turn(
-        call, request, lambda session: _SessionEncoder(request, session.id)
-    )
+    return await services.turns.stream_turn(call, request, _SessionEncoder(request.session))
 
 
 class _SessionEncoder:
-    def __init__(self, request: TurnRequest, session_id: str) -> None:
-        self.headers = turn_headers(session_id, request)
+    def __init__(self, session_id: str) -> None:
         self._owner = {"session_id": session_id}
 
-    async def encode_start(self) -> bytes:
+    async def encode_start(self, session: Session) -> bytes:
         return b""
 
     def encode(self, event: TurnEvent) -> bytes:
@@ -283,121 +288,72 @@ async def _parse_request(call: ApiCall, services: RouteServices) -> TurnRequest:
     return TurnRequest(prompt, instructions=body.instructions, session=meta.id)
 
 
-_SESSIONS_PATH = "/api/sessions"
-_SESSION_PATH = "/api/sessions/{id}"
-_BODY_ERRORS = (400, 404, 413, 415)
+_ALL = "/api/sessions"
+_ONE = "/api/sessions/{id}"
+_route = partial(Route, scope="sessions")
 ROUTES = (
-    Route(
-        "GET",
-        f"{_SESSIONS_PATH}/search",
-        search_sessions,
-        "session_search",
-        "Messages that hold all the words.",
-        scope="sessions",
-        errors=(400,),
-        query=("q", "limit"),
-        answer=ObjectList,
+    _route(
+        "GET", f"{_ALL}/search", search_sessions, "session_search", ObjectList, query=("q", "limit")
     ),
-    Route(
-        "GET",
-        _SESSIONS_PATH,
-        list_sessions,
-        "sessions",
-        "The most recently used first.",
-        scope="sessions",
-        errors=(400,),
-        query=("limit", "offset"),
-        answer=SessionPage,
-    ),
-    Route(
+    _route("GET", _ALL, list_sessions, "sessions", SessionPage, query=("limit", "offset")),
+    _route(
         "POST",
-        _SESSIONS_PATH,
+        _ALL,
         create_session,
         "session_create",
-        "A new, empty one.",
-        scope="sessions",
-        body=CreateSessionRequest,
+        SessionObject,
+        CreateSessionRequest,
         body_optional=True,
         status=201,
-        errors=(400, 413, 415),
-        answer=SessionObject,
     ),
-    Route(
-        "GET",
-        _SESSION_PATH,
-        get_session,
-        "session",
-        "One of them.",
-        scope="sessions",
-        errors=(404,),
-        answer=SessionObject,
-    ),
-    Route(
+    _route("GET", _ONE, get_session, "session", SessionObject, errors=(404,)),
+    _route(
         "PATCH",
-        _SESSION_PATH,
+        _ONE,
         update_session,
         "session_change",
-        "Give it another title.",
-        scope="sessions",
-        body=UpdateSessionRequest,
-        errors=_BODY_ERRORS,
-        answer=SessionObject,
+        SessionObject,
+        UpdateSessionRequest,
+        errors=(404,),
     ),
-    Route(
-        "DELETE",
-        _SESSION_PATH,
-        delete_session,
-        "session_delete",
-        "Delete it with all its messages.",
-        scope="sessions",
-        errors=(404, 409),
-        answer=DeletedObject,
-    ),
-    Route(
+    _route("DELETE", _ONE, delete_session, "session_delete", DeletedObject, errors=(404, 409)),
+    _route(
         "GET",
-        f"{_SESSION_PATH}/messages",
+        f"{_ONE}/messages",
         list_messages,
         "session_messages",
-        "What was said, in order.",
-        scope="sessions",
-        errors=(400, 404),
+        ObjectPage,
+        errors=(404,),
         query=("limit", "after"),
-        answer=ObjectPage,
     ),
-    Route(
+    _route(
         "POST",
-        f"{_SESSION_PATH}/fork",
+        f"{_ONE}/fork",
         fork_session,
         "session_fork",
-        "A copy that goes its own way.",
-        scope="sessions",
-        body=ForkRequest,
+        SessionObject,
+        ForkRequest,
         body_optional=True,
         status=201,
-        errors=_BODY_ERRORS,
-        answer=SessionObject,
+        errors=(404,),
     ),
-    Route(
+    _route(
         "POST",
-        f"{_SESSION_PATH}/chat",
+        f"{_ONE}/chat",
         chat_in_session,
         "session_chat",
-        "Say something in it, and wait for the answer.",
-        scope="sessions",
-        body=SessionChatRequest,
-        errors=(*_BODY_ERRORS, 429, 502),
-        answer=SessionChatAnswer,
+        SessionChatAnswer,
+        SessionChatRequest,
+        errors=(404, 502),
         headers=("Idempotency-Key",),
     ),
-    Route(
+    _route(
         "POST",
-        f"{_SESSION_PATH}/chat/stream",
+        f"{_ONE}/chat/stream",
         stream_in_session,
         "session_chat_stream",
-        "Say something in it, and follow the answer.",
-        scope="sessions",
         body=SessionChatRequest,
-        errors=(*_BODY_ERRORS, 429),
+        errors=(404,),
         streams=True,
         media="text/event-stream",
     ),

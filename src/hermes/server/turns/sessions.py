@@ -92,7 +92,6 @@ class ClientSessions:
         session = await self._runtime.open_client_session(
             session_id,
             past=past,
-            instructions=request.instructions,
             keep=request.keep,
             source=SOURCE,
             key=owner_key(principal, request.session_key),
@@ -121,6 +120,7 @@ def _apply_settings(session: Session, request: TurnRequest) -> None:
     if tools:
         agent = structs.replace(agent, tools={}, specs=tools.specs, hand_over=True)
     session.host.agent = agent
+    session.host.instructions = request.instructions
 
 
 def derive_session_id(principal: Principal, instructions: str, messages: Sequence[Message]) -> str:

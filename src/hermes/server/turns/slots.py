@@ -31,21 +31,13 @@ class TurnSlots:
     def reserve_slot(self, principal: Principal) -> Iterator[None]:
         """Hold a slot for one turn; 429 when there is none, 503 when the server is stopping."""
         own_limit = principal.concurrent_runs
+        retry = {"Retry-After": RETRY_AFTER}
         is_full = self.active >= self._limit
         if is_full or (own_limit is not None and self._used[principal.name] >= own_limit):
-            raise ApiError(
-                429,
-                f"Too many runs at the same time. Try again in {RETRY_AFTER} s.",
-                code="too_many_runs",
-                headers={"Retry-After": RETRY_AFTER},
-            )
+            text = f"Too many runs at the same time. Try again in {RETRY_AFTER} s."
+            raise ApiError(429, text, code="too_many_runs", headers=retry)
         if self.closed:
-            raise ApiError(
-                503,
-                "The server is stopping.",
-                code="stopping",
-                headers={"Retry-After": RETRY_AFTER},
-            )
+            raise ApiError(503, "The server is stopping.", code="stopping", headers=retry)
         self._used[principal.name] += 1
         try:
             yield

@@ -1,4 +1,4 @@
-"""Runs the turns of clients: to the end for those who wait, as a stream for those who read along."""
+"""Runs the turns of clients, to the end or as a stream."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Protocol
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session
 from hermes.config.api_server import ApiServer
 from hermes.core.events import TurnEnd, TurnEvent, TurnResult
 from hermes.server.http import web
-from hermes.server.http.call import ApiCall
+from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.metrics import Metrics
 from hermes.server.http.principals import Principal
 from hermes.server.turns.client_events import ClientEvents
 from hermes.server.turns.image_links import text_filter
+from hermes.server.turns.outcome import raise_unusable, turn_headers
 from hermes.server.turns.sessions import ClientSessions
 from hermes.server.turns.slots import TurnSlots
 from hermes.server.turns.sse import ClientGone, EventStream
@@ -29,10 +30,7 @@ STOPPED = "The server stopped before this was done. What there is so far is kept
 class StreamEncoder(Protocol):
     """Encodes the events of one turn in one protocol."""
 
-    @property
-    def headers(self) -> dict[str, str]: ...
-
-    async def encode_start(self) -> bytes: ...
+    async def encode_start(self, session: Session) -> bytes: ...
 
     def encode(self, event: TurnEvent) -> bytes: ...
 
@@ -45,11 +43,7 @@ class TurnRunner:
     """Runs turns within the server's limits, each in a session of its principal."""
 
     def __init__(
-        self,
-        runtime: Runtime,
-        settings: ApiServer,
-        metrics: Metrics,
-        redact: Callable[[str], str],
+        self, runtime: Runtime, settings: ApiServer, metrics: Metrics, redact: Callable[[str], str]
     ) -> None:
         self.runtime = runtime
         self.settings = settings
@@ -60,25 +54,30 @@ class TurnRunner:
         self.sessions = ClientSessions(runtime, settings.toolsets)
 
     async def run_turn(
-        self,
-        principal: Principal,
-        request: TurnRequest,
-        on_open: Callable[[Session], None] = lambda _: None,
+        self, principal: Principal, request: TurnRequest
     ) -> tuple[TurnResult, Session]:
         """A turn whose client waits for all of it; cancelling ends the turn."""
         with self.slots.reserve_slot(principal):
             async with self.sessions.open_session(principal, request) as session:
-                on_open(session)
                 result = await session.submit(request.prompt)
         self.metrics.count_turn(result)
         text = text_filter(self.settings.images, session.transcript.taint)(result.text)
         return self._explain_end(structs.replace(result, text=text)), session
 
+    async def answer_turn(
+        self, call: ApiCall, request: TurnRequest, build: Callable[[TurnResult], Struct]
+    ) -> web.Response:
+        """The whole answer, built from the result of the turn."""
+        result, session = await self.run_turn(call.principal, request)
+        headers = turn_headers(session.id, request, result)
+        raise_unusable(result, headers)
+        return json_response(build(result), headers=headers)
+
     async def stream_turn(
         self,
         call: ApiCall,
         request: TurnRequest,
-        make_encoder: Callable[[Session], StreamEncoder],
+        encoder: StreamEncoder,
         resources: AsyncExitStack | None = None,
     ) -> web.StreamResponse:
         """A turn whose client reads along. When it leaves, the turn is stopped; when it does not
@@ -87,13 +86,13 @@ class TurnRunner:
             stack.enter_context(self.slots.reserve_slot(call.principal))
             opening = self.sessions.open_session(call.principal, request)
             session = await stack.enter_async_context(opening)
-            encoder = make_encoder(session)
             events = self.follow_events(session)
             session.submit(request.prompt)
-            stream = EventStream(call.request, self.settings.cors_origins, encoder.headers)
+            headers = turn_headers(session.id, request)
+            stream = EventStream(call.request, self.settings.cors_origins, headers)
             is_slow = ended = False
             try:
-                first = await encoder.encode_start()
+                first = await encoder.encode_start(session)
                 await stream.open()
                 await stream.send(first)
                 async for event in events:
