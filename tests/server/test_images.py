@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.server.turns.image_links import MAX_HELD_BACK, ImageLinkFilter, link_images
+from hermes.server.turns.image_links import LOOKAHEAD, ImageLinkFilter, link_images
 from tests.kit import call, say
 from tests.kit.api import Answer, api
 
@@ -35,7 +35,7 @@ HI = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 99, "input"
         ("[![b](http://i)](http://l)", "[[b](http://i)](http://l)"),
         ("![a][r]\n\n[r]: http://e", "[a][r]\n\n[r]: http://e"),
         ("![r]\n", "[r]\n"),
-        (f"![{'a' * MAX_HELD_BACK}](http://e)", f"[{'a' * MAX_HELD_BACK}](http://e)"),
+        (f"![{'a' * LOOKAHEAD}](http://e)", f"[{'a' * LOOKAHEAD}](http://e)"),
         ("<img src=http://e>", "&lt;img src=http://e>"),
         ("<IMG/src=http://e>", "&lt;IMG/src=http://e>"),
         ("don`t ![a](http://e)\nor`", "don`t [a](http://e)\nor`"),

@@ -70,11 +70,7 @@ class Server:
             router, names = Router(list_routes()), listener.host_names
             middleware = Middleware(router, self.services, self.principals, names)
             self._acceptor = Acceptor(
-                middleware.respond,
-                middleware.record_health_check,
-                host_names=names,
-                limit=self.settings.max_connections,
-                limit_per_address=self.settings.max_connections_per_address,
+                middleware.respond, middleware.record_health_check, names, self.settings
             )
             listener.hand_over(self._acceptor)
             for check in listener.health_checks:

@@ -131,5 +131,7 @@ def _describe_errors(route: Route) -> dict[str, Any]:
         codes |= {*_ERRORS_WITH_BODY}
     if route.scope == "chat" and not route.public:
         codes.add(503)
+    if "{" in route.path:
+        codes.add(404)
     schema = {"application/json": {"schema": {"$ref": _REF.format(name="Error")}}}
     return {str(c): {"description": _STATUS_TEXTS[c], "content": schema} for c in sorted(codes)}

@@ -59,7 +59,7 @@ class Route(Struct, frozen=True):
     """The key may also come in X-Api-Key, as Anthropic clients send it."""
     status: int = 200
     errors: tuple[int, ...] = ()
-    """Statuses beyond those of every route."""
+    """Statuses that do not follow from the other fields."""
     streams: bool = False
     media: str = "application/json"
     query: tuple[str, ...] = ()

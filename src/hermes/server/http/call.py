@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from typing import Any, TypeVar
+from unicodedata import category
 
 from msgspec import Struct
 
 from hermes.server.http import web
+from hermes.server.http.errors import ApiError, bad_request
 from hermes.server.http.json_body import decode_json, encode_json
 from hermes.server.http.principals import Principal
 
 T = TypeVar("T", bound=Struct)
+MAX_NAME_LENGTH = 256
 RESPONSE_STARTED = web.RequestKey("started", bool)
 """Set on a request as soon as a part of its response is sent: an error can no longer be."""
 
@@ -28,6 +31,29 @@ class ApiCall(Struct, frozen=True):
     def decode_optional(self, kind: type[T]) -> T:
         """Like `decode_body`; without a body, the Struct with its defaults."""
         return decode_json(self.body, kind) if self.body.strip() else kind()
+
+    def read_session_headers(self) -> tuple[str, str]:
+        """The session id and the session key, each empty when the request sends none."""
+        return self._read_name("X-Hermes-Session-Id"), self._read_name("X-Hermes-Session-Key")
+
+    def _read_name(self, header: str) -> str:
+        name = self.request.headers.get(header, "").strip()
+        if name and not self.principal.has_key:
+            raise ApiError(403, f"{header} needs a server with a key.", code="key_required")
+        return check_name(name, header)
+
+
+def check_name(name: str, field: str, param: str | None = None) -> str:
+    if len(name) > MAX_NAME_LENGTH or not is_text(name):
+        raise bad_request(
+            f"{field} has at most {MAX_NAME_LENGTH} characters, no control characters.", param
+        )
+    return name
+
+
+def is_text(name: str) -> bool:
+    """Neither control characters nor invalid bytes; joiners as in emoji are neither."""
+    return not any(category(c) in ("Cc", "Cs", "Zl", "Zp") for c in name)
 
 
 def json_response(

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from hermes.config.api_server import ApiServer
 from hermes.server.http import web
 from hermes.server.http.errors import ApiError
 from hermes.server.http.headers import COMMON_HEADERS
@@ -24,10 +25,8 @@ class Acceptor(web.ConnectionFactory):
         self,
         respond: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
         on_health_check: Callable[[HealthCheck], None],
-        *,
         host_names: frozenset[str],
-        limit: int,
-        limit_per_address: int,
+        settings: ApiServer,
     ) -> None:
         super().__init__(
             respond,
@@ -41,8 +40,8 @@ class Acceptor(web.ConnectionFactory):
         self.on_health_check = on_health_check
         """Called for each health check that a connection has answered itself."""
         self.host_names = host_names
-        self._limit = limit
-        self._limit_per_address = limit_per_address
+        self._limit = settings.max_connections
+        self._limit_per_address = settings.max_connections_per_address
         self._by_address: Counter[str] = Counter()
         self.total = 0
 

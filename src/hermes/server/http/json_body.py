@@ -9,7 +9,7 @@ import msgspec
 import orjson
 from msgspec import Struct
 
-from hermes.server.http.errors import bad_request
+from hermes.server.http.errors import ApiError, bad_request
 
 T = TypeVar("T", bound=Struct)
 MAX_DEPTH = 64
@@ -18,6 +18,7 @@ _MAX_VALUES = 1_000_000
 _CHECKED_FROM_BYTES = 256 * 1024
 _DUPLICATES_UP_TO_BYTES = 64 * 1024
 """Looking for duplicate keys is slow, and larger bodies are histories."""
+_SYNTAX_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _SCALARS = frozenset({str, bool, float, type(None)})
 
 
@@ -40,10 +41,8 @@ def decode_json(raw: bytes, kind: type[T]) -> T:
     except msgspec.ValidationError as error:
         _check_syntax(raw)
         raise bad_request(*_describe_error(str(error))) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise bad_request(f"Invalid JSON: {error}.") from None
-    except RecursionError:
-        raise bad_request("Invalid JSON: nested too deeply.") from None
+    except _SYNTAX_ERRORS as error:
+        raise _syntax_error(error) from None
     return value
 
 
@@ -51,10 +50,13 @@ def _check_syntax(raw: bytes) -> None:
     """Report invalid JSON as such, even if its beginning is of the wrong shape already."""
     try:
         msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise bad_request(f"Invalid JSON: {error}.") from None
-    except RecursionError:
-        raise bad_request("Invalid JSON: nested too deeply.") from None
+    except _SYNTAX_ERRORS as error:
+        raise _syntax_error(error) from None
+
+
+def _syntax_error(error: Exception) -> ApiError:
+    why = "nested too deeply" if isinstance(error, RecursionError) else error
+    return bad_request(f"Invalid JSON: {why}.")
 
 
 def _check_size(raw: bytes) -> None:

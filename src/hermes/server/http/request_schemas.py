@@ -40,27 +40,7 @@ _MESSAGE = {
         "content": _CONTENT,
     },
 }
-_BLOCKS = {
-    "anyOf": [
-        {"type": "string"},
-        {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["type"],
-                "properties": {
-                    "type": {"enum": ["text", "image", "tool_use", "tool_result", "thinking"]}
-                },
-            },
-        },
-    ]
-}
-ChatRole: TypeAlias = Annotated[
-    str, Meta(extra_json_schema={"enum": ["system", "developer", "user", "assistant", "tool"]})
-]
 MessageContent: TypeAlias = Annotated[Any, Meta(extra_json_schema=_CONTENT)]
-AnthropicBlocks: TypeAlias = Annotated[Any, Meta(extra_json_schema=_BLOCKS)]
-AnthropicRole: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": ["user", "assistant"]})]
 TurnInput: TypeAlias = Annotated[
     Any,
     Meta(

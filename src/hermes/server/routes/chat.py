@@ -26,35 +26,21 @@ from hermes.server.http.call import ApiCall
 from hermes.server.http.client_quirks import reads_only_chunks
 from hermes.server.http.errors import bad_request
 from hermes.server.http.json_body import encode_json, parse_flag
-from hermes.server.http.request_schemas import ChatRole, FlagField, MessageContent, ToolExecution
-from hermes.server.http.response_schemas import (
-    AssistantMessage,
-    ChatChoice,
-    ChatCompletion,
-    ChatUsage,
-)
+from hermes.server.http.request_schemas import FlagField, MessageContent, ToolExecution
+from hermes.server.http.response_schemas import AssistantMessage, IncompleteTurn
 from hermes.server.route import TURN_HEADERS, Route, RouteServices
-from hermes.server.turns.client_tools import (
-    list_open_calls,
-    read_calls,
-    read_client_tools,
-    read_result,
-)
+from hermes.server.turns.client_tools import list_open_calls, read_calls, read_result, read_tools
 from hermes.server.turns.content import read_parts
 from hermes.server.turns.outcome import describe_incomplete
 from hermes.server.turns.sse import DONE_FRAME, encode_frame
-from hermes.server.turns.turn_events import describe_call, is_internal
-from hermes.server.turns.turn_request import (
-    TurnRequest,
-    join_instructions,
-    limit_settings,
-    read_session_headers,
-    split_prompt,
-)
+from hermes.server.turns.turn_events import is_internal, label_call
+from hermes.server.turns.turn_request import TurnRequest, join_texts, limit_settings, split_prompt
+
+_ROLES = ["system", "developer", "user", "assistant", "tool"]
 
 
 class ChatMessage(Struct):
-    role: ChatRole
+    role: Annotated[str, Meta(extra_json_schema={"enum": _ROLES})]
     content: MessageContent = None
     tool_calls: Any = None
     tool_call_id: Any = None
@@ -78,6 +64,30 @@ class ChatRequest(Struct):
     tools: Any = None
     tool_choice: Any = None
     tool_execution: ToolExecution | None = None
+
+
+class ChatChoice(Struct):
+    index: int
+    message: AssistantMessage
+    finish_reason: Literal["stop", "length", "tool_calls", "error"]
+
+
+class ChatUsage(Struct, omit_defaults=True):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: dict[str, int] | None = None
+    completion_tokens_details: dict[str, int] | None = None
+
+
+class ChatCompletion(Struct, omit_defaults=True):
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: ChatUsage
+    hermes: IncompleteTurn | None = None
 
 
 async def complete_chat(call: ApiCall, services: RouteServices) -> web.StreamResponse:
@@ -105,8 +115,8 @@ async def complete_chat(call: ApiCall, services: RouteServices) -> web.StreamRes
 
 
 def _parse_request(call: ApiCall, services: RouteServices, body: ChatRequest) -> TurnRequest:
-    session, session_key = read_session_headers(call)
-    tools = read_client_tools(body.tool_execution, body.tools, body.tool_choice)
+    session, session_key = call.read_session_headers()
+    tools = read_tools(body.tool_execution, body.tools, body.tool_choice)
     instructions, messages = _read_messages(body.messages, client_tools=tools is not None)
     past, prompt = split_prompt(messages, "messages")
     return TurnRequest(
@@ -154,7 +164,7 @@ def _read_messages(messages: list[ChatMessage], *, client_tools: bool) -> tuple[
                     found.append(read_result(call_id, content, call_names, where))
             case _:
                 raise bad_request(f"{where}.role is unknown.", f"{where}.role")
-    return join_instructions(*system), found
+    return join_texts(*system), found
 
 
 # -- the whole answer ------------------------------------------------------------------------
@@ -240,7 +250,7 @@ class _ChunkEncoder:
             case ThinkingDelta(text) if self._with_reasoning:
                 return self._encode_delta(b"reasoning_content", text)
             case ToolStarted(call) if not is_internal(call.name):
-                tool = self._running[call.id] = (call.name, describe_call(call))
+                tool = self._running[call.id] = (call.name, label_call(call))
                 return self._encode_progress(tool, call.id, "running")
             case ToolDone(result) if done := self._running.pop(result.call_id, None):
                 return self._encode_progress(done, result.call_id, "completed")

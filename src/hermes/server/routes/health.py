@@ -4,22 +4,61 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any, Literal
+
+from msgspec import Struct
 
 from hermes.server.http import web
 from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.listener import HEALTH
-from hermes.server.http.response_schemas import (
-    Capabilities,
-    DetailedHealth,
-    EndpointEntry,
-    HealthAnswer,
-    ModelEntry,
-    ModelList,
-)
 from hermes.server.route import Route, RouteServices
 from hermes.server.routes import list_routes
 
 _STARTED = int(time.time())
+
+
+class HealthAnswer(Struct):
+    status: Literal["ok"]
+    platform: str
+
+
+class DetailedHealth(HealthAnswer):
+    gateway_state: str | None
+    platforms: dict[str, dict[str, Any]]
+    active_agents: int
+    exit_reason: str | None
+    updated_at: float
+    pid: int
+
+
+class ModelEntry(Struct):
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    permission: list[Any]
+    root: str
+    parent: None
+
+
+class ModelList(Struct):
+    object: Literal["list"]
+    data: list[ModelEntry]
+
+
+class EndpointEntry(Struct):
+    method: str
+    path: str
+
+
+class Capabilities(Struct):
+    object: Literal["hermes.api_server.capabilities"]
+    platform: str
+    model: str
+    auth: dict[str, Any]
+    runtime: dict[str, Any]
+    features: dict[str, bool | str]
+    endpoints: dict[str, EndpointEntry]
 
 
 async def get_health(call: ApiCall, services: RouteServices) -> web.StreamResponse:

@@ -17,30 +17,35 @@ from hermes.server.http import web
 from hermes.server.http.call import ApiCall
 from hermes.server.http.errors import bad_request
 from hermes.server.http.json_body import parse_flag
-from hermes.server.http.request_schemas import (
-    AnthropicBlocks,
-    AnthropicRole,
-    FlagField,
-    MessageContent,
-    ToolExecution,
-)
-from hermes.server.http.response_schemas import AnthropicMessage
+from hermes.server.http.request_schemas import FlagField, MessageContent, ToolExecution
+from hermes.server.http.response_schemas import IncompleteTurn
 from hermes.server.route import TURN_HEADERS, Route, RouteServices
-from hermes.server.turns.client_tools import list_open_calls, read_client_tools, read_result
+from hermes.server.turns.client_tools import list_open_calls, read_result, read_tools
 from hermes.server.turns.content import is_visible, read_image, read_parts
 from hermes.server.turns.outcome import describe_incomplete, is_unusable
 from hermes.server.turns.sse import encode_frame
-from hermes.server.turns.turn_request import (
-    TurnRequest,
-    limit_settings,
-    read_session_headers,
-    split_prompt,
-)
+from hermes.server.turns.turn_request import TurnRequest, limit_settings, split_prompt
+
+_BLOCKS = {
+    "anyOf": [
+        {"type": "string"},
+        {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["type"],
+                "properties": {
+                    "type": {"enum": ["text", "image", "tool_use", "tool_result", "thinking"]}
+                },
+            },
+        },
+    ]
+}
 
 
 class InputMessage(Struct):
-    role: AnthropicRole
-    content: AnthropicBlocks
+    role: Annotated[str, Meta(extra_json_schema={"enum": ["user", "assistant"]})]
+    content: Annotated[Any, Meta(extra_json_schema=_BLOCKS)]
 
 
 class ThinkingOptions(Struct):
@@ -63,6 +68,18 @@ class MessagesRequest(Struct):
     metadata: Any = None
 
 
+class AnthropicMessage(Struct, omit_defaults=True):
+    id: str
+    type: Literal["message"]
+    role: Literal["assistant"]
+    model: str
+    content: list[dict[str, Any]]
+    stop_reason: Literal["end_turn", "max_tokens", "tool_use"] | None
+    stop_sequence: str | None
+    usage: dict[str, int]
+    hermes: IncompleteTurn | None = None
+
+
 async def create_message(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """One turn, in the protocol of Anthropic."""
     body = call.decode_body(MessagesRequest)
@@ -81,8 +98,8 @@ async def create_message(call: ApiCall, services: RouteServices) -> web.StreamRe
 
 
 def _parse_request(call: ApiCall, services: RouteServices, body: MessagesRequest) -> TurnRequest:
-    session, session_key = read_session_headers(call)
-    tools = read_client_tools(body.tool_execution, body.tools, body.tool_choice)
+    session, session_key = call.read_session_headers()
+    tools = read_tools(body.tool_execution, body.tools, body.tool_choice)
     messages = _read_messages(body.messages, client_tools=tools is not None)
     past, prompt = split_prompt(messages, "messages")
     return TurnRequest(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections.abc import Container
 from contextlib import AsyncExitStack
 from typing import Annotated, Any, get_args
 
@@ -17,34 +18,20 @@ from hermes.core.events import TurnEvent, TurnResult
 from hermes.core.message import Message
 from hermes.core.provider import Effort
 from hermes.server.http import web
-from hermes.server.http.call import ApiCall, json_response
+from hermes.server.http.call import MAX_NAME_LENGTH, ApiCall, is_text, json_response
 from hermes.server.http.client_quirks import runs_every_call
 from hermes.server.http.errors import bad_request, not_found
 from hermes.server.http.json_body import parse_flag
 from hermes.server.http.request_schemas import FlagField, ToolExecution, TurnInput
-from hermes.server.http.response_schemas import DeletedObject, ResponseObject
+from hermes.server.http.response_schemas import DeletedObject
 from hermes.server.route import TURN_HEADERS, Route, RouteServices
-from hermes.server.turns.client_tools import list_open_calls, list_tool_names, read_client_tools
+from hermes.server.turns.client_tools import list_open_calls, list_tool_names, read_tools
 from hermes.server.turns.image_links import text_filter
 from hermes.server.turns.outcome import is_unusable, raise_unusable, turn_headers
 from hermes.server.turns.response_input import read_input
-from hermes.server.turns.response_items import (
-    IsHosted,
-    ItemEncoder,
-    fail_response,
-    list_items,
-    never_hosted,
-    settle_response,
-)
+from hermes.server.turns.response_items import EVERY_TOOL, ItemEncoder, ResponseObject, list_items
 from hermes.server.turns.stored_responses import CONVERSATION_KIND, StoredResponse
-from hermes.server.turns.turn_request import (
-    MAX_NAME_LENGTH,
-    TurnRequest,
-    is_text,
-    join_instructions,
-    limit_settings,
-    read_session_headers,
-)
+from hermes.server.turns.turn_request import TurnRequest, join_texts, limit_settings
 
 TOOL_ITEMS_HEADER = "X-Hermes-Tool-Items"
 _TRUNCATED_MESSAGES = 100
@@ -83,7 +70,8 @@ class _ResponseTurn(Struct):
     """All of it; the request may have a part only."""
     instructions: str
     """What the next response inherits."""
-    is_hosted: IsHosted
+    hosted: Container[str]
+    """Tools whose calls must not look like ones for the client to run."""
     is_stored: bool
     conversation: str
     session: str = ""
@@ -128,9 +116,9 @@ async def _prepare_turn(
     if conversation:
         lock = f"{CONVERSATION_KIND}/{owner}/{conversation}"
         await resources.enter_async_context(services.turns.sessions.lock_session(lock))
-    tools = read_client_tools(body.tool_execution, body.tools, body.tool_choice)
+    tools = read_tools(body.tool_execution, body.tools, body.tool_choice)
     is_stored = parse_flag(body.store, "store", default=True)
-    session, session_key = read_session_headers(call)
+    session, session_key = call.read_session_headers()
     previous = await _load_previous(services, owner, body, conversation)
     transcript = previous.transcript if previous else ()
     calls = {c.id: c.name for m in transcript for c in m.calls} if tools else None
@@ -142,7 +130,7 @@ async def _prepare_turn(
     request = TurnRequest(
         prompt,
         past[-_TRUNCATED_MESSAGES:] if body.truncation == "auto" else past,
-        join_instructions(instructions, system),
+        join_texts(instructions, system),
         session=session,
         session_key=session_key,
         new_session=previous.session if previous else f"api-{secrets.token_hex(16)}",
@@ -156,9 +144,9 @@ async def _prepare_turn(
         ),
     )
     response = _new_response(body, services.model, instructions, client_tools=tools is not None)
-    is_hosted = _choose_hosted(call, services, body) if tools is None else never_hosted
+    hosted = _choose_hosted(call, services, body) if tools is None else ()
     return _ResponseTurn(
-        owner, request, response, past, instructions, is_hosted, is_stored, conversation
+        owner, request, response, past, instructions, hosted, is_stored, conversation
     )
 
 
@@ -188,16 +176,17 @@ async def _load_previous(
     return stored
 
 
-def _choose_hosted(call: ApiCall, services: RouteServices, body: ResponsesRequest) -> IsHosted:
-    """Which calls must not look like ones for the client, which would run them again."""
+def _choose_hosted(
+    call: ApiCall, services: RouteServices, body: ResponsesRequest
+) -> Container[str]:
     wanted = call.request.headers.get(TOOL_ITEMS_HEADER)
     if wanted and wanted not in get_args(ToolItems):
         raise bad_request(f"{TOOL_ITEMS_HEADER} is one of {', '.join(get_args(ToolItems))}.")
     if not wanted and runs_every_call(call.request.headers):
         wanted = "mcp_call"
     if (wanted or services.settings.tool_items) == "mcp_call":
-        return lambda _: True
-    return never_hosted if wanted else list_tool_names(body.tools).__contains__
+        return EVERY_TOOL
+    return () if wanted else list_tool_names(body.tools)
 
 
 def _new_response(
@@ -237,11 +226,11 @@ async def _answer_whole(
         result, session = await services.turns.run_turn(call.principal, turn.request)
         turn.enter_session(session)
         response = turn.response
-        settle_response(response, result)
+        response.settle(result)
         if is_unusable(result):
-            fail_response(response, result.error_code or "server_error", result.error)
+            response.fail(result.error_code or "server_error", result.error)
         clean = text_filter(services.settings.images, session.transcript.taint)
-        response.output = list_items(result.messages[1:], turn.is_hosted, clean)
+        response.output = list_items(result.messages[1:], turn.hosted, clean)
         await turn.save(services, result.messages)
     headers = turn_headers(session.id, turn.request, result)
     raise_unusable(result, headers)
@@ -254,7 +243,7 @@ class _ResponseEncoder:
     def __init__(self, services: RouteServices, turn: _ResponseTurn) -> None:
         self._services = services
         self._turn = turn
-        self._items = ItemEncoder(turn.is_hosted)
+        self._items = ItemEncoder(turn.hosted)
 
     async def encode_start(self, session: Session) -> bytes:
         turn, response = self._turn, self._turn.response
@@ -279,13 +268,13 @@ class _ResponseEncoder:
             settling = services.runtime.spawn(self._settle(result), "end of a turn")
             await asyncio.shield(settling)  # it is stored even if the client leaves right now
         except StoreError as error:  # an answer that could not be stored is no success
-            fail_response(response, "internal", services.turns.redact(str(error)))
+            response.fail("internal", services.turns.redact(str(error)))
         frames.append(self._items.encode_frame(f"response.{response.status}", response=response))
         return b"".join(frames)
 
     async def _settle(self, result: TurnResult) -> None:
         response = self._turn.response
-        settle_response(response, result)
+        response.settle(result)
         response.output = self._items.items
         in_progress = self._services.responses.in_progress
         if response.id not in in_progress:
@@ -329,6 +318,6 @@ ROUTES = (
         streams=True,
         headers=TURN_HEADERS,
     ),
-    Route("GET", _PATH, get_response, "response", ResponseObject, errors=(404,)),
-    Route("DELETE", _PATH, delete_response, "response_delete", DeletedObject, errors=(404,)),
+    Route("GET", _PATH, get_response, "response", ResponseObject),
+    Route("DELETE", _PATH, delete_response, "response_delete", DeletedObject),
 )

@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import secrets
 from functools import partial
-from typing import Annotated, get_args
+from typing import Annotated, Literal, get_args
 
 from msgspec import Meta, Struct
 
 from hermes.core.events import Answer
 from hermes.server.http import web
-from hermes.server.http.call import ApiCall, json_response
+from hermes.server.http.call import ApiCall, check_name, json_response
 from hermes.server.http.errors import ApiError, bad_request, not_found
 from hermes.server.http.request_schemas import HistoryItems, TurnInput
-from hermes.server.http.response_schemas import (
-    ApprovalAnswer,
-    RunObject,
-    RunStarted,
-    RunStatusAnswer,
-)
 from hermes.server.route import TURN_HEADERS, Route, RouteServices
 from hermes.server.turns.response_input import read_history, read_input
-from hermes.server.turns.runs import Run, StoredRun
+from hermes.server.turns.runs import ApprovalAnswer, Run, RunObject, StoredRun
 from hermes.server.turns.sse import ClientGone, EventStream
-from hermes.server.turns.turn_request import (
-    TurnRequest,
-    check_name,
-    join_instructions,
-    read_session_headers,
-)
+from hermes.server.turns.turn_request import TurnRequest, join_texts
 
 _CHOICES: tuple[Answer, ...] = get_args(Answer)
 
@@ -51,6 +40,16 @@ class SteerRequest(Struct):
     text: Annotated[str, Meta(min_length=1, max_length=100_000)]
 
 
+class RunStarted(Struct):
+    run_id: str
+    status: Literal["started"]
+
+
+class RunStatusAnswer(Struct):
+    run_id: str
+    status: str
+
+
 async def start_run(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Start work that needs no open connection."""
     return await services.idempotency.run_once(call, lambda: _start_run(call, services))
@@ -70,7 +69,7 @@ async def _parse_request(call: ApiCall, services: RouteServices, body: RunReques
     history_system, past = read_history(history, "conversation_history")
     past = (*past, *before)
     instructions = body.instructions or ""
-    session, session_key = read_session_headers(call)
+    session, session_key = call.read_session_headers()
     session = check_name(body.session_id or "", "session_id", "session_id") or session
     if session:
         await services.turns.sessions.load_past(call.principal, session)  # 404 if not theirs
@@ -87,7 +86,7 @@ async def _parse_request(call: ApiCall, services: RouteServices, body: RunReques
     return TurnRequest(
         prompt,
         past,
-        join_instructions(instructions, history_system, input_system),
+        join_texts(instructions, history_system, input_system),
         session=session,
         session_key=session_key,
         new_session=new_session,
@@ -182,18 +181,17 @@ ROUTES = (
         errors=(404,),
         headers=TURN_HEADERS,
     ),
-    _route("GET", _PATH, get_run, "run_status", RunObject, errors=(404,)),
+    _route("GET", _PATH, get_run, "run_status", RunObject),
     _route(
         "GET",
         f"{_PATH}/events",
         stream_run_events,
         "run_events",
-        errors=(404,),
         streams=True,
         media="text/event-stream",
         headers=("Last-Event-ID",),
     ),
-    _route("POST", f"{_PATH}/stop", stop_run, "run_stop", RunStatusAnswer, errors=(404, 409)),
+    _route("POST", f"{_PATH}/stop", stop_run, "run_stop", RunStatusAnswer, errors=(409,)),
     Route(
         "POST",
         f"{_PATH}/approval",
@@ -202,7 +200,7 @@ ROUTES = (
         ApprovalAnswer,
         ApprovalRequest,
         scope="approve",
-        errors=(404, 409),
+        errors=(409,),
     ),
     _route(
         "POST",
@@ -211,6 +209,6 @@ ROUTES = (
         "run_steer",
         RunStatusAnswer,
         SteerRequest,
-        errors=(404, 409),
+        errors=(409,),
     ),
 )

@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, structs
 
@@ -21,17 +21,15 @@ from hermes.server.http.request_schemas import MessageContent
 from hermes.server.http.response_schemas import (
     AssistantMessage,
     DeletedObject,
+    IncompleteTurn,
     ObjectList,
     ObjectPage,
-    SessionChatAnswer,
-    SessionObject,
-    SessionPage,
 )
 from hermes.server.route import Route, RouteServices
 from hermes.server.turns.content import is_visible, read_parts
 from hermes.server.turns.image_links import text_filter
 from hermes.server.turns.outcome import describe_incomplete
-from hermes.server.turns.response_items import count_usage
+from hermes.server.turns.response_items import ResponseUsage, count_usage
 from hermes.server.turns.sessions import SOURCE, is_owner, owner_key
 from hermes.server.turns.turn_events import count_tokens, describe_event, encode_event
 from hermes.server.turns.turn_request import TurnRequest
@@ -61,6 +59,32 @@ class SessionChatRequest(Struct):
     input: MessageContent = None
     """The same, under the name it has in responses and runs."""
     instructions: str = ""
+
+
+class SessionObject(Struct):
+    id: str
+    object: Literal["hermes.session"]
+    title: str
+    source: str
+    model: str
+    state: str
+    parent: str | None
+    created_at: float
+    updated_at: float
+    message_count: int
+
+
+class SessionPage(Struct):
+    object: Literal["list"]
+    data: list[SessionObject]
+    has_more: bool
+
+
+class SessionChatAnswer(Struct, omit_defaults=True):
+    session_id: str
+    message: AssistantMessage
+    usage: ResponseUsage
+    hermes: IncompleteTurn | None = None
 
 
 # -- stored sessions -------------------------------------------------------------------------
@@ -306,24 +330,15 @@ ROUTES = (
         body_optional=True,
         status=201,
     ),
-    _route("GET", _ONE, get_session, "session", SessionObject, errors=(404,)),
-    _route(
-        "PATCH",
-        _ONE,
-        update_session,
-        "session_change",
-        SessionObject,
-        UpdateSessionRequest,
-        errors=(404,),
-    ),
-    _route("DELETE", _ONE, delete_session, "session_delete", DeletedObject, errors=(404, 409)),
+    _route("GET", _ONE, get_session, "session", SessionObject),
+    _route("PATCH", _ONE, update_session, "session_change", SessionObject, UpdateSessionRequest),
+    _route("DELETE", _ONE, delete_session, "session_delete", DeletedObject, errors=(409,)),
     _route(
         "GET",
         f"{_ONE}/messages",
         list_messages,
         "session_messages",
         ObjectPage,
-        errors=(404,),
         query=("limit", "after"),
     ),
     _route(
@@ -335,7 +350,6 @@ ROUTES = (
         ForkRequest,
         body_optional=True,
         status=201,
-        errors=(404,),
     ),
     _route(
         "POST",
@@ -344,7 +358,7 @@ ROUTES = (
         "session_chat",
         SessionChatAnswer,
         SessionChatRequest,
-        errors=(404, 502),
+        errors=(502,),
         headers=("Idempotency-Key",),
     ),
     _route(
@@ -353,7 +367,6 @@ ROUTES = (
         stream_in_session,
         "session_chat_stream",
         body=SessionChatRequest,
-        errors=(404,),
         streams=True,
         media="text/event-stream",
     ),

@@ -22,7 +22,7 @@ class ClientTools(Struct, frozen=True):
     """`tool_choice`, as fields of core.provider.Settings."""
 
 
-def read_client_tools(execution: str | None, tools: Any, choice: Any) -> ClientTools | None:
+def read_tools(execution: str | None, tools: Any, choice: Any) -> ClientTools | None:
     """None: the server runs its own tools, and ignores those of the request."""
     if execution is None or execution == "server":
         return None

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from hermes.core.taint import Taint
 
-MAX_HELD_BACK = 1000
+LOOKAHEAD = 1000
 """So many characters are held back at most until it is clear whether they are an image."""
 _HOLD_BACK = -1
 _SPECIAL = re.compile(r"[\n!`<\\]")
@@ -96,12 +96,12 @@ class ImageLinkFilter:
     def _scan_fence(self, text: str, at: int) -> int:
         end = text.find("\n", at) + 1
         if self._at_line:
-            near = text[at : at + MAX_HELD_BACK]
+            near = text[at : at + LOOKAHEAD]
             if (
                 not end
                 and not self._final
                 and _PERHAPS_CLOSING.fullmatch(near)
-                and len(near) < MAX_HELD_BACK
+                and len(near) < LOOKAHEAD
             ):
                 return _HOLD_BACK
             found = _CLOSING.match(text, at)
@@ -134,7 +134,7 @@ class ImageLinkFilter:
 
     def _scan_image_in_code(self, text: str, at: int) -> int:
         """An image inside inline code stays, unless the code never ends: then it is no code."""
-        near = text[at : at + MAX_HELD_BACK].partition("\n")
+        near = text[at : at + LOOKAHEAD].partition("\n")
         for run in re.finditer("`+", near[0]):
             if len(run[0]) == self._code:
                 if at + run.end() == len(text) and not self._final:
@@ -142,7 +142,7 @@ class ImageLinkFilter:
                 self._emit(near[0][: run.end()])
                 self._code = 0
                 return at + run.end()
-        if not near[1] and len(near[0]) < MAX_HELD_BACK and not self._final:
+        if not near[1] and len(near[0]) < LOOKAHEAD and not self._final:
             return _HOLD_BACK
         self._code = 0
         return at
@@ -172,12 +172,12 @@ class ImageLinkFilter:
         return at + 1
 
     def _open_fence(self, text: str, at: int) -> int:
-        near = text[at : at + MAX_HELD_BACK]
+        near = text[at : at + LOOKAHEAD]
         mark = near[0]
         run = len(near) - len(near.lstrip(mark))
         if (
             "\n" not in near
-            and len(near) < MAX_HELD_BACK
+            and len(near) < LOOKAHEAD
             and not self._final
             and (run > 2 or run == len(near))
         ):
@@ -213,8 +213,8 @@ class ImageLinkFilter:
         return at + 1
 
     def _scan_image(self, text: str, at: int) -> int:
-        near = text[at : at + MAX_HELD_BACK]
-        whole = self._final or len(near) == MAX_HELD_BACK
+        near = text[at : at + LOOKAHEAD]
+        whole = self._final or len(near) == LOOKAHEAD
         is_image = _is_remote_image(near, whole=whole, word=_is_word_end(self._last))
         if is_image is None:
             return _HOLD_BACK
@@ -238,7 +238,7 @@ def _is_remote_image(near: str, *, whole: bool, word: bool) -> bool | None:
         return False
     end = _find_label_end(near)
     if end < 0:
-        return len(near) == MAX_HELD_BACK if whole else None
+        return len(near) == LOOKAHEAD if whole else None
     if end == len(near):
         return not word if whole else None
     if near[end] != "(":
@@ -248,7 +248,7 @@ def _is_remote_image(near: str, *, whole: bool, word: bool) -> bool | None:
     path = _ADDRESS.match(near, start.end())
     assert path is not None
     if path.end() == len(near):
-        return len(near) == MAX_HELD_BACK if whole else None
+        return len(near) == LOOKAHEAD if whole else None
     address, stop = path[0].lower(), near[path.end()]
     if stop == ":":
         return not f"{address}:".startswith(_LOCAL_SCHEMES)

@@ -9,7 +9,7 @@ from hermes.core.message import Message, Text, ToolCall
 from hermes.server.http.errors import bad_request
 from hermes.server.turns.client_tools import read_result
 from hermes.server.turns.content import is_visible, read_parts
-from hermes.server.turns.turn_request import join_instructions, split_prompt
+from hermes.server.turns.turn_request import join_texts, split_prompt
 
 _IGNORED_ROLES = frozenset({"tool", "function"})
 
@@ -56,7 +56,7 @@ def _read_items(
                 _read_tool_item(item, calls, messages, where)
         else:
             raise bad_request(f"{where}.role is unknown.", f"{where}.role")
-    return join_instructions(*system), messages
+    return join_texts(*system), messages
 
 
 def _read_tool_item(

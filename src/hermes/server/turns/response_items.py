@@ -3,54 +3,79 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import Any, Literal
 
 import orjson
+from msgspec import Struct
 
 from hermes.core.events import TextDelta, ToolDone, ToolStarted, TurnEvent, TurnResult
 from hermes.core.message import Message, Text, ToolCall, ToolReturn, Usage
-from hermes.server.http.response_schemas import ResponseError, ResponseObject, ResponseUsage
 from hermes.server.turns.sse import encode_frame
 from hermes.server.turns.turn_events import is_internal
 
 Item = dict[str, Any]
-IsHosted: TypeAlias = Callable[[str], bool]
-"""Whether call and output of the tool with this name are one `mcp_call` item, which every client
-knows to have run already."""
 
 
-def never_hosted(_: str) -> bool:
-    return False
+class _EveryTool:
+    def __contains__(self, _: object) -> bool:
+        return True
 
 
-def list_items(
-    messages: Iterable[Message],
-    is_hosted: IsHosted = never_hosted,
-    clean: Callable[[str], str] = str,
-) -> list[Item]:
-    """What the agent added, in order; messages of the user are not output. `clean`: makes a text
-    fit for clients."""
-    items: list[Item] = []
-    hosted: dict[str, Item] = {}
-    for message in messages:
-        for part in message.parts if message.role != "user" else ():
-            match part:
-                case Text(text) if text:
-                    items.append(_make_message(clean(text)))
-                case ToolCall(id, name, args) if not is_internal(name):
-                    if is_hosted(name):
-                        items.append(_make_hosted(name, args))
-                        hosted[id] = items[-1]
-                    else:
-                        items.append(_make_call(id, name, args))
-                case ToolReturn(call_id, name) if call_id in hosted:
-                    _finish_hosted(hosted.pop(call_id), part)
-                case ToolReturn(call_id, name) if not is_internal(name):
-                    items.append(_make_output(call_id, part.text))
-                case _:
-                    continue
-    return items
+EVERY_TOOL = _EveryTool()
+
+
+class ResponseUsage(Struct):
+    input_tokens: int
+    input_tokens_details: dict[str, int]
+    output_tokens: int
+    output_tokens_details: dict[str, int]
+    total_tokens: int
+
+
+class ResponseError(Struct):
+    code: str
+    message: str
+
+
+class ResponseObject(Struct):
+    """Filled in while its turn runs."""
+
+    id: str
+    object: Literal["response"]
+    created_at: int
+    status: Literal["completed", "incomplete", "failed", "in_progress"]
+    error: ResponseError | None
+    incomplete_details: dict[str, str] | None
+    instructions: str | None
+    metadata: dict[str, str]
+    model: str
+    output: list[dict[str, Any]]
+    parallel_tool_calls: bool
+    previous_response_id: str | None
+    temperature: float | None
+    tool_choice: Any
+    tools: list[Any]
+    top_p: float | None
+    truncation: Literal["auto", "disabled"]
+    usage: ResponseUsage | None
+
+    def settle(self, result: TurnResult) -> None:
+        """Fill in how the turn ended."""
+        self.usage = count_usage(result.usage)
+        if result.status == "completed":
+            self.status = "completed"
+        elif result.text.strip() or result.status == "interrupted":
+            truncated = result.error_code == "output_truncated"
+            self.status = "incomplete"
+            self.incomplete_details = {"reason": "max_output_tokens" if truncated else "error"}
+        else:
+            self.fail(result.error_code or "server_error", result.error)
+
+    def fail(self, code: str, error: str) -> None:
+        self.status = "failed"
+        self.incomplete_details = None
+        self.error = ResponseError(code, error or "The agent did not finish.")
 
 
 def count_usage(usage: Usage) -> ResponseUsage:
@@ -63,32 +88,41 @@ def count_usage(usage: Usage) -> ResponseUsage:
     )
 
 
-def settle_response(response: ResponseObject, result: TurnResult) -> None:
-    """Write into the response how its turn ended."""
-    response.usage = count_usage(result.usage)
-    if result.status == "completed":
-        response.status = "completed"
-    elif result.text.strip() or result.status == "interrupted":
-        truncated = result.error_code == "output_truncated"
-        response.status = "incomplete"
-        response.incomplete_details = {"reason": "max_output_tokens" if truncated else "error"}
-    else:
-        fail_response(response, result.error_code or "server_error", result.error)
-
-
-def fail_response(response: ResponseObject, code: str, error: str) -> None:
-    response.status = "failed"
-    response.incomplete_details = None
-    response.error = ResponseError(code, error or "The agent did not finish.")
+def list_items(
+    messages: Iterable[Message], hosted: Container[str] = (), clean: Callable[[str], str] = str
+) -> list[Item]:
+    """What the agent added, in order; messages of the user are not output. `hosted`: the tools
+    whose call and output are one `mcp_call` item, which every client knows to have run already.
+    `clean`: makes a text fit for clients."""
+    items: list[Item] = []
+    running: dict[str, Item] = {}
+    for message in messages:
+        for part in message.parts if message.role != "user" else ():
+            match part:
+                case Text(text) if text:
+                    items.append(_make_message(clean(text)))
+                case ToolCall(id, name, args) if not is_internal(name):
+                    if name in hosted:
+                        items.append(_make_hosted(name, args))
+                        running[id] = items[-1]
+                    else:
+                        items.append(_make_call(id, name, args))
+                case ToolReturn(call_id, name) if call_id in running:
+                    _finish_hosted(running.pop(call_id), part)
+                case ToolReturn(call_id, name) if not is_internal(name):
+                    items.append(_make_output(call_id, part.text))
+                case _:
+                    continue
+    return items
 
 
 class ItemEncoder:
     """Turn events in, frames out. At most one message is open; finished items are in `items`."""
 
-    def __init__(self, is_hosted: IsHosted = never_hosted) -> None:
+    def __init__(self, hosted: Container[str] = ()) -> None:
         self.items: list[Item] = []
-        self._is_hosted = is_hosted
-        self._hosted: dict[str, int] = {}
+        self._hosted = hosted
+        self._running: dict[str, int] = {}
         """Hosted calls that run: their indexes in `items`."""
         self._sequence = 0
         self._text: list[str] = []
@@ -108,9 +142,9 @@ class ItemEncoder:
             case ToolStarted(call) if not is_internal(call.name):
                 yield from self.end_message()
                 self._called.add(call.id)
-                is_hosted = self._is_hosted(call.name)
+                is_hosted = call.name in self._hosted
                 yield from self._begin_hosted(call) if is_hosted else self.encode_call(call)
-            case ToolDone(result) if result.call_id in self._hosted:
+            case ToolDone(result) if result.call_id in self._running:
                 yield from self._end_hosted(result)
             case ToolDone(result) if result.call_id in self._called:
                 yield from self.end_message()
@@ -173,7 +207,7 @@ class ItemEncoder:
 
     def _begin_hosted(self, call: ToolCall) -> Iterator[bytes]:
         item = _make_hosted(call.name, call.args)
-        index = self._hosted[call.id] = len(self.items)
+        index = self._running[call.id] = len(self.items)
         self.items.append(item)
         at = {"item_id": item["id"], "output_index": index}
         started = {**item, "arguments": ""}
@@ -184,7 +218,7 @@ class ItemEncoder:
         yield self.encode_frame("response.mcp_call_arguments.done", **at, arguments=arguments)
 
     def _end_hosted(self, result: ToolReturn) -> Iterator[bytes]:
-        index = self._hosted.pop(result.call_id)
+        index = self._running.pop(result.call_id)
         item = self.items[index]
         _finish_hosted(item, result)
         kind = f"response.mcp_call.{item['status']}"

@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, structs
@@ -29,15 +29,10 @@ from hermes.core.message import user
 from hermes.core.object_store import Objects
 from hermes.server.http.errors import ApiError
 from hermes.server.http.principals import Principal
-from hermes.server.http.response_schemas import ApprovalAnswer, RunObject, RunStatus, TokenUsage
+from hermes.server.http.response_schemas import RunStatus, TokenUsage
 from hermes.server.turns.client_events import ClientEvents
 from hermes.server.turns.server_instance import ServerInstance
-from hermes.server.turns.turn_events import (
-    count_tokens,
-    describe_call,
-    describe_event,
-    encode_event,
-)
+from hermes.server.turns.turn_events import count_tokens, describe_event, encode_event, label_call
 from hermes.server.turns.turn_request import TurnRequest
 from hermes.server.turns.turn_runner import TurnRunner
 
@@ -57,6 +52,27 @@ UNWRITTEN = (
 )
 POLL_SECONDS = 0.5
 """Between two looks at a run of another server of this home."""
+
+
+class RunObject(Struct, omit_defaults=True):
+    object: Literal["hermes.run"]
+    run_id: str
+    session_id: str
+    model: str
+    created_at: float
+    updated_at: float
+    status: RunStatus
+    last_event: str
+    output: str | None = None
+    usage: TokenUsage | None = None
+    error: str | None = None
+
+
+class ApprovalAnswer(Struct, omit_defaults=True):
+    run_id: str
+    choice: Literal["once", "session", "always", "deny"]
+    applied: Literal["once"] | None = None
+    """Present when it could not be granted for longer."""
 
 
 class StoredRun(Struct):
@@ -208,7 +224,7 @@ class Run:
         self.state.status = "waiting_for_approval"
         data = {
             "approval_id": approval.id,
-            "command": approval.command or describe_call(approval.call, whole=True),
+            "command": approval.command or label_call(approval.call, whole=True),
             "reason": approval.summary,
             "choices": list(approval.choices),
         }

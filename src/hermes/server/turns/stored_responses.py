@@ -10,9 +10,8 @@ from hermes.core.errors import StoreError
 from hermes.core.message import Message
 from hermes.core.store import Store
 from hermes.core.taint import Taint
-from hermes.server.http.response_schemas import ResponseObject
 from hermes.server.turns.image_links import text_filter
-from hermes.server.turns.response_items import list_items
+from hermes.server.turns.response_items import ResponseObject, list_items
 from hermes.server.turns.server_instance import ServerInstance
 
 RESPONSE_KIND = "response"

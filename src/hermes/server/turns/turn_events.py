@@ -31,7 +31,7 @@ def describe_event(event: TurnEvent) -> tuple[str, dict[str, Any]] | None:
             return "reasoning.available", {"text": text}
         case ToolStarted(call) if not is_internal(call.name):
             tool = {"tool": call.name, "toolCallId": call.id}
-            return "tool.started", {**tool, "preview": describe_call(call)}
+            return "tool.started", {**tool, "preview": label_call(call)}
         case ToolDone(result, duration) if not is_internal(result.name):
             tool = {"tool": result.name, "toolCallId": result.call_id}
             took = round(duration, 3)
@@ -51,7 +51,7 @@ def is_internal(tool: str) -> bool:
     return tool.startswith("_")
 
 
-def describe_call(call: ToolCall, *, whole: bool = False) -> str:
+def label_call(call: ToolCall, *, whole: bool = False) -> str:
     """The first argument that is text, as one short line; `whole`: as it is."""
     try:
         args = orjson.loads(call.args or "{}")

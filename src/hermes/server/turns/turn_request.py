@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from unicodedata import category
 
 from msgspec import Struct
 
 from hermes.core.message import Message
-from hermes.server.http.call import ApiCall
-from hermes.server.http.errors import ApiError, bad_request
+from hermes.server.http.errors import bad_request
 from hermes.server.turns.client_tools import ClientTools
 from hermes.server.turns.content import is_visible
-
-MAX_NAME_LENGTH = 256
 
 
 class TurnRequest(Struct, frozen=True):
@@ -52,35 +48,8 @@ def _has_content(message: Message) -> bool:
     return message.role == "tool" or bool(message.calls) or is_visible(message)
 
 
-def join_instructions(*texts: str) -> str:
+def join_texts(*texts: str) -> str:
     return "\n\n".join(filter(None, texts))
-
-
-def read_session_headers(call: ApiCall) -> tuple[str, str]:
-    """The session id and the session key of a request, each empty when it sends none."""
-    return _read_name(call, "X-Hermes-Session-Id"), _read_name(call, "X-Hermes-Session-Key")
-
-
-def _read_name(call: ApiCall, header: str) -> str:
-    value = call.request.headers.get(header, "").strip()
-    if not value:
-        return ""
-    if not call.principal.has_key:
-        raise ApiError(403, f"{header} needs a server with a key.", code="key_required")
-    return check_name(value, header, None)
-
-
-def check_name(name: str, field: str, param: str | None) -> str:
-    if len(name) > MAX_NAME_LENGTH or not is_text(name):
-        raise bad_request(
-            f"{field} has at most {MAX_NAME_LENGTH} characters, no control characters.", param
-        )
-    return name
-
-
-def is_text(name: str) -> bool:
-    """Neither control characters nor invalid bytes; joiners as in emoji are neither."""
-    return not any(category(c) in ("Cc", "Cs", "Zl", "Zp") for c in name)
 
 
 def limit_settings(
