@@ -11,18 +11,19 @@ import time
 from pathlib import Path
 
 from bench.measure import emit, median
-from hermes.exec.process.local import Command, run
-from hermes.exec.process.output_capture import Capture
-from hermes.exec.sandbox import Policy, probe, standard
+from hermes.exec.process.local import CommandSpec, run_command
+from hermes.exec.process.output_capture import OutputCapture
+from hermes.exec.sandbox import SandboxPolicy, SandboxTier, build_policy
+from hermes.exec.sandbox_probe import probe_tier
 
 ROUNDS = 60
 ENV = {"PATH": os.defpath, "HOME": str(Path.home())}
 
 
-async def once(folder: Path, policy: Policy | None) -> float:
-    out = Capture(1000, folder)
+async def once(folder: Path, policy: SandboxPolicy | None, tier: SandboxTier | None) -> float:
+    out = OutputCapture(1000, folder)
     begin = time.perf_counter()
-    outcome = await run(Command("echo x", folder, ENV, 20, policy), out)
+    outcome = await run_command(CommandSpec("echo x", folder, ENV, 20, policy, tier), out)
     took = (time.perf_counter() - begin) * 1e3
     if outcome.status != 0 or out.text() != "x\n":
         raise RuntimeError(f"the command failed: {outcome} {out.text()}")
@@ -37,16 +38,16 @@ async def main() -> None:
             (base / folder).mkdir()
         cache = base / "home" / "cache"
         begin = time.perf_counter()
-        tier = await probe(cache)
+        tier = await probe_tier(cache)
         emit("sandbox_probe", (time.perf_counter() - begin) * 1e3)
         if tier.level == 3:
             raise RuntimeError("commands cannot be confined here: " + "; ".join(tier.evidence))
         work = base / "work"
-        policy = standard("workspace-write", work, base / "home", Path(ENV["HOME"]))
+        policy = build_policy("workspace-write", work, base / "home", Path(ENV["HOME"]))
         confined, plain = [], []
         for _ in range(ROUNDS):
-            confined.append(await once(work, policy))
-            plain.append(await once(work, None))
+            confined.append(await once(work, policy, tier))
+            plain.append(await once(work, None, None))
         emit("sandbox_command", *confined)
         emit("floor:sandbox_command", *plain)
         emit("sandbox_start", median(confined) - median(plain))

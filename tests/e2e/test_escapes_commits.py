@@ -1,6 +1,6 @@
 """Attempts to plant, through a repository, something that runs later outside the sandbox.
 
-A command gets a stand-in for .git to commit in. Afterwards the user works with his repository as
+A command gets an overlay of .git to commit in. Afterwards the user works with his repository as
 always, outside. Whatever was planted would then leave a canary. The same scripts run without a
 sandbox too, where most of them succeed: an attempt that cannot succeed proves nothing.
 """
@@ -18,12 +18,12 @@ from typing import NamedTuple
 import pytest
 from msgspec import structs
 
-from hermes.exec.commits import Stand, stand_in, take_over
-from hermes.exec.process.local import Command, run, stop_all
-from hermes.exec.process.output_capture import Capture
-from hermes.exec.sandbox import standard
-from hermes.exec.sandbox.tier_probe import attempt as try_tier
-from hermes.exec.sandbox.tier_probe import candidates
+from hermes.exec.commits import ChangesRejected, create_overlay, merge_overlay
+from hermes.exec.process.local import CommandSpec, run_command, stop_left_running
+from hermes.exec.process.output_capture import OutputCapture
+from hermes.exec.sandbox import build_policy
+from hermes.exec.sandbox_probe import list_candidates
+from hermes.exec.sandbox_probe import try_tier as try_tier
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="sandboxes need Linux"),
@@ -217,28 +217,30 @@ class World:
 
     def outside(self, script: str, folder: Path | None = None) -> str:
         done = subprocess.run(
-            ["bash", "-c", script], cwd=folder or self.work, env=self.env, timeout=20,
+            ["bash", "-c", script], cwd=folder or self.work, env=self.env, timeout=60,
             capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False,
         )  # fmt: skip
         return done.stdout + done.stderr
 
     async def inside(self, script: str) -> str:
         """In the sandbox, as the terminal tool runs it; why what it did was not kept."""
-        stand = stand_in(self.work, self.home, self.env)
-        assert isinstance(stand, Stand), stand
-        policy = standard("workspace-write", self.work, self.home, self.base / "nobody")
+        overlay = create_overlay(self.work, self.home, self.env)
+        policy = build_policy("workspace-write", self.work, self.home, self.base / "nobody")
         policy = structs.replace(
-            policy, instead=stand.places, hidden=(*policy.hidden, self.secrets)
+            policy, overlays=overlay.mounts, hidden=(*policy.hidden, self.secrets)
         )
-        tier = candidates()[0]
-        out = Capture(100_000, self.base / "spill")
-        env = {**self.env, **stand.env}
+        tier = list_candidates()[0]
+        out = OutputCapture(100_000, self.base / "spill")
+        env = {**self.env, **overlay.env}
         try:
-            await run(Command(script, self.work, env, 20, policy, tier), out)
-            return take_over(stand)
+            await run_command(CommandSpec(script, self.work, env, 60, policy, tier), out)
+            merge_overlay(overlay)
+            return ""
+        except ChangesRejected as rejected:
+            return str(rejected)
         finally:
             out.close()
-            await stop_all()
+            await stop_left_running()
 
     def settings(self) -> dict[str, bytes]:
         """What makes git run something, and must stay as it is."""
@@ -257,7 +259,7 @@ _usable: list[bool] = []
 @pytest.fixture
 async def tier() -> None:
     if not _usable:
-        found = candidates()
+        found = list_candidates()
         level = found[0].level if found else 3
         _usable.append(level == 1 and not (await try_tier(found[0]))[1])
     if not _usable[0]:
@@ -307,7 +309,7 @@ def test_it_would_run_without_the_sandbox(world: World, attempt: Attempt) -> Non
 
 
 @pytest.mark.parametrize("attempt", SECRETS, ids=lambda a: a.name)
-async def test_nothing_is_read_through_the_stand_in(
+async def test_nothing_is_read_through_the_overlay(
     world: World, tier: None, attempt: Attempt
 ) -> None:
     await world.inside(attempt.script)

@@ -1,5 +1,6 @@
 """Workspaces of every shape: a command leaves nothing in them that others will run."""
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -11,10 +12,9 @@ from typing import NamedTuple
 import pytest
 
 from hermes.core.errors import ConfigError
-from hermes.exec.process.local import Command, run
-from hermes.exec.process.output_capture import Capture
-from hermes.exec.sandbox import Tier, standard
-from hermes.exec.sandbox import planted_files as trusted
+from hermes.exec.process.local import CommandSpec, run_command
+from hermes.exec.process.output_capture import OutputCapture
+from hermes.exec.sandbox import SandboxTier, build_policy, planted_files
 from tests.kit.tiers import had, tiers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes need Linux")
@@ -90,15 +90,15 @@ SHAPES = [
 
 
 @pytest.fixture(params=tiers(), ids=lambda t: f"tier{t.level}")
-async def tier(request: pytest.FixtureRequest) -> Tier:
+async def tier(request: pytest.FixtureRequest) -> SandboxTier:
     return await had(request.param)
 
 
-async def sh(text: str, workspace: Path, home: Path, tier: Tier) -> str:
-    policy = standard("workspace-write", workspace, home.parent / "agent", home)
-    out = Capture(20_000, home.parent / "spill")
+async def sh(text: str, workspace: Path, home: Path, tier: SandboxTier) -> str:
+    policy = build_policy("workspace-write", workspace, home.parent / "agent", home)
+    out = OutputCapture(20_000, home.parent / "spill")
     env = {"PATH": PATH, "HOME": str(home)}
-    await run(Command(text, workspace, env, 30, policy, tier), out)
+    await run_command(CommandSpec(text, workspace, env, 60, policy, tier), out)
     out.close()
     return out.text()
 
@@ -136,7 +136,9 @@ def made(shape: Shape, workspace: Path, home: Path) -> Path:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-async def test_nothing_is_planted(tmp_path: Path, home: Path, tier: Tier, shape: Shape) -> None:
+async def test_nothing_is_planted(
+    tmp_path: Path, home: Path, tier: SandboxTier, shape: Shape
+) -> None:
     workspace = made(shape, tmp_path / "work", home)
     await sh(planting(shape.planted, shape.first), workspace, home, tier)
     assert evil(workspace, shape.planted) == []
@@ -159,7 +161,9 @@ def test_it_could_be_planted_without_a_sandbox(tmp_path: Path, home: Path, shape
 
 
 @pytest.mark.parametrize("inside", [".", "u"])
-async def test_a_home_as_the_workspace(tmp_path: Path, home: Path, tier: Tier, inside: str) -> None:
+async def test_a_home_as_the_workspace(
+    tmp_path: Path, home: Path, tier: SandboxTier, inside: str
+) -> None:
     """Also one in it. What programs read there stays missing, and is missing for them meanwhile."""
     user = home / inside
     (user / "project").mkdir(parents=True)
@@ -167,12 +171,12 @@ async def test_a_home_as_the_workspace(tmp_path: Path, home: Path, tier: Tier, i
     before = sorted(os.listdir(user))
     names = [*RC, ".bashrc"]
     text = planting([os.path.join(inside, n) for n in names], f"cat {inside}/.profile; ls -A >&2")
-    policy = standard("workspace-write", home, tmp_path / "agent", user)
-    out = Capture(20_000, tmp_path / "spill")
-    command = Command(
-        f"{text}; echo fine > {inside}/project/f", home, {"PATH": PATH}, 30, policy, tier
+    policy = build_policy("workspace-write", home, tmp_path / "agent", user)
+    out = OutputCapture(20_000, tmp_path / "spill")
+    command = CommandSpec(
+        f"{text}; echo fine > {inside}/project/f", home, {"PATH": PATH}, 60, policy, tier
     )
-    await run(command, out)
+    await run_command(command, out)
     out.close()
     assert evil(user, names) == []
     assert (user / "project" / "f").read_text() == "fine\n"
@@ -180,38 +184,44 @@ async def test_a_home_as_the_workspace(tmp_path: Path, home: Path, tier: Tier, i
     assert left == before
 
 
-async def test_two_commands_hold_the_same_names(tmp_path: Path, home: Path, tier: Tier) -> None:
-    import asyncio
-
+async def test_two_commands_hold_the_same_names(
+    tmp_path: Path, home: Path, tier: SandboxTier
+) -> None:
     (home / "sub").mkdir()
     os.mkfifo(home / "sub" / "gate")
     waiting = asyncio.create_task(
         sh("read x < sub/gate; echo evil > .profile; echo $x", home, home, tier)
     )
     await sh("echo evil > .profile", home, home, tier)
-    await asyncio.to_thread((home / "sub" / "gate").write_text, "go\n")
-    assert (await waiting).endswith("go\n")
+    gate = os.open(home / "sub" / "gate", os.O_RDWR)  # waits for nobody, whatever became of it
+    try:
+        os.write(gate, b"go\n")
+        assert (await waiting).endswith("go\n")
+    finally:
+        os.close(gate)
     assert sorted(os.listdir(home)) == ["sub"]
 
 
-async def test_work_in_a_folder_of_a_hidden_home(tmp_path: Path, home: Path, tier: Tier) -> None:
+async def test_work_in_a_folder_of_a_hidden_home(
+    tmp_path: Path, home: Path, tier: SandboxTier
+) -> None:
     """Modes and times can be changed; programs that are hidden do not stand before others."""
     work = home / "work"
     for folder in (work / "sub", home / "own"):
         folder.mkdir(parents=True)
     (home / "own" / "stat").write_text("#!/bin/sh\necho hidden\n")
     (home / "own" / "stat").chmod(0o755)
-    policy = standard("workspace-write", work, tmp_path / "agent", home)
+    policy = build_policy("workspace-write", work, tmp_path / "agent", home)
     text = "cd sub; touch f && chmod 640 f && touch -d @981158400 f && stat -c '%a %Y' f"
     env = {"PATH": f"{home}/own:{PATH}", "HOME": str(home)}
-    out = Capture(20_000, tmp_path / "spill")
-    await run(Command(text, work, env, 30, policy, tier), out)
+    out = OutputCapture(20_000, tmp_path / "spill")
+    await run_command(CommandSpec(text, work, env, 60, policy, tier), out)
     out.close()
     assert out.text() == "640 981158400\n"
 
 
 async def test_a_workspace_at_whose_top_nothing_can_be_made(
-    tmp_path: Path, home: Path, tier: Tier, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, home: Path, tier: SandboxTier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Commands run there. Its owner, who may change its mode, makes no protected name either."""
     work = tmp_path / "work"
@@ -229,25 +239,25 @@ async def test_a_workspace_at_whose_top_nothing_can_be_made(
 
 @pytest.mark.parametrize("where", ["/", "/usr", "/nonexistent", "link"])
 async def test_wherever_the_home_is_there_is_one(
-    tmp_path: Path, home: Path, tier: Tier, where: str
+    tmp_path: Path, home: Path, tier: SandboxTier, where: str
 ) -> None:
     (home / ".ssh").mkdir()
     (home / ".ssh" / "id").write_text("SECRET")
     (tmp_path / "link").symlink_to(home)
     user = tmp_path / where
     (tmp_path / "work").mkdir()
-    policy = standard("workspace-write", tmp_path / "work", tmp_path / "agent", user)
-    out = Capture(20_000, tmp_path / "spill")
+    policy = build_policy("workspace-write", tmp_path / "work", tmp_path / "agent", user)
+    out = OutputCapture(20_000, tmp_path / "spill")
     text = "cat ~/.ssh/id; cd && echo fine > ~/f && cat f"
     env = {"PATH": PATH, "HOME": str(user)}
-    await run(Command(text, tmp_path / "work", env, 30, policy, tier), out)
+    await run_command(CommandSpec(text, tmp_path / "work", env, 60, policy, tier), out)
     out.close()
     assert out.text().endswith("fine\n")
     assert "SECRET" not in out.text()
     assert not (home / "f").exists()
 
 
-async def test_what_commands_make_is_theirs(tmp_path: Path, home: Path, tier: Tier) -> None:
+async def test_what_commands_make_is_theirs(tmp_path: Path, home: Path, tier: SandboxTier) -> None:
     """A repository further down that was not there before is ordinary work."""
     (tmp_path / "work" / "sub").mkdir(parents=True)
     first = await sh("git init -q sub/r && echo made", tmp_path / "work", home, tier)
@@ -258,12 +268,12 @@ async def test_what_commands_make_is_theirs(tmp_path: Path, home: Path, tier: Ti
 
 
 async def test_a_repository_that_went_is_not_made_again(
-    tmp_path: Path, home: Path, tier: Tier
+    tmp_path: Path, home: Path, tier: SandboxTier
 ) -> None:
     work = tmp_path / "work"
     (work / "sub" / "r" / ".git" / "hooks").mkdir(parents=True)
     await sh("true", work, home, tier)
-    assert work / "sub/r/.git/hooks" in trusted.trusted(work, home, ()).kept
+    assert work / "sub/r/.git/hooks" in planted_files.find_plantable_paths(work, home, ()).protected
     (work / "sub" / "r" / ".git" / "hooks").rmdir()
     (work / "sub" / "r" / ".git").rmdir()
     (work / "sub" / "r").rmdir()
@@ -271,7 +281,7 @@ async def test_a_repository_that_went_is_not_made_again(
 
 
 async def test_a_socket_bound_to_a_relative_name(
-    tmp_path: Path, home: Path, tier: Tier, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, home: Path, tier: SandboxTier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
@@ -285,7 +295,9 @@ async def test_a_socket_bound_to_a_relative_name(
             listener.accept()
 
 
-async def test_the_agents_own_home_as_the_workspace(tmp_path: Path, home: Path, tier: Tier) -> None:
+async def test_the_agents_own_home_as_the_workspace(
+    tmp_path: Path, home: Path, tier: SandboxTier
+) -> None:
     """Work goes on there, and what steers the agent or is secret is neither seen nor made."""
     agent = tmp_path / "agent"
     for name in ("work", "logins"):
@@ -301,8 +313,8 @@ async def test_the_agents_own_home_as_the_workspace(tmp_path: Path, home: Path, 
     assert not os.path.lexists(agent / "skills")
     for folder in ("logins", "logins/inner"):
         with pytest.raises(ConfigError):
-            standard("workspace-write", agent / folder, agent, home)
+            build_policy("workspace-write", agent / folder, agent, home)
     profile = agent / "profiles" / "p"
     profile.mkdir(parents=True)
-    assert agent / ".env" in standard("workspace-write", agent, profile, home).hidden
-    assert standard("workspace-write", profile / "work", profile, home).hidden
+    assert agent / ".env" in build_policy("workspace-write", agent, profile, home).hidden
+    assert build_policy("workspace-write", profile / "work", profile, home).hidden

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from hermes.exec.process.local import Command, run
-from hermes.exec.process.output_capture import Capture
-from hermes.exec.sandbox import Tier, standard
+from hermes.exec.process.local import CommandSpec, run_command
+from hermes.exec.process.output_capture import OutputCapture
+from hermes.exec.sandbox import SandboxTier, build_policy
 from tests.e2e.test_escapes_planted import PATH, tier
 
 __all__ = ["tier"]
@@ -80,7 +80,7 @@ open("ran", "w").close()
 
 
 class Place:
-    def __init__(self, base: Path, tier: Tier) -> None:
+    def __init__(self, base: Path, tier: SandboxTier) -> None:
         self.base, self.tier = base, tier
         self.work, self.home = base / "work", base / "home"
         for folder in (self.work / "sub", self.work / ".git/hooks", self.home, base / "outside"):
@@ -90,16 +90,16 @@ class Place:
         (self.work / "AGENTS.md").write_text("mine\n")
 
     async def sh(self, text: str) -> str:
-        policy = standard("workspace-write", self.work, self.base / "agent", self.home)
+        policy = build_policy("workspace-write", self.work, self.base / "agent", self.home)
         policy = structs.replace(policy, visible=(Path(sys.base_prefix),))
-        out = Capture(50_000, self.base / "spill")
+        out = OutputCapture(50_000, self.base / "spill")
         env = {"PATH": PATH, "HOME": str(self.home)}
-        await run(Command(text, self.work, env, 60, policy, self.tier), out)
+        await run_command(CommandSpec(text, self.work, env, 60, policy, self.tier), out)
         out.close()
         return out.text()
 
 
-async def test_ordinary_work(tmp_path: Path, tier: Tier) -> None:
+async def test_ordinary_work(tmp_path: Path, tier: SandboxTier) -> None:
     place = Place(tmp_path, tier)
     text = "\n".join(
         f"( {command} ) 2>/dev/null | xargs echo {n}:" for n, (command, _) in enumerate(WORK)
@@ -111,7 +111,7 @@ async def test_ordinary_work(tmp_path: Path, tier: Tier) -> None:
     assert (await place.sh(f"{PYTHON3} work.py")).strip().endswith("fine")
 
 
-async def test_a_race_leads_nowhere_protected(tmp_path: Path, tier: Tier) -> None:
+async def test_a_race_leads_nowhere_protected(tmp_path: Path, tier: SandboxTier) -> None:
     place = Place(tmp_path, tier)
     (place.work / "race.py").write_text(RACE.replace("COUNT", "40"))
     await place.sh(f"{PYTHON3} race.py")

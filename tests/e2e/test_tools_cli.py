@@ -121,7 +121,7 @@ async def test_what_is_off_is_not_offered(tmp_path: Path) -> None:
 async def snapshot(home: Home, label: str) -> str:
     from hermes.exec.snapshots import checkpoints
 
-    made = await checkpoints.snapshot(home.work, home.path, label)
+    made = await checkpoints.create_checkpoint(home.work, home.path, label)
     assert made is not None
     return made.id
 
@@ -173,7 +173,7 @@ async def test_checkpoints_that_cannot_be(home: Home) -> None:
     wrong = await hermes(home, "checkpoints", "restore", "2020", "--yes")
     assert wrong.rc == 2 and "no checkpoint '2020'" in wrong.stderr
     root = await hermes(home, "checkpoints", "list", "-C", "/")
-    assert root.rc == 0 and "folder of the system" in root.stderr
+    assert root.rc == 0 and "is a system folder" in root.stderr
     inside = await hermes(home, "checkpoints", "prune", env={"HERMES_CHILD": "1"})
     assert inside.rc == 2
     id = await snapshot(home, "")
@@ -208,7 +208,7 @@ async def test_a_sound_installation(tmp_path: Path) -> None:
         if os.path.exists("/usr/bin/bwrap"):
             assert any("tried to write outside" in line for line in sandbox["details"])
         else:
-            assert any(line.startswith("lost: ") for line in sandbox["details"])
+            assert any(line.startswith("not protected: ") for line in sandbox["details"])
         assert len(p.requests) == 1, "nothing was sent"
 
 

@@ -10,8 +10,8 @@ from hermes.app.agents import Options
 from hermes.core.errors import ConfigError
 from hermes.core.events import Approval, TurnEnd
 from hermes.core.message import user
-from hermes.exec.sandbox import probe
-from hermes.exec.snapshots.checkpoints import list_
+from hermes.exec.sandbox_probe import probe_tier
+from hermes.exec.snapshots.checkpoints import list_checkpoints
 from tests.kit import Received, call, say
 from tests.kit.bodies import messages, quoted
 from tests.kit.rig import rig
@@ -26,7 +26,7 @@ def run(command: str) -> list[object]:
 
 
 async def test_an_ordinary_command_runs_confined_without_a_question(tmp_path: Path) -> None:
-    if (await probe()).level == 3:
+    if (await probe_tier()).level == 3:
         pytest.skip("this machine cannot confine commands")
     async with rig(tmp_path, run("echo made > new.txt; cat new.txt"), options=Options()) as r:
         assert (await r.turn()).status == "completed"
@@ -72,7 +72,7 @@ async def test_the_first_change_of_a_turn_is_preceded_by_a_checkpoint(tmp_path: 
     async with rig(tmp_path, steps, options=Options()) as r:
         assert (await r.turn()).status == "completed"
         home = r.runtime.setup.home
-        made = await list_(Path(r.session.transcript.meta.cwd), home)
+        made = await list_checkpoints(Path(r.session.transcript.meta.cwd), home)
         assert len(made) == 1
 
 

@@ -14,7 +14,7 @@ import yaml
 from hermes.app.agents import Options
 from hermes.core.events import Answer, Approval, Question
 from hermes.core.message import user
-from hermes.exec.sandbox import probe
+from hermes.exec.sandbox_probe import probe_tier
 from tests.kit import Received, call, say
 from tests.kit.bodies import messages, quoted
 from tests.kit.rig import Rig, rig
@@ -183,7 +183,7 @@ async def test_the_bytes_that_were_approved_are_what_runs(tmp_path: Path) -> Non
 
 
 async def test_never_ask_runs_confined_what_would_be_asked_about(tmp_path: Path) -> None:
-    if (await probe()).level == 3:
+    if (await probe_tier()).level == 3:
         pytest.skip("this machine cannot confine commands")
     outside = tmp_path / "outside"
     outside.mkdir()

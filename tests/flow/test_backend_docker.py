@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -15,9 +14,11 @@ from typing import Any
 
 import pytest
 
-from hermes.app.agents import Options
-from hermes.exec.backends.docker import _machine, _owner
+from hermes.app.runtime import Options
+from hermes.exec.backends import remote
+from hermes.exec.backends.docker_container import machine_label, owner_label
 from tests.flow.test_terminal_tool import TREE, command, results
+from tests.kit.deadlines import Deadline
 from tests.kit.engine import Engine, engine
 from tests.kit.home import KEY, Home, finish, run_hermes, start_hermes
 from tests.kit.processes import living, until
@@ -125,11 +126,17 @@ async def test_protected_names_cannot_be_changed_or_made(tmp_path: Path, docker:
     await until(lambda: {p.name for p in work.iterdir()} == names)
 
 
-async def test_out_of_time_nothing_lives_in_it(tmp_path: Path, docker: Engine, mark: str) -> None:
+async def test_out_of_time_nothing_lives_in_it(
+    tmp_path: Path, docker: Engine, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deadline = Deadline(monkeypatch, remote)
     tree = f"trap '' TERM; echo began; (env -i /bin/setsid sleep {mark} &); {TREE.format(mark)}"
     steps = [call(command(tree, timeout=2)), call(command("echo next")), say("ok")]
     async with boxed(tmp_path, steps, docker, Options(yolo=True)) as r:
-        await r.turn()
+        turn = r.begin()
+        await until(lambda: len(living(mark)) == 4)
+        deadline.expire()
+        await turn
         first, second = await texts(r)
         assert first == "began\n[timed out after 2 s (killed)]"
         assert second == "next"
@@ -141,11 +148,9 @@ async def test_an_interrupt_ends_it_there(tmp_path: Path, docker: Engine, mark: 
     async with boxed(tmp_path, steps, docker, Options(yolo=True)) as r:
         turn = r.begin()
         await until(lambda: len(living(mark)) == 3)
-        begin = time.monotonic()
         r.session.interrupt()
         assert (await turn).status == "interrupted"
         assert not living(mark)
-        assert time.monotonic() - begin < 5
 
 
 async def test_kill_9_of_the_program_leaves_no_container(
@@ -168,8 +173,8 @@ async def test_containers_of_dead_agents_are_removed(tmp_path: Path, docker: Eng
         words = ["run", "-d", "--network", "none", *labels, docker.image, "/bin/sleep", "100"]
         return docker.docker(*words)
 
-    dead = left("1-2-3", _machine())
-    alive, elsewhere = left(_owner(os.getpid()), _machine()), left("1-2-3", "another")
+    dead = left("1-2-3", machine_label())
+    alive, elsewhere = left(owner_label(os.getpid()), machine_label()), left("1-2-3", "another")
     async with boxed(tmp_path, [call(command("echo x")), say("ok")], docker) as r:
         await r.turn()
         found = docker.docker("ps", "-q", "--no-trunc").split()
@@ -240,7 +245,7 @@ async def test_what_fills_it_up_ends_all_the_same(
     tmp_path: Path, docker: Engine, mark: str
 ) -> None:
     many = f"for i in $(seq 100); do sleep {mark} & done; wait"
-    steps = [call(command(many, timeout=2)), call(command("echo next", id="c2")), say("ok")]
+    steps = [call(command(many, timeout=10)), call(command("echo next", id="c2")), say("ok")]
     async with boxed(tmp_path, steps, docker, Options(yolo=True), pids=32) as r:
         turn = r.begin()
         most = 0
@@ -268,7 +273,7 @@ async def test_failures_in_plain_words(
             return result.text
 
     image = await said("a", image="no-such:1")
-    assert image.startswith("There is no image no-such:1 here: `docker pull no-such:1`.")
+    assert image.startswith("The image no-such:1 is missing: run `docker pull no-such:1`.")
     named = await said("b", container="nobody")
     assert named.startswith("There is no container nobody.")
     socket = docker.env.get("DOCKER_HOST", "")
@@ -281,10 +286,12 @@ async def test_failures_in_plain_words(
         stranger.chmod(0o755)
         with monkeypatch.context() as patch:
             patch.setenv("PATH", f"{stranger.parent}:{os.environ['PATH']}")
-            assert (await said("e")).startswith("You may not use the Docker daemon: join its group")
+            assert (await said("e")).startswith(
+                "You have no access to the Docker daemon: join the group"
+            )
     with monkeypatch.context() as patch:
         patch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing")
-        assert (await said("c")).startswith("The Docker daemon does not answer: start it.")
+        assert (await said("c")).startswith("The Docker daemon is not running: start it.")
         patch.setenv("PATH", str(tmp_path))
         assert "there is no program `docker` here" in await said("d")
 
@@ -299,4 +306,4 @@ async def test_doctor_says_whether_it_works(tmp_path: Path, docker: Engine) -> N
         home.configure(terminal=terminal(docker, image="no-such:1"))
         broken = await run_hermes(["doctor"], home, env=docker.env)
         assert broken.rc == 1
-        assert "FAILED  terminal backend docker: There is no image no-such:1" in broken.stdout
+        assert "FAILED  terminal backend docker: The image no-such:1 is missing" in broken.stdout

@@ -20,7 +20,7 @@ from aiohttp import web
 from hermes.app.agents import Options
 from hermes.core.errors import ToolError
 from hermes.core.events import Approval
-from hermes.exec.chromium import find
+from hermes.exec.chromium import find_browser
 from hermes.tools.browser import _browser
 from tests.kit import Home, Provider, Received, Reply, call, say, start_hermes, status
 from tests.kit.bodies import messages, quoted
@@ -32,7 +32,7 @@ def _missing() -> str:
     if find_spec("playwright") is None:
         return "Playwright is not installed"
     try:
-        find("", os.environ)
+        find_browser("", os.environ)
     except ToolError:
         return "no Chromium is installed"
     return ""

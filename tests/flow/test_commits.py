@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes.app.agents import Options
-from hermes.exec.command_policy import Rules, judge
-from hermes.exec.sandbox import probe
+from hermes.app.runtime import Options
+from hermes.exec.command_policy import CommandRules, judge_command
+from hermes.exec.sandbox_probe import probe_tier
 from tests.kit import call, say
 from tests.kit.bodies import messages, quoted
 from tests.kit.rig import Rig, rig
@@ -45,7 +45,7 @@ async def r(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Ri
     settings = tmp_path / "gitconfig"
     settings.write_text('[user]\n\tname = A \\"User\\" X\n[alias]\n\tco = checkout\n')
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
-    if (await probe()).level != 1:
+    if (await probe_tier()).level != 1:
         pytest.skip("needs a sandbox with namespaces")
     repository(tmp_path / "work")
     async with rig(tmp_path, [], options=Options(), check=False) as found:
@@ -79,8 +79,8 @@ async def run(r: Rig, command: str) -> str:
 def test_which_commands_write_to_the_repository(
     tmp_path: Path, command: str, commits: bool
 ) -> None:
-    judged = judge(
-        command, workspace=tmp_path, home=tmp_path / "home", rules=Rules(), sandboxed=True
+    judged = judge_command(
+        command, workspace=tmp_path, home=tmp_path / "home", rules=CommandRules(), sandboxed=True
     )
     assert (judged.commits and not judged.read_only) is commits
 

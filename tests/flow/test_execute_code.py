@@ -19,9 +19,9 @@ from hermes.core.events import Approval, ToolProgress, TurnEnd
 from hermes.core.message import ToolReturn, user
 from hermes.core.provider import ToolSpec
 from hermes.core.tool import ToolContext, tool
-from hermes.exec.sandbox import Tier
-from hermes.exec.sandbox import tier_probe as probing
-from hermes.exec.snapshots.checkpoints import list_
+from hermes.exec import sandbox_probe
+from hermes.exec.sandbox import SandboxTier
+from hermes.exec.snapshots.checkpoints import list_checkpoints
 from hermes.tools.code import _stubs
 from tests.kit.home import KEY, Home, run_hermes
 from tests.kit.processes import naming
@@ -32,15 +32,15 @@ from tests.kit.tiers import had, tiers
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes need Linux")
 pytestmark = linux
-PACKAGE = Path(probing.__file__).parents[2]
+PACKAGE = Path(sandbox_probe.__file__).parents[2]
 
 
 @pytest.fixture(params=[*tiers(), None], ids=lambda t: f"tier{t.level if t else 3}")
 async def tier(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Tier]:
-    found = await had(request.param) if request.param else Tier(3, "none")
-    monkeypatch.setattr(probing, "_known", found)
+) -> AsyncIterator[SandboxTier]:
+    found = await had(request.param) if request.param else SandboxTier(3, "none")
+    monkeypatch.setattr(sandbox_probe, "_known_tier", found)
     yield found
 
 
@@ -83,7 +83,7 @@ except ToolError as error:
 """
 
 
-async def test_a_script_calls_tools_as_the_model_would(tmp_path: Path, tier: Tier) -> None:
+async def test_a_script_calls_tools_as_the_model_would(tmp_path: Path, tier: SandboxTier) -> None:
     async with rig(tmp_path, [call(script(WORK)), say("done")], options=Options()) as r:
         asked = await answering(r, "once")
         found = await result_of(r)
@@ -95,7 +95,7 @@ async def test_a_script_calls_tools_as_the_model_would(tmp_path: Path, tier: Tie
         assert not found.error
         shown = [e.text for e in r.events if isinstance(e, ToolProgress)]
         assert any(text.startswith('read_file {"path":"made.txt"') for text in shown)
-        assert await list_(r.home.work, r.home.path), "no checkpoint was made"
+        assert await list_checkpoints(r.home.work, r.home.path), "no checkpoint was made"
         wanted = ["execute_code", "terminal"] if tier.level == 3 else []
         assert [a.call.name for a in asked] == wanted
         if asked:
@@ -105,7 +105,7 @@ async def test_a_script_calls_tools_as_the_model_would(tmp_path: Path, tier: Tie
 async def test_where_nothing_confines_it_nobody_means_no(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probing, "_known", Tier(3, "none"))
+    monkeypatch.setattr(sandbox_probe, "_known_tier", SandboxTier(3, "none"))
     steps = [call(script("open('made', 'w')")), say("done")]
     async with rig(tmp_path, steps, options=Options()) as r:
         await r.turn()
@@ -136,7 +136,7 @@ print([n for n in os.environ if "KEY" in n])
 
 
 @pytest.mark.parametrize("tier", tiers(), indirect=True, ids=lambda t: t.name)
-async def test_it_can_neither_import_nor_read_ours(tmp_path: Path, tier: Tier) -> None:
+async def test_it_can_neither_import_nor_read_ours(tmp_path: Path, tier: SandboxTier) -> None:
     async with await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", 0) as server:
         code = ESCAPE.replace("HOME", str(tmp_path / "home")).replace("AGENT", str(os.getpid()))
         code = code.replace("PORT", str(server.sockets[0].getsockname()[1]))
@@ -218,7 +218,7 @@ for do in (
 
 async def test_the_gates_are_the_same(tmp_path: Path) -> None:
     async with rig(tmp_path, [call(script(GATES)), say("done")], options=Options()) as r:
-        if (await probing.probe()).level == 3:
+        if (await sandbox_probe.probe_tier()).level == 3:
             pytest.skip("nothing confines it")
         await r.turn()
         lines = (await result_of(r)).text.splitlines()
@@ -266,7 +266,9 @@ async def test_the_clock_stands_still_while_a_tool_works(tmp_path: Path) -> None
         assert found.error
 
 
-async def test_an_interrupt_ends_the_script_and_what_it_called(tmp_path: Path, tier: Tier) -> None:
+async def test_an_interrupt_ends_the_script_and_what_it_called(
+    tmp_path: Path, tier: SandboxTier
+) -> None:
     mark = f"{300_000 + os.getpid()}.{tier.level}"
     code = f"""
 import subprocess
@@ -315,7 +317,7 @@ async def test_what_is_no_call_hurts_only_the_script(tmp_path: Path, line: bytes
         assert (await result_of(r)).text == "found"
 
 
-async def test_a_script_leaves_no_temporary_files(tmp_path: Path, tier: Tier) -> None:
+async def test_a_script_leaves_no_temporary_files(tmp_path: Path, tier: SandboxTier) -> None:
     code = "import tempfile; f = tempfile.mkstemp()[1]; open(f, 'w').write('x'); print(f)"
     async with rig(tmp_path, [call(script(code)), say("done")], options=Options()) as r:
         await answering(r, "once")
@@ -357,7 +359,7 @@ async def test_through_the_program_and_the_canary_runs_once(tmp_path: Path) -> N
         ran = await run_hermes(["chat", "-q", "go", "--output", "json"], home)
         assert ran.rc == 0, ran.stderr
         (made,) = ran.json["tool_calls"]
-        if (await probing.probe()).level == 3:
+        if (await sandbox_probe.probe_tier()).level == 3:
             assert "Not run" in made["result"]
             return
         assert "from the file" in made["result"] and "[tool calls: read_file 1]" in made["result"]

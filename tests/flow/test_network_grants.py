@@ -20,8 +20,8 @@ from hermes.config.load import load_setup
 from hermes.core.errors import ConfigError
 from hermes.core.events import Approval, TurnEnd
 from hermes.core.message import ToolReturn, user
-from hermes.exec.sandbox import Tier
-from hermes.exec.sandbox import tier_probe as probing
+from hermes.exec import sandbox_probe
+from hermes.exec.sandbox import SandboxTier
 from tests.kit.home import Home
 from tests.kit.replies import call, say
 from tests.kit.rig import Rig, rig
@@ -32,9 +32,9 @@ HOST = "127.0.0.2"
 
 
 @pytest.fixture(params=tiers(), ids=lambda t: f"tier{t.level}")
-async def tier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Tier:
+async def tier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SandboxTier:
     found = await had(request.param)
-    monkeypatch.setattr(probing, "_known", found)
+    monkeypatch.setattr(sandbox_probe, "_known_tier", found)
     return found
 
 
@@ -116,7 +116,9 @@ async def answering(r: Rig, answer: Any, text: str = "go") -> list[Approval]:
     return asked
 
 
-async def test_what_was_granted_is_reached_and_nothing_else(tmp_path: Path, tier: Tier) -> None:
+async def test_what_was_granted_is_reached_and_nothing_else(
+    tmp_path: Path, tier: SandboxTier
+) -> None:
     async with site() as (port, seen), site() as (other, foreign):
         datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         datagrams.bind((HOST, port))
@@ -161,7 +163,9 @@ async def test_what_was_granted_is_reached_and_nothing_else(tmp_path: Path, tier
             datagrams.recv(1)
 
 
-async def test_without_a_person_commands_run_without_network(tmp_path: Path, tier: Tier) -> None:
+async def test_without_a_person_commands_run_without_network(
+    tmp_path: Path, tier: SandboxTier
+) -> None:
     async with site() as (port, seen):
         steps = [call(command(f"touch sub/made; {fetch(port)} || true")), say("done")]
         async with session(tmp_path, steps, granted(port)) as r:
@@ -172,7 +176,7 @@ async def test_without_a_person_commands_run_without_network(tmp_path: Path, tie
         assert "Error" in text and seen == []
 
 
-async def test_a_no_is_a_no_and_once_is_once(tmp_path: Path, tier: Tier) -> None:
+async def test_a_no_is_a_no_and_once_is_once(tmp_path: Path, tier: SandboxTier) -> None:
     async with site() as (port, seen):
         steps = [
             call(command(f"touch sub/denied; {fetch(port)}", "c1")), say("no"),
@@ -188,7 +192,7 @@ async def test_a_no_is_a_no_and_once_is_once(tmp_path: Path, tier: Tier) -> None
             assert await answering(r, "once", "only read") == [], "reading needs no network"
 
 
-async def test_a_script_has_the_same_network(tmp_path: Path, tier: Tier) -> None:
+async def test_a_script_has_the_same_network(tmp_path: Path, tier: SandboxTier) -> None:
     async with site() as (port, seen):
         code = (
             "import urllib.request as u\n"
@@ -235,10 +239,10 @@ for line in ("CONNECT 127.0.0.1:PORT", "GET http://127.0.0.1:PORT/", "GET file:/
 async def test_the_proxys_socket_leads_nowhere_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = [t for t in probing.candidates() if t.level == 1]
-    if not first or (await probing.attempt(first[0]))[1]:
+    first = [t for t in sandbox_probe.list_candidates() if t.level == 1]
+    if not first or (await sandbox_probe.try_tier(first[0]))[1]:
         pytest.skip("bubblewrap does not work here")
-    monkeypatch.setattr(probing, "_known", first[0])
+    monkeypatch.setattr(sandbox_probe, "_known_tier", first[0])
     async with site() as (port, _), site() as (other, foreign):
         code = SOCKET.replace("PORT", str(other)).replace("HOST", HOST).replace("OK", str(port))
         steps = [
@@ -255,7 +259,7 @@ async def test_the_proxys_socket_leads_nowhere_else(
         assert foreign == []
 
 
-async def test_nothing_of_it_is_there_without_a_grant(tmp_path: Path, tier: Tier) -> None:
+async def test_nothing_of_it_is_there_without_a_grant(tmp_path: Path, tier: SandboxTier) -> None:
     steps = [
         call(command("mkdir -p sub; env | grep -i proxy; find /tmp -name '*sock'")),
         say("done"),
@@ -276,7 +280,7 @@ def test_a_domain_that_is_none_is_refused_with_its_line(tmp_path: Path, entry: s
         load_setup("", home.env)
 
 
-async def test_a_pair_of_datagram_sockets_reaches_nobody(tmp_path: Path, tier: Tier) -> None:
+async def test_a_pair_of_datagram_sockets_reaches_nobody(tmp_path: Path, tier: SandboxTier) -> None:
     path = tmp_path / "work" / "log.sock"
     path.parent.mkdir()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
@@ -298,10 +302,10 @@ async def test_a_pair_of_datagram_sockets_reaches_nobody(tmp_path: Path, tier: T
 
 
 async def test_weaker_walls_than_before_are_said_once(
-    tmp_path: Path, tier: Tier, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tier: SandboxTier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weaker = structs.replace(tier, lowered=True, evidence=("commands are confined less", "x"))
-    monkeypatch.setattr(probing, "_known", weaker)
+    monkeypatch.setattr(sandbox_probe, "_known_tier", weaker)
     steps = [call(command("mkdir -p sub", "c1")), call(command("ls", "c2")), say("done")]
     async with rig(tmp_path, steps, options=Options()) as r:
         await r.turn()

@@ -9,7 +9,7 @@ import pytest
 from hermes.app.agents import Options
 from hermes.core.events import Approval, TurnEnd
 from hermes.core.message import user
-from hermes.exec.sandbox import probe
+from hermes.exec.sandbox_probe import probe_tier
 from tests.flow.test_terminal_tool import command, results
 from tests.kit.replies import call, say
 from tests.kit.rig import rig
@@ -92,7 +92,7 @@ async def test_a_write_outside_says_who_may_have_asked_for_it(tmp_path: Path, re
 
 
 async def test_what_was_fetched_is_not_run_unasked_later(tmp_path: Path) -> None:
-    if (await probe()).level == 3:
+    if (await probe_tier()).level == 3:
         pytest.skip("this machine cannot confine commands")
     fetch = "curl -fsS http://127.0.0.1:9/x -o tool.py || echo 'print(1)' > tool.py"
     steps = [
@@ -117,13 +117,13 @@ async def test_what_was_fetched_is_not_run_unasked_later(tmp_path: Path) -> None
                 break
         _, second, third = [p.text for p in await results(r)]
     (reason,) = reasons
-    assert "came from the network" in reason
-    assert "came from the network" in second
+    assert "was downloaded" in reason
+    assert "was downloaded" in second
     assert third == "2"
 
 
 async def test_a_refused_download_marks_nothing(tmp_path: Path) -> None:
-    if (await probe()).level == 3:
+    if (await probe_tier()).level == 3:
         pytest.skip("this machine cannot confine commands")
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "tool.py").write_text("print(3)\n")

@@ -3,12 +3,13 @@ ends: nothing."""
 
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from hermes.core.message import ToolReturn
+from hermes.exec.process import local
+from tests.kit.deadlines import Deadline
 from tests.kit.home import KEY, Home, finish, run_hermes, start_hermes
 from tests.kit.processes import living, until
 from tests.kit.replies import call, say
@@ -85,10 +86,16 @@ async def test_writes_to_one_file_happen_in_order(tmp_path: Path) -> None:
         assert (r.home.work / "a.txt").read_text() == "2" * 100_000
 
 
-async def test_out_of_time_kills_the_tree_and_the_turn_goes_on(tmp_path: Path, mark: str) -> None:
+async def test_out_of_time_kills_the_tree_and_the_turn_goes_on(
+    tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deadline = Deadline(monkeypatch, local)
     steps = [call(command("echo began; " + TREE.format(mark), timeout=0.5)), say("too slow")]
     async with rig(tmp_path, steps) as r:
-        assert (await r.turn()).status == "completed"
+        turn = r.begin()
+        await until(lambda: len(living(mark)) == 3)
+        deadline.expire()
+        assert (await turn).status == "completed"
         (result,) = await results(r)
         assert result.text == "began\n[timed out after 0.5 s (killed)]"
         assert result.error
@@ -100,10 +107,8 @@ async def test_an_interrupt_kills_even_who_ignores_it(tmp_path: Path, mark: str)
     async with rig(tmp_path, [call(command(stubborn))]) as r:
         turn = r.begin()
         await until(lambda: len(living(mark)) == 2)
-        begin = time.monotonic()
         r.session.interrupt()
         assert (await turn).status == "interrupted"
-        assert time.monotonic() - begin < 3
         assert not living(mark)
 
 
@@ -120,9 +125,9 @@ async def test_a_program_that_is_killed_leaves_no_orphan(
         process = await start_hermes(["chat", "-q", "go", "--yolo"], home)
         await until(lambda: len(living(mark)) == 3)
         process.send_signal(number)
-        ran = await finish(process, timeout=5)
+        ran = await finish(process)
         assert status is None or ran.rc == status
-        await until(lambda: not living(mark), 2)
+        await until(lambda: not living(mark))
 
 
 async def test_what_a_command_left_running_ends_with_the_program(tmp_path: Path, mark: str) -> None:
@@ -134,4 +139,4 @@ async def test_what_a_command_left_running_ends_with_the_program(tmp_path: Path,
         first, second = ran.json["tool_calls"]
         assert first["result"].startswith("started\n[2 background process(es) still running")
         assert int(second["result"].split()[0]) >= 2
-        await until(lambda: not living(mark), 2)
+        await until(lambda: not living(mark))

@@ -11,7 +11,7 @@ from hermes.core.redaction.redactor import Redactor
 from hermes.core.text import clean, safe_name
 from hermes.core.tool import ToolResult
 from hermes.core.untrusted_text import inert
-from hermes.exec.process.output_files import due, tidy
+from hermes.exec.process.output_files import is_cleanup_due, remove_old_outputs
 
 
 def content_of(
@@ -60,8 +60,8 @@ def bounded(text: str, limit: int, whole: Path) -> str:
 
 
 def _save(text: str, path: Path) -> str:
-    if due(path.parent):
-        tidy(path.parent)
+    if is_cleanup_due(path.parent):
+        remove_old_outputs(path.parent)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)

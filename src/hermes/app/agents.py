@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
+from collections.abc import MutableMapping
+from typing import Any, cast
+
 import msgspec
 from msgspec import Struct, structs
 
@@ -14,6 +18,7 @@ from hermes.config.load import Setup
 from hermes.core.message import Target
 from hermes.core.provider import Effort, Settings
 from hermes.core.redaction.redactor import Redactor
+from hermes.core.tool import Tool
 from hermes.llm.client import Client
 from hermes.llm.endpoints.catalog import Choice, Endpoint, resolve, undecided
 from hermes.llm.endpoints.learned_limits import Remembered
@@ -45,6 +50,8 @@ class Agents:
         self.learned: dict[Target, Learned] = {}
         self.limits = Remembered(paths.cache_folder(setup.home) / "limits.json")
         self.auxiliary_models = AuxiliaryModels(setup, self.client)
+        self.own_tools: tuple[Tool[Any], ...] = ()
+        """Added to those that the options select; requests always declare them."""
         self._setup = setup
         self._transport = transport
         self._sleep = sleep
@@ -82,7 +89,7 @@ class Agents:
         key = msgspec.msgpack.encode((options, platform))
         found = self._agents.get(key)
         if found is None:
-            found = self._agents[key] = self._build(options, platform)
+            found = self._agents[key] = self._add_own_tools(self._build(options, platform))
         return found
 
     def agent_without_model(self, options: Options, platform: str) -> Agent:
@@ -123,6 +130,15 @@ class Agents:
             small=any(e.quirks.small for e in endpoints),
             note=endpoints[0].note or self._nearby_note(options.choice),
         )
+
+    def _add_own_tools(self, agent: Agent) -> Agent:
+        own = {tool.name: tool for tool in self.own_tools}
+        if not own:
+            return agent
+        others = cast("MutableMapping[str, Tool[Any]]", agent.tools)  # never written to
+        specs = [spec for spec in agent.specs if spec.name not in own]
+        specs += [tool.spec for tool in own.values()]
+        return structs.replace(agent, tools=ChainMap(own, others), specs=tuple(specs))
 
     def _recall_limit(self, endpoint: Endpoint) -> None:
         """Apply an output limit that was stated to an earlier process."""

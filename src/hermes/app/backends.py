@@ -12,7 +12,7 @@ from hermes.core.tool import SandboxMode
 from hermes.tools.registry import Tools
 
 if TYPE_CHECKING:
-    from hermes.exec.backends import Backend
+    from hermes.exec.backends import CommandBackend
 
 _FILE_TOOLS = frozenset("read_file write_file patch search_files execute_code".split())
 """Tools that act on the files of this machine."""
@@ -24,7 +24,7 @@ class Backends:
     def __init__(self, setup: Setup, env: Mapping[str, str]) -> None:
         self._setup = setup
         self._env = env
-        self._open: dict[str, Backend] = {}
+        self._open: dict[str, CommandBackend] = {}
 
     @property
     def other_files(self) -> bool:
@@ -35,7 +35,7 @@ class Backends:
     def _remote(self) -> bool:
         return self._setup.config.terminal.backend in ("docker", "ssh")
 
-    def backend_for(self, session_id: str, cwd: Path, mode: SandboxMode) -> Backend | None:
+    def backend_for(self, session_id: str, cwd: Path, mode: SandboxMode) -> CommandBackend | None:
         """The backend of a session's commands; None: this machine."""
         terminal = self._setup.config.terminal
         if not self._remote:
@@ -43,11 +43,11 @@ class Backends:
         key = "" if self.other_files else session_id
         found = self._open.get(key)
         if found is None:
-            from hermes.exec.backends import Site, open_backend
+            from hermes.exec.backends import BackendSession, open_backend
 
             home = self._env.get("HOME")
             user_home = Path(home) if home else Path.home()
-            site = Site(cwd, self._setup.home, user_home, mode, self._env)
+            site = BackendSession(cwd, self._setup.home, user_home, mode, self._env)
             found = open_backend(terminal, site)
             assert found is not None
             self._open[key] = found
@@ -86,7 +86,7 @@ class Backends:
             "working directory is there, under the same path."
         )
 
-    async def release(self, backend: Backend | None) -> None:
+    async def release(self, backend: CommandBackend | None) -> None:
         """Close the backend of a session that has ended; a shared one stays open."""
         for key, found in list(self._open.items()):
             if found is backend and key:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, TypeAlias
 from hermes.core.store import SessionMeta
 
 if TYPE_CHECKING:
-    from hermes.exec.process.background import Owner, Processes
-    from hermes.exec.process.background_records import Record
+    from hermes.exec.process.background import BackgroundProcesses, ProcessOwner
+    from hermes.exec.process.background_records import ProcessRecord
 
-Share: TypeAlias = Callable[[str], "tuple[Processes, Owner]"]
+Share: TypeAlias = Callable[[str], "tuple[BackgroundProcesses, ProcessOwner]"]
 _LOCAL = "cli"
 """Sessions of the person at this machine see each other's commands."""
 
@@ -23,14 +23,14 @@ class BackgroundCommands:
     def __init__(self, home: Path, *, keep: bool) -> None:
         self._root = home / "processes"
         self._keep = keep
-        self._opened: Processes | None = None
+        self._opened: BackgroundProcesses | None = None
 
     @property
-    def processes(self) -> Processes:
+    def processes(self) -> BackgroundProcesses:
         if self._opened is None:
-            from hermes.exec.process.background import Processes
+            from hermes.exec.process.background import BackgroundProcesses
 
-            self._opened = Processes(self._root, keep=self._keep)
+            self._opened = BackgroundProcesses(self._root, keep=self._keep)
         return self._opened
 
     def share(self, meta: SessionMeta) -> Share:
@@ -40,10 +40,10 @@ class BackgroundCommands:
         if meta.key:
             scope = f"{meta.source} {meta.key}"
 
-        def share(session: str) -> tuple[Processes, Owner]:
-            from hermes.exec.process.background import Owner
+        def share(session: str) -> tuple[BackgroundProcesses, ProcessOwner]:
+            from hermes.exec.process.background import ProcessOwner
 
-            return self.processes, Owner(session, scope)
+            return self.processes, ProcessOwner(session, scope)
 
         return share
 
@@ -51,30 +51,30 @@ class BackgroundCommands:
         """Whether anything that this session started still runs."""
         if not self._root.is_dir():
             return False
-        from hermes.exec.process.background import Owner
+        from hermes.exec.process.background import ProcessOwner
 
-        return bool(self.processes.running(Owner(session)))
+        return bool(self.processes.list_running(ProcessOwner(session)))
 
-    def running(self, meta: SessionMeta, session: str) -> list[Record]:
+    def running(self, meta: SessionMeta, session: str) -> list[ProcessRecord]:
         """The commands of this session, and of those it shares with, that still run."""
         if not self._root.is_dir():
             return []
         processes, owner = self.share(meta)(session)
-        return [state.record for state in processes.running(owner)]
+        return [state.record for state in processes.list_running(owner)]
 
     @property
     def count(self) -> int:
         """How many commands of this agent still run."""
-        return len(self._opened.ours()) if self._opened else 0
+        return len(self._opened.list_connected()) if self._opened else 0
 
     def adopt(self, session: str, child: str) -> None:
         """What this session started belongs to the one it goes on in."""
         if self._root.is_dir():
-            self.processes.adopt(session, child)
+            self.processes.move_to_child(session, child)
 
     def farewell(self) -> str:
         """What becomes of what this agent started, when it ends now; empty when nothing runs."""
-        left = self._opened.ours() if self._opened else []
+        left = self._opened.list_connected() if self._opened else []
         kept = [state.record for state in left if state.record.keep]
         ended = [state.record for state in left if not state.record.keep]
         parts = []

@@ -36,10 +36,10 @@ class Egress:
         await self._held.aclose()
 
     async def _start(self) -> str:
-        from hermes.exec.sandbox import probe
+        from hermes.exec.sandbox_probe import probe_tier
         from hermes.net.egress_proxy import serve_loopback_proxy, serve_unix_proxy
 
-        if (await probe(cache_folder(self._home))).level == 1:
+        if (await probe_tier(cache_folder(self._home))).level == 1:
             import tempfile
 
             # Not in our home, whose path may be too long for a socket.

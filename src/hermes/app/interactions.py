@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from msgspec import structs
@@ -63,6 +63,9 @@ class Interactions:
         """What becomes of a message that comes while a turn runs."""
         self.verbose = False
         """Whether the user wants to see what tools print."""
+        self.on_approval: Callable[[Approval], Awaitable[Answer]] | None = None
+        self.on_question: Callable[[Question], Awaitable[str | None]] | None = None
+        """Code that answers in place of a person; the events are for show then."""
         self.emit = emit
         self._approvals: PendingQuestions[Approval, Answer] = PendingQuestions()
         self._questions: PendingQuestions[Question, str] = PendingQuestions()
@@ -81,6 +84,9 @@ class Interactions:
         if not self.present:
             return None
         question = structs.replace(question, id=self._approvals.unused(question.id))
+        if self.on_approval is not None:
+            self.emit(question)
+            return await self.on_approval(question)
         try:
             async with asyncio.timeout(APPROVAL_SECONDS):
                 return await self._approvals.ask(question, self.emit)
@@ -88,11 +94,14 @@ class Interactions:
             return None
 
     async def ask(self, question: str, choices: tuple[str, ...]) -> str | None:
-        if not self.present:
+        if not self.present and self.on_question is None:
             self.emit(Notice("question", f"{question} (Nobody is there to answer.)"))
             return None
         self._asked += 1
         asked = Question(f"q{self._asked}", question, choices)
+        if self.on_question is not None:
+            self.emit(asked)
+            return await self.on_question(asked)
         return await self._questions.ask(asked, self.emit)
 
     def answer(self, approval_id: str, answer: Answer | bool) -> bool:

@@ -33,7 +33,7 @@ from hermes.core.errors import ConfigError
 from hermes.core.history import History
 from hermes.core.message import Message
 from hermes.core.services import Services
-from hermes.core.shutdown import run_closers
+from hermes.core.shutdown import hold_closers, release_closers
 from hermes.core.store import SessionMeta, Store
 from hermes.core.tool import Workspace
 from hermes.core.untrusted_text import mark_of
@@ -94,6 +94,7 @@ class Runtime:
             own.open()  # on its own thread, while the rest is built and the HTTP stack imported
         transport = Transport(Cooling(paths.cache_folder(setup.home) / "cooling.json"))
         runtime = cls(setup, store, transport, sleep)
+        hold_closers()
         try:
             yield runtime
         finally:
@@ -213,7 +214,7 @@ class Runtime:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        await run_closers()
+        await release_closers()
         await self.background.close()
         await self.backends.close()
         if self._egress is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import AsyncGenerator
 from typing import TypeAlias
 
 from hermes.agent.loop import run_turn
@@ -13,7 +14,7 @@ from hermes.app.interactions import Busy, Interactions
 from hermes.app.session_host import SessionHost, SessionSettings, SharedServices
 from hermes.app.transcript import Transcript
 from hermes.core.channel import Broadcast, Channel
-from hermes.core.events import TurnEnd, TurnResult
+from hermes.core.events import TurnEnd, TurnEvent, TurnResult
 from hermes.core.log_context import SESSION
 from hermes.core.message import Message, cleaned, user
 from hermes.core.services import Services
@@ -22,6 +23,7 @@ from hermes.core.tool import Workspace
 log = logging.getLogger(__name__)
 
 Pending: TypeAlias = tuple[Message, "asyncio.Future[TurnResult]"]
+_INTERRUPTED = TurnResult("interrupted", error="Interrupted.", error_code="interrupted")
 
 
 class Session:
@@ -29,6 +31,7 @@ class Session:
     only while there is something to do, so an idle session costs next to nothing."""
 
     __slots__ = (
+        "_closed",
         "_events",
         "_queue",
         "_spawn",
@@ -59,6 +62,7 @@ class Session:
         self._queue: deque[Pending] = deque()
         self._turn: asyncio.Task[TurnResult] | None = None
         self._worker: asyncio.Task[None] | None = None
+        self._closed = False
 
     @property
     def id(self) -> str:
@@ -114,6 +118,28 @@ class Session:
         pieces."""
         return self._events.subscribe()
 
+    async def stream(self, message: Message) -> AsyncGenerator[TurnEvent, None]:
+        """The events of the turn that answers a message, once earlier turns have ended, and of the
+        turn that answers guidance it left over. Closing the generator stops the turn."""
+        while self._worker is not None and not self._worker.done():
+            await asyncio.wait({self._worker})
+        if self._closed:
+            raise RuntimeError("The session is closed.")
+        events = self.events()
+        answer = self.submit(message)
+        answer.add_done_callback(lambda _: _end_unbegun(answer, events))
+        ended = False
+        try:
+            async for event in events:
+                ended = isinstance(event, TurnEnd) and not event.result.pending_steer
+                yield event
+                if ended:
+                    return
+        finally:
+            events.close()
+            if not ended and not answer.done():
+                self.stop()
+
     async def compress(self) -> bool:
         """Because the user wants it, between two turns; whether there was anything to gain."""
         if self._turn is not None or not self.transcript.stored:
@@ -122,6 +148,9 @@ class Session:
 
     async def close(self) -> None:
         """Interrupt, let the turn end, close what tools kept open, and end all subscriptions."""
+        if self._closed:
+            return
+        self._closed = True
         self.stop()
         if self._worker is not None:
             await asyncio.wait({self._worker})
@@ -153,7 +182,7 @@ class Session:
                 self._turn.cancel()
                 await asyncio.wait({self._turn})
                 raise
-            result = TurnResult("interrupted", error="Interrupted.", error_code="interrupted")
+            result = _INTERRUPTED
         except Exception as error:
             log.exception("turn of session %s crashed", self.id)
             result = TurnResult(
@@ -167,3 +196,9 @@ class Session:
             self.host.end_turn()
         self._events.put(TurnEnd(result))
         return result
+
+
+def _end_unbegun(answer: asyncio.Future[TurnResult], events: Channel) -> None:
+    """A message that was taken back before its turn began ends like a turn."""
+    if answer.cancelled():
+        events.put(TurnEnd(_INTERRUPTED))

@@ -87,10 +87,10 @@ def readable_label(label: str) -> str:
 
 async def save_checkpoint(cwd: Path, home: Path, asked: str, session_id: str, index: int) -> None:
     """Save the files as they are before the turn that answers message `index` changes any."""
-    from hermes.exec.snapshots.checkpoints import snapshot
+    from hermes.exec.snapshots.checkpoints import create_checkpoint
 
     label = f"{asked[:_LONGEST_LABEL]} [{session_id} {index}]".strip()
-    await snapshot(cwd, home, label, log.info)
+    await create_checkpoint(cwd, home, label, log.info)
 
 
 async def checkpoint_since(
@@ -98,11 +98,11 @@ async def checkpoint_since(
 ) -> Checkpoint | None:
     """The files as they were before message `index` was answered: the earliest checkpoint of a
     turn from there on. None when none of those turns changed any. `length`: of the history."""
-    from hermes.exec.snapshots.checkpoints import list_
+    from hermes.exec.snapshots.checkpoints import list_checkpoints
 
     ends = {session_id: end async for session_id, end in _walk_ancestors(store, meta, length)}
     found: list[tuple[int, float, Checkpoint]] = []
-    for made in await list_(Path(meta.cwd), home):
+    for made in await list_checkpoints(Path(meta.cwd), home):
         mark = _MARK.search(made.label)
         if mark and index <= int(mark[2]) < ends.get(mark[1], 0):
             found.append((int(mark[2]), made.created, made))

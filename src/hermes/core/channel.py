@@ -49,6 +49,10 @@ class Channel:
         self._closed = True
         self._wake()
 
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
@@ -85,7 +89,8 @@ class Broadcast:
         self._channels: list[Channel] = []
 
     def subscribe(self) -> Channel:
-        """A channel with the events from now on."""
+        """A channel with the events from now on; its reader closes it."""
+        self._channels = [channel for channel in self._channels if not channel.closed]
         channel = Channel()
         self._channels.append(channel)
         return channel

@@ -1,20 +1,35 @@
-"""What subsystems must do before the process ends, whoever started them."""
+"""What subsystems must do when the last runtime of an event loop ends, whoever started them."""
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 Closer: TypeAlias = Callable[[], Awaitable[None]]
 _closers: list[Closer] = []
+_runtimes: Counter[asyncio.AbstractEventLoop] = Counter()
 
 
 def register_closer(closer: Closer) -> None:
-    """Have `closer` awaited when a runtime ends. A module registers its own when it is imported."""
+    """Have `closer` awaited when the last runtime ends. A module registers its own when it is
+    imported."""
     _closers.append(closer)
 
 
-async def run_closers() -> None:
-    """Await every registered closer, the latest first."""
+def hold_closers() -> None:
+    """Put the closers off until this runtime has released them."""
+    _runtimes[asyncio.get_running_loop()] += 1
+
+
+async def release_closers() -> None:
+    """Await every registered closer, the latest first, unless another runtime of this event loop
+    holds them."""
+    loop = asyncio.get_running_loop()
+    _runtimes[loop] -= 1
+    if _runtimes[loop] > 0:
+        return
+    del _runtimes[loop]
     for closer in reversed(_closers):
         await closer()

@@ -1,4 +1,4 @@
-"""Starts an installed Chromium under a keeper, driven over two pipes that nobody else can open."""
+"""Starts an installed Chromium under a supervisor and connects to it over two private pipes."""
 
 from __future__ import annotations
 
@@ -13,40 +13,39 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.exec.process.local import Command, Outcome, run
-from hermes.exec.process.output_capture import Capture
+from hermes.exec.process.local import CommandResult, CommandSpec, run_command
+from hermes.exec.process.output_capture import OutputCapture
+from hermes.exec.sandbox import SandboxPolicy
+from hermes.exec.sandbox_probe import probe_tier
 
-if TYPE_CHECKING:
-    from hermes.exec.sandbox import Policy
-
-INSTALL = (
+INSTALL_HINT = (
     "No Chromium was found. Install one (for example `apt install chromium`, or "
     "`playwright install chromium`), or set browser.executable to its path."
 )
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-_APPS = (
+_PROGRAM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_MAC_APPS = (
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 )
-_BUNDLED = (
+_PLAYWRIGHT_BROWSERS = (
     ".cache/ms-playwright/chromium-*/chrome-linux*/chrome",
     "Library/Caches/ms-playwright/chromium-*/chrome-mac*/*.app/Contents/MacOS/*",
 )
 _PREFIX = "hermes-browser-"
-_NEW = 60.0
-"""Seconds in which a folder may not be locked yet by whoever made it."""
-_SHORT = 36
+_LOCK_GRACE_SECONDS = 60.0
+"""Seconds in which whoever created a folder may not have locked it yet."""
+_MAX_ROOT_PATH = 36
 _START_SECONDS = 30.0
-_LAST_WORDS = 1.0
-_FOREVER = 7 * 24 * 3600.0
-_LARGEST = 256 * 1024 * 1024
-"""Bytes of one message of the protocol."""
-_WORDS = 2000
+_LAST_OUTPUT_SECONDS = 1.0
+_UNLIMITED_SECONDS = 7 * 24 * 3600.0
+_MAX_MESSAGE = 256 * 1024 * 1024
+"""Most bytes in one message of the protocol."""
+_MAX_OUTPUT = 2000
 _FLAGS = """
     --headless=new --remote-debugging-pipe --no-startup-window --no-first-run
     --no-default-browser-check
@@ -64,50 +63,52 @@ _FLAGS = """
     --force-webrtc-ip-handling-policy=disable_non_proxied_udp
     --webrtc-ip-handling-policy=disable_non_proxied_udp
 """.split()
-_FEATURES = (
+_DISABLED_FEATURES = (
     "AsyncDns,DnsOverHttps,NetworkPrediction,Translate,MediaRouter,DialMediaRouteProvider,"
     "OptimizationHints,AutofillServerCommunication,CertificateTransparencyComponentUpdater,"
     "InterestFeedContentSuggestions,GlobalMediaControls,DestroyProfileOnBrowserClose,"
     "PaintHolding,HttpsUpgrades,LensOverlay"
 )
-_NOWHERE = "http://nowhere.invalid:1"
-"""For what it does on its own account: updates, suggestions, statistics."""
-_RESOLVER = "MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"
-"""The proxy looks names up; the browser itself must not ask anybody."""
+_DEAD_PROXY = "http://nowhere.invalid:1"
+"""For requests the browser makes by itself: updates, suggestions, statistics."""
+_RESOLVER_RULES = "MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"
+"""The browser resolves no names; the proxy does."""
 
 
-class Pipe(Struct, frozen=True):
-    """A running browser: what it says and where it is told, in messages that end in NUL."""
+class BrowserPipe(Struct, frozen=True):
+    """The connection to a running browser; messages end in NUL."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
-    ended: asyncio.Task[Outcome]
-    """Done when its process has ended."""
+    ended: asyncio.Task[CommandResult]
+    """Done when the browser's process has ended."""
 
 
-def find(configured: str, env: Mapping[str, str]) -> str:
-    """The program to start: the configured one, one on the PATH, or the one Playwright brought."""
+def find_browser(configured: str, env: Mapping[str, str]) -> str:
+    """The program to start: the configured one, one on PATH, or one installed by Playwright."""
     path = env.get("PATH", os.defpath)
     if configured:
         found = shutil.which(str(Path(configured).expanduser()), path=path)
         if found is None:
-            raise ToolError(f"browser.executable is {configured}, which is no program.")
+            raise ToolError(f"browser.executable is {configured}, which is not a program.")
         return found
-    for name in _NAMES:
+    for name in _PROGRAM_NAMES:
         if found := shutil.which(name, path=path):
             return found
-    bundled = sorted(str(p) for g in _BUNDLED for p in Path(env.get("HOME", "/")).glob(g))
-    for place in (*_APPS, *reversed(bundled)):
-        if os.access(place, os.X_OK):
-            return place
-    raise ToolError(INSTALL)
+    bundled = sorted(
+        str(p) for g in _PLAYWRIGHT_BROWSERS for p in Path(env.get("HOME", "/")).glob(g)
+    )
+    for path in (*_MAC_APPS, *reversed(bundled)):
+        if os.access(path, os.X_OK):
+            return path
+    raise ToolError(INSTALL_HINT)
 
 
 @contextmanager
-def folder() -> Iterator[Path]:
-    """A private temporary folder; what a killed agent left behind is removed as well."""
-    _sweep()
-    made = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_root()))
+def temporary_profile() -> Iterator[Path]:
+    """A private temporary folder; those left behind by killed agents are removed as well."""
+    _remove_orphans()
+    made = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_profile_root()))
     handle = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_SH)
@@ -117,18 +118,18 @@ def folder() -> Iterator[Path]:
         shutil.rmtree(made, ignore_errors=True)
 
 
-def _root() -> Path:
-    """The browser makes a socket below it, whose path must fit into 107 bytes."""
+def _profile_root() -> Path:
+    """The browser creates a socket below it, whose path must fit into 107 bytes."""
     usual = tempfile.gettempdir()
-    return Path(usual if len(os.fsencode(usual)) <= _SHORT else "/tmp")
+    return Path(usual if len(os.fsencode(usual)) <= _MAX_ROOT_PATH else "/tmp")
 
 
-def _sweep() -> None:
-    for left in _root().glob(_PREFIX + "*"):
+def _remove_orphans() -> None:
+    for left in _profile_root().glob(_PREFIX + "*"):
         with suppress(OSError):
             found = left.lstat()
             ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-            if not ours or time.time() - found.st_ctime < _NEW:
+            if not ours or time.time() - found.st_ctime < _LOCK_GRACE_SECONDS:
                 continue
             handle = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
@@ -139,23 +140,24 @@ def _sweep() -> None:
 
 
 @asynccontextmanager
-async def running(
-    executable: str, home: Path, *, env: Mapping[str, str], policy: Policy | None
-) -> AsyncIterator[Pipe]:
-    """A browser with its profile in `home`; ended with the block. It has no way to the network:
-    whoever drives it gives each context its proxy. With a policy it is confined by that; a
-    browser of root cannot confine itself."""
+async def run_browser(
+    executable: str, home: Path, *, env: Mapping[str, str], policy: SandboxPolicy | None
+) -> AsyncIterator[BrowserPipe]:
+    """Run a browser with its profile in `home` until the block ends. It has no network of its own:
+    each context is given a proxy. The policy confines it where it cannot confine itself, as when it
+    runs as root."""
     for name in ("in", "out"):
         os.mkfifo(home / name, 0o600)
-    words = _Words(home)
-    inside = {**_environment(env), "HOME": str(home), "TMPDIR": str(home)}
-    text = _command(executable, home, bare=os.geteuid() == 0)
-    command = Command(text, home, inside, _FOREVER, policy)
-    with _ends(home) as (ours, theirs):
-        task = asyncio.ensure_future(run(command, words))
+    printed = _LastOutput(home)
+    inside = {**_select_environment(env), "HOME": str(home), "TMPDIR": str(home)}
+    text = _build_command(executable, home, bare=os.geteuid() == 0)
+    tier = await probe_tier() if policy else None
+    command = CommandSpec(text, home, inside, _UNLIMITED_SECONDS, policy, tier)
+    with _open_pipes(home) as (ours, theirs):
+        task = asyncio.ensure_future(run_command(command, printed))
         try:
-            async with _talk(ours, task) as pipe:
-                await _greet(pipe, words)
+            async with _connect_pipes(ours, task) as pipe:
+                await _await_greeting(pipe, printed)
                 while theirs:
                     os.close(theirs.pop())
                 yield pipe
@@ -164,17 +166,17 @@ async def running(
             await asyncio.wait([task])
 
 
-def _environment(env: Mapping[str, str]) -> dict[str, str]:
+def _select_environment(env: Mapping[str, str]) -> dict[str, str]:
     return {name: env[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in env}
 
 
-def _command(executable: str, home: Path, *, bare: bool) -> str:
+def _build_command(executable: str, home: Path, *, bare: bool) -> str:
     flags = [
         *_FLAGS,
         f"--user-data-dir={home / 'profile'}",
-        f"--disable-features={_FEATURES}",
-        f"--host-resolver-rules={_RESOLVER}",
-        f"--proxy-server={_NOWHERE}",
+        f"--disable-features={_DISABLED_FEATURES}",
+        f"--host-resolver-rules={_RESOLVER_RULES}",
+        f"--proxy-server={_DEAD_PROXY}",
         "--proxy-bypass-list=<-loopback>",
     ]
     if bare:
@@ -184,14 +186,14 @@ def _command(executable: str, home: Path, *, bare: bool) -> str:
 
 
 @contextmanager
-def _ends(home: Path) -> Iterator[tuple[tuple[int, int], list[int]]]:
-    """Our ends of both pipes, to read from and to write to; and the other two, which only hold
-    the pipes open until the browser has opened them itself."""
-    how = os.O_NONBLOCK | os.O_CLOEXEC
-    held = os.open(home / "in", os.O_RDONLY | how)
-    write = os.open(home / "in", os.O_WRONLY | how)
-    read = os.open(home / "out", os.O_RDONLY | how)
-    theirs = [held, os.open(home / "out", os.O_WRONLY | how)]
+def _open_pipes(home: Path) -> Iterator[tuple[tuple[int, int], list[int]]]:
+    """Our ends of both pipes, for reading and for writing; and the other two, which keep the pipes
+    open until the browser has opened them itself."""
+    flags = os.O_NONBLOCK | os.O_CLOEXEC
+    other = os.open(home / "in", os.O_RDONLY | flags)
+    write = os.open(home / "in", os.O_WRONLY | flags)
+    read = os.open(home / "out", os.O_RDONLY | flags)
+    theirs = [other, os.open(home / "out", os.O_WRONLY | flags)]
     try:
         yield (read, write), theirs
     finally:
@@ -200,29 +202,31 @@ def _ends(home: Path) -> Iterator[tuple[tuple[int, int], list[int]]]:
 
 
 @asynccontextmanager
-async def _talk(ours: tuple[int, int], task: asyncio.Task[Outcome]) -> AsyncIterator[Pipe]:
+async def _connect_pipes(
+    ours: tuple[int, int], task: asyncio.Task[CommandResult]
+) -> AsyncIterator[BrowserPipe]:
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=_LARGEST)
-    heard, _ = await loop.connect_read_pipe(
+    reader = asyncio.StreamReader(limit=_MAX_MESSAGE)
+    read_transport, _ = await loop.connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(ours[0], "rb", 0)
     )
-    told, flow = await loop.connect_write_pipe(
+    write_transport, flow = await loop.connect_write_pipe(
         lambda: asyncio.streams.FlowControlMixin(), os.fdopen(ours[1], "wb", 0)
     )
-    writer = asyncio.StreamWriter(told, flow, None, loop)
+    writer = asyncio.StreamWriter(write_transport, flow, None, loop)
     try:
-        yield Pipe(reader, writer, task)
+        yield BrowserPipe(reader, writer, task)
     finally:
-        if not told.is_closing():  # it was, when the browser ended by itself
-            told.abort()
-        heard.close()
+        if not write_transport.is_closing():  # it is when the browser ended by itself
+            write_transport.abort()
+        read_transport.close()
 
 
-async def _greet(pipe: Pipe, words: _Words) -> None:
-    """Until it answers; what it printed says why when it does not."""
+async def _await_greeting(pipe: BrowserPipe, printed: _LastOutput) -> None:
+    """Wait until it answers; if it does not, raise ToolError with what it printed."""
     pipe.writer.write(b'{"id":1,"method":"Browser.getVersion"}\0')
     answer = asyncio.ensure_future(pipe.reader.readuntil(b"\0"))
-    answer.add_done_callback(lambda said: said.cancelled() or said.exception())
+    answer.add_done_callback(lambda done: done.cancelled() or done.exception())
     watched: list[asyncio.Future[Any]] = [answer, pipe.ended]
     try:
         await asyncio.wait(watched, timeout=_START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -230,21 +234,21 @@ async def _greet(pipe: Pipe, words: _Words) -> None:
             return
     finally:
         answer.cancel()
-    await asyncio.wait([pipe.ended], timeout=_LAST_WORDS)
+    await asyncio.wait([pipe.ended], timeout=_LAST_OUTPUT_SECONDS)
     if pipe.ended.done() and (error := pipe.ended.exception()) is not None:
         raise ToolError(f"The browser did not start: {error}")
-    raise ToolError(f"The browser did not start. {words.text().strip()[-500:]}".strip())
+    raise ToolError(f"The browser did not start. {printed.text().strip()[-500:]}".strip())
 
 
-class _Words(Capture):
-    """The last of what it printed; there is no end to it, so it is not saved."""
+class _LastOutput(OutputCapture):
+    """Keeps only the end of what the browser printed."""
 
     def __init__(self, home: Path) -> None:
-        super().__init__(_WORDS, home)
+        super().__init__(_MAX_OUTPUT, home)
         self._last = b""
 
     def feed(self, data: bytes) -> None:
-        self._last = (self._last + data)[-_WORDS:]
+        self._last = (self._last + data)[-_MAX_OUTPUT:]
 
     def text(self) -> str:
         return self._last.decode("utf-8", "replace")

@@ -11,8 +11,8 @@ from hermes.core.tool import ToolContext
 from hermes.tools._services import PROCESSES
 
 if TYPE_CHECKING:
-    from hermes.exec.process.background import Owner, Processes
-    from hermes.exec.process.background_records import State
+    from hermes.exec.process.background import BackgroundProcesses, ProcessOwner
+    from hermes.exec.process.background_records import ProcessState
 
 SHOWN = 40_000
 """Bytes of new output a model is shown."""
@@ -21,23 +21,23 @@ _QUIET = 0.15
 _BREATH = 0.03
 
 
-def opened(ctx: ToolContext) -> tuple[Processes, Owner]:
+def opened(ctx: ToolContext) -> tuple[BackgroundProcesses, ProcessOwner]:
     share = ctx.services.get(PROCESSES)
     if share is None:
         raise ToolError("Nothing can be left running here; nothing was done.")
     return share(ctx.session_id)
 
 
-async def settled(processes: Processes, state: State, before: int) -> State:
+async def settled(processes: BackgroundProcesses, state: ProcessState, before: int) -> ProcessState:
     """What follows within a moment: until it has ended, or has said something (beyond these bytes)
     and is quiet."""
-    from hermes.exec.process.background_records import written
+    from hermes.exec.process.background_records import count_output
 
     began = heard = time.monotonic()
-    size = written(state.folder)
+    size = count_output(state.folder)
     while state.running and time.monotonic() - began < _MOMENT:
         state = await processes.wait(state, _BREATH)
-        now = written(state.folder)
+        now = count_output(state.folder)
         if now != size:
             size, heard = now, time.monotonic()
         elif size != before and time.monotonic() - heard > _QUIET:
@@ -45,17 +45,17 @@ async def settled(processes: Processes, state: State, before: int) -> State:
     return state
 
 
-def report(state: State, *, nothing: str = "(no new output)") -> str:
+def report(state: ProcessState, *, nothing: str = "(no new output)") -> str:
     """What it has written since it was last shown, and how it is."""
-    from hermes.exec.process.background_records import news
+    from hermes.exec.process.background_records import take_new_output
 
-    text = news(state, SHOWN).rstrip("\n") or nothing
-    return f"{text}\n[{state.record.id} {state.words(time.time())}]".lstrip("\n")
+    text = take_new_output(state, SHOWN).rstrip("\n") or nothing
+    return f"{text}\n[{state.record.id} {state.describe(time.time())}]".lstrip("\n")
 
 
 async def tidied(ctx: ToolContext) -> None:
     """Beside a command, now and then: files of old outputs are removed."""
-    from hermes.exec.process.output_files import due, tidy
+    from hermes.exec.process.output_files import is_cleanup_due, remove_old_outputs
 
-    if due(ctx.workspace.outputs):
-        await asyncio.to_thread(tidy, ctx.workspace.outputs)
+    if is_cleanup_due(ctx.workspace.outputs):
+        await asyncio.to_thread(remove_old_outputs, ctx.workspace.outputs)

@@ -11,51 +11,57 @@ from msgspec import structs
 from hermes.core.tool import ToolContext, ToolResult
 
 if TYPE_CHECKING:
-    from hermes.exec.commits import Stand
-    from hermes.exec.process.local import Command
+    from hermes.exec.commits import ChangesRejected, GitOverlay
+    from hermes.exec.process.local import CommandSpec
 
-Run = Callable[["Command", ToolContext], Awaitable[ToolResult]]
+Run = Callable[["CommandSpec", ToolContext], Awaitable[ToolResult]]
 
 
-async def committing(command: Command, ctx: ToolContext, run: Run) -> ToolResult:
-    """Git works on a stand-in; what it did there is taken over when the command has ended, also
+async def committing(command: CommandSpec, ctx: ToolContext, run: Run) -> ToolResult:
+    """Run a command whose git works on an overlay, and merge its changes when it has ended, also
     when it was interrupted: the files of the workspace have changed with it."""
     from hermes.config.paths import cache_folder
-    from hermes.exec.commits import NO_REPOSITORY, stand_in
-    from hermes.exec.sandbox import probe
+    from hermes.exec.commits import NoRepository, OverlayUnavailable, create_overlay
+    from hermes.exec.sandbox_probe import probe_tier
 
-    tier = await probe(cache_folder(ctx.workspace.home))
+    workspace = ctx.workspace
+    tier = await probe_tier(cache_folder(workspace.home))
     if tier.level == 3 or command.policy is None:
         return await run(command, ctx)
-    stand: Stand | str = "this sandbox has no namespaces"
-    if tier.level == 1:
-        stand = await asyncio.to_thread(
-            stand_in, ctx.workspace.cwd, ctx.workspace.home, ctx.workspace.child_env
+    if tier.level != 1:
+        return _read_only(await run(command, ctx), "this sandbox has no namespaces")
+    try:
+        overlay = await asyncio.to_thread(
+            create_overlay, workspace.cwd, workspace.home, workspace.child_env
         )
-    if isinstance(stand, str):
-        return _read_only(await run(command, ctx), stand)
-    policy = structs.replace(command.policy, instead=stand.places)
-    command = structs.replace(command, policy=policy, env={**command.env, **stand.env})
+    except OverlayUnavailable as reason:
+        return _read_only(await run(command, ctx), str(reason))
+    policy = structs.replace(command.policy, overlays=overlay.mounts)
+    command = structs.replace(command, policy=policy, env={**command.env, **overlay.env})
     ended = asyncio.Event()
-    taken = asyncio.ensure_future(_taken(stand, ended))
+    merged = asyncio.ensure_future(_merged(overlay, ended))
     try:
         result = await run(command, ctx)
     finally:
         ended.set()
-        why = await asyncio.shield(taken)
-    if not why:
+        rejected = await asyncio.shield(merged)
+    if rejected is None:
         return result
-    if why == NO_REPOSITORY:
-        return _read_only(result, why) if result.error or _failed(result) else result
-    return _noted(result, f"what git did to the repository was not kept: {why}", error=True)
+    if isinstance(rejected, NoRepository):
+        return _read_only(result, str(rejected)) if result.error or _failed(result) else result
+    return _noted(result, f"what git did to the repository was not kept: {rejected}", error=True)
 
 
-async def _taken(stand: Stand, ended: asyncio.Event) -> str:
-    """In a task of its own, which no interrupt reaches."""
-    from hermes.exec.commits import take_over
+async def _merged(overlay: GitOverlay, ended: asyncio.Event) -> ChangesRejected | None:
+    """In a task of its own, which no interrupt reaches; why nothing was merged, or None."""
+    from hermes.exec.commits import ChangesRejected, merge_overlay
 
     await ended.wait()
-    return await asyncio.to_thread(take_over, stand)
+    try:
+        await asyncio.to_thread(merge_overlay, overlay)
+    except ChangesRejected as rejected:
+        return rejected
+    return None
 
 
 def _failed(result: ToolResult) -> bool:

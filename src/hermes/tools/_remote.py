@@ -11,32 +11,32 @@ from hermes.core.tool import ToolContext
 from hermes.tools._services import BACKEND
 
 if TYPE_CHECKING:
-    from hermes.exec.backends import Backend
-    from hermes.exec.process.local import Command
+    from hermes.exec.backends import CommandBackend
+    from hermes.exec.process.local import CommandSpec
 
-_CLIENTS: ServiceKey[dict[str, Command]] = ServiceKey("backend clients")
+_CLIENTS: ServiceKey[dict[str, CommandSpec]] = ServiceKey("backend clients")
 """The clients of commands in the background, by the names these got."""
 
 
-def resolve_folder(workdir: str | None, backend: Backend) -> Path:
+def resolve_folder(workdir: str | None, backend: CommandBackend) -> Path:
     """The folder in the backend's own paths; whether it exists is seen there."""
     if workdir and "\0" in workdir:
         raise ToolError("workdir contains a NUL character; nothing was run.")
     if workdir and workdir.startswith("~"):
         return Path(workdir)
-    return backend.folder / (workdir or "")
+    return backend.start_folder / (workdir or "")
 
 
-async def require_confinement(ctx: ToolContext, backend: Backend) -> None:
+async def require_confinement(ctx: ToolContext, backend: CommandBackend) -> None:
     """ToolError where `sandbox.required` is set and the backend does not confine commands."""
-    if ctx.workspace.sandbox_required and not await backend.confined():
+    if ctx.workspace.sandbox_required and not await backend.is_confined():
         raise ToolError(
-            f"sandbox.required is true, but commands run {backend.where}, which confines them "
+            f"sandbox.required is true, but commands run {backend.location}, which confines them "
             "to nothing. Nothing was run."
         )
 
 
-def remember_client(ctx: ToolContext, name: str, client: Command) -> None:
+def remember_client(ctx: ToolContext, name: str, client: CommandSpec) -> None:
     """Keep the client of a background command, so that `end_client` can end both."""
     ctx.services.get_or_make(_CLIENTS, dict)[name] = client
 
@@ -45,4 +45,4 @@ async def end_client(ctx: ToolContext, name: str) -> None:
     """End what a background command started on the backend: ending its client does not."""
     backend, clients = ctx.services.get(BACKEND), ctx.services.get(_CLIENTS)
     if backend is not None and clients is not None and name in clients:
-        await backend.end(clients.pop(name))
+        await backend.end_command(clients.pop(name))

@@ -9,24 +9,25 @@ from hermes.core.errors import ConfigError, ToolError
 from hermes.core.tool import ToolContext
 
 if TYPE_CHECKING:
-    from hermes.exec.sandbox import Policy
+    from hermes.exec.sandbox import SandboxPolicy
 
 
-async def policy(ctx: ToolContext) -> Policy | None:
+async def policy(ctx: ToolContext) -> SandboxPolicy | None:
     """None: they are not confined."""
     if ctx.workspace.sandbox == "full-access":
         return None
     from hermes.config.paths import cache_folder
-    from hermes.exec.sandbox import probe, require, standard
+    from hermes.exec.sandbox import build_policy, require_confinement
+    from hermes.exec.sandbox_probe import probe_tier
 
-    tier = await probe(cache_folder(ctx.workspace.home))
+    tier = await probe_tier(cache_folder(ctx.workspace.home))
     home = ctx.workspace.child_env.get("HOME")
     user_home = Path(home) if home else Path.home()
     try:
         if ctx.workspace.sandbox_required:
-            require(tier)
+            require_confinement(tier)
         network = await ctx.egress() if ctx.egress and tier.level < 3 else ""
-        return standard(
+        return build_policy(
             ctx.workspace.sandbox, ctx.workspace.cwd, ctx.workspace.home, user_home, network=network
         )
     except ConfigError as error:

@@ -12,16 +12,18 @@ from hermes.core.store import Store
 from hermes.core.tool import ToolContext
 
 if TYPE_CHECKING:
-    from hermes.exec.backends import Backend
-    from hermes.exec.process.background import Owner, Processes
+    from hermes.exec.backends import CommandBackend
+    from hermes.exec.process.background import BackgroundProcesses, ProcessOwner
     from hermes.net.web_access import WebAccess
 
 STORE: ServiceKey[Store] = ServiceKey("store")
 OPEN_WEB: ServiceKey[Callable[[], WebAccess]] = ServiceKey("web")
 """Opens the process's one access to the web, when it is first needed."""
-PROCESSES: ServiceKey[Callable[[str], tuple[Processes, Owner]]] = ServiceKey("processes")
+PROCESSES: ServiceKey[Callable[[str], tuple[BackgroundProcesses, ProcessOwner]]] = ServiceKey(
+    "processes"
+)
 """The background commands that the session with this id may see."""
-BACKEND: ServiceKey[Backend] = ServiceKey("backend")
+BACKEND: ServiceKey[CommandBackend] = ServiceKey("backend")
 """Where commands run; an empty slot: on this machine."""
 BROWSER_SETTINGS: ServiceKey[BrowserSettings] = ServiceKey("browser settings")
 

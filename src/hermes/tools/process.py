@@ -17,7 +17,7 @@ from hermes.tools._background import SHOWN, opened, report, settled
 from hermes.tools._remote import end_client
 
 if TYPE_CHECKING:
-    from hermes.exec.process.background_records import State
+    from hermes.exec.process.background_records import ProcessState
 
 MAX_TIMEOUT = 3600.0
 LINES = 200
@@ -71,8 +71,8 @@ def _key(p: Params, cwd: Path) -> str | None:
 async def process(p: Params, ctx: ToolContext) -> ToolResult:
     processes, owner = opened(ctx)
     if p.action == "list":
-        return ToolResult(_listed(processes.all(owner)))
-    state = processes.find((p.id or "").strip(), owner)
+        return ToolResult(_listed(processes.list_all(owner)))
+    state = processes.find_process((p.id or "").strip(), owner)
     match p.action:
         case "log":
             return ToolResult(
@@ -92,7 +92,7 @@ async def process(p: Params, ctx: ToolContext) -> ToolResult:
     return _told(state)
 
 
-def _told(state: State, nothing: str = "(no new output)") -> ToolResult:
+def _told(state: ProcessState, nothing: str = "(no new output)") -> ToolResult:
     end = state.end
     return ToolResult(
         report(state, nothing=nothing),
@@ -107,8 +107,8 @@ def _seconds(p: Params, ctx: ToolContext) -> float:
     return min(seconds, MAX_TIMEOUT)
 
 
-def _listed(states: list[State]) -> str:
-    from hermes.exec.process.background_records import written
+def _listed(states: list[ProcessState]) -> str:
+    from hermes.exec.process.background_records import count_output
 
     now = time.time()
     rows = []
@@ -116,20 +116,20 @@ def _listed(states: list[State]) -> str:
     for state in [s for s in states if s.alive or s.record.id in recent]:
         command = " ".join(state.record.command.split())
         command = command if len(command) <= 120 else command[:119] + "…"
-        size = written(state.folder)
-        rows.append(f"{state.record.id}  {state.words(now)}; {size} bytes of output: {command}")
+        size = count_output(state.folder)
+        rows.append(f"{state.record.id}  {state.describe(now)}; {size} bytes of output: {command}")
     return "\n".join(rows) or "No background process was started."
 
 
-def _page(state: State, offset: int | None, limit: int) -> str:
+def _page(state: ProcessState, offset: int | None, limit: int) -> str:
     """Whole lines, as many as there is room for."""
-    from hermes.exec.process.background_records import whole
+    from hermes.exec.process.background_records import read_log
 
     if limit < 1:
         raise ToolError("limit must be at least 1.")
-    lines = whole(state.folder).splitlines()
+    lines = read_log(state.folder).splitlines()
     if not lines:
-        return f"(no output)\n[{state.record.id} {state.words(time.time())}]"
+        return f"(no output)\n[{state.record.id} {state.describe(time.time())}]"
     if offset is None:
         first = max(len(lines) - limit, 0)
     else:
@@ -146,11 +146,11 @@ def _page(state: State, offset: int | None, limit: int) -> str:
     more = f"; go on with offset={last + 1}" if last < len(lines) else ""
     where = f"lines {first + 1}-{last} of {len(lines)}{more}"
     text = "\n".join(line[:SHOWN] for line in shown)
-    return f"{text}\n[{state.record.id} {state.words(time.time())}; {where}]"
+    return f"{text}\n[{state.record.id} {state.describe(time.time())}; {where}]"
 
 
-async def _write(p: Params, ctx: ToolContext, state: State) -> ToolResult:
-    from hermes.exec.process.background_records import written
+async def _write(p: Params, ctx: ToolContext, state: ProcessState) -> ToolResult:
+    from hermes.exec.process.background_records import count_output
 
     text = p.data or ""
     keys = bool(re.fullmatch(_KEYS, text))
@@ -166,7 +166,7 @@ async def _write(p: Params, ctx: ToolContext, state: State) -> ToolResult:
         if state.record.pty:
             text = text.replace("\r\n", "\r").replace("\n", "\r")
     processes, _ = opened(ctx)
-    before = written(state.folder)
+    before = count_output(state.folder)
     pending = await processes.write(state, text, close=bool(p.close))
     result = _told(await settled(processes, state, before))
     if not pending:
@@ -175,13 +175,13 @@ async def _write(p: Params, ctx: ToolContext, state: State) -> ToolResult:
     return structs.replace(result, content=f"{result.content}{note}")
 
 
-async def _allowed(text: str, ctx: ToolContext, state: State) -> None:
+async def _allowed(text: str, ctx: ToolContext, state: ProcessState) -> None:
     """What is typed is as dangerous as a command: the same people and rules decide about it."""
-    from hermes.exec.process.background_records import typed
+    from hermes.exec.process.background_records import read_typed
 
     record = state.record
     shell = bool(re.search(_RUNS_A_SHELL, record.command))
-    before = typed(state.folder) if shell else ""
+    before = read_typed(state.folder) if shell else ""
     if before is None:  # too much to judge with it; what nothing confines is asked about then
         shell, before = record.confined, ""
     script = re.sub(_KEYS, "\n", before.replace("\r", "\n")) + text

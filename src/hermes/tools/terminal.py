@@ -18,7 +18,7 @@ from hermes.tools._sandbox_policy import policy
 from hermes.tools._services import BACKEND
 
 if TYPE_CHECKING:
-    from hermes.exec.process.local import Command
+    from hermes.exec.process.local import CommandSpec
 
 LIMIT = 40_000
 """Bytes of output a model is shown."""
@@ -42,7 +42,9 @@ class Params(Struct, frozen=True):
     timeout=MAX_TIMEOUT + 10,
 )
 async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
-    from hermes.exec.process.local import Command
+    from hermes.config.paths import cache_folder
+    from hermes.exec.process.local import CommandSpec
+    from hermes.exec.sandbox_probe import probe_tier
 
     timeout = min(ctx.workspace.terminal_timeout if p.timeout is None else p.timeout, MAX_TIMEOUT)
     if timeout <= 0:
@@ -52,7 +54,9 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
         folder, walls = resolve_folder(p.workdir, backend), None
     else:
         folder, walls = _folder(p.workdir, ctx.workspace.cwd), await policy(ctx)
-    command = Command(p.command, folder, ctx.workspace.child_env, timeout, walls, pty=bool(p.pty))
+    tier = await probe_tier(cache_folder(ctx.workspace.home)) if walls else None
+    env = ctx.workspace.child_env
+    command = CommandSpec(p.command, folder, env, timeout, walls, tier, pty=bool(p.pty))
     await tidied(ctx)
     if p.background:
         return await _leave_running(command, p, ctx)
@@ -61,19 +65,15 @@ async def terminal(p: Params, ctx: ToolContext) -> ToolResult:
     return await _see_through(command, ctx)
 
 
-async def _leave_running(command: Command, p: Params, ctx: ToolContext) -> ToolResult:
-    from hermes.config.paths import cache_folder
-    from hermes.exec.sandbox import probe
-
+async def _leave_running(command: CommandSpec, p: Params, ctx: ToolContext) -> ToolResult:
     processes, owner = opened(ctx)
     if backend := ctx.services.get(BACKEND):
-        confined = await backend.confined()
-        client = await backend.client(command)
+        confined = await backend.is_confined()
+        client = await backend.build_client(command)
         state = await processes.start(client, owner, confined=confined, stands_for=command)
         remember_client(ctx, state.record.id, client)
     else:
-        tier = await probe(cache_folder(ctx.workspace.home))
-        confined = command.policy is not None and tier.level < 3
+        confined = command.tier is not None and command.tier.level < 3
         state = await processes.start(command, owner, confined=confined)
     state = await settled(processes, state, 0)
     if state.end and state.end.why == "sandbox":
@@ -90,19 +90,19 @@ async def _leave_running(command: Command, p: Params, ctx: ToolContext) -> ToolR
     )
 
 
-async def _see_through(command: Command, ctx: ToolContext) -> ToolResult:
-    from hermes.exec.process.local import run
-    from hermes.exec.process.output_capture import Capture
+async def _see_through(command: CommandSpec, ctx: ToolContext) -> ToolResult:
+    from hermes.exec.process.local import run_command
+    from hermes.exec.process.output_capture import OutputCapture
 
     if command.pty:  # a pager would wait for keys that nobody presses
         quiet = {"PAGER": "cat", "GIT_PAGER": "cat", **command.env}
         command = structs.replace(command, env=quiet)
-    output = Capture(
+    output = OutputCapture(
         LIMIT, ctx.workspace.outputs, name=ctx.output_prefix, watch=_watcher(ctx.progress)
     )
     try:
         backend = ctx.services.get(BACKEND)
-        outcome = await (backend.run if backend else run)(command, output)
+        outcome = await (backend.run if backend else run_command)(command, output)
     finally:
         output.close()
     text = output.text().rstrip("\n")
@@ -144,7 +144,7 @@ def _ending(status: int) -> str:
 def _watcher(progress: Callable[[str], None]) -> Callable[[bytes], None]:
     """Shows the latest output now and then, whatever its rate."""
     from hermes.core.untrusted_text import reveal
-    from hermes.exec.process.ansi import plain
+    from hermes.exec.process.ansi import to_plain_text
 
     shown = 0.0
 
@@ -153,6 +153,6 @@ def _watcher(progress: Callable[[str], None]) -> Callable[[bytes], None]:
         now = time.monotonic()
         if now - shown >= _PROGRESS_EVERY:
             shown = now
-            progress(reveal(plain(data[-2000:].decode("utf-8", "replace"))))
+            progress(reveal(to_plain_text(data[-2000:].decode("utf-8", "replace"))))
 
     return watch

@@ -26,36 +26,36 @@ def program(path: Path) -> str:
 def test_the_configured_program_counts_then_the_path_then_playwrights(tmp_path: Path) -> None:
     env = {"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path / "h")}
     with pytest.raises(ToolError, match="apt install chromium"):
-        chromium.find("", env)
+        chromium.find_browser("", env)
     cache = tmp_path / "h/.cache/ms-playwright"
     program(cache / "chromium-1100/chrome-linux/chrome")
     newest = program(cache / "chromium-1200/chrome-linux64/chrome")
-    assert chromium.find("", env) == newest
+    assert chromium.find_browser("", env) == newest
     chrome = program(tmp_path / "bin/google-chrome")
-    assert chromium.find("", env) == chrome
+    assert chromium.find_browser("", env) == chrome
     found = program(tmp_path / "bin/chromium")
-    assert chromium.find("", env) == found
+    assert chromium.find_browser("", env) == found
     own = program(tmp_path / "own/browser")
-    assert chromium.find(own, env) == own
+    assert chromium.find_browser(own, env) == own
     with pytest.raises(ToolError, match=r"browser\.executable"):
-        chromium.find(str(tmp_path / "nothing"), env)
+        chromium.find_browser(str(tmp_path / "nothing"), env)
 
 
 def test_folders_are_private_and_those_of_the_dead_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chromium, "_root", lambda: tmp_path)
+    monkeypatch.setattr(chromium, "_profile_root", lambda: tmp_path)
     dead = tmp_path / "hermes-browser-dead"
     (dead / "profile").mkdir(parents=True)
     link = tmp_path / "hermes-browser-link"
     link.symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere").mkdir()
-    with chromium.folder() as first:
+    with chromium.temporary_profile() as first:
         assert first.stat().st_mode & 0o777 == 0o700
         assert dead.exists()  # it may just have been made
         now = time.time()
         monkeypatch.setattr("time.time", lambda: now + 1000)
-        with chromium.folder() as second:
+        with chromium.temporary_profile() as second:
             assert first.exists() and second != first
             assert not dead.exists() and link.is_symlink()
     assert not first.exists() and not second.exists()
@@ -68,7 +68,7 @@ async def test_a_program_that_is_no_browser_is_said(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     with pytest.raises(ToolError, match=r"did not start.*cannot open display"):
-        async with chromium.running(str(bad), home, env={"PATH": os.defpath}, policy=None):
+        async with chromium.run_browser(str(bad), home, env={"PATH": os.defpath}, policy=None):
             raise AssertionError("it runs")
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.exec.sandbox.network import through_relay
+from hermes.exec.sandbox.network import wrap_in_relay
 from hermes.net.egress_proxy import DomainList, ProxyLimits, serve_loopback_proxy, serve_unix_proxy
 from hermes.net.errors import EgressError
 from hermes.net.ip_ranges import is_public
@@ -366,7 +366,7 @@ async def test_the_only_way_out_of_a_network_namespace(tmp_path: Path) -> None:
         assert code == 1 and seen == []
 
         async def behind(*command: str) -> tuple[int, str]:
-            argv, env = through_relay(list(command), str(path))
+            argv, env = wrap_in_relay(list(command), str(path))
             return await run(*jail, *argv, env=env)
 
         assert await behind(*fetch) == (0, "hello\n")

@@ -17,8 +17,8 @@ from hermes.core.taint import Taint
 from hermes.core.tool import SandboxMode, Tool, Verdict, needs_approval
 
 if TYPE_CHECKING:
-    from hermes.exec.backends import Backend
-    from hermes.exec.command_policy import Judgement, Rules
+    from hermes.exec.backends import CommandBackend
+    from hermes.exec.command_policy import CommandRules, Judgement
 
 Asking: TypeAlias = Literal["ask", "smart", "never-ask"]
 
@@ -90,7 +90,7 @@ class Approvals:
         home: Path,
         book: Rulebook,
         seams: ApprovalSeams,
-        backend: Backend | None = None,
+        backend: CommandBackend | None = None,
     ) -> None:
         self.safety = safety
         self._cwd = cwd
@@ -177,15 +177,15 @@ class Approvals:
         offered, so that what a person remembers is what he was asked."""
         if not judged.grants:
             return ()
-        then = self._judge(params, self._rules().granting(judged.grants), sandboxed=sandboxed)
+        then = self._judge(params, self._rules().with_grants(judged.grants), sandboxed=sandboxed)
         return judged.grants if then.decision == "allow" else ()
 
-    def _rules(self) -> Rules:
+    def _rules(self) -> CommandRules:
         rules = self._book.rules
-        return rules.granting(self._prefixes) if self._prefixes else rules
+        return rules.with_grants(self._prefixes) if self._prefixes else rules
 
-    def _judge(self, params: Any, rules: Rules, *, sandboxed: bool) -> Judgement:
-        from hermes.exec.command_policy import Judgement, judge
+    def _judge(self, params: Any, rules: CommandRules, *, sandboxed: bool) -> Judgement:
+        from hermes.exec.command_policy import Judgement, judge_command
 
         if not hasattr(params, "command"):  # not for a shell: what confines it decides
             if not sandboxed and str(self._home) in getattr(params, "code", ""):
@@ -193,7 +193,7 @@ class Approvals:
             return Judgement("allow") if sandboxed else Judgement("ask", (_UNCONFINED,))
         workdir = getattr(params, "workdir", None)
         workspace = self._backend.workspace if self._backend else self._cwd
-        judged = judge(
+        judged = judge_command(
             params.command,
             workspace=workspace,
             home=self._home,
@@ -206,17 +206,17 @@ class Approvals:
             return judged
         return Judgement("allow") if sandboxed else Judgement("ask", (_UNCONFINED,))
 
-    def _backend_of(self, params: Any) -> Backend | None:
+    def _backend_of(self, params: Any) -> CommandBackend | None:
         return self._backend if hasattr(params, "command") else None
 
     async def _confined(self, params: Any) -> bool:
         if backend := self._backend_of(params):
-            return await backend.confined()
+            return await backend.is_confined()
         if self.safety.mode == "full-access":
             return False
-        from hermes.exec.sandbox import probe
+        from hermes.exec.sandbox_probe import probe_tier
 
-        tier = await probe(cache_folder(self._home))
+        tier = await probe_tier(cache_folder(self._home))
         if tier.lowered and not self._warned:
             self._warned = True
             text = f"{tier.evidence[0].capitalize()}. `hermes doctor` says why."
@@ -285,7 +285,7 @@ def _unread(judged: Judgement, params: Any) -> Verdict | None:
     is never allowed."""
     if judged.understood:
         return None
-    from hermes.exec.command_policy.hard_denials import named
+    from hermes.exec.command_policy.hard_denials import find_hard_program
 
-    name = named(params.command)
+    name = find_hard_program(params.command)
     return Verdict(False, _UNREAD.format(name)) if name else None

@@ -12,7 +12,7 @@ from hermes.config.env import is_inside_agent
 from hermes.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hermes.exec.command_policy import Rules
+    from hermes.exec.command_policy import CommandRules
 
 log = logging.getLogger(__name__)
 
@@ -26,12 +26,12 @@ class Rulebook:
     def __init__(self, home: Path, data: Sequence[Any] = ()) -> None:
         self._home = home
         self._data = list(data)
-        self._rules: Rules | None = None
+        self._rules: CommandRules | None = None
         if data:
             self._rules = _load(self._data)  # a bad rule stops the start, not the first command
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> CommandRules:
         if self._rules is None:
             self._rules = _load(self._data)
         return self._rules
@@ -60,15 +60,15 @@ class Rulebook:
         return ""
 
 
-def _load(data: list[Any]) -> Rules:
-    from hermes.exec.command_policy import Rules
+def _load(data: list[Any]) -> CommandRules:
+    from hermes.exec.command_policy import CommandRules
 
-    return Rules.load(data)
+    return CommandRules.load_rules(data)
 
 
 def _as_data(prefixes: Prefixes) -> list[dict[str, Any]]:
     if not prefixes:
         return []
-    from hermes.exec.command_policy import Rule, as_data
+    from hermes.exec.command_policy import CommandRule, rule_to_data
 
-    return [as_data(Rule("allow", prefix)) for prefix in prefixes]
+    return [rule_to_data(CommandRule("allow", prefix)) for prefix in prefixes]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hermes.core.text import counted
 
 if TYPE_CHECKING:
-    from hermes.exec.snapshots.checkpoints import Checkpoint, Restored
+    from hermes.exec.snapshots.checkpoints import Checkpoint, RestoredFiles
 
 _DIFF = 4000
 _NAMES = 40
@@ -25,9 +25,9 @@ def when(checkpoint: Checkpoint) -> str:
 
 async def preview(workspace: Path, home: Path, found: Checkpoint) -> str:
     """What has changed since a checkpoint, and so would change back."""
-    from hermes.exec.snapshots.checkpoints import diff
+    from hermes.exec.snapshots.checkpoints import diff_checkpoint
 
-    text = await diff(workspace, home, found.id)
+    text = await diff_checkpoint(workspace, home, found.id)
     files = _FILE.findall(text)
     if not files:
         return f"The files are as they were on {when(found)}."
@@ -41,13 +41,13 @@ async def preview(workspace: Path, home: Path, found: Checkpoint) -> str:
 
 def trouble(workspace: Path, home: Path) -> str:
     """Why no files would change."""
-    from hermes.exec.snapshots.checkpoints import unsuitable
+    from hermes.exec.snapshots.checkpoints import explain_unsuitable
 
-    why = unsuitable(workspace, home)
+    why = explain_unsuitable(workspace, home)
     return f"Files stay as they are: {why}." if why else "No files were changed in it."
 
 
-def described(done: Restored) -> str:
+def described(done: RestoredFiles) -> str:
     parts = (
         ("Put back", done.changed),
         ("Brought back", done.added),

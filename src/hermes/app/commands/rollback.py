@@ -18,11 +18,11 @@ _LISTED = 20
 
 
 async def run(ctx: CommandContext, args: str) -> Reply:
-    from hermes.exec.snapshots.checkpoints import list_, restore
+    from hermes.exec.snapshots.checkpoints import list_checkpoints, restore_checkpoint
 
     confirmed, words = sure(ctx, args)
     workspace, home = Path(ctx.session.transcript.meta.cwd), ctx.runtime.setup.home
-    made = await list_(workspace, home)
+    made = await list_checkpoints(workspace, home)
     if not words:
         return Reply(_list(made) or f"There are no checkpoints. {trouble(workspace, home)}")
     if ctx.session.busy:
@@ -31,7 +31,7 @@ async def run(ctx: CommandContext, args: str) -> Reply:
     paths = [str(workspace / word) for word in words[1:]]
     if not confirmed:
         return Reply(await preview(workspace, home, found), confirm="Go back to this?")
-    done = await restore(workspace, home, found.id, paths)
+    done = await restore_checkpoint(workspace, home, found.id, paths)
     return Reply(f"{described(done)}\n/rollback {done.before} undoes this.")
 
 

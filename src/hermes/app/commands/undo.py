@@ -29,9 +29,9 @@ async def run(ctx: CommandContext, args: str) -> Reply:
         return Reply(f"{_describe_messages(ctx, index)}\n{shown}", confirm="Undo this?")
     lines = []
     if found:
-        from hermes.exec.snapshots.checkpoints import restore
+        from hermes.exec.snapshots.checkpoints import restore_checkpoint
 
-        done = await restore(workspace, home, found.id)
+        done = await restore_checkpoint(workspace, home, found.id)
         lines += [described(done), f"/rollback {done.before} brings these files back."]
     child = await open_branch(ctx, index)
     lines.append(f"The conversation goes on before that turn; /resume {session.id} goes back.")

@@ -19,7 +19,7 @@ from hermes.config.env import decode_argument
 from hermes.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hermes.exec.snapshots.checkpoints import Checkpoint, Restored
+    from hermes.exec.snapshots.checkpoints import Checkpoint, RestoredFiles
 
 _EPILOG = """\
 commands:
@@ -70,16 +70,16 @@ def run(argv: list[str], profile: str) -> int:
 
 def _find_workspace(here: Path, home: Path) -> Path:
     """This folder or the nearest one above it that has checkpoints."""
-    from hermes.exec.snapshots.shadow_repo import folder_of
+    from hermes.exec.snapshots.shadow_repo import repository_folder
 
     above = (here, *here.parents)
-    return next((f for f in above if folder_of(f.resolve(), home.resolve()).is_dir()), here)
+    return next((f for f in above if repository_folder(f.resolve(), home.resolve()).is_dir()), here)
 
 
 async def _list_workspaces(args: Namespace) -> list[Path]:
     from hermes.exec.snapshots import checkpoints
 
-    return await checkpoints.workspaces(args.home) if args.all else [args.workspace]
+    return await checkpoints.list_workspaces(args.home) if args.all else [args.workspace]
 
 
 async def _list_checkpoints(args: Namespace) -> int:
@@ -88,13 +88,13 @@ async def _list_checkpoints(args: Namespace) -> int:
     found = [
         c
         for folder in await _list_workspaces(args)
-        for c in await checkpoints.list_(folder, args.home)
+        for c in await checkpoints.list_checkpoints(folder, args.home)
     ]
     if args.json:
         print(to_json([_to_object(c) for c in found]))
         return 0
     if not found:
-        why = checkpoints.unsuitable(args.workspace, args.home)
+        why = checkpoints.explain_unsuitable(args.workspace, args.home)
         print(f"No checkpoints{f': {why}' if why and not args.all else ' yet'}.", file=sys.stderr)
     for c in found:
         skipped = f", {c.skipped} skipped" if c.skipped else ""
@@ -109,7 +109,7 @@ async def _show_checkpoint(args: Namespace) -> int:
 
     found = await _find_checkpoint(args)
     paths = [str(args.base.resolve() / word) for word in args.words[1:]]
-    text = await checkpoints.diff(args.workspace, args.home, found.id, paths)
+    text = await checkpoints.diff_checkpoint(args.workspace, args.home, found.id, paths)
     if args.json:
         print(to_json({**_to_object(found), "diff": text}))
         return 0
@@ -140,7 +140,7 @@ async def _restore_checkpoint(args: Namespace) -> int:
             print("Nothing was changed.", file=sys.stderr)
             return 0
     paths = [str(args.base.resolve() / word) for word in args.words[1:]]
-    done = await checkpoints.restore(args.workspace, args.home, found.id, paths)
+    done = await checkpoints.restore_checkpoint(args.workspace, args.home, found.id, paths)
     if args.json:
         print(to_json(_to_object(done)))
     else:
@@ -148,7 +148,7 @@ async def _restore_checkpoint(args: Namespace) -> int:
     return 0
 
 
-def _print_restored_files(done: Restored) -> None:
+def _print_restored_files(done: RestoredFiles) -> None:
     for word, names in (
         ("changed", done.changed),
         ("restored", done.added),
@@ -163,11 +163,13 @@ def _print_restored_files(done: Restored) -> None:
 
 
 async def _prune_checkpoints(args: Namespace) -> int:
-    from hermes.exec.snapshots.checkpoints import DAYS, KEEP, prune
+    from hermes.exec.snapshots.checkpoints import KEEP_COUNT, KEEP_DAYS, prune_checkpoints
 
     deleted = 0
     for folder in await _list_workspaces(args):
-        deleted += await prune(folder, args.home, args.keep or KEEP, args.days or DAYS)
+        deleted += await prune_checkpoints(
+            folder, args.home, args.keep or KEEP_COUNT, args.days or KEEP_DAYS
+        )
     print(to_json({"forgotten": deleted}) if args.json else f"deleted: {deleted}")
     return 0
 
@@ -176,7 +178,7 @@ async def _find_checkpoint(args: Namespace) -> Checkpoint:
     from hermes.exec.snapshots import checkpoints
 
     prefix = decode_argument(args.words[0])
-    listed = await checkpoints.list_(args.workspace, args.home)
+    listed = await checkpoints.list_checkpoints(args.workspace, args.home)
     found = [c for c in listed if prefix and c.id.startswith(prefix)]
     match [c for c in found if c.id == prefix] or found:
         case [checkpoint]:
@@ -193,7 +195,7 @@ def _format_time(checkpoint: Checkpoint) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(checkpoint.created))
 
 
-def _to_object(value: Checkpoint | Restored) -> Any:
+def _to_object(value: Checkpoint | RestoredFiles) -> Any:
     return msgspec.to_builtins(value)
 
 

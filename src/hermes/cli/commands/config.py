@@ -140,10 +140,10 @@ def _check_rules(config: Config) -> str:
     """What is wrong with the approval rules; empty when nothing is."""
     if not config.approvals.rules:
         return ""
-    from hermes.exec.command_policy import Rules
+    from hermes.exec.command_policy import CommandRules
 
     try:
-        Rules.load(list(config.approvals.rules))
+        CommandRules.load_rules(list(config.approvals.rules))
     except ConfigError as error:
         return str(error)
     return ""

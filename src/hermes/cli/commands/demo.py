@@ -116,13 +116,13 @@ class DemoConversation:
 
     def _is_harmless(self, session: Session, approval: Approval) -> bool:
         """Nobody can be asked, so only commands that change nothing are approved."""
-        from hermes.exec.command_policy import Rules, judge
+        from hermes.exec.command_policy import CommandRules, judge_command
 
-        judged = judge(
+        judged = judge_command(
             approval.command,
             workspace=Path(session.transcript.meta.cwd),
             home=self._setup.home,
-            rules=Rules(),
+            rules=CommandRules(),
             sandboxed=True,
         )
         return bool(approval.command) and judged.read_only and judged.decision != "deny"

@@ -89,10 +89,12 @@ async def _find_model(setup: Setup) -> str:
 
 
 def _list_processes(home: Path) -> list[dict[str, Any]]:
-    from hermes.exec.process.background_records import look, names
+    from hermes.exec.process.background_records import list_ids, load_state
 
     root = home / "processes"
-    states = [state for name in names(root) if (state := look(root / name)) and state.alive]
+    states = [
+        state for name in list_ids(root) if (state := load_state(root / name)) and state.alive
+    ]
     return [
         {
             "id": state.record.id,

@@ -15,7 +15,7 @@ from hermes.cli.terminal.download import find_missing_model, is_embedded_endpoin
 from hermes.config.env import build_child_env, find_proxy
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError, HermesError
-from hermes.exec.process.local import stop_all
+from hermes.exec.process.local import stop_left_running
 from hermes.llm.client import Client
 from hermes.llm.endpoints.catalog import Choice, Endpoint, resolve
 from hermes.llm.endpoints.local_servers import chosen, usual
@@ -141,13 +141,13 @@ async def check_backend(setup: Setup) -> Check:
     backend = backends.backend_for("doctor", Path.cwd(), setup.config.sandbox.mode)
     assert backend is not None
     try:
-        text = await backend.check()
-        confined = await backend.confined()
+        text = await backend.check_access()
+        confined = await backend.is_confined()
     except HermesError as error:
         return Check(name, "failed", str(error).removesuffix(" Nothing was run."))
     finally:
         await backends.close()
-        await stop_all()
+        await stop_left_running()
     if confined:
         return Check(name, "ok", f"{text}; commands are confined to it")
     state: CheckState = "failed" if setup.config.sandbox.required else "note"

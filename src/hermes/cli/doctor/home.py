@@ -21,7 +21,7 @@ from hermes.config.validate import validate_config
 from hermes.config.yaml_source import parse_yaml
 from hermes.core.errors import ConfigError, HermesError, StoreError
 from hermes.core.text import counted
-from hermes.exec.process.background_records import tidy
+from hermes.exec.process.background_records import remove_old
 from hermes.store.sqlite import SqliteStore
 from hermes.tools.registry import unknown, unknown_words
 
@@ -264,7 +264,7 @@ def repair_home(home: Path) -> list[str]:
             done.append(f"could not make {path} private: {error.strerror}")
         else:
             done.append(f"{path}: {mode:04o} changed to {mode & 0o700:04o}")
-    tidy(home / "processes")
+    remove_old(home / "processes")
     return done
 
 

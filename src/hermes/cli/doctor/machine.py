@@ -15,9 +15,9 @@ from hermes.config.env import get_environment, get_platform_name
 from hermes.config.load import Setup
 from hermes.config.paths import cache_folder
 from hermes.core.errors import ToolError
-from hermes.exec.chromium import find
-from hermes.exec.sandbox import describe, probe
-from hermes.exec.sandbox.tier_probe import BWRAP
+from hermes.exec.chromium import find_browser
+from hermes.exec.sandbox import describe_tier
+from hermes.exec.sandbox_probe import BWRAP_PATHS, probe_tier
 from hermes.store.connection import MIN_SQLITE_VERSION
 from hermes.version import VERSION
 
@@ -53,8 +53,8 @@ def check_sqlite() -> Check:
 
 async def check_sandbox(setup: Setup | None) -> Check:
     cache = cache_folder(setup.home) if setup is not None else None
-    tier = await probe(cache, fresh=True)
-    head, *details = describe(tier)
+    tier = await probe_tier(cache, fresh=True)
+    head, *details = describe_tier(tier)
     text = head.partition(": ")[2]
     name = f"sandbox tier {tier.level}"
     details = [line.strip() for line in details]
@@ -69,7 +69,7 @@ async def check_sandbox(setup: Setup | None) -> Check:
 def check_programs() -> Iterator[Check]:
     path = get_environment().get("PATH", os.defpath)
     for name, (words, loss) in _PROGRAMS.items():
-        candidates = BWRAP if words == "bwrap" else words.split()
+        candidates = BWRAP_PATHS if words == "bwrap" else words.split()
         found = next(filter(None, (shutil.which(word, path=path) for word in candidates)), None)
         yield Check(name, "ok" if found else "note", found or f"not found: {loss}")
 
@@ -77,12 +77,12 @@ def check_programs() -> Iterator[Check]:
 async def check_browser(setup: Setup | None) -> Check:
     configured = setup.config.browser.executable if setup is not None else ""
     try:
-        found = find(configured, get_environment())
+        found = find_browser(configured, get_environment())
     except ToolError as error:
         return Check("chromium", "failed" if configured else "note", f"no browser tools: {error}")
     if os.geteuid() != 0:
         return Check("chromium", "ok", found)
-    if (await probe()).level == 1:
+    if (await probe_tier()).level == 1:
         why = "root cannot use Chromium's own sandbox: it runs with --no-sandbox in bubblewrap"
         return Check("chromium", "ok", found, (why,))
     why = "as root it runs with --no-sandbox and is not confined: use another user"

@@ -1,89 +1,21 @@
-"""Where commands run: this machine, a container or a host, behind one protocol."""
+"""Where commands run when it is not this machine: a container or another host."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from hermes.config.schema import Terminal
+from hermes.exec.backends.base import BackendSession, CommandBackend
+from hermes.exec.backends.docker import DockerBackend
+from hermes.exec.backends.ssh import SshBackend
 
-from msgspec import Struct
-
-from hermes.exec.process.output_capture import Capture
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hermes.config.schema import Terminal
-    from hermes.exec.process.local import Command, Outcome
-    from hermes.exec.sandbox import Mode
+__all__ = ["BackendSession", "CommandBackend", "open_backend"]
 
 
-class Site(Struct, frozen=True):
-    """What a backend needs to know about the session it works for."""
-
-    workspace: Path
-    home: Path
-    """The agent's own folder."""
-    user_home: Path
-    mode: Mode
-    client_env: Mapping[str, str]
-    """For the programs that reach the place (docker, ssh): no secret, but the sockets they use."""
-    name: str = ""
-
-
-class Backend(Protocol):
-    """One place. Nothing is started before the first command, and nothing outlives `close` or the
-    agent."""
-
-    @property
-    def where(self) -> str:
-        """In words: behind "commands run "."""
-        ...
-
-    @property
-    def folder(self) -> Path:
-        """Where commands begin, in that place's own paths."""
-        ...
-
-    @property
-    def workspace(self) -> Path:
-        """The same as an absolute path, for judging what a command does to it."""
-        ...
-
-    async def confined(self) -> bool:
-        """Whether a command can reach nothing but the workspace."""
-        ...
-
-    async def run(self, command: Command, out: Capture) -> Outcome:
-        """As `exec.process.local.run`: when it returns, what timed out or was cancelled is dead.
-        Of the environment only a few harmless names are passed on."""
-        ...
-
-    async def client(self, command: Command) -> Command:
-        """The command on this machine that runs it there, with its input, for whoever starts it
-        himself: in the background. It must be ended by `end` with this very value."""
-        ...
-
-    async def end(self, client: Command) -> None:
-        """End everything that was started there through `client`: TERM, KILL after 1.5 s."""
-        ...
-
-    async def check(self) -> str:
-        """A sentence about what works, having tried it; ToolError when it does not."""
-        ...
-
-    async def close(self) -> None: ...
-
-
-def open_backend(settings: Terminal, site: Site) -> Backend | None:
-    """None: commands run here."""
+def open_backend(settings: Terminal, site: BackendSession) -> CommandBackend | None:
+    """The backend named in the settings; None when commands run on this machine."""
     match settings.backend:
         case "docker":
-            from hermes.exec.backends.docker import Docker
-
-            return Docker(settings.docker, site)
+            return DockerBackend(settings.docker, site)
         case "ssh":
-            from hermes.exec.backends.ssh import Ssh
-
-            return Ssh(settings.ssh, site)
+            return SshBackend(settings.ssh, site)
         case _:
             return None

@@ -1,4 +1,4 @@
-"""Runs commands through a client program whose far end neither gets signals nor dies with it."""
+"""Runs commands through a client such as ssh, which forwards neither signals nor its own end."""
 
 from __future__ import annotations
 
@@ -11,50 +11,58 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from hermes.core.errors import ToolError
-from hermes.exec.process.local import Command, Outcome, run
-from hermes.exec.process.output_capture import Capture
+from hermes.exec.process.local import CommandResult, CommandSpec, run_command
+from hermes.exec.process.output_capture import OutputCapture
 
-LONG = 10.0**8
-"""Seconds: as long as the agent lives."""
+UNLIMITED_SECONDS = 10.0**8
+"""As long as the agent runs."""
 END_SECONDS = 12.0
-"""Most that ending a command there may take."""
-NOTHING = "Nothing was run."
-_LAST_WORDS = 0.25
-_SIDE = 64 * 1024
-_PASSED_ON = re.compile(r"LANG|LANGUAGE|LC_[A-Z]+|TERM|TZ|NO_COLOR|COLUMNS|LINES|HERMES_CHILD")
-"""Names of variables that mean the same everywhere and cannot hold a secret."""
-_LOST = "{where}: contact with the command was lost. It was ended, or will be. Check its effects."
-_LINE = re.compile(rb"\036([0-9a-z.]+) (started|folder|ended) (\d+) (\d+)\n")
+"""Most seconds that ending a remote command may take."""
+NOTHING_RUN = "Nothing was run."
+_LAST_OUTPUT_SECONDS = 0.25
+_REPORT_LIMIT = 64 * 1024
+_FORWARDED_VARIABLES = re.compile(
+    r"LANG|LANGUAGE|LC_[A-Z]+|TERM|TZ|NO_COLOR|COLUMNS|LINES|HERMES_CHILD"
+)
+"""Names of variables that mean the same everywhere and hold no secret."""
+_CONTACT_LOST = (
+    "{where}: contact with the command was lost. It was ended, or will be. Check its effects."
+)
+_REPORT_LINE = re.compile(rb"\036([0-9a-z.]+) (started|folder|ended) (\d+) (\d+)\n")
 
-Explain: TypeAlias = Callable[[str], str]
-"""The sentence for what a client program complained about."""
+FailureExplainer: TypeAlias = Callable[[str], str]
+"""Turns the error output of a client program into a sentence."""
 
 
-def passed_on(env: Mapping[str, str]) -> list[str]:
-    """NAME=value of the few variables that another place is told."""
-    return [f"{name}={value}" for name, value in env.items() if _PASSED_ON.fullmatch(name)]
+def select_forwarded(env: Mapping[str, str]) -> list[str]:
+    """NAME=value of the few variables that are forwarded to a remote command."""
+    return [
+        f"{name}={value}" for name, value in env.items() if _FORWARDED_VARIABLES.fullmatch(name)
+    ]
 
 
-class Side:
-    """What comes on the client's stderr: reports of our script, and its own complaints."""
+class ReportStream:
+    """The client's stderr: reports of our script, and the client's own error messages."""
 
     def __init__(self, folder: Path, mark: str) -> None:
         self._loop = asyncio.get_running_loop()
         self.started: asyncio.Future[int] = self._loop.create_future()
-        """The process that runs it there; 0: there is no such folder."""
+        """The remote process; 0: its folder does not exist."""
         self.ended: asyncio.Future[tuple[int, int]] = self._loop.create_future()
-        self.capture = Capture(_SIDE, folder, name="client", watch=self._see)
+        self.capture = OutputCapture(
+            _REPORT_LIMIT, folder, name="client", watch=self._parse_reports
+        )
         self.mark = mark
-        self._rest = b""
+        self._pending = b""
 
-    def _see(self, data: bytes) -> None:
-        self._rest += data
-        for found in _LINE.finditer(self._rest):
+    def _parse_reports(self, data: bytes) -> None:
+        self._pending += data
+        for found in _REPORT_LINE.finditer(self._pending):
             if found[1] == self.mark.encode():
-                self._report(found[2], int(found[3]), int(found[4]))
-        self._rest = self._rest[-200:] if b"\036" in self._rest[-200:] else b""
+                self._set_report(found[2], int(found[3]), int(found[4]))
+        self._pending = self._pending[-200:] if b"\036" in self._pending[-200:] else b""
 
-    def _report(self, what: bytes, first: int, second: int) -> None:
+    def _set_report(self, what: bytes, first: int, second: int) -> None:
         if what != b"ended" and not self.started.done():
             self.started.set_result(first)
         if what != b"started" and not self.ended.done():
@@ -64,51 +72,53 @@ class Side:
         return re.sub(r"\x1e[^\n]*\n", "", self.capture.text()).strip()
 
 
-class Tap(Capture):
-    """Feeds another capture up to the mark that ends a command's output; the rest is dropped."""
+class MarkedOutput(OutputCapture):
+    """Feeds another capture up to the mark that ends a command's output, and drops the rest."""
 
-    def __init__(self, into: Capture, mark: str) -> None:
+    def __init__(self, into: OutputCapture, mark: str) -> None:
         super().__init__(0, Path())
         self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._into = into
         self._mark = b"\036%s\n" % mark.encode()
-        self._rest = b""
+        self._pending = b""
 
     def feed(self, data: bytes) -> None:
         if self.complete.done():
             return
-        data = self._rest + data
+        data = self._pending + data
         end = data.find(self._mark)
         if end >= 0:
-            self._rest = data[:end]
-            self.turn_off()
+            self._pending = data[:end]
+            self.finish()
             return
-        doubtful = data.rfind(b"\036", -len(self._mark))
-        held = doubtful >= 0 and self._mark.startswith(data[doubtful:])
-        data, self._rest = (data[:doubtful], data[doubtful:]) if held else (data, b"")
+        start = data.rfind(b"\036", -len(self._mark))
+        may_be_mark = start >= 0 and self._mark.startswith(data[start:])
+        data, self._pending = (data[:start], data[start:]) if may_be_mark else (data, b"")
         if data:
             self._into.feed(data)
 
-    def turn_off(self) -> None:
+    def finish(self) -> None:
         if not self.complete.done():
-            if self._rest:
-                self._into.feed(self._rest)
+            if self._pending:
+                self._into.feed(self._pending)
             self.complete.set_result(None)
 
 
-class Clients:
-    """The client processes that are still there because something in the other place is."""
+class ClientProcesses:
+    """Client processes that still run because something remote does."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[Outcome]] = set()
+        self._tasks: set[asyncio.Task[CommandResult]] = set()
 
-    def start(self, client: Command, out: Capture, err: Capture) -> asyncio.Task[Outcome]:
-        task = asyncio.get_running_loop().create_task(run(client, out, err))
+    def start(
+        self, client: CommandSpec, out: OutputCapture, err: OutputCapture
+    ) -> asyncio.Task[CommandResult]:
+        task = asyncio.get_running_loop().create_task(run_command(client, out, err))
         self._tasks.add(task)
-        task.add_done_callback(self._gone)
+        task.add_done_callback(self._forget_task)
         return task
 
-    def _gone(self, task: asyncio.Task[Outcome]) -> None:
+    def _forget_task(self, task: asyncio.Task[CommandResult]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()
@@ -120,102 +130,114 @@ class Clients:
             await asyncio.wait(list(self._tasks))
 
 
-class Vanished(ToolError):
-    """The place was there before and is no more; nothing was run."""
+class BackendGone(ToolError):
+    """The container or connection no longer exists; nothing was run."""
 
 
-class Call:
-    """One command in the other place, from its start to its end there."""
+class RemoteCall:
+    """One remote command, from its start to its end."""
 
-    def __init__(self, clients: Clients, client: Command, mark: str, spill: Path) -> None:
+    def __init__(
+        self, clients: ClientProcesses, client: CommandSpec, mark: str, spill: Path
+    ) -> None:
         self._clients = clients
         self._client = client
-        self.side = Side(spill, mark)
+        self.reports = ReportStream(spill, mark)
 
     async def run(
-        self, out: Capture, *, seconds: float, end: Callable[[int], Awaitable[None]], where: str,
-        explain: Explain, gone: str,
-    ) -> Outcome:  # fmt: skip
-        """`end` ends everything that belongs to this process there. Raises Vanished when nothing
-        was run and the client says `gone`."""
-        tap = Tap(out, self.side.mark)
-        task = self._clients.start(self._client, tap, self.side.capture)
+        self,
+        out: OutputCapture,
+        *,
+        seconds: float,
+        end: Callable[[int], Awaitable[None]],
+        where: str,
+        explain: FailureExplainer,
+        gone: str,
+    ) -> CommandResult:
+        """Run to the end. `end` ends everything that belongs to a remote process. Raises
+        BackendGone when nothing was run and the client's error output matches `gone`."""
+        tap = MarkedOutput(out, self.reports.mark)
+        task = self._clients.start(self._client, tap, self.reports.capture)
         try:
             async with asyncio.timeout(seconds):
-                await _first(task, self.side.ended)
-                if not self.side.ended.done() or self.side.started.result() == 0:
+                await _wait_first(task, self.reports.ended)
+                if not self.reports.ended.done() or self.reports.started.result() == 0:
                     task.cancel()
-                    complaint = self.side.complaint()
-                    if not self.side.started.done() and re.search(gone, complaint, re.IGNORECASE):
-                        raise Vanished(f"{explain(complaint)} {NOTHING}")
-                    raise self._failure(task, where, explain)
-                status, left = self.side.ended.result()
-                await _first(task, tap.complete)
+                    complaint = self.reports.complaint()
+                    if not self.reports.started.done() and re.search(
+                        gone, complaint, re.IGNORECASE
+                    ):
+                        raise BackendGone(f"{explain(complaint)} {NOTHING_RUN}")
+                    raise self._build_failure(task, where, explain)
+                status, left = self.reports.ended.result()
+                await _wait_first(task, tap.complete)
             if not left:
                 task.cancel()
-            return Outcome(status, left)
+            return CommandResult(status, left)
         except TimeoutError:
-            await self._stop(task, end)
-            return Outcome(None)
+            await self._stop_client(task, end)
+            return CommandResult(None)
         except asyncio.CancelledError:
-            await _at_last(self._stop(task, end))
+            await _finish_despite_cancel(self._stop_client(task, end))
             raise
         finally:
-            tap.turn_off()
-            self.side.capture.close()
+            tap.finish()
+            self.reports.capture.close()
 
-    def _failure(self, task: asyncio.Task[Outcome], where: str, explain: Explain) -> ToolError:
-        started = self.side.started
+    def _build_failure(
+        self, task: asyncio.Task[CommandResult], where: str, explain: FailureExplainer
+    ) -> ToolError:
+        started = self.reports.started
         if not started.done():
             error = None if task.cancelled() else task.exception()
-            words = explain(self.side.complaint()) or str(error or "")
-            return ToolError(f"{words} {NOTHING}".strip())
+            words = explain(self.reports.complaint()) or str(error or "")
+            return ToolError(f"{words} {NOTHING_RUN}".strip())
         if started.result() == 0:
-            return ToolError(f"{where}: the folder does not exist there; nothing was run.")
-        return ToolError(_LOST.format(where=where))
+            return ToolError(f"{where}: the folder does not exist there. Nothing was run.")
+        return ToolError(_CONTACT_LOST.format(where=where))
 
-    async def _stop(
-        self, task: asyncio.Task[Outcome], end: Callable[[int], Awaitable[None]]
+    async def _stop_client(
+        self, task: asyncio.Task[CommandResult], end: Callable[[int], Awaitable[None]]
     ) -> None:
-        started = self.side.started
-        await stop(task, end, started.result() if started.done() else 0)
+        started = self.reports.started
+        await stop_client(task, end, started.result() if started.done() else 0)
 
 
-async def on_terminal(
-    task: asyncio.Task[Outcome], seconds: float, end: Callable[[int], Awaitable[None]]
-) -> Outcome:
-    """For a client with a terminal: that is its only stream, and its status the command's."""
+async def run_on_terminal(
+    task: asyncio.Task[CommandResult], seconds: float, end: Callable[[int], Awaitable[None]]
+) -> CommandResult:
+    """Run a client with a terminal, which is its only stream; its status is the command's."""
     try:
         await asyncio.wait({task}, timeout=seconds)
         if task.done():
             return task.result()
-        await stop(task, end, 0)
-        return Outcome(None)
+        await stop_client(task, end, 0)
+        return CommandResult(None)
     except asyncio.CancelledError:
-        await _at_last(stop(task, end, 0))
+        await _finish_despite_cancel(stop_client(task, end, 0))
         raise
 
 
-async def stop(
-    task: asyncio.Task[Outcome], end: Callable[[int], Awaitable[None]], root: int
+async def stop_client(
+    task: asyncio.Task[CommandResult], end: Callable[[int], Awaitable[None]], root: int
 ) -> None:
-    """First there, so that the last output arrives; then the client."""
+    """End the remote processes first, so that the last output arrives, then the client."""
     try:
         await end(root)
-        await asyncio.wait({task}, timeout=_LAST_WORDS)
+        await asyncio.wait({task}, timeout=_LAST_OUTPUT_SECONDS)
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError, ToolError):
             await task
 
 
-async def _first(*futures: asyncio.Future[Any], timeout: float | None = None) -> None:
-    """Until one of them is done."""
+async def _wait_first(*futures: asyncio.Future[Any], timeout: float | None = None) -> None:
+    """Wait until one of them is done."""
     await asyncio.wait(futures, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
 
 
-async def _at_last(work: Awaitable[None]) -> None:
-    """Finish although we are being cancelled, which must not be twice."""
+async def _finish_despite_cancel(work: Awaitable[None]) -> None:
+    """Finish `work` even when we are cancelled meanwhile."""
     task = asyncio.ensure_future(work)
     while not task.done():
         with contextlib.suppress(asyncio.CancelledError):
@@ -225,49 +247,50 @@ async def _at_last(work: Awaitable[None]) -> None:
 
 
 class Lifeline:
-    """A client that runs as long as the agent: its far end waits for the end of its input, which
+    """A client that runs as long as the agent. Its remote end waits for the end of its input, which
     comes when we close it and when the agent dies."""
 
     def __init__(self, spill: Path) -> None:
         self._spill = spill
-        self._task: asyncio.Task[Outcome] | None = None
+        self._task: asyncio.Task[CommandResult] | None = None
         self._reader = self._writer = -1
         self.greeting = ""
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         return self._task is not None and not self._task.done()
 
     async def open(
-        self, client: Callable[[int], Command], seconds: float, explain: Explain
+        self, client: Callable[[int], CommandSpec], seconds: float, explain: FailureExplainer
     ) -> None:
-        """`client` makes the command, given its input. Raises ToolError unless it says `ready`."""
+        """Start the client that `client` builds, given its input, and wait for its greeting. Raises
+        ToolError when none comes."""
         loop = asyncio.get_running_loop()
         greeted: asyncio.Future[str] = loop.create_future()
-        heard = b""
+        received = b""
 
-        def hear(data: bytes) -> None:
-            nonlocal heard
-            heard = (heard + data)[-4000:]
-            found = re.search(rb"^ready ?(.*)\n", heard, re.MULTILINE)
+        def parse_greeting(data: bytes) -> None:
+            nonlocal received
+            received = (received + data)[-4000:]
+            found = re.search(rb"^ready ?(.*)\n", received, re.MULTILINE)
             if found and not greeted.done():
                 greeted.set_result(found[1].decode("utf-8", "replace").strip())
 
         self._reader, self._writer = os.pipe()
-        out = Capture(_SIDE, self._spill, name="client", watch=hear)
-        err = Capture(_SIDE, self._spill, name="client")
-        self._task = loop.create_task(run(client(self._reader), out, err))
+        out = OutputCapture(_REPORT_LIMIT, self._spill, name="client", watch=parse_greeting)
+        err = OutputCapture(_REPORT_LIMIT, self._spill, name="client")
+        self._task = loop.create_task(run_command(client(self._reader), out, err))
         try:
-            await _first(self._task, greeted, timeout=seconds)
+            await _wait_first(self._task, greeted, timeout=seconds)
             if not greeted.done():
                 late = not self._task.done()
                 await self.close()
                 words = explain(err.text().strip())
                 if late:
                     words = f"{explain('')} There was no answer within {seconds:g} s."
-                raise ToolError(f"{words} {NOTHING}")
+                raise ToolError(f"{words} {NOTHING_RUN}")
         except asyncio.CancelledError:
-            await _at_last(self.close())
+            await _finish_despite_cancel(self.close())
             raise
         self.greeting = greeted.result()
 
@@ -284,11 +307,13 @@ class Lifeline:
             await task
 
 
-async def ask(client: Command, spill: Path, seconds: float = 30) -> tuple[int, str, str]:
+async def run_client(client: CommandSpec, spill: Path, seconds: float = 30) -> tuple[int, str, str]:
     """Run a client program to its end: status (-1: too slow), stdout, stderr."""
-    out, err = Capture(_SIDE, spill), Capture(_SIDE, spill)
+    out, err = OutputCapture(_REPORT_LIMIT, spill), OutputCapture(_REPORT_LIMIT, spill)
     try:
-        outcome = await run(Command(client.text, client.cwd, client.env, seconds), out, err)
+        outcome = await run_command(
+            CommandSpec(client.text, client.cwd, client.env, seconds), out, err
+        )
     finally:
         out.close()
         err.close()

@@ -1,20 +1,20 @@
-"""The shell scripts that start, watch and end commands in another place: POSIX sh, nothing else."""
+"""Shell scripts that start, watch and end remote commands, in plain POSIX sh."""
 
-# What a command starts is known by a variable in its environment, by its session and by its
-# parents.
+# The processes of a command are recognised by a variable in their environment, by their session and
+# by their parents.
 
 from __future__ import annotations
 
-_FIND = r"""
+_FIND_PROCESSES = r"""
 lf='
 '
-marked() { # text: sets `pids` to the processes that have it in their environment
+marked() { # text: sets `pids` to the processes with it in their environment
   pids=' '
   for f in $(grep -lsF "$1" /proc/[0-9]*/environ); do
     f=${f#/proc/}; pids="$pids${f%/environ} "
   done
 }
-find_all() { # mark, process that started it all: sets `found` to what lives of it
+find_all() { # mark, first process: sets `found` to the processes that still run
   found=' '; sessions=" $2 "; table=; holders=' '; others=' '; ours=" $$ "
   if [ -r /proc/self/stat ]; then
     [ -z "$orphans" ] || { marked HERMES_JOB=; others=$pids; }
@@ -52,8 +52,8 @@ find_all() { # mark, process that started it all: sets `found` to what lives of 
 }
 """
 
-_END = r"""
-end_all() { # mark, process: until nothing of it lives
+_END_PROCESSES = r"""
+end_all() { # mark, first process: until none is left
   told=' '; n=0
   while find_all "$1" "$2"; [ -n "$found" ]; do
     for p in $found; do
@@ -70,7 +70,7 @@ end_all() { # mark, process: until nothing of it lives
 }
 """
 
-_ENTER = r"""
+_PREPARE = r"""
 mark=$1 dir=$2 text=$3; shift 3
 for pair; do export "$pair"; done
 HERMES_JOB=$mark; export HERMES_JOB
@@ -78,12 +78,12 @@ case $dir in '~') dir=$HOME ;; '~/'*) dir=$HOME/${dir#'~/'} ;; esac
 shell=$(command -v bash) || shell=/bin/sh
 """
 
-RUN = (
-    _FIND
-    + _ENTER
+RUN_REPORTED = (
+    _FIND_PROCESSES
+    + _PREPARE
     + r"""
 orphans=
-exec 3>&2 4>&1 1>/dev/null 2>/dev/null # a shell says what killed its command
+exec 3>&2 4>&1 1>/dev/null 2>/dev/null # a shell prints what killed its command
 say() { printf '\036%s %s\n' "$mark" "$*" >&3; }
 cd -- "$dir" || { say folder 0 0; exit 1; }
 trap : TERM HUP INT
@@ -97,33 +97,33 @@ printf '\036%s\n' "$mark" >&4
 exit $status
 """
 )
-"""Arguments: mark, folder, text, NAME=value ... Reports on stderr; the command's own goes to
-stdout, so that both streams keep their order. The mark ends it: nothing of it is still coming."""
+"""Arguments: mark, folder, text, NAME=value ... Reports go to stderr; both streams of the command
+go to stdout, so that they keep their order. The mark follows the last of its output."""
 
 RUN_BARE = (
-    _ENTER
+    _PREPARE
     + r"""
 cd -- "$dir" || exit 1
 exec "$shell" -c "$text" 2>&1
 """
 )
-"""The same for whoever reads the streams himself: nothing is reported."""
+"""The same without reports, for background commands."""
 
-RUN_SHOWN = (
-    _ENTER
+RUN_ON_TERMINAL = (
+    _PREPARE
     + r"""
 cd -- "$dir" || exit 1
 exec "$shell" -c "$text" 2>&1 </dev/null
 """
 )
-"""The same for a terminal at which nobody types."""
+"""The same for a terminal, without input."""
 
-END = _FIND + _END + 'orphans=$3\nend_all "$1" "$2"\n'
-"""Arguments: mark, process that began it (or empty), whether what belongs to nobody goes too."""
+END_MARKED = _FIND_PROCESSES + _END_PROCESSES + 'orphans=$3\nend_all "$1" "$2"\n'
+"""Arguments: mark, first process (or empty), whether to end orphans too. Ends one command."""
 
-WARDEN = (
-    _FIND
-    + _END
+END_WITH_AGENT = (
+    _FIND_PROCESSES
+    + _END_PROCESSES
     + r"""
 trap '' HUP INT TERM PIPE
 orphans=
@@ -132,15 +132,15 @@ cat >/dev/null
 end_all "$1" ''
 """
 )
-"""Argument: the beginning of all marks of one agent. Ends them all when its input does, which is
-when the agent does."""
+"""Argument: the prefix of all marks of one agent. Ends all its commands when its own input ends,
+which happens when the agent ends."""
 
-INIT = r"""
+CONTAINER_INIT = r"""
 exec 3<&0
 cat <&3 >/dev/null 3<&- &
 printf 'ready %s\n' "$(uname -sm)"
 exec 3<&- </dev/null
 wait $!
 """
-"""First process of a container: collects the dead, and ends (and the container with it) when its
-input does."""
+"""First process of a container: reaps children, and ends, and the container with it, when its
+input ends."""

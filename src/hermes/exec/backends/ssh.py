@@ -1,4 +1,4 @@
-"""Commands on another machine, through the user's own OpenSSH client and one shared connection."""
+"""Runs commands on another machine over one shared connection of the user's OpenSSH client."""
 
 from __future__ import annotations
 
@@ -11,52 +11,56 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from hermes.config.paths import make_private_folder
+from hermes.config.schema import Ssh as SshSettings
 from hermes.core.errors import ToolError
-from hermes.exec.backends import Site
+from hermes.exec.backends.base import BackendSession
 from hermes.exec.backends.remote import (
     END_SECONDS,
-    LONG,
-    Call,
-    Clients,
+    UNLIMITED_SECONDS,
+    BackendGone,
+    ClientProcesses,
     Lifeline,
-    Vanished,
-    ask,
-    on_terminal,
-    passed_on,
+    RemoteCall,
+    run_client,
+    run_on_terminal,
+    select_forwarded,
 )
-from hermes.exec.backends.remote_scripts import END, RUN, RUN_BARE, RUN_SHOWN, WARDEN
-from hermes.exec.process.local import MAX_COMMAND, Command, Outcome
-from hermes.exec.process.output_capture import Capture
+from hermes.exec.backends.remote_scripts import (
+    END_MARKED,
+    END_WITH_AGENT,
+    RUN_BARE,
+    RUN_ON_TERMINAL,
+    RUN_REPORTED,
+)
+from hermes.exec.process.local import MAX_COMMAND, CommandResult, CommandSpec
+from hermes.exec.process.output_capture import OutputCapture
 
-if TYPE_CHECKING:
-    from hermes.config.schema import Ssh as Settings
-
-_SOCKET = 80
-"""Most bytes of our socket's path: the system allows some 100, of which ssh adds 17 for a while."""
-_NEVER = """
+_MAX_SOCKET_PATH = 80
+"""Most bytes in the path of the control socket: the system allows about 100, and ssh temporarily
+appends 17."""
+_FIXED_OPTIONS = """
     BatchMode=yes ClearAllForwardings=yes ForwardAgent=no ForwardX11=no PermitLocalCommand=no
     RemoteCommand=none EscapeChar=none Tunnel=no LogLevel=ERROR
 """.split()
-_ALIVE = ("ServerAliveInterval=15", "ServerAliveCountMax=4")
-_REASONS = (
-    ("remote host identification has changed", "The key of {host} is not the one known from "
-     "before: somebody may be in between. If the change is known, `ssh-keygen -R {host}`, and "
-     "connect once by hand."),
-    ("host key verification failed", "The key of {host} is not known: connect once by hand "
+_KEEPALIVE_OPTIONS = ("ServerAliveInterval=15", "ServerAliveCountMax=4")
+_FAILURE_REASONS = (
+    ("remote host identification has changed", "The host key of {host} has changed: "
+     "somebody may be intercepting the connection. If you expect the change, run `ssh-keygen -R "
+     "{host}` and connect once by hand."),
+    ("host key verification failed", "The host key of {host} is unknown: connect once by hand "
      "(`ssh {host}`) and check it."),
-    ("unprotected private key", "The key file may be read by others, so ssh does not use it: "
-     "chmod 600."),
-    ("permission denied (", "{host} does not accept us: no key it knows ({key})."),
-    ("too many authentication failures", "{host} refused after too many keys: name the right one "
+    ("unprotected private key", "Others can read the key file, so ssh refuses to use it: run "
+     "`chmod 600` on it."),
+    ("permission denied (", "{host} accepts none of the keys ({key})."),
+    ("too many authentication failures", "{host} refused after too many keys: set the right one "
      "in terminal.ssh.key_file."),
-    ("could not resolve hostname", "There is no host {host}: its name cannot be resolved."),
-    ("connection refused", "{host} refuses connections: is its ssh server running, and the port "
-     "right?"),
+    ("could not resolve hostname", "The host name {host} cannot be resolved."),
+    ("connection refused", "{host} refuses connections: check that its ssh server runs, and the "
+     "port."),
     ("timed out", "{host} does not answer."),
     ("no route to host", "{host} cannot be reached from here."),
     ("network is unreachable", "{host} cannot be reached from here."),
@@ -68,152 +72,163 @@ _REASONS = (
 )  # fmt: skip
 
 
-class Ssh:
-    """The connection is made by the first command and made anew when it was lost. What commands
-    started is ended when it ends, for whatever reason."""
+class SshBackend:
+    """Connects for the first command, and again when the connection was lost. Everything that
+    commands started ends with the connection, for whatever reason that ends."""
 
-    def __init__(self, settings: Settings, site: Site) -> None:
+    def __init__(self, settings: SshSettings, site: BackendSession) -> None:
         self._settings = settings
         self._site = site
         self._spill = site.home / "outputs"
         self._agent = secrets.token_hex(8)
         self._count = 0
-        self._clients = Clients()
+        self._clients = ClientProcesses()
         self._lifeline = Lifeline(self._spill)
         self._opening = asyncio.Lock()
         self._socket = ""
-        self._folder = ""
+        self._socket_folder = ""
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         user = f"{self._settings.user}@" if self._settings.user else ""
         return f"on {user}{self._settings.host} over ssh"
 
     @property
-    def folder(self) -> Path:
+    def start_folder(self) -> Path:
         return Path(self._settings.cwd)
 
     @property
     def workspace(self) -> Path:
-        """As if our home were theirs: that is what a `~` in a command is taken for."""
+        """Resolved as if the remote home were ours, because `~` in a command is judged that way."""
         cwd = self._settings.cwd
         return self._site.user_home / (cwd.removeprefix("~").lstrip("/") if cwd[:1] == "~" else cwd)
 
-    async def confined(self) -> bool:
+    async def is_confined(self) -> bool:
         return False
 
-    async def run(self, command: Command, out: Capture) -> Outcome:
-        await self._ready()
+    async def run(self, command: CommandSpec, out: OutputCapture) -> CommandResult:
+        await self._ensure_connected()
         try:
-            return await self._run(command, out)
-        except Vanished:
-            await self._lifeline.close()  # the connection was lost before anything was sent
-        await self._ready()
-        return await self._run(command, out)
+            return await self._run_once(command, out)
+        except BackendGone:
+            await self._lifeline.close()  # the connection was lost before anything was run
+        await self._ensure_connected()
+        return await self._run_once(command, out)
 
-    async def _run(self, command: Command, out: Capture) -> Outcome:
-        mark = self._mark()
+    async def _run_once(self, command: CommandSpec, out: OutputCapture) -> CommandResult:
+        mark = self._next_mark()
 
         async def end(root: int) -> None:
-            await self._end(mark, root)
+            await self._end_marked(mark, root)
 
         if command.pty:
-            client = self._client(("-tt",), RUN_SHOWN, mark, command)
-            return await on_terminal(self._clients.start(client, out, out), command.timeout, end)
-        client = self._client(("-n", "-T"), RUN, mark, command)
-        call = Call(self._clients, client, mark, self._spill)
-        where = f"{command.cwd} {self.where}"
+            client = self._build_session(("-tt",), RUN_ON_TERMINAL, mark, command)
+            return await run_on_terminal(
+                self._clients.start(client, out, out), command.timeout, end
+            )
+        client = self._build_session(("-n", "-T"), RUN_REPORTED, mark, command)
+        call = RemoteCall(self._clients, client, mark, self._spill)
+        where = f"{command.cwd} {self.location}"
         return await call.run(
             out,
             seconds=command.timeout,
             end=end,
             where=where,
-            explain=self._explain,
+            explain=self._explain_failure,
             gone="control socket",
         )
 
-    async def client(self, command: Command) -> Command:
-        await self._ready()
-        return self._client(("-tt" if command.pty else "-T",), RUN_BARE, self._mark(), command)
+    async def build_client(self, command: CommandSpec) -> CommandSpec:
+        await self._ensure_connected()
+        return self._build_session(
+            ("-tt" if command.pty else "-T",), RUN_BARE, self._next_mark(), command
+        )
 
-    async def end(self, client: Command) -> None:
+    async def end_command(self, client: CommandSpec) -> None:
         found = re.search(rf"{self._agent}\.\d+\.", client.text[-1])
         if found:
-            await self._end(found[0], 0)
+            await self._end_marked(found[0], 0)
 
-    async def check(self) -> str:
-        await self._ready()
-        return f"commands run {self.where} ({self._lifeline.greeting})"
+    async def check_access(self) -> str:
+        await self._ensure_connected()
+        return f"commands run {self.location} ({self._lifeline.greeting})"
 
     async def close(self) -> None:
         await self._clients.close()
         await self._lifeline.close()
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = ""
+        if self._socket_folder:
+            shutil.rmtree(self._socket_folder, ignore_errors=True)
+            self._socket_folder = ""
 
     # The connection
 
-    async def _ready(self) -> None:
+    async def _ensure_connected(self) -> None:
         async with self._opening:
-            if self._lifeline.alive:
+            if self._lifeline.is_alive:
                 return
             await self._lifeline.close()
-            self._place_socket()
+            self._choose_socket_path()
             options = ["-M", "-T", "-o", "ControlPersist=no"]
             seconds = self._settings.connect_timeout
             options += ["-o", f"ConnectTimeout={max(1, round(seconds))}"]
-            base = self._local(options, _script(WARDEN, self._agent))
+            base = self._build_ssh(options, encode_script(END_WITH_AGENT, self._agent))
 
-            def client(stdin: int) -> Command:
+            def client(stdin: int) -> CommandSpec:
                 return structs.replace(base, stdin=stdin)
 
-            await self._lifeline.open(client, seconds + 5, self._explain)
+            await self._lifeline.open(client, seconds + 5, self._explain_failure)
 
-    def _place_socket(self) -> None:
-        """In a folder of our own, in the home unless its path is too long for a socket."""
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
+    def _choose_socket_path(self) -> None:
+        """Create a private folder for the socket: in the agent's home unless that path is too
+        long."""
+        if self._socket_folder:
+            shutil.rmtree(self._socket_folder, ignore_errors=True)
         parent = self._site.home / "run" / "ssh"
-        if len(os.fsencode(parent)) > _SOCKET - 14:
-            self._folder = tempfile.mkdtemp(prefix="hermes-")
+        if len(os.fsencode(parent)) > _MAX_SOCKET_PATH - 14:
+            self._socket_folder = tempfile.mkdtemp(prefix="hermes-")
         else:
             make_private_folder(parent)
             _remove_stale(parent)
-            self._folder = tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=parent)
-        self._socket = f"{self._folder}/s"
+            self._socket_folder = tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=parent)
+        self._socket = f"{self._socket_folder}/s"
 
     # Commands
 
-    def _mark(self) -> str:
+    def _next_mark(self) -> str:
         self._count += 1
         return f"{self._agent}.{self._count}."
 
-    def _client(self, options: Sequence[str], script: str, mark: str, command: Command) -> Command:
+    def _build_session(
+        self, options: Sequence[str], script: str, mark: str, command: CommandSpec
+    ) -> CommandSpec:
         if not isinstance(command.text, str):
             raise ToolError("Only shell commands run on another machine.")
         if "\0" in command.text:
             raise ToolError("The command contains a NUL character; nothing was run.")
         folder = str(command.cwd)
-        line = _script(script, mark, folder, command.text, *passed_on(command.env))
+        line = encode_script(script, mark, folder, command.text, *select_forwarded(command.env))
         if len(line.encode("utf-8", "surrogateescape")) > MAX_COMMAND:
-            raise ToolError("The command is too long for one line over ssh (128 KB when written "
-                            "out): make it shorter.")  # fmt: skip
-        return structs.replace(self._joined(options, line), pty=command.pty)
+            raise ToolError("The command is too long for ssh (128 KB when encoded): make it "
+                            "shorter.")  # fmt: skip
+        return structs.replace(self._join_connection(options, line), pty=command.pty)
 
-    async def _end(self, mark: str, root: int) -> None:
-        """Over a second session. Where that fails the connection is gone, and the far end of it
-        has ended everything."""
-        if not self._lifeline.alive:
+    async def _end_marked(self, mark: str, root: int) -> None:
+        """End a command over a second session. Where that fails the connection is gone, and its
+        remote end has ended everything."""
+        if not self._lifeline.is_alive:
             return
-        client = self._joined(("-n",), _script(END, mark, str(root or ""), ""))
-        await ask(client, self._spill, END_SECONDS)
+        client = self._join_connection(
+            ("-n",), encode_script(END_MARKED, mark, str(root or ""), "")
+        )
+        await run_client(client, self._spill, END_SECONDS)
 
-    def _joined(self, options: Sequence[str], line: str) -> Command:
-        """Over the connection that is there, or not at all."""
-        return self._local((*options, "-o", "ControlMaster=no", "-o", "ProxyCommand=false"), line)
+    def _join_connection(self, options: Sequence[str], line: str) -> CommandSpec:
+        """Use the existing connection, or fail."""
+        return self._build_ssh(
+            (*options, "-o", "ControlMaster=no", "-o", "ProxyCommand=false"), line
+        )
 
-    def _local(self, options: Sequence[str], line: str) -> Command:
+    def _build_ssh(self, options: Sequence[str], line: str) -> CommandSpec:
         settings = self._settings
         program = shutil.which("ssh", path=self._site.client_env.get("PATH", os.defpath))
         if program is None:
@@ -222,7 +237,7 @@ class Ssh:
                 "client, or set terminal.backend to local. Nothing was run."
             )
         argv = [program, *options, "-S", self._socket.replace("%", "%%"), "-a", "-x"]
-        for option in (*_NEVER, *_ALIVE):
+        for option in (*_FIXED_OPTIONS, *_KEEPALIVE_OPTIONS):
             argv += ["-o", option]
         if settings.port:
             argv += ["-p", str(settings.port)]
@@ -231,9 +246,11 @@ class Ssh:
         if settings.key_file:
             key = Path(settings.key_file).expanduser()
             argv += ["-i", str(key), "-o", "IdentitiesOnly=yes"]
-        return Command((*argv, "--", settings.host, line), Path("/"), self._site.client_env, LONG)
+        return CommandSpec(
+            (*argv, "--", settings.host, line), Path("/"), self._site.client_env, UNLIMITED_SECONDS
+        )
 
-    def _explain(self, complaint: str) -> str:
+    def _explain_failure(self, complaint: str) -> str:
         low = complaint.lower()
         lines = [line.strip() for line in complaint.splitlines() if line.strip()] or [""]
         names = {
@@ -241,31 +258,35 @@ class Ssh:
             "key": self._settings.key_file or "those of your ssh configuration and agent",
             "last": lines[0][:200],
         }
-        for sign, sentence in _REASONS:
+        for sign, sentence in _FAILURE_REASONS:
             if sign in low:
                 return sentence.format(**names)
-        return f"ssh: {lines[-1][:300]}" if lines[-1] else f"{self._settings.host} ended it."
+        return (
+            f"ssh: {lines[-1][:300]}"
+            if lines[-1]
+            else f"{self._settings.host} ended the connection."
+        )
 
 
-def _script(text: str, *arguments: str) -> str:
-    """A line that any login shell (also csh and fish) hands on to sh unchanged: everything that
-    one of them might read differently is written as octal numbers."""
-    whole = f"set -- {shlex.join(arguments)}\n{text}"
-    return f"""exec /bin/sh -c 'eval "$(printf %b "$1")"' hermes '{_octal(whole)}'"""
+def encode_script(text: str, *arguments: str) -> str:
+    """A line that any login shell, also csh and fish, passes to sh unchanged: characters that one
+    of them might interpret are written as octal numbers."""
+    script = f"set -- {shlex.join(arguments)}\n{text}"
+    return f"""exec /bin/sh -c 'eval "$(printf %b "$1")"' hermes '{_escape_octal(script)}'"""
 
 
-def _octal(text: str) -> str:
+def _escape_octal(text: str) -> str:
     raw = text.encode("utf-8", "surrogateescape")
-    return "".join(chr(b) if chr(b) in _SAFE else f"\\0{b:03o}" for b in raw)
+    return "".join(chr(b) if chr(b) in _SAFE_CHARACTERS else f"\\0{b:03o}" for b in raw)
 
 
-_SAFE = frozenset(
+_SAFE_CHARACTERS = frozenset(
     'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 "#$%&()*+,-./:;<=>?@[]^_`{|}~'
 )
 
 
 def _remove_stale(parent: Path) -> None:
-    """Folders of agents that died without a chance to clean up."""
+    """Remove the folders of agents that were killed."""
     for folder in parent.iterdir():
         pid = folder.name.partition("-")[0]
         if pid.isdecimal() and not Path(f"/proc/{pid}").exists() and Path("/proc/self").exists():

@@ -2,32 +2,43 @@
 
 # A map, in the order a command passes through:
 #
-# - `scan`, `grammar`: misleading letters, shapes too costly to parse, the parser.
-# - `reading` (with `phrases`, `words`, `assigning`, `scope`, `parts`, `shapes`, `outputs`): from
-#   the tree to simple commands with their words, folders, redirections and standard input.
-# - `judging`: weighs each simple command; `verdict` gathers what is found.
-# - `blocks`: the hard list. `embedded`: the same in texts, decoded, and behind unknown names.
-# - `wrappers`, `runners`: programs that run others. `code`, `staged`, `stored`: scripts they run.
-# - `options` (with `running`, `writing`, `fetching`, `editing`, `versions`, `harmless`,
-#   `settings`): what a known program must not be told without asking. `places`, `touching`: files.
-# - `rules`, `programs`, `permitting`, `wording`: who is allowed by rule, and what is remembered.
+# - `shell/prescan`, `shell/grammar`: misleading letters, shapes too costly to parse, the parser.
+# - `shell/commands` (with `expansion`, `words`, `assignments`, `scope`, `simple_command`,
+#   `obfuscation`, `static_output`): from the tree to simple commands with their words, folders,
+#   redirections and standard input.
+# - `analyzer`: judges each simple command; `findings` collects what is found.
+# - `hard_denials`: what never runs. `embedded_commands`: the same inside texts, decoded texts and
+#   behind unknown names.
+# - `programs/wrappers`: programs that run others. `file_checks`: the files that are read, written
+#   or run.
+# - `programs/options` (with the other modules of `programs`): uses of a known program that need
+#   approval. `paths`: what a path leads to.
+# - `rules`, `programs/builtin_rules`, `rule_lookup`: what is allowed by rule or an earlier answer.
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from hermes.exec.command_policy.rules import Rules, as_data, grant
-from hermes.exec.command_policy.types import Decision, Judgement, Rule
+from hermes.exec.command_policy.rules import CommandRules, build_grant, rule_to_data
+from hermes.exec.command_policy.types import CommandRule, Decision, Judgement
 
-__all__ = ["Decision", "Judgement", "Rule", "Rules", "as_data", "grant", "judge"]
+__all__ = [
+    "CommandRule",
+    "CommandRules",
+    "Decision",
+    "Judgement",
+    "build_grant",
+    "judge_command",
+    "rule_to_data",
+]
 
 
-def judge(  # noqa: PLR0913 - one keyword per fact the judgement depends on
+def judge_command(  # noqa: PLR0913 - one keyword per fact the judgement depends on
     command: str,
     *,
     workspace: Path,
     home: Path,
-    rules: Rules,
+    rules: CommandRules,
     sandboxed: bool,
     tainted_files: frozenset[Path] = frozenset(),
     cwd: Path | None = None,
@@ -38,8 +49,10 @@ def judge(  # noqa: PLR0913 - one keyword per fact the judgement depends on
     this session. A denied command must not run in any mode; what is asked about runs only as the
     exact bytes that were judged.
     """
-    from hermes.exec.command_policy.analyzer import Court
-    from hermes.exec.command_policy.paths import Places
+    from hermes.exec.command_policy.analyzer import CommandAnalyzer
+    from hermes.exec.command_policy.paths import PathZones
 
-    places = Places(workspace, home, tainted_files)
-    return Court(places, rules, sandboxed=sandboxed).judge(command, str(cwd or workspace))
+    path_zones = PathZones(workspace, home, tainted_files)
+    return CommandAnalyzer(path_zones, rules, sandboxed=sandboxed).judge_command(
+        command, str(cwd or workspace)
+    )

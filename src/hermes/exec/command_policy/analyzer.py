@@ -1,4 +1,4 @@
-"""Weighs every simple command of a command line, and whatever is inside it."""
+"""Judges every simple command of a command line, and the commands nested inside it."""
 
 from __future__ import annotations
 
@@ -6,35 +6,49 @@ import re
 from itertools import chain, islice
 
 from hermes.exec.command_policy.embedded_commands import (
-    bomb_in,
-    commands_in,
-    decoded,
-    disguises,
-    held,
-    spoken,
-    suspects,
-    texts_in,
-    without_nothing,
+    candidate_programs,
+    collect_texts,
+    contains_fork_bomb,
+    decode_suspects,
+    drop_empty_expansions,
+    drop_messages,
+    find_hard_commands,
+    find_quoted_commands,
+    find_suspects,
 )
-from hermes.exec.command_policy.file_access import OWN, Files
-from hermes.exec.command_policy.findings import Verdict
-from hermes.exec.command_policy.hard_denials import blocked, names_in
-from hermes.exec.command_policy.paths import Places
-from hermes.exec.command_policy.programs.call import Call
-from hermes.exec.command_policy.programs.environment import risky_setting
-from hermes.exec.command_policy.programs.options import objections
-from hermes.exec.command_policy.programs.wrappers import Inner, unwrap
-from hermes.exec.command_policy.rule_lookup import permitted
-from hermes.exec.command_policy.rules import Rules
-from hermes.exec.command_policy.shell.commands import Reader
-from hermes.exec.command_policy.shell.grammar import parse
-from hermes.exec.command_policy.shell.prescan import joined, misleading, plain, spelled_out
-from hermes.exec.command_policy.shell.scope import Scope
-from hermes.exec.command_policy.shell.simple_command import Simple
-from hermes.exec.command_policy.shell.words import UNKNOWN, clean, literal, vague, written
-from hermes.exec.command_policy.staged_files import Staged
-from hermes.exec.command_policy.types import Judgement, TooComplex
-from hermes.exec.command_policy.workspace_code import Code
+from hermes.exec.command_policy.file_checks import (
+    AGENT_FILES,
+    FileChecks,
+    RunCodeChecks,
+    WrittenFiles,
+)
+from hermes.exec.command_policy.findings import Findings
+from hermes.exec.command_policy.hard_denials import explain_denial, locate_hard_programs
+from hermes.exec.command_policy.paths import PathZones
+from hermes.exec.command_policy.programs.call import ProgramCall
+from hermes.exec.command_policy.programs.environment import explain_risky_variable
+from hermes.exec.command_policy.programs.options import check_program
+from hermes.exec.command_policy.programs.wrappers import WrappedCommands, unwrap_command
+from hermes.exec.command_policy.rule_lookup import apply_rules
+from hermes.exec.command_policy.rules import CommandRules
+from hermes.exec.command_policy.shell.commands import CommandReader
+from hermes.exec.command_policy.shell.grammar import parse_command
+from hermes.exec.command_policy.shell.prescan import (
+    avoid_parser_bugs,
+    explain_misleading,
+    join_lines,
+    normalize_look,
+)
+from hermes.exec.command_policy.shell.scope import ShellScope
+from hermes.exec.command_policy.shell.simple_command import SimpleCommand
+from hermes.exec.command_policy.shell.words import (
+    UNKNOWN,
+    display_word,
+    is_vague,
+    literal_text,
+    remove_marks,
+)
+from hermes.exec.command_policy.types import Certainty, Judgement, TooComplexError
 
 _MAX_LAYERS = 5
 _MAX_CALLS = 2000
@@ -42,119 +56,131 @@ _MAX_SEARCHES = 12
 _MAX_SEARCHED = 200
 _MAX_PIECES = 60
 _MAX_SEARCHED_TEXT = 8000
-_MAX_HELD = 100
+_MAX_COMMANDS_READ = 100
 _SYSTEM_BIN = re.compile(r"(?:/usr)?(?:/local)?/s?bin/[^/]+|/opt/homebrew/bin/[^/]+")
 _ENVIRONMENTS = re.compile(r"(?:venv|env|\.tox|\.nox)[^/]*/bin/|node_modules/")
-_BARE = {"yarn": ("yarn", "install")}
-_HARMLESS = frozenset("LC_ALL LANG LC_CTYPE TZ NO_COLOR FORCE_COLOR TERM COLUMNS CI".split())
-_FOLDERS = frozenset("tests test src docs".split())
+_WITHOUT_ARGUMENTS = {"yarn": ("yarn", "install")}
+_HARMLESS_VARIABLES = frozenset(
+    "LC_ALL LANG LC_CTYPE TZ NO_COLOR FORCE_COLOR TERM COLUMNS CI".split()
+)
+_TEST_FOLDERS = frozenset("tests test src docs".split())
 _DECLARING = frozenset("export declare typeset local readonly".split())
 _RENAMING = frozenset("alias hash enable".split())
 
 
-class Court:
-    """One judgement."""
+class CommandAnalyzer:
+    """Judges one command line."""
 
-    def __init__(self, places: Places, rules: Rules, *, sandboxed: bool) -> None:
-        self._places = places
+    def __init__(self, path_zones: PathZones, rules: CommandRules, *, sandboxed: bool) -> None:
+        self._path_zones = path_zones
         self._rules = rules
         self._sandboxed = sandboxed
-        self._verdict = Verdict()
-        self._files = Files(places, self._verdict, sandboxed=sandboxed)
-        self._staged = Staged(places)
-        self._code = Code(places, self._staged, self._verdict, self._run_text, self._names_worst)
+        self._findings = Findings()
+        self._files = FileChecks(path_zones, self._findings, sandboxed=sandboxed)
+        self._written_files = WrittenFiles(path_zones)
+        self._run_code = RunCodeChecks(
+            path_zones,
+            self._written_files,
+            self._findings,
+            self._judge_shell_text,
+            self._contains_denied,
+        )
         self._calls = 0
         self._layers = 0
         self._searches = 0
-        self._seen: set[tuple[Simple, int, bool]] = set()
-        self._read_before: list[Simple] = []
-        self._searched = 0
-        self._skimmed: set[str] = set()
-        self._judged: set[str] = set()
-        """Texts that need not be searched for the worst again."""
-        self._unnamed: list[tuple[tuple[str, ...], Simple]] = []
-        """The calls of programs that nobody knows, or only when they run."""
+        self._seen: set[tuple[SimpleCommand, int, bool]] = set()
+        self._commands_read: list[SimpleCommand] = []
+        self._searched_bytes = 0
+        self._searched_texts: set[str] = set()
+        self._judged_texts: set[str] = set()
+        """Texts that have already been judged."""
+        self._unknown_calls: list[tuple[tuple[str, ...], SimpleCommand]] = []
+        """Calls of programs that are unknown, or known only at run time."""
 
-    def judge(self, command: str, folder: str) -> Judgement:
-        scope = Scope(folder, self._places.user)
-        if reason := misleading(command):
-            self._verdict.ask(reason)
-            self._skim(plain(command), scope.copy())
-        self._script(command, scope)
-        verdict = self._verdict
-        if verdict.decision != "deny" and (verdict.dynamic or not verdict.understood):
-            self._look_for_worst(command, Scope(folder, self._places.user))
-        return verdict.sum_up()
+    def judge_command(self, command: str, folder: str) -> Judgement:
+        scope = ShellScope(folder, self._path_zones.user_home)
+        if reason := explain_misleading(command):
+            self._findings.ask(reason)
+            self._search_denials(normalize_look(command), scope.copy())
+        self._judge_script(command, scope)
+        findings = self._findings
+        if findings.decision != "deny" and (findings.dynamic or not findings.understood):
+            self._search_unreadable(command, ShellScope(folder, self._path_zones.user_home))
+        return findings.build_judgement()
 
-    def _look_for_worst(self, command: str, scope: Scope) -> None:
-        """In the whole as a text, in its texts once decoded, and behind names not known."""
-        self._skim(command, scope)
-        if (shorter := without_nothing(command)) != command:
-            self._skim(shorter, scope)
-        for text in islice(decoded((*held(self._read_before), command)), _MAX_SEARCHES):
+    def _search_unreadable(self, command: str, scope: ShellScope) -> None:
+        """Search for denials in the whole text, in decoded texts, and behind unknown names."""
+        self._search_denials(command, scope)
+        if (shorter := drop_empty_expansions(command)) != command:
+            self._search_denials(shorter, scope)
+        for text in islice(
+            decode_suspects((*collect_texts(self._commands_read), command)), _MAX_SEARCHES
+        ):
             if text != command:
-                self._skim(text, scope, whole=True)
-        names = dict.fromkeys(name for _, name in islice(names_in(command), _MAX_SEARCHES))
-        for name in names if self._unnamed else ():
-            for argv, simple in self._unnamed[:_MAX_SEARCHES]:
-                if reason := blocked((name, *argv[1:]), simple.folders, self._places):
-                    self._verdict.deny(reason)
+                self._search_denials(text, scope, whole=True)
+        names = dict.fromkeys(
+            name for _, name in islice(locate_hard_programs(command), _MAX_SEARCHES)
+        )
+        for name in names if self._unknown_calls else ():
+            for argv, simple in self._unknown_calls[:_MAX_SEARCHES]:
+                if reason := explain_denial((name, *argv[1:]), simple.folders, self._path_zones):
+                    self._findings.deny(reason)
 
     # Scripts
 
-    def _script(self, text: str, scope: Scope) -> None:
-        """A whole command line, or a text that a shell inside it would run."""
+    def _judge_script(self, text: str, scope: ShellScope) -> None:
+        """Judge a command line, or a text that a shell inside it would run."""
         if self._layers > _MAX_LAYERS:
-            self._verdict.not_understood("too complex: shells within shells")
+            self._findings.mark_not_understood("too complex: too many nested shells")
             return
-        whole = joined(text)
+        whole = join_lines(text)
         if whole != text:
-            self._verdict.ask("a line is continued in the middle of a word", doubt=True)
-            self._read(whole, scope.copy())
-        self._read(text, scope)
+            self._findings.ask("a line break splits a word", Certainty.UNCERTAIN)
+            self._parse_and_judge(whole, scope.copy())
+        self._parse_and_judge(text, scope)
 
-    def _read(self, text: str, scope: Scope) -> None:
-        if self._verdict.only_worst:
-            if text in self._judged or self._searched > _MAX_SEARCHED_TEXT:
+    def _parse_and_judge(self, text: str, scope: ShellScope) -> None:
+        if self._findings.denials_only:
+            if text in self._judged_texts or self._searched_bytes > _MAX_SEARCHED_TEXT:
                 return
-            self._searched += len(text)
-        self._judged.add(text)
+            self._searched_bytes += len(text)
+        self._judged_texts.add(text)
         self._layers += 1
         try:
-            root, source = parse(clean(spelled_out(text)))
-            reader = Reader(root, source, scope, depth=self._layers * 6)
-        except TooComplex as limit:
-            self._verdict.not_understood(f"too complex: {limit}")
+            root, source = parse_command(remove_marks(avoid_parser_bugs(text)))
+            reader = CommandReader(root, source, scope, depth=self._layers * 6)
+        except TooComplexError as limit:
+            self._findings.mark_not_understood(f"too complex: {limit}")
         else:
-            self._weigh(reader)
+            self._judge_commands(reader)
         finally:
             self._layers -= 1
 
-    def _skim(self, text: str, scope: Scope, *, whole: bool = False) -> None:
-        """What cannot be read in full is searched for the worst: nothing must hide it."""
-        with self._verdict.searching():
+    def _search_denials(self, text: str, scope: ShellScope, *, whole: bool = False) -> None:
+        """Search for denials in a text that cannot be fully understood."""
+        with self._findings.denials_only_scope():
             pieces = [text] if whole else []
-            for piece in islice(chain(pieces, suspects(text)), _MAX_PIECES):
-                self._read(piece, scope.copy())
-        self._skim_texts(text, scope)
+            for piece in islice(chain(pieces, find_suspects(text)), _MAX_PIECES):
+                self._parse_and_judge(piece, scope.copy())
+        self._search_text_denials(text, scope)
 
-    def _weigh(self, reader: Reader) -> None:
-        self._verdict.dynamic = self._verdict.dynamic or bool(reader.doubts)
+    def _judge_commands(self, reader: CommandReader) -> None:
+        self._findings.dynamic = self._findings.dynamic or bool(reader.doubts)
         for reason in reader.doubts:
-            self._verdict.ask(reason, doubt=True)
-        self._verdict.understood = self._verdict.understood and reader.whole
+            self._findings.ask(reason, Certainty.UNCERTAIN)
+        self._findings.understood = self._findings.understood and reader.complete
         for reason in reader.bombs:
-            self._verdict.deny(reason)
+            self._findings.deny(reason)
         for simple in reader.commands:
-            self._simple(simple)
+            self._judge_simple(simple)
         for text, folder in reader.hidden:
-            self._script(text, Scope(folder, self._places.user))
+            self._judge_script(text, ShellScope(folder, self._path_zones.user_home))
 
     # Simple commands
 
-    def _simple(self, simple: Simple) -> None:
-        verdict = self._verdict
-        key = (simple, len(self._places.tainted) + len(self._staged), verdict.quiet)
+    def _judge_simple(self, simple: SimpleCommand) -> None:
+        findings = self._findings
+        key = (simple, len(self._path_zones.tainted) + len(self._written_files), findings.is_nested)
         known = len(self._seen)
         self._seen.add(key)
         if len(self._seen) == known:
@@ -162,213 +188,231 @@ class Court:
         reads_lines = simple.argv[:1] in (("read",), ("mapfile",), ("readarray",))
         for name, value in simple.assigned:
             if not (reads_lines and name == "IFS"):
-                self._setting(name, value, inherited=bool(simple.argv))
+                self._judge_variable(name, value, inherited=bool(simple.argv))
         for word in simple.writes:
-            self._files.written(word, simple)
+            self._files.check_write(word, simple)
         for word in simple.reads:
-            self._files.opened(word, simple.folders)
-        self._staged.note(simple)
-        if not verdict.quiet and len(self._read_before) < _MAX_HELD:
-            self._read_before.append(simple)
+            self._files.check_read(word, simple.folders)
+        self._written_files.record_command(simple)
+        if not findings.is_nested and len(self._commands_read) < _MAX_COMMANDS_READ:
+            self._commands_read.append(simple)
         if not simple.argv:
             return
-        if not verdict.quiet:
-            verdict.commands.append(tuple(map(written, simple.argv)))
-        self._argv(simple.argv, simple)
-        if simple.likely and verdict.guessing:
-            with verdict.searching():
-                self._argv(simple.likely, simple)
+        if not findings.is_nested:
+            findings.commands.append(tuple(map(display_word, simple.argv)))
+        self._judge_argv(simple.argv, simple)
+        if simple.likely and findings.counts_uncertain:
+            with findings.denials_only_scope():
+                self._judge_argv(simple.likely, simple)
 
-    def _setting(self, name: str, value: str, *, inherited: bool) -> None:
-        verdict = self._verdict
-        if (inherited or name == "PATH") and name not in _HARMLESS:
-            verdict.read_only = False
+    def _judge_variable(self, name: str, value: str, *, inherited: bool) -> None:
+        findings = self._findings
+        if (inherited or name == "PATH") and name not in _HARMLESS_VARIABLES:
+            findings.read_only = False
             if not self._sandboxed:
-                verdict.ask(f"{name} may change what programs do, and there is no sandbox")
-        if reason := risky_setting(name, value):
-            verdict.ask(reason)
-            verdict.dynamic = True
-        if self._files.own(value):
-            verdict.deny(f"{name} {OWN}")
+                reason = f"{name} may change what programs do (no sandbox)"
+                findings.ask(reason, _certainty_of(name))
+        if reason := explain_risky_variable(name, value):
+            findings.ask(reason, _certainty_of(name.partition("[")[0]))
+            findings.dynamic = True
+        if self._files.is_agent_path(value):
+            findings.deny(f"{name} {AGENT_FILES}")
 
-    def _argv(self, argv: tuple[str, ...], simple: Simple) -> None:
+    def _judge_argv(self, argv: tuple[str, ...], simple: SimpleCommand) -> None:
         if not argv:
             return
         self._layers += 1
         try:
             self._calls += 1
             if self._layers > _MAX_LAYERS * 3 or self._calls > _MAX_CALLS:
-                self._verdict.not_understood("too complex: programs within programs")
+                self._findings.mark_not_understood("too complex: too many nested programs")
             else:
-                self._one(argv, simple)
+                self._judge_call(argv, simple)
         finally:
             self._layers -= 1
 
-    def _one(self, argv: tuple[str, ...], simple: Simple) -> None:
+    def _judge_call(self, argv: tuple[str, ...], simple: SimpleCommand) -> None:
         for word in argv[1:]:
             if "/" in word or "=" in word or word[:1] == ".":
-                self._files.named(word, argv[0], simple.folders)
-        if vague(argv[0]):
-            self._verdict.ask("the name of a program is only known when it runs")
-            self._verdict.dynamic = True
-            self._search(argv, simple)
-            self._disguised(argv, simple)
-            self._unnamed.append((argv, simple))
+                self._files.check_argument(word, argv[0], simple.folders)
+        if is_vague(argv[0]):
+            reason = "which program runs is known only at run time"
+            self._findings.ask(reason, Certainty.UNCERTAIN)
+            self._findings.dynamic = True
+            self._search_arguments(argv, simple)
+            self._deny_disguised(argv, simple)
+            self._unknown_calls.append((argv, simple))
             return
-        if reason := blocked(argv, simple.folders, self._places):
-            self._verdict.deny(reason)
-        inner = unwrap(argv, simple.feed)
+        if reason := explain_denial(argv, simple.folders, self._path_zones):
+            self._findings.deny(reason)
+        inner = unwrap_command(argv, simple.feed)
         if inner is not None:
-            self._inner(inner, simple)
+            self._judge_wrapped(inner, simple)
             if inner.ask:
-                self._search(argv, simple)
+                self._search_arguments(argv, simple)
             if inner.pure:
                 return
         if simple.function and argv == simple.argv:
             return
-        self._program(argv, simple)
+        self._judge_program(argv, simple)
 
-    def _inner(self, inner: Inner, simple: Simple) -> None:
-        verdict = self._verdict
+    def _judge_wrapped(self, inner: WrappedCommands, simple: SimpleCommand) -> None:
+        findings = self._findings
         if inner.ask:
-            verdict.ask(inner.ask)
-            verdict.dynamic = verdict.dynamic or not inner.commands
+            findings.ask(inner.ask, inner.certainty)
+            findings.dynamic = findings.dynamic or not inner.commands
         for name, value in inner.assigned:
-            self._setting(name, value, inherited=True)
+            self._judge_variable(name, value, inherited=True)
         for command in inner.commands:
-            self._argv(command, simple)
+            self._judge_argv(command, simple)
         maybe = inner.passed_on
-        if maybe and not self._is_there(maybe[0], simple):
-            self._argv(maybe, simple)
+        if maybe and not self._is_file_or_test(maybe[0], simple):
+            self._judge_argv(maybe, simple)
         for command in (maybe, *inner.likely):
-            with verdict.searching():
-                self._argv(command, simple)
+            with findings.denials_only_scope():
+                self._judge_argv(command, simple)
         for script in inner.scripts:
-            if vague(script):
-                verdict.ask("the text a shell would run is only known when it runs")
-                verdict.dynamic = True
+            if is_vague(script):
+                reason = "the shell code is known only at run time"
+                findings.ask(reason, Certainty.UNCERTAIN)
+                findings.dynamic = True
             folder = simple.folders[0]
-            scope = Scope(folder or "/", self._places.user, inner.arguments)
+            scope = ShellScope(folder or "/", self._path_zones.user_home, inner.arguments)
             scope.feed = None if inner.fed else simple.feed
-            self._script(literal(script).replace(UNKNOWN, "").replace("\x1e", ""), scope)
+            self._judge_script(literal_text(script).replace(UNKNOWN, "").replace("\x1e", ""), scope)
 
-    def _is_there(self, word: str, simple: Simple) -> bool:
-        """It is a file, or the name of a test, and so no command."""
-        text = literal(word)
+    def _is_file_or_test(self, word: str, simple: SimpleCommand) -> bool:
+        """Whether a word is a file or the name of a test, and therefore not a command."""
+        text = literal_text(word)
         if re.search(r"[/.:]", text):
-            return self._places.zones(word, simple.folders, follow=False) <= {"inside", "top"}
-        paths = self._places.paths(word, simple.folders)
-        return text in _FOLDERS or any(p and self._places.exists(p) for p in paths)
+            return self._path_zones.classify_word(word, simple.folders, follow=False) <= {
+                "inside",
+                "top",
+            }
+        paths = self._path_zones.resolve_paths(word, simple.folders)
+        return text in _TEST_FOLDERS or any(p and self._path_zones.exists(p) for p in paths)
 
-    def _program(self, argv: tuple[str, ...], simple: Simple) -> None:
-        verdict = self._verdict
-        name = self._name(literal(argv[0]), simple)
+    def _judge_program(self, argv: tuple[str, ...], simple: SimpleCommand) -> None:
+        findings = self._findings
+        name = self._resolve_program(literal_text(argv[0]), simple)
         if not name:
             return
         if name == "hermes" and argv[1:2] not in (("--version",), ("--help",)):
-            verdict.deny("the agent's own program is the operator's to run")
+            findings.deny("only the user may run hermes itself")
             return
         if name in _DECLARING:  # as in `command export A=b`, which is no assignment to the parser
             for word in argv[1:]:
                 variable, equals, value = word.partition("=")
                 if equals:
-                    self._setting(variable, value, inherited=True)
-        call = Call(name, argv[1:], simple, self._places, sandboxed=self._sandboxed)
-        findings = list(objections(call))
-        for reason in findings:
-            verdict.ask(reason)
-        if findings:
+                    self._judge_variable(variable, value, inherited=True)
+        call = ProgramCall(name, argv[1:], simple, self._path_zones, sandboxed=self._sandboxed)
+        objections = list(check_program(call))
+        for finding in objections:
+            findings.add(finding)
+        if objections:
             unread = simple.feed is not None and simple.feed.startswith("\x02")
-            verdict.dynamic = verdict.dynamic or name in _RENAMING or unread
-            self._search(argv, simple)
-        self._code.called(call, simple)
-        verdict.commits = verdict.commits or call.commits
+            findings.dynamic = findings.dynamic or name in _RENAMING or unread
+            self._search_arguments(argv, simple)
+        self._run_code.check_call(call, simple)
+        findings.commits = findings.commits or call.commits
         for path in call.downloads:
-            self._files.downloaded(path)
+            self._files.mark_download(path)
         if call.alters and not self._sandboxed:
-            verdict.ask(f"{name} changes files, and there is no sandbox")
-        known = (name, *call.words) if call.words else _BARE.get(name, (name,))
-        suspect = bool(findings) or call.alters
-        if not permitted(known, self._rules, verdict, sandboxed=self._sandboxed, suspect=suspect):
-            self._search(argv, simple)
-            self._unnamed.append((argv, simple))
-            if verdict.dynamic and not verdict.only_worst:
-                self._disguised(argv, simple)
+            findings.ask(f"{name} changes files (no sandbox)")
+        known = (name, *call.words) if call.words else _WITHOUT_ARGUMENTS.get(name, (name,))
+        suspect = bool(objections) or call.alters
+        if not apply_rules(
+            known, self._rules, findings, sandboxed=self._sandboxed, suspect=suspect
+        ):
+            self._search_arguments(argv, simple)
+            self._unknown_calls.append((argv, simple))
+            if findings.dynamic and not findings.denials_only:
+                self._deny_disguised(argv, simple)
 
-    def _name(self, word: str, simple: Simple) -> str:
-        """The program's name; empty when it is a file, which is weighed here."""
-        verdict = self._verdict
+    def _resolve_program(self, word: str, simple: SimpleCommand) -> str:
+        """The program's name; empty when it is a file, which is judged here."""
+        findings = self._findings
         if "=" in word:
-            verdict.ask(f"{written(word)} is no name of a program")
+            findings.ask(f"{display_word(word)} is not the name of a program")
             return ""
         if "/" not in word:
             if not word.isascii():
-                verdict.ask(f"the name {word!r} is not plain ASCII")
-                self._disguised((word, *simple.argv[1:]), simple)
+                findings.ask(f"the name {word!r} is not plain ASCII")
+                self._deny_disguised((word, *simple.argv[1:]), simple)
                 return ""
             return word
         if _SYSTEM_BIN.fullmatch(word):
             return word.rpartition("/")[2]
-        if self._places.zones(word, simple.folders, follow=False) <= {"inside"}:
-            if self._code.run(word, simple):
-                self._disguised((word, *simple.argv[1:]), simple)
-            self._files.ran(word, simple)
-            verdict.read_only = False
+        if self._path_zones.classify_word(word, simple.folders, follow=False) <= {"inside"}:
+            if self._run_code.check_file(word, simple):
+                self._deny_disguised((word, *simple.argv[1:]), simple)
+            self._files.check_execution(word, simple)
+            findings.read_only = False
             if not self._sandboxed:
-                verdict.ask(f"{written(word)} changes things, and there is no sandbox")
+                findings.ask(f"{display_word(word)} may change files (no sandbox)")
             return word.rpartition("/")[2] if _ENVIRONMENTS.search(word) else ""
-        verdict.ask(f"runs {written(word)}, a program outside the workspace")
-        self._disguised((word, *simple.argv[1:]), simple)
+        reason = f"runs {display_word(word)}, a program outside the project folder"
+        findings.ask(reason, Certainty.UNCERTAIN)
+        self._deny_disguised((word, *simple.argv[1:]), simple)
         return ""
 
-    # What is never allowed, in what cannot be read
+    # Denials in what cannot be understood
 
-    def _search(self, argv: tuple[str, ...], simple: Simple) -> None:
-        """What runs texts, or is not known, may run what is never allowed: that is denied even
-        where nobody is asked."""
+    def _search_arguments(self, argv: tuple[str, ...], simple: SimpleCommand) -> None:
+        """Search the arguments of a program that runs text, or is unknown, for denials, which hold
+        even where nobody is asked."""
         self._searches += 1
-        verdict = self._verdict
-        if self._searches > _MAX_SEARCHES or verdict.only_worst or not verdict.guessing:
+        findings = self._findings
+        if self._searches > _MAX_SEARCHES or findings.denials_only or not findings.counts_uncertain:
             return
-        words = tuple(map(literal, spoken(argv[:_MAX_SEARCHED])))
+        words = tuple(map(literal_text, drop_messages(argv[:_MAX_SEARCHED])))
         fed = simple.feed if simple.feed and not simple.feed.startswith("\x02") else ""
         text = "\n".join((*words, fed))
-        if self._places.names_own(text):
-            self._verdict.deny(f"a text {OWN}")
-        with self._verdict.searching():
-            for inner in commands_in((argv[0], *spoken(argv))):
-                self._argv(inner, simple)
-        scope = Scope(simple.folders[0] or "/", self._places.user)
-        self._skim_texts(text, scope)
-        for word in decoded(word for word in words if len(word) > 7):
-            self._skim_texts(word, scope)
-            with self._verdict.searching():
-                self._read(word, scope.copy())
+        if self._path_zones.mentions_agent_home(text):
+            self._findings.deny(f"code in it {AGENT_FILES}")
+        with self._findings.denials_only_scope():
+            for inner in find_hard_commands((argv[0], *drop_messages(argv))):
+                self._judge_argv(inner, simple)
+        scope = ShellScope(simple.folders[0] or "/", self._path_zones.user_home)
+        self._search_text_denials(text, scope)
+        for word in decode_suspects(word for word in words if len(word) > 7):
+            self._search_text_denials(word, scope)
+            with self._findings.denials_only_scope():
+                self._parse_and_judge(word, scope.copy())
 
-    def _skim_texts(self, text: str, scope: Scope) -> None:
-        if text in self._skimmed:
+    def _search_text_denials(self, text: str, scope: ShellScope) -> None:
+        if text in self._searched_texts:
             return
-        self._skimmed.add(text)
-        if bomb_in(text):
-            self._verdict.deny("a fork bomb")
-        with self._verdict.searching():
-            for piece in texts_in(text):
-                self._read(piece, scope.copy())
+        self._searched_texts.add(text)
+        if contains_fork_bomb(text):
+            self._findings.deny("a fork bomb")
+        with self._findings.denials_only_scope():
+            for piece in find_quoted_commands(text):
+                self._parse_and_judge(piece, scope.copy())
 
-    def _disguised(self, argv: tuple[str, ...], simple: Simple) -> None:
-        """A program under an unknown name is denied what no program may do with these words."""
-        for name in disguises(literal(argv[0])) if self._verdict.guessing else ():
-            if reason := blocked((name, *argv[1:]), simple.folders, self._places):
-                self._verdict.deny(reason)
+    def _deny_disguised(self, argv: tuple[str, ...], simple: SimpleCommand) -> None:
+        """Deny what no program may do with these arguments, since an unknown name may be any."""
+        for name in (
+            candidate_programs(literal_text(argv[0])) if self._findings.counts_uncertain else ()
+        ):
+            if reason := explain_denial((name, *argv[1:]), simple.folders, self._path_zones):
+                self._findings.deny(reason)
 
     # Code that is run
 
-    def _run_text(self, text: str, simple: Simple) -> None:
-        """A text that a shell reads from a file, a pipe or a substitution."""
-        self._script(text, Scope(simple.folders[0] or "/", self._places.user))
+    def _judge_shell_text(self, text: str, simple: SimpleCommand) -> None:
+        """Judge text that a shell reads from a file, a pipe or a substitution."""
+        self._judge_script(text, ShellScope(simple.folders[0] or "/", self._path_zones.user_home))
 
-    def _names_worst(self, text: str, simple: Simple) -> bool:
-        """Whether a text of another language holds a command that is never run."""
-        court = Court(self._places, self._rules, sandboxed=self._sandboxed)
-        court._skim_texts(text, Scope(simple.folders[0] or "/", self._places.user))
-        return court._verdict.decision == "deny"
+    def _contains_denied(self, text: str, simple: SimpleCommand) -> bool:
+        """Whether a text in another language contains a command that is always denied."""
+        analyzer = CommandAnalyzer(self._path_zones, self._rules, sandboxed=self._sandboxed)
+        analyzer._search_text_denials(
+            text, ShellScope(simple.folders[0] or "/", self._path_zones.user_home)
+        )
+        return analyzer._findings.decision == "deny"
+
+
+def _certainty_of(variable: str) -> Certainty:
+    """Scripts set IFS all the time, to split what they read themselves."""
+    return Certainty.UNCERTAIN if variable == "IFS" else Certainty.CERTAIN

@@ -1,4 +1,4 @@
-"""Finds what may be commands in the words of a program that runs texts, or that nobody knows."""
+"""Finds denied commands in the arguments of programs that run text or are unknown."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from fnmatch import fnmatchcase
 from functools import cache
 from itertools import chain, islice, pairwise
 
-from hermes.exec.command_policy.hard_denials import HARD, named, names_in
-from hermes.exec.command_policy.shell.simple_command import Simple
-from hermes.exec.command_policy.shell.static_output import output_of
-from hermes.exec.command_policy.shell.words import ansi, literal
+from hermes.exec.command_policy.hard_denials import (
+    HARD_PROGRAMS,
+    find_hard_program,
+    locate_hard_programs,
+)
+from hermes.exec.command_policy.shell.simple_command import SimpleCommand
+from hermes.exec.command_policy.shell.static_output import predict_output
+from hermes.exec.command_policy.shell.words import decode_escapes, literal_text
 
 _MAX_TEXT = 20_000
 _MAX_WORDS = 60
@@ -23,7 +27,7 @@ _MAX_SUSPECT = 1500
 _MAX_TAIL = 120
 _MAX_PLACES = 1000
 _SEPARATOR = re.compile(r"[;\n&|]")
-_HARD = frozenset(HARD)
+_HARD = frozenset(HARD_PROGRAMS)
 _BLANKS = re.compile(r"\$\{?IFS\b\}?(?:\$\d)?")
 _APART = str.maketrans(dict.fromkeys("\"'`(){}!=", "\n"))
 _UNQUOTED = str.maketrans({**dict.fromkeys("\"'\\", ""), **dict.fromkeys("()`!", "\n")})
@@ -41,41 +45,41 @@ _ROT13 = str.maketrans(
 )
 
 
-def commands_in(argv: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """What stands behind a program if it is a wrapper: the words from a name of the hard list."""
+def find_hard_commands(argv: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The commands an unknown wrapper may run: the words from each hard-denied program on."""
     found = 0
     for at in range(1, min(len(argv), _MAX_WORDS)):
-        if found < _MAX_COMMANDS and literal(argv[at]).rpartition("/")[2] in _HARD:
+        if found < _MAX_COMMANDS and literal_text(argv[at]).rpartition("/")[2] in _HARD:
             found += 1
             yield argv[at : at + _MAX_WORDS]
 
 
-def disguises(name: str) -> tuple[str, ...]:
-    """The programs that may be behind a name with wildcards in it, or one that is not known; only
-    those whose words give them away."""
+def candidate_programs(name: str) -> tuple[str, ...]:
+    """Programs that a name with wildcards, or an unknown name, may stand for; only those that their
+    arguments give away."""
     pattern = name.rpartition("/")[2]
     if any(mark in pattern for mark in "*?["):
-        return tuple(known for known in HARD if fnmatchcase(known, pattern))
+        return tuple(known for known in HARD_PROGRAMS if fnmatchcase(known, pattern))
     return ("rm", "dd", "shred", "chmod", "kill")
 
 
-def hints_at_worst(text: str) -> bool:
-    """It names a program of the hard list, or writes to a device."""
-    return bool(named(text)) or _written().search(text) is not None
+def mentions_hard_denial(text: str) -> bool:
+    """Whether a text names a hard-denied program, or writes to a device."""
+    return bool(find_hard_program(text)) or _device_write_pattern().search(text) is not None
 
 
 @cache
-def _written() -> re.Pattern[str]:
+def _device_write_pattern() -> re.Pattern[str]:
     return re.compile(r">\s*/(?:dev/(?!null|std|tty|fd/|pts/|zero)|proc/|sys/|etc/|boot/)")
 
 
-def suspects(text: str) -> list[str]:
-    """The simple commands around names of the hard list, as far as separators show them; also from
-    the name on, if what follows could be its words: what stands before it may be no command."""
+def find_suspects(text: str) -> list[str]:
+    """The commands around names of hard-denied programs, as far as separators show them; also from
+    the name on, if what follows could be its arguments."""
     pieces: dict[str, None] = {}
-    written = ((found.start(), found[0]) for found in _written().finditer(text))
+    written = ((found.start(), found[0]) for found in _device_write_pattern().finditer(text))
     done, seen = 0, set[str]()
-    for begin, name in islice(chain(names_in(text), written), _MAX_PLACES):
+    for begin, name in islice(chain(locate_hard_programs(text), written), _MAX_PLACES):
         around = text[max(0, begin - 20) : begin + _MAX_TAIL]
         if around in seen:
             continue
@@ -98,77 +102,77 @@ def suspects(text: str) -> list[str]:
     return list(pieces)[:_MAX_SUSPECTS]
 
 
-def bomb_in(text: str) -> bool:
-    """A function that calls itself twice at once, in a text of any language."""
+def contains_fork_bomb(text: str) -> bool:
+    """Whether a text in any language contains a function that calls itself twice at once."""
     return "{" in text and _BOMB.search(text) is not None
 
 
-def texts_in(text: str) -> list[str]:
-    """The simple commands of the hard list in a text of any language: as one string of it, or as
-    a list of strings."""
+def find_quoted_commands(text: str) -> list[str]:
+    """Hard-denied commands in a text of any language, written as one string or as a list of
+    strings."""
     text = _BLANKS.sub(" ", text[:_MAX_TEXT])
-    if not hints_at_worst(text):
+    if not mentions_hard_denial(text):
         return []
     found: dict[str, None] = {}
     for reading in (_APART, _TOGETHER, _UNQUOTED):
-        found |= dict.fromkeys(suspects(text.translate(reading) + "\n"))
+        found |= dict.fromkeys(find_suspects(text.translate(reading) + "\n"))
     return list(found)
 
 
-def without_nothing(text: str) -> str:
-    """Without the expansions inside words that are most likely empty: `sh$()utdown`."""
+def drop_empty_expansions(text: str) -> str:
+    """The text without expansions inside words that are probably empty: `sh$()utdown`."""
     return _NOTHING.sub("", text) if "$" in text or "``" in text else text
 
 
-def spoken(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """The words without messages to people: a title may well speak of the worst."""
+def drop_messages(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """The arguments without messages to people: a title may well mention denied commands."""
     if argv[0] not in ("git", "gh", "glab", "hub"):
         return argv[1:]
     return tuple(word for before, word in pairwise(argv) if before not in _MESSAGES)
 
 
-def held(commands: Iterable[Simple]) -> list[str]:
-    """The texts that these commands hold or print: something unknown may run them."""
+def collect_texts(commands: Iterable[SimpleCommand]) -> list[str]:
+    """Texts that these commands contain or print: something unknown may run them."""
     texts: dict[str, None] = {}
     for simple in commands:
         texts |= dict.fromkeys(value for _, value in simple.assigned)
         texts |= dict.fromkeys(word for word in simple.argv[1:] if len(word) > 3)
         texts |= dict.fromkeys(text for text in (simple.feed, *simple.offered) if text)
-        if simple.argv and (printed := output_of(simple.argv, simple.feed)):
+        if simple.argv and (printed := predict_output(simple.argv, simple.feed)):
             texts[printed] = None
     return [text for text in texts if text and text[0] != "\x02"]
 
 
-def decoded(texts: Iterable[str]) -> list[str]:
-    """Those of the texts, and of what they are the usual codes for, that name the worst."""
+def decode_suspects(texts: Iterable[str]) -> list[str]:
+    """Those of the texts, as they are or decoded, that contain hard-denied commands."""
     found: dict[str, None] = {}
     budget = _MAX_TEXT
     for text in texts:
         budget -= len(text)
         if budget < 0:
             break
-        for reading in _readings(text):
-            if hints_at_worst(reading) or bomb_in(reading):
+        for reading in _decode_variants(text):
+            if mentions_hard_denial(reading) or contains_fork_bomb(reading):
                 found[reading] = None
     return list(found)
 
 
-def _readings(text: str) -> Iterator[str]:
+def _decode_variants(text: str) -> Iterator[str]:
     yield text
     if "\\" in text:
-        yield ansi(text)
+        yield decode_escapes(text)
     if "," in text and " " not in text:
         yield text.replace(",", " ")
     if len(text) > 4:
         yield text[::-1]
         yield text.translate(_ROT13)
     for code in _BASE64.findall(text)[:_MAX_DECODED]:
-        yield _from_base64(code)
+        yield _decode_base64(code)
     for code in _HEX.findall(text)[:_MAX_DECODED]:
         yield bytes.fromhex(code).decode("utf-8", "replace")
 
 
-def _from_base64(code: str) -> str:
+def _decode_base64(code: str) -> str:
     import binascii
     import zlib
 

@@ -1,25 +1,19 @@
-"""Gathers the findings of one judgement and sums them up."""
+"""Collects the findings about one command and turns them into a judgement."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hermes.exec.command_policy.reasons import short
-from hermes.exec.command_policy.types import Decision, Finding, Judgement
+from hermes.exec.command_policy.types import Certainty, Decision, Finding, Judgement, ask_finding
 
 _MAX_REASONS = 12
-_UNSURE = re.compile(
-    r"only known when it runs| runs .*, (?:outside the workspace|a program outside)"
-    r"|^runs .* outside|later commands mean|^eval runs|^IFS "
-)
-"""What a script of the workspace may do unasked: the sandbox holds it."""
+_MAX_REASON = 200
 
 
-class Verdict:
-    """Every finding can only make it stricter."""
+class Findings:
+    """Findings can only make the judgement stricter."""
 
     def __init__(self) -> None:
         self.commands: list[tuple[str, ...]] = []
@@ -27,76 +21,80 @@ class Verdict:
         self.read_only = True
         self.understood = True
         self.dynamic = False
-        """Some of it is only known when it runs: it is searched for the worst as a text, too."""
+        """Part of the command is known only at run time: its text is searched for denials too."""
         self.commits = False
-        self.only_worst = 0
-        """While this is positive, only what is denied counts."""
-        self._only_sure = 0
+        self.denials_only = 0
+        """While this is positive, only denials count."""
+        self._certain_only = 0
         self._findings: list[Finding] = []
 
     @property
-    def quiet(self) -> bool:
-        """What is read now is no command of the line itself."""
-        return self.only_worst > 0 or self._only_sure > 0
+    def is_nested(self) -> bool:
+        """Whether what is read now is not a command of the line itself."""
+        return self.denials_only > 0 or self._certain_only > 0
 
     @property
-    def guessing(self) -> bool:
-        """Whether it counts what could be meant: not in a file that was there before."""
-        return self._only_sure == 0
+    def counts_uncertain(self) -> bool:
+        """Whether uncertain findings count; they do not inside existing workspace files."""
+        return self._certain_only == 0
 
     @property
     def decision(self) -> Decision:
         found = {finding.decision for finding in self._findings}
         return "deny" if "deny" in found else "ask" if "ask" in found else "allow"
 
-    def ask(self, reason: str, grant: tuple[str, ...] = (), *, doubt: bool = False) -> None:
-        """`doubt`: nothing bad was found, but not everything could be told."""
+    def ask(self, reason: str, certainty: Certainty = Certainty.CERTAIN) -> None:
+        self.add(ask_finding(reason, certainty))
+
+    def add(self, finding: Finding) -> None:
+        """Record a reason to ask, unless only what is denied, or certain, counts now."""
         self.read_only = False
-        if self.only_worst or (self._only_sure and (doubt or grant or _UNSURE.search(reason))):
-            return
-        self._findings.append(Finding("ask", reason, grant))
+        if not self.denials_only and (
+            self.counts_uncertain or finding.certainty is Certainty.CERTAIN
+        ):
+            self._findings.append(finding)
 
     def deny(self, reason: str) -> None:
         self._findings.append(Finding("deny", reason))
 
-    def ruled(self, decision: Decision, reason: str) -> None:
-        """A rule of the operator says so."""
-        if decision == "deny" or not self.only_worst:
+    def add_rule_decision(self, decision: Decision, reason: str) -> None:
+        """Record what a rule of the user decides."""
+        if decision == "deny" or not self.denials_only:
             self._findings.append(Finding(decision, reason))
 
-    def not_understood(self, reason: str) -> None:
+    def mark_not_understood(self, reason: str) -> None:
         self.understood = False
-        self.ask(reason, doubt=True)
+        self.ask(reason, Certainty.UNCERTAIN)
 
     @contextmanager
-    def searching(self) -> Iterator[None]:
-        """What is read meanwhile may not run at all: only the worst counts."""
+    def denials_only_scope(self) -> Iterator[None]:
+        """Code read inside may not run at all, so only denials count."""
         understood, dynamic = self.understood, self.dynamic
-        self.only_worst += 1
+        self.denials_only += 1
         try:
             yield
         finally:
-            self.only_worst -= 1
+            self.denials_only -= 1
             self.understood, self.dynamic = understood, dynamic
 
     @contextmanager
-    def reading_files(self) -> Iterator[None]:
-        """What is read meanwhile is code of the workspace: nobody is asked about doubts in it."""
+    def workspace_file_scope(self) -> Iterator[None]:
+        """Code read inside is from existing workspace files: uncertain findings do not count."""
         understood, dynamic = self.understood, self.dynamic
-        self._only_sure += 1
+        self._certain_only += 1
         try:
             yield
         finally:
-            self._only_sure -= 1
+            self._certain_only -= 1
             self.understood, self.dynamic = understood, dynamic
 
-    def sum_up(self) -> Judgement:
+    def build_judgement(self) -> Judgement:
         decision = self.decision
-        telling = [f for f in self._findings if f.decision == decision]
-        reasons = tuple(dict.fromkeys(short(finding.reason) for finding in telling))
+        decisive = [f for f in self._findings if f.decision == decision]
+        reasons = tuple(dict.fromkeys(shorten_reason(finding.reason) for finding in decisive))
         grants: tuple[tuple[str, ...], ...] = ()
-        if decision == "ask" and all(finding.grant for finding in telling):
-            grants = tuple(dict.fromkeys(finding.grant for finding in telling))
+        if decision == "ask" and all(finding.grant for finding in decisive):
+            grants = tuple(dict.fromkeys(finding.grant for finding in decisive))
         return Judgement(
             decision,
             reasons[:_MAX_REASONS],
@@ -107,3 +105,7 @@ class Verdict:
             tuple(dict.fromkeys(self.downloads)),
             self.commits,
         )
+
+
+def shorten_reason(reason: str) -> str:
+    return reason if len(reason) <= _MAX_REASON else reason[: _MAX_REASON - 1] + "…"

@@ -1,4 +1,4 @@
-"""The hard list: what no mode and no answer makes runnable, told from a command's words."""
+"""Hard denials: commands that no mode and no answer allows, recognised by their words."""
 
 from __future__ import annotations
 
@@ -6,57 +6,45 @@ import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from hermes.exec.command_policy.paths import Places
-from hermes.exec.command_policy.shell.words import literal, vague, wild
+from hermes.exec.command_policy.paths import PathZones, explain_denied_write
+from hermes.exec.command_policy.shell.words import has_wildcard, is_vague, literal_text
 
 Folders = tuple[str | None, ...]
 
-_ALWAYS = {
+_ALWAYS_DENIED = {
     "shutdown reboot halt poweroff telinit killall5 kexec": "stops the machine",
     "mkfs mke2fs mkswap mkntfs mkdosfs newfs wipefs blkdiscard mkfs.ext2 mkfs.ext3 mkfs.ext4 "
     "mkfs.xfs mkfs.btrfs mkfs.vfat mkfs.fat mkfs.ntfs mkfs.f2fs": "destroys a file system",
 }
-_STOPS = {name: why for names, why in _ALWAYS.items() for name in names.split()}
+_DENIED_REASONS = {name: why for names, why in _ALWAYS_DENIED.items() for name in names.split()}
 _DISKS = frozenset("fdisk sfdisk cfdisk gdisk sgdisk parted hdparm badblocks".split())
-_LOOKING = frozenset("-l --list -h --help -V --version -i -I print -d --dump".split())
+_READ_ONLY_OPTIONS = frozenset("-l --list -h --help -V --version -i -I print -d --dump".split())
 _SYSTEMCTL = frozenset(
     "poweroff reboot halt kexec suspend hibernate hybrid-sleep rescue emergency isolate "
     "soft-reboot exit".split()
 )
 
 
-def blocked(argv: tuple[str, ...], folders: Folders, places: Places) -> str:
-    """Why this simple command is never run, or empty."""
-    name = literal(argv[0]).rpartition("/")[2]
+def explain_denial(argv: tuple[str, ...], folders: Folders, path_zones: PathZones) -> str:
+    """Why this simple command is always denied; empty when it is not."""
+    name = literal_text(argv[0]).rpartition("/")[2]
     args = argv[1:]
-    if name in _STOPS and not (name == "mkfs" and not args):
-        return f"{name} {_STOPS[name]}"
-    if name in _DISKS and args and not any(literal(arg) in _LOOKING for arg in args):
+    if name in _DENIED_REASONS and not (name == "mkfs" and not args):
+        return f"{name} {_DENIED_REASONS[name]}"
+    if name in _DISKS and args and not any(literal_text(arg) in _READ_ONLY_OPTIONS for arg in args):
         return f"{name} changes disks"
     check = _CHECKS.get(name)
-    return check(args, folders, places) if check else ""
+    return check(args, folders, path_zones) if check else ""
 
 
-def blocked_write(word: str, folders: Folders, places: Places) -> str:
-    """Why nothing may be written there, or empty."""
-    if vague(word):
-        return ""
-    if "device" in places.zones(word, folders, follow=True):
-        return f"writes to the device {literal(word)}"
-    for path in places.paths(word, folders):
-        if path is not None and places.critical(path):
-            return f"overwrites {path}"
-    return ""
+def find_hard_program(text: str) -> str:
+    """A program with hard denials that a text names, or empty."""
+    return next((name for _, name in locate_hard_programs(text)), "")
 
 
-def named(text: str) -> str:
-    """A program of the hard list that a text names which could not be read, or empty."""
-    return next((name for _, name in names_in(text)), "")
-
-
-def names_in(text: str) -> Iterator[tuple[int, str]]:
-    """Where a text names programs of the hard list."""
-    names = _names(text)
+def locate_hard_programs(text: str) -> Iterator[tuple[int, str]]:
+    """Positions and names of programs with hard denials in a text."""
+    names = _intersect_names(text)
     if not names:
         return iter(())
     pattern = re.compile(rf"(?<![\w.-])({'|'.join(map(re.escape, names))})(?![\w.=-])")
@@ -64,11 +52,11 @@ def names_in(text: str) -> Iterator[tuple[int, str]]:
 
 
 @lru_cache(8)
-def _names(text: str) -> tuple[str, ...]:
+def _intersect_names(text: str) -> tuple[str, ...]:
     return tuple(sorted(_NAMES.intersection(_NAME.findall(text))))
 
 
-def _flags(args: tuple[str, ...]) -> tuple[set[str], list[str]]:
+def _split_flags(args: tuple[str, ...]) -> tuple[set[str], list[str]]:
     """Single letters and long names of the options, and the other words."""
     short: set[str] = set()
     rest: list[str] = []
@@ -77,94 +65,94 @@ def _flags(args: tuple[str, ...]) -> tuple[set[str], list[str]]:
             rest += args[at + 1 :]
             break
         if arg.startswith("--"):
-            short.add(literal(arg).partition("=")[0])
+            short.add(literal_text(arg).partition("=")[0])
         elif arg.startswith("-") and len(arg) > 1:
-            short.update(literal(arg[1:]))
+            short.update(literal_text(arg[1:]))
         else:
             rest.append(arg)
     return short, rest
 
 
-def _recursive(flags: set[str]) -> bool:
+def _is_recursive(flags: set[str]) -> bool:
     return bool(flags & {"r", "R"}) or any(
         flag.startswith("--rec") and "--recursive".startswith(flag) for flag in flags
     )
 
 
-def _vital(words: list[str], folders: Folders, places: Places) -> str:
+def _find_vital(words: list[str], folders: Folders, path_zones: PathZones) -> str:
     for word in words:
-        text = literal(word)
-        if not vague(word) and re.fullmatch(r"(?:\./)*\.\.(?:/+\.\.?)*/*(?:\*|\.\*)?", text):
+        text = literal_text(word)
+        if not is_vague(word) and re.fullmatch(r"(?:\./)*\.\.(?:/+\.\.?)*/*(?:\*|\.\*)?", text):
             return text
-        if "vital" in places.zones(word, folders, follow=not wild(word)):
+        if "vital" in path_zones.classify_word(word, folders, follow=not has_wildcard(word)):
             return text
     return ""
 
 
-def _rm(args: tuple[str, ...], folders: Folders, places: Places) -> str:
-    flags, words = _flags(args)
+def _check_rm(args: tuple[str, ...], folders: Folders, path_zones: PathZones) -> str:
+    flags, words = _split_flags(args)
     if "--no-preserve-root" in flags:
         return "rm --no-preserve-root"
-    if not _recursive(flags):
-        words = [word for word in words if wild(word)]
-    target = _vital(words, folders, places)
-    return f"deletes {target}" if target else _devices(words, folders, places)
+    if not _is_recursive(flags):
+        words = [word for word in words if has_wildcard(word)]
+    target = _find_vital(words, folders, path_zones)
+    return f"deletes {target}" if target else _check_writes(words, folders, path_zones)
 
 
-def _change_all(args: tuple[str, ...], folders: Folders, places: Places) -> str:
-    flags, words = _flags(args)
-    target = _vital(words, folders, places) if _recursive(flags) else ""
+def _check_recursive_change(args: tuple[str, ...], folders: Folders, path_zones: PathZones) -> str:
+    flags, words = _split_flags(args)
+    target = _find_vital(words, folders, path_zones) if _is_recursive(flags) else ""
     return f"changes all of {target}" if target else ""
 
 
-def _move(args: tuple[str, ...], folders: Folders, places: Places) -> str:
-    _, words = _flags(args)
-    target = _vital(words[:-1], folders, places)
-    return f"moves {target} away" if target else _devices(words[-1:], folders, places)
+def _check_move(args: tuple[str, ...], folders: Folders, path_zones: PathZones) -> str:
+    _, words = _split_flags(args)
+    target = _find_vital(words[:-1], folders, path_zones)
+    return f"moves {target} away" if target else _check_writes(words[-1:], folders, path_zones)
 
 
-def _devices(words: list[str], folders: Folders, places: Places) -> str:
+def _check_writes(words: list[str], folders: Folders, path_zones: PathZones) -> str:
     for word in words:
-        if reason := blocked_write(word, folders, places):
+        if reason := explain_denied_write(word, folders, path_zones):
             return reason
     return ""
 
 
-def _written(args: tuple[str, ...], folders: Folders, places: Places) -> str:
-    return _devices(_flags(args)[1], folders, places)
+def _check_all_targets(args: tuple[str, ...], folders: Folders, path_zones: PathZones) -> str:
+    return _check_writes(_split_flags(args)[1], folders, path_zones)
 
 
-def _last_written(args: tuple[str, ...], folders: Folders, places: Places) -> str:
-    return _devices(_flags(args)[1][-1:], folders, places)
+def _check_last_target(args: tuple[str, ...], folders: Folders, path_zones: PathZones) -> str:
+    return _check_writes(_split_flags(args)[1][-1:], folders, path_zones)
 
 
-def _dd(args: tuple[str, ...], folders: Folders, places: Places) -> str:
-    return _devices([a[3:] for a in args if a.startswith("of=")], folders, places)
+def _check_dd(args: tuple[str, ...], folders: Folders, path_zones: PathZones) -> str:
+    return _check_writes([a[3:] for a in args if a.startswith("of=")], folders, path_zones)
 
 
-def _shred(args: tuple[str, ...], folders: Folders, places: Places) -> str:
-    words = _flags(args)[1]
-    target = _vital(words, folders, places)
-    return f"destroys {target}" if target else _devices(words, folders, places)
+def _check_shred(args: tuple[str, ...], folders: Folders, path_zones: PathZones) -> str:
+    words = _split_flags(args)[1]
+    target = _find_vital(words, folders, path_zones)
+    return f"destroys {target}" if target else _check_writes(words, folders, path_zones)
 
 
-def _find(args: tuple[str, ...], folders: Folders, places: Places) -> str:
+def _check_find(args: tuple[str, ...], folders: Folders, path_zones: PathZones) -> str:
     starts = []
     for arg in args:
         if arg.startswith(("-", "(", "!")):
             break
         starts.append(arg)
     deletes = "-delete" in args or any(
-        literal(word).rpartition("/")[2] in ("rm", "shred", "unlink")
+        literal_text(word).rpartition("/")[2] in ("rm", "shred", "unlink")
         for at, word in enumerate(args)
         if at and args[at - 1] in ("-exec", "-execdir", "-ok", "-okdir")
     )
-    target = _vital(starts, folders, places) if deletes else ""
+    target = _find_vital(starts, folders, path_zones) if deletes else ""
     return f"deletes what is in {target}" if target else ""
 
 
-def _kill(args: tuple[str, ...], folders: Folders, places: Places) -> str:
-    words = [literal(arg) for arg in args]
+def _check_kill(args: tuple[str, ...], folders: Folders, path_zones: PathZones) -> str:
+    words = [literal_text(arg) for arg in args]
     if words[:1] in (["-l"], ["-L"]):
         return ""
     targets = words
@@ -177,73 +165,75 @@ def _kill(args: tuple[str, ...], folders: Folders, places: Places) -> str:
     return ""
 
 
-def _pkill(args: tuple[str, ...], folders: Folders, places: Places) -> str:
-    flags, words = _flags(args)
+def _check_pkill(args: tuple[str, ...], folders: Folders, path_zones: PathZones) -> str:
+    flags, words = _split_flags(args)
     whole = {".", ".*", "", "*", "^", "$"}
-    if any(literal(word) in whole for word in words) or (len(words) <= 1 and flags & {"u", "U"}):
+    if any(literal_text(word) in whole for word in words) or (
+        len(words) <= 1 and flags & {"u", "U"}
+    ):
         return "kills every process"
     return ""
 
 
-def _init(args: tuple[str, ...], folders: Folders, places: Places) -> str:
+def _check_init(args: tuple[str, ...], folders: Folders, path_zones: PathZones) -> str:
     return "stops the machine" if args[:1] in (("0",), ("6",), ("1",)) else ""
 
 
-def _systemctl(args: tuple[str, ...], folders: Folders, places: Places) -> str:
-    return "stops the machine" if any(literal(arg) in _SYSTEMCTL for arg in args) else ""
+def _check_systemctl(args: tuple[str, ...], folders: Folders, path_zones: PathZones) -> str:
+    return "stops the machine" if any(literal_text(arg) in _SYSTEMCTL for arg in args) else ""
 
 
-def _rsync(args: tuple[str, ...], folders: Folders, places: Places) -> str:
-    flags, words = _flags(args)
+def _check_rsync(args: tuple[str, ...], folders: Folders, path_zones: PathZones) -> str:
+    flags, words = _split_flags(args)
     deletes = any(flag.startswith("--del") for flag in flags)
-    target = _vital(words[-1:], folders, places) if deletes else ""
+    target = _find_vital(words[-1:], folders, path_zones) if deletes else ""
     return f"replaces all of {target}" if target else ""
 
 
-def _subcommand(*names: str) -> Callable[[tuple[str, ...], Folders, Places], str]:
-    def check(args: tuple[str, ...], folders: Folders, places: Places) -> str:
-        found = [arg for arg in args if literal(arg).lower() in names]
+def _forbid_words(*names: str) -> Callable[[tuple[str, ...], Folders, PathZones], str]:
+    def check(args: tuple[str, ...], folders: Folders, path_zones: PathZones) -> str:
+        found = [arg for arg in args if literal_text(arg).lower() in names]
         return f"{found[0]} destroys a disk" if found else ""
 
     return check
 
 
-_CHECKS: dict[str, Callable[[tuple[str, ...], Folders, Places], str]] = {
-    "rm": _rm,
-    "chmod": _change_all,
-    "chown": _change_all,
-    "chgrp": _change_all,
-    "chattr": _change_all,
-    "setfacl": _change_all,
-    "mv": _move,
-    "cp": _last_written,
-    "install": _last_written,
-    "ln": _last_written,
-    "tee": _written,
-    "truncate": _written,
-    "dd": _dd,
-    "shred": _shred,
-    "srm": _shred,
-    "wipe": _shred,
-    "find": _find,
-    "kill": _kill,
-    "pkill": _pkill,
-    "killall": _pkill,
-    "init": _init,
-    "systemctl": _systemctl,
-    "loginctl": _systemctl,
-    "rsync": _rsync,
-    "cryptsetup": _subcommand("luksformat", "erase", "lukserase"),
-    "zpool": _subcommand("destroy", "labelclear"),
-    "zfs": _subcommand("destroy"),
-    "diskutil": _subcommand("erasedisk", "erasevolume", "partitiondisk", "zerodisk"),
-    "pvremove": _subcommand("-y", "-f", "-ff", "--force"),
-    "vgremove": _subcommand("-y", "-f", "--force"),
-    "lvremove": _subcommand("-y", "-f", "--force"),
-    "nvme": _subcommand("format", "sanitize"),
-    "mdadm": _subcommand("--zero-superblock"),
+_CHECKS: dict[str, Callable[[tuple[str, ...], Folders, PathZones], str]] = {
+    "rm": _check_rm,
+    "chmod": _check_recursive_change,
+    "chown": _check_recursive_change,
+    "chgrp": _check_recursive_change,
+    "chattr": _check_recursive_change,
+    "setfacl": _check_recursive_change,
+    "mv": _check_move,
+    "cp": _check_last_target,
+    "install": _check_last_target,
+    "ln": _check_last_target,
+    "tee": _check_all_targets,
+    "truncate": _check_all_targets,
+    "dd": _check_dd,
+    "shred": _check_shred,
+    "srm": _check_shred,
+    "wipe": _check_shred,
+    "find": _check_find,
+    "kill": _check_kill,
+    "pkill": _check_pkill,
+    "killall": _check_pkill,
+    "init": _check_init,
+    "systemctl": _check_systemctl,
+    "loginctl": _check_systemctl,
+    "rsync": _check_rsync,
+    "cryptsetup": _forbid_words("luksformat", "erase", "lukserase"),
+    "zpool": _forbid_words("destroy", "labelclear"),
+    "zfs": _forbid_words("destroy"),
+    "diskutil": _forbid_words("erasedisk", "erasevolume", "partitiondisk", "zerodisk"),
+    "pvremove": _forbid_words("-y", "-f", "-ff", "--force"),
+    "vgremove": _forbid_words("-y", "-f", "--force"),
+    "lvremove": _forbid_words("-y", "-f", "--force"),
+    "nvme": _forbid_words("format", "sanitize"),
+    "mdadm": _forbid_words("--zero-superblock"),
 }
 _NAME = re.compile(r"(?<![\w.-])([a-z][a-z0-9.]*)(?![\w.=-])")
-HARD = (*_STOPS, *_DISKS, *_CHECKS)
-"""The programs of the hard list."""
-_NAMES = frozenset(HARD)
+HARD_PROGRAMS = (*_DENIED_REASONS, *_DISKS, *_CHECKS)
+"""Programs with hard denials."""
+_NAMES = frozenset(HARD_PROGRAMS)

@@ -1,15 +1,20 @@
-"""Where a path leads: into the workspace, out of it, or to something that is no tool's business."""
+"""Classifies paths: inside the workspace, outside, secret, vital and so on."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from hermes.exec.command_policy.shell.words import literal, vague, wild
+from hermes.exec.command_policy.shell.words import (
+    has_wildcard,
+    is_vague,
+    literal_text,
+)
 
 Zone: TypeAlias = Literal[
     "inside",  # in the workspace, or in the private /tmp
@@ -24,23 +29,23 @@ Zone: TypeAlias = Literal[
     "own",  # the agent's own files
     "unknown",
 ]
-_PLAIN = frozenset("null zero full random urandom stdin stdout stderr tty ptmx".split())
-_TOP = frozenset(
+_PLAIN_DEVICES = frozenset("null zero full random urandom stdin stdout stderr tty ptmx".split())
+_VITAL_TOP = frozenset(
     "bin boot dev etc home lib lib32 lib64 libx32 mnt media opt proc root run sbin srv sys usr var "
     "Applications Library System Users Volumes private".split()
 )
-_SECOND = frozenset(
+_VITAL_SECOND = frozenset(
     "usr/bin usr/lib usr/lib32 usr/lib64 usr/sbin usr/share usr/local usr/include usr/libexec "
     "var/lib var/log var/spool var/db var/run usr/local/bin usr/local/lib private/etc "
     "private/var".split()
 )
-_SECRET = frozenset(
+_SECRET_NAMES = frozenset(
     ".ssh .aws .gnupg .azure .kube .password-store .mozilla .thunderbird .netrc .pgpass .pypirc "
     ".git-credentials .npmrc keyrings Keychains .vault-token .my.cnf .s3cfg .boto .mylogin.cnf "
     ".bash_history .zsh_history .python_history .psql_history .mysql_history .node_repl_history "
     ".rediscli_history .sqlite_history .lesshst id_rsa id_ed25519 id_ecdsa id_dsa".split()
 )
-_AGENTS = frozenset((".hermes",))
+_AGENT_NAMES = frozenset((".hermes",))
 _SECRET_PAIRS = re.compile(
     r"/(?:\.config/(?:gcloud|gh|google-chrome|chromium|BraveSoftware)|\.docker/config\.json"
     r"|\.config/(?:hub|op|rclone|BraveSoftware|microsoft-edge|heroku|doctl)|\.cargo/credentials"
@@ -48,121 +53,139 @@ _SECRET_PAIRS = re.compile(
     r"|\.local/share/(?:keyrings|kwalletd)|Library/Keychains|run/secrets"
     r"|etc/(?:g?shadow|sudoers|passwd|ssh|krb5\.keytab|ssl/private|wireguard|NetworkManager)|proc/[^/]+/(?:environ|mem|auxv)|proc/kcore)(?:[-/.]|$)"
 )
-_AROUND = re.compile(r"/+proc/+[^/]+/+(?:task/+[^/]+/+)?(root|cwd)(?=/|$)(.*)", re.DOTALL)
+_PROC_ALIAS = re.compile(r"/+proc/+[^/]+/+(?:task/+[^/]+/+)?(root|cwd)(?=/|$)(.*)", re.DOTALL)
 """Other names of `/` and of the folder a process is in."""
+_ZONE_PHRASES: dict[Zone, str] = {
+    "outside": "outside the project folder",
+    "vital": "outside the project folder",
+    "unknown": "known only at run time",
+    "secret": "holds credentials",
+    "network": "a network connection",
+    "git": "git obeys it",
+    "device": "a device",
+    "top": "the whole project folder",
+}
 _MAX_PATTERN = 60
 _MAX_PARTS = 40
-_GIT = re.compile(r"/\.git(?:/hooks|/config|/info/attributes|/modules/.*/hooks)?(?:/|$)")
+_GIT_CONTROL = re.compile(r"/\.git(?:/hooks|/config|/info/attributes|/modules/.*/hooks)?(?:/|$)")
 _CRITICAL = re.compile(
     r"^/(?:etc/(?:passwd|g?shadow|group|sudoers|fstab|hosts\.allow|ld\.so\.preload|pam\.d)"
     r"|boot|proc/sysrq-trigger|proc/sys|sys)(?:[-/.]|$)"
 )
 
 
-class Places:
-    """The folders of one judgement. Paths are compared as text and, for files that are written,
-    after following links."""
+class PathZones:
+    """Classifies the paths of one command. They are compared as text and, for files that are
+    written, after following links."""
 
     def __init__(self, workspace: Path, home: Path, tainted: frozenset[Path]) -> None:
-        self.user = _user_home()
-        self._workspaces = tuple(path for path in _both(workspace) if path != "/")
-        self._homes = _both(home)
+        self.user_home = _find_user_home()
+        self._workspaces = tuple(path for path in _path_spellings(workspace) if path != "/")
+        self._homes = _path_spellings(home)
         self._temporary = ("/tmp", "/var/tmp", "/private/tmp")
         self.tainted = frozenset(str(path) for path in tainted)
         self._links_left = 64
-        self._reals: dict[str, str] = {}
-        self._known: dict[tuple[str, tuple[str | None, ...], bool], set[Zone]] = {}
+        self._real_paths: dict[str, str] = {}
+        self._classified: dict[tuple[str, tuple[str | None, ...], bool], set[Zone]] = {}
 
-    def paths(self, word: str, folders: tuple[str | None, ...]) -> list[str | None]:
-        """Every path a word may mean; None when that cannot be told. Wildcards stay."""
-        if vague(word):
+    def resolve_paths(self, word: str, folders: tuple[str | None, ...]) -> list[str | None]:
+        """Every path a word may mean; None when that is unknown. Wildcards remain."""
+        if is_vague(word):
             return [None]
-        text = literal(word)
-        while found := _AROUND.match(text):
+        text = literal_text(word)
+        while found := _PROC_ALIAS.match(text):
             text = found[2] or "/" if found[1] == "root" else "." + found[2]
         if text.startswith("/"):
-            return [normal(text)]
-        return [None if f is None else normal(f"{f}/{text}") for f in folders]
+            return [normalize_path(text)]
+        return [None if f is None else normalize_path(f"{f}/{text}") for f in folders]
 
-    def zones(self, word: str, folders: tuple[str | None, ...], *, follow: bool) -> set[Zone]:
+    def classify_word(
+        self, word: str, folders: tuple[str | None, ...], *, follow: bool
+    ) -> set[Zone]:
         key = (word, folders, follow)
-        if key not in self._known:
-            self._known[key] = self._zones(word, folders, follow)
-        return self._known[key]
+        if key not in self._classified:
+            self._classified[key] = self._classify_uncached(word, folders, follow)
+        return self._classified[key]
 
-    def _zones(self, word: str, folders: tuple[str | None, ...], follow: bool) -> set[Zone]:
-        if vague(word):
-            return self._vague_zones(word, folders)
+    def _classify_uncached(
+        self, word: str, folders: tuple[str | None, ...], follow: bool
+    ) -> set[Zone]:
+        if is_vague(word):
+            return self._classify_vague(word, folders)
         found: set[Zone] = set()
-        for path in self.paths(word, folders):
-            zone = "unknown" if path is None else self.zone(path)
-            climbs = zone == "inside" and literal(word).startswith("../")
+        for path in self.resolve_paths(word, folders):
+            zone = "unknown" if path is None else self.classify_path(path)
+            climbs = zone == "inside" and literal_text(word).startswith("../")
             found.add("outside" if climbs and not self.in_workspace(path or "") else zone)
-            if follow and path is not None and self._links_left > 0 and not wild(word):
+            if follow and path is not None and self._links_left > 0 and not has_wildcard(word):
                 self._links_left -= 1
-                real = self._real(path)
+                real = self._follow_links(path)
                 if real != path:
-                    found.add(self.zone(real))
+                    found.add(self.classify_path(real))
         return found
 
-    def _real(self, path: str) -> str:
-        """As os.path.realpath, which looks at every folder of a path again each time."""
-        known = self._reals.get(path)
+    def _follow_links(self, path: str) -> str:
+        """As os.path.realpath, but without looking at the same folders again."""
+        known = self._real_paths.get(path)
         if known is None:
             parent, _, name = path.rpartition("/")
             if not parent or path.count("/") > _MAX_PARTS:
-                known = real_path(path)
+                known = resolve_links(path)
             else:
-                known = f"{self._real(parent)}/{name}"
-                known = real_path(path) if os.path.islink(known) else known  # noqa: PTH114
-            self._reals[path] = known
+                known = f"{self._follow_links(parent)}/{name}"
+                known = resolve_links(path) if os.path.islink(known) else known  # noqa: PTH114
+            self._real_paths[path] = known
         return known
 
-    def _vague_zones(self, word: str, folders: tuple[str | None, ...]) -> set[Zone]:
+    def _classify_vague(self, word: str, folders: tuple[str | None, ...]) -> set[Zone]:
         head = re.split("[\0\x1e]", word, maxsplit=1)[0]
         folder = head[: head.rfind("/") + 1]
         found: set[Zone] = {"unknown"}
         example = re.sub("[\0\x1e]+", "x", word)
-        for zone in self.zones(example, folders, follow=False) & {"secret", "own", "device"}:
+        for zone in self.classify_word(example, folders, follow=False) & {
+            "secret",
+            "own",
+            "device",
+        }:
             found.add(zone)
         if folder:
-            found |= {z for z in self.zones(folder, folders, follow=False) if z != "vital"}
+            found |= {z for z in self.classify_word(folder, folders, follow=False) if z != "vital"}
         return found - {"top", "inside"}
 
-    def zone(self, path: str) -> Zone:
+    def classify_path(self, path: str) -> Zone:
         if path.startswith("/dev/"):
-            return _device(path)
-        if self._is_own(path):
+            return _classify_device(path)
+        if self._is_agent_file(path):
             return "own"
         if self._is_secret(path):
             return "secret"
-        if path in ("/", self.user) or _directly_all(path, self.user):
+        if path in ("/", self.user_home) or _selects_all_in(path, self.user_home):
             return "vital"
         for workspace in self._workspaces:
-            if path == workspace or _directly_all(path, workspace):
+            if path == workspace or _selects_all_in(path, workspace):
                 return "top"
-            if _inside(path, workspace):
-                return "git" if _GIT.search(path[len(workspace) :]) else "inside"
-            if _inside(workspace, path):
+            if _is_inside(path, workspace):
+                return "git" if _GIT_CONTROL.search(path[len(workspace) :]) else "inside"
+            if _is_inside(workspace, path):
                 return "vital"
-        if any(_inside(path, folder) for folder in self._temporary):
+        if any(_is_inside(path, folder) for folder in self._temporary):
             return "inside"
         return "vital" if self._is_vital(path) else "outside"
 
     def is_tainted(self, path: str) -> bool:
         if path in self.tainted:
             return True
-        return bool(self.tainted) and real_path(path) in self.tainted
+        return bool(self.tainted) and resolve_links(path) in self.tainted
 
     def holds_secrets(self, path: str) -> bool:
-        """Somewhere below it are credentials."""
-        parents = ("/", "/home", "/root", "/Users", "/etc", "/proc", "/run", self.user)
+        """Whether there are credentials somewhere below it."""
+        parents = ("/", "/home", "/root", "/Users", "/etc", "/proc", "/run", self.user_home)
         path = path.rstrip("/*") or "/"
-        if any(path == w or _inside(path, w) for w in self._workspaces):
+        if any(path == w or _is_inside(path, w) for w in self._workspaces):
             return False
         return (
             path in parents
-            or _inside(self.user, path)
+            or _is_inside(self.user_home, path)
             or re.search(r"/\.(?:config|local|local/share|docker)$", path) is not None
         )
 
@@ -171,53 +194,71 @@ class Places:
         return self._links_left > 0 and os.path.exists(path)  # noqa: PTH110 - plain text
 
     def in_workspace(self, path: str) -> bool:
-        return any(path == w or _inside(path, w) for w in self._workspaces)
+        return any(path == w or _is_inside(path, w) for w in self._workspaces)
 
-    def names_own(self, text: str) -> bool:
-        """A text in some language that names the agent's home."""
+    def mentions_agent_home(self, text: str) -> bool:
+        """Whether a text in any language names the agent's home."""
         homes = [
-            home for home in self._homes if not any(_inside(w, home) for w in self._workspaces)
+            home for home in self._homes if not any(_is_inside(w, home) for w in self._workspaces)
         ]
         return any(home in text for home in homes) or re.search(r"/\.hermes\b", text) is not None
 
-    def critical(self, path: str) -> bool:
-        """Overwriting it takes the machine down or hands it over."""
+    def is_critical(self, path: str) -> bool:
+        """Whether overwriting it breaks the machine or gives away control of it."""
         return _CRITICAL.search(path) is not None
 
-    def _is_own(self, path: str) -> bool:
-        """All of its home, unless one works inside that home."""
+    def _is_agent_file(self, path: str) -> bool:
+        """Whether it is in the agent's home, apart from a workspace inside that home."""
         for home in self._homes:
-            if path == home or _inside(path, home):
-                working_there = [w for w in self._workspaces if _inside(w, home)]
-                return not any(path == w or _inside(path, w) for w in working_there)
-            if _may_lead_to(path, home) and not any(_inside(w, home) for w in self._workspaces):
+            if path == home or _is_inside(path, home):
+                working_there = [w for w in self._workspaces if _is_inside(w, home)]
+                return not any(path == w or _is_inside(path, w) for w in working_there)
+            if _may_match_folder(path, home) and not any(
+                _is_inside(w, home) for w in self._workspaces
+            ):
                 return True
-        return _has_part(path, _AGENTS)
+        return _contains_name(path, _AGENT_NAMES)
 
     def _is_secret(self, path: str) -> bool:
-        if _has_part(path, _SECRET):
-            return not any(_inside(path, w) for w in self._workspaces) or "/.ssh" in path
+        if _contains_name(path, _SECRET_NAMES):
+            return not any(_is_inside(path, w) for w in self._workspaces) or "/.ssh" in path
         return _SECRET_PAIRS.search(path) is not None
 
     def _is_vital(self, path: str) -> bool:
         inside = path[1:].rstrip("/*")
         head, _, rest = path[1:].partition("/")
-        if not rest and (head in _TOP or any(c in head for c in "*?[")):
+        if not rest and (head in _VITAL_TOP or any(c in head for c in "*?[")):
             return True
         if any(c in head for c in "*?["):
             return True
-        if inside in _SECOND or inside in _TOP:
+        if inside in _VITAL_SECOND or inside in _VITAL_TOP:
             return True
         parent, _, name = path.rpartition("/")
-        if parent in (self.user, "/root") and _takes_all(name):
+        if parent in (self.user_home, "/root") and _is_broad_wildcard(name):
             return True
         if head in ("home", "Users"):
-            return "/" not in rest or _takes_all(rest.partition("/")[2])
+            return "/" not in rest or _is_broad_wildcard(rest.partition("/")[2])
         return path == "/root"
 
 
-def real_path(path: str) -> str:
-    """Where links lead; the path itself where that may not be seen, as in /proc."""
+def explain_denied_write(word: str, folders: tuple[str | None, ...], path_zones: PathZones) -> str:
+    """Why nothing may be written there; empty when it may."""
+    if is_vague(word):
+        return ""
+    if "device" in path_zones.classify_word(word, folders, follow=True):
+        return f"writes to the device {literal_text(word)}"
+    for path in path_zones.resolve_paths(word, folders):
+        if path is not None and path_zones.is_critical(path):
+            return f"overwrites {path}"
+    return ""
+
+
+def describe_zones(zones: Iterable[Zone]) -> str:
+    return " (" + ", ".join(sorted(_ZONE_PHRASES.get(zone, zone) for zone in zones)) + ")"
+
+
+def resolve_links(path: str) -> str:
+    """The path with links resolved, or unchanged where that is not permitted, as in /proc."""
     try:
         return os.path.realpath(path)
     except OSError:
@@ -225,38 +266,40 @@ def real_path(path: str) -> str:
 
 
 @lru_cache(2048)
-def normal(path: str) -> str:
+def normalize_path(path: str) -> str:
     path = os.path.normpath(path)
     return "/" + path.lstrip("/") if path.startswith("//") else path
 
 
-def _both(path: Path) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((normal(str(path)), normal(real_path(str(path))))))
+def _path_spellings(path: Path) -> tuple[str, ...]:
+    return tuple(
+        dict.fromkeys((normalize_path(str(path)), normalize_path(resolve_links(str(path)))))
+    )
 
 
-def _user_home() -> str:
+def _find_user_home() -> str:
     try:
-        return normal(str(Path.home()))
+        return normalize_path(str(Path.home()))
     except RuntimeError:
         return "/root"
 
 
-def _inside(path: str, folder: str) -> bool:
+def _is_inside(path: str, folder: str) -> bool:
     return path.startswith(folder if folder.endswith("/") else folder + "/")
 
 
-def _directly_all(path: str, folder: str) -> bool:
+def _selects_all_in(path: str, folder: str) -> bool:
     parent, _, name = path.rpartition("/")
-    return parent == folder and _takes_all(name)
+    return parent == folder and _is_broad_wildcard(name)
 
 
-def _takes_all(name: str) -> bool:
-    """A wildcard that spares (nearly) nothing."""
+def _is_broad_wildcard(name: str) -> bool:
+    """Whether a wildcard matches (nearly) everything."""
     return re.fullmatch(r"[.*?]*\*[.*?]*|\.?\[[^]]*\]\*|\?+", name) is not None
 
 
-def _may_lead_to(path: str, folder: str) -> bool:
-    """Wildcards in it may stand for this folder."""
+def _may_match_folder(path: str, folder: str) -> bool:
+    """Whether its wildcards may match this folder."""
     if not any(c in path for c in "*?[") or len(path) > _MAX_PATTERN * 4:
         return False
     parts, names = path.split("/"), folder.split("/")
@@ -266,8 +309,8 @@ def _may_lead_to(path: str, folder: str) -> bool:
 
 
 @lru_cache(2048)
-def _has_part(path: str, names: frozenset[str]) -> bool:
-    """One of the names is a part of the path, or what a wildcard in it may stand for."""
+def _contains_name(path: str, names: frozenset[str]) -> bool:
+    """Whether one of the names is a part of the path, or may match a wildcard in it."""
     parts = path.split("/")
     if not names.isdisjoint(parts):
         return True
@@ -281,9 +324,9 @@ def _has_part(path: str, names: frozenset[str]) -> bool:
     )
 
 
-def _device(path: str) -> Zone:
+def _classify_device(path: str) -> Zone:
     name = path[len("/dev/") :]
-    if name in _PLAIN or name.startswith(("fd/", "pts/")):
+    if name in _PLAIN_DEVICES or name.startswith(("fd/", "pts/")):
         return "plain"
     if name.startswith(("tcp/", "udp/")):
         return "network"

@@ -1,81 +1,66 @@
-"""The rules of one session: the builtin ones and the operator's, checked when they are loaded."""
+"""The user's rules about commands, checked when they are loaded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
 from typing import Any
 
 import msgspec
 
 from hermes.core.errors import ConfigError
-from hermes.exec.command_policy.types import STRICTNESS, Rule
+from hermes.exec.command_policy.types import STRICTNESS, CommandRule
 
 
-class Rules:
-    """Among the operator's rules deny beats ask beats allow; they override the builtin ones,
-    except what is denied for everybody."""
+class CommandRules:
+    """Deny beats ask beats allow. The user's rules override the built-in ones, except hard
+    denials."""
 
-    def __init__(self, rules: Iterable[Rule] = ()) -> None:
-        self.own = tuple(rules)
-        for rule in self.own:
-            _check(rule)
-        self._index = _by_program(self.own)
+    def __init__(self, rules: Iterable[CommandRule] = ()) -> None:
+        self.rules = tuple(rules)
+        for rule in self.rules:
+            check_examples(rule)
+        self._index = index_by_program(self.rules)
 
     @classmethod
-    def load(cls, data: Any) -> Rules:
-        """From plain data: a list of mappings. `prefix` may be one text, as it would be typed."""
+    def load_rules(cls, data: Any) -> CommandRules:
+        """Load a list of mappings; `prefix` may be a string, as it would be typed."""
         if data is None:
             return cls()
         if not isinstance(data, list):
             raise ConfigError("The approval rules must be a list.")
-        return cls(_rule(number, item) for number, item in enumerate(data, 1))
+        return cls(_parse_rule(number, item) for number, item in enumerate(data, 1))
 
-    def granting(self, prefixes: Iterable[tuple[str, ...]]) -> Rules:
-        """The same and these prefixes allowed: what "session" and "always" mean."""
-        known = set(self.own)
-        return Rules((*self.own, *(r for r in map(grant, prefixes) if r not in known)))
+    def with_grants(self, prefixes: Iterable[tuple[str, ...]]) -> CommandRules:
+        """These rules and permission for the prefixes of "session" and "always" answers."""
+        known = set(self.rules)
+        return CommandRules(
+            (*self.rules, *(r for r in map(build_grant, prefixes) if r not in known))
+        )
 
-    def decide(self, argv: tuple[str, ...]) -> Rule | None:
-        """The strictest of the operator's rules for a simple command."""
-        found = [rule for rule in self._index.get(argv[0], ()) if rule.goes_on(argv)]
+    def find_rule(self, argv: tuple[str, ...]) -> CommandRule | None:
+        """The strictest rule that matches a simple command."""
+        found = [rule for rule in self._index.get(argv[0], ()) if rule.matches_rest(argv)]
         return max(found, key=lambda rule: STRICTNESS[rule.decision]) if found else None
 
 
-def grant(prefix: tuple[str, ...]) -> Rule:
-    """The rule that an answer of "session" or "always" stands for."""
-    return Rule("allow", prefix, "allowed by an earlier answer")
+def build_grant(prefix: tuple[str, ...]) -> CommandRule:
+    """The rule for an answer of "session" or "always"."""
+    return CommandRule("allow", prefix, "allowed by an earlier answer")
 
 
-def as_data(rule: Rule) -> dict[str, Any]:
-    """For a file of rules; `Rules.load` reads it back."""
-    data = {"decision": rule.decision, "prefix": [_plain(word) for word in rule.prefix]}
+def rule_to_data(rule: CommandRule) -> dict[str, Any]:
+    """A rule as plain data, which `CommandRules.load_rules` reads back."""
+    data = {"decision": rule.decision, "prefix": [_word_to_data(word) for word in rule.prefix]}
     extra = {"reason": rule.reason, "match": list(rule.match), "miss": list(rule.miss)}
     return data | {key: value for key, value in extra.items() if value}
 
 
-def _plain(word: str | tuple[str, ...]) -> str | list[str]:
+def _word_to_data(word: str | tuple[str, ...]) -> str | list[str]:
     return word if isinstance(word, str) else list(word)
 
 
-@cache
-def builtin() -> tuple[dict[str, list[Rule]], dict[str, list[Rule]]]:
-    """What is allowed anywhere, and what only in a sandbox, by program."""
-    from hermes.exec.command_policy.programs.builtin_rules import READING, WORKING
-
-    for rule in (*READING, *WORKING):
-        _check(rule)
-    return _by_program(READING), _by_program(WORKING)
-
-
-@cache
-def everyday() -> frozenset[str]:
-    """The programs that the builtin rules know."""
-    return frozenset(name for index in builtin() for name in index)
-
-
-def _by_program(rules: Iterable[Rule]) -> dict[str, list[Rule]]:
-    index: dict[str, list[Rule]] = {}
+def index_by_program(rules: Iterable[CommandRule]) -> dict[str, list[CommandRule]]:
+    index: dict[str, list[CommandRule]] = {}
     for rule in rules:
         first = rule.prefix[0]
         for name in (first,) if isinstance(first, str) else first:
@@ -83,28 +68,28 @@ def _by_program(rules: Iterable[Rule]) -> dict[str, list[Rule]]:
     return index
 
 
-def _rule(number: int, item: Any) -> Rule:
+def _parse_rule(number: int, item: Any) -> CommandRule:
     if isinstance(item, dict) and isinstance(item.get("prefix"), str):
-        item = item | {"prefix": _words(item["prefix"])}
+        item = item | {"prefix": _split_words(item["prefix"])}
     try:
-        return msgspec.convert(item, Rule)
+        return msgspec.convert(item, CommandRule)
     except msgspec.ValidationError as error:
         raise ConfigError(f"Approval rule {number} is not valid: {error}.") from None
 
 
-def _check(rule: Rule) -> None:
+def check_examples(rule: CommandRule) -> None:
     name = " ".join(w if isinstance(w, str) else "|".join(w) for w in rule.prefix)
     if not rule.prefix or not all(rule.prefix) or not all(map(all, rule.prefix)):
         raise ConfigError(f"The approval rule {name!r} has an empty prefix.")
     for example in rule.match:
-        if not rule.covers(_words(example)):
+        if not rule.matches_command(_split_words(example)):
             raise ConfigError(f"The approval rule {name!r} should match {example!r}, but does not.")
     for example in rule.miss:
-        if rule.covers(_words(example)):
+        if rule.matches_command(_split_words(example)):
             raise ConfigError(f"The approval rule {name!r} should not match {example!r}, but does.")
 
 
-def _words(text: str) -> tuple[str, ...]:
+def _split_words(text: str) -> tuple[str, ...]:
     if not set(text) & set("'\"\\#"):
         return tuple(text.split())
     import shlex

@@ -1,10 +1,9 @@
-"""Lets a confined command change a repository: on a stand-in, of which only what can do no harm
-is taken over."""
+"""Lets a confined command change a repository: on an overlay, whose harmless changes are merged."""
 
 # Much in .git makes git run programs for whoever uses it next, outside the sandbox: hooks,
-# settings, other repositories it is told to look into, plans of a rebase. So a command never writes
-# there. It gets a copy in its place, and afterwards new objects, branches and the index are read
-# from that copy as data, looked at, and written by us.
+# settings, references to other repositories, plans of a rebase. So a command never writes there. It
+# works on a copy mounted over .git; afterwards new objects, branches and the index are read from
+# that copy as data, validated, and written by us.
 
 from __future__ import annotations
 
@@ -13,36 +12,46 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hermes.exec.commits import merge_back as taking
-from hermes.exec.commits import overlay as copying
-from hermes.exec.commits.merge_back import NO_REPOSITORY
+from hermes.exec.commits.merge_back import ChangesRejected, NoRepository, merge_changes
+from hermes.exec.commits.overlay import (
+    OverlayCopy,
+    OverlayUnavailable,
+    create_copy,
+    git_environment,
+    list_mounts,
+    remove_copy,
+    write_identity,
+)
+from hermes.exec.sandbox.policy import PathOverlay
 
-__all__ = ["NO_REPOSITORY", "Stand", "stand_in", "take_over"]
+__all__ = [
+    "ChangesRejected", "GitOverlay", "NoRepository", "OverlayUnavailable",
+    "create_overlay", "merge_overlay",
+]  # fmt: skip
 
 
-class Stand(Struct, frozen=True):
-    """A stand-in for one command. `take_over` ends it."""
+class GitOverlay(Struct, frozen=True):
+    """The overlay for one command; `merge_overlay` ends it."""
 
-    copy: copying.Copy
-    places: tuple[tuple[Path, Path, bool], ...]
-    """For `Policy.instead`."""
+    copy: OverlayCopy
+    mounts: tuple[PathOverlay, ...]
+    """For `SandboxPolicy.overlays`."""
     env: Mapping[str, str]
-    """For git inside: who the user is, because his own settings are not visible there."""
+    """For git inside: the user's name and the like, because the user's settings are not visible."""
 
 
-def stand_in(workspace: Path, home: Path, env: Mapping[str, str]) -> Stand | str:
-    """Blocking. The reason when there can be none: .git then stays read-only."""
-    made = copying.make(workspace, home)
-    if isinstance(made, str):
-        return made
-    copying.write_identity(made, env)
-    return Stand(made, copying.places(made), copying.environment(made))
+def create_overlay(workspace: Path, home: Path, env: Mapping[str, str]) -> GitOverlay:
+    """Create an overlay for the repository in `workspace`; blocking. Raises OverlayUnavailable when
+    there can be none: .git then stays read-only."""
+    copy = create_copy(workspace, home)
+    write_identity(copy, env)
+    return GitOverlay(copy, list_mounts(copy), git_environment(copy))
 
 
-def take_over(stand: Stand) -> str:
-    """Blocking. What the command did becomes part of the repository; or the reason why it does
-    not, and then nothing was changed. Empty: done, or there was nothing to do."""
+def merge_overlay(overlay: GitOverlay) -> None:
+    """Merge the command's changes into the repository and remove the overlay; blocking. Raises
+    ChangesRejected, and then nothing was changed."""
     try:
-        return taking.publish(stand.copy)
+        merge_changes(overlay.copy)
     finally:
-        copying.remove(stand.copy)
+        remove_copy(overlay.copy)

@@ -1,4 +1,4 @@
-"""What a command did to a stand-in, looked at and written into the repository."""
+"""Validates what a command changed in an overlay and writes it into the repository."""
 
 from __future__ import annotations
 
@@ -14,174 +14,193 @@ from typing import IO
 
 from msgspec import structs
 
-from hermes.exec.commits.overlay import TREES, UNDERWAY, Copy, digest, missing, opened, read, walk
+from hermes.exec.commits.overlay import (
+    COPIED_TREES,
+    UNFINISHED_OPERATIONS,
+    OverlayCopy,
+    hash_content,
+    is_missing,
+    open_regular,
+    read_regular,
+    walk_files,
+)
 from hermes.exec.snapshots.shadow_repo import find_git
 
 _SHA = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
 _REFERENCE = re.compile(rf"(?:{_SHA}|ref: refs/[^\x00-\x20\x7f]{{1,500}})\n?")
-_SHAS = re.compile(rf"(?:{_SHA}\b[^\n\0]*\n?)*")
-_PACKED = re.compile(rf"(?:#[^\n\0]*\n|\^{_SHA}\n|{_SHA} refs/[^\x00-\x20\x7f]+\n)*")
-_NAME = re.compile(
+_SHA_LINES = re.compile(rf"(?:{_SHA}\b[^\n\0]*\n?)*")
+_PACKED_REFS = re.compile(rf"(?:#[^\n\0]*\n|\^{_SHA}\n|{_SHA} refs/[^\x00-\x20\x7f]+\n)*")
+_REF_NAME = re.compile(
     r"(?:refs|logs)/(?!.*(?:\.\.|//|/[.-]|@\{|\.lock(?:/|$)))[^\x00-\x20\x7f~^:?*\[\\]+"
 )
-_HEADS = frozenset(
+_HEAD_FILES = frozenset(
     "ORIG_HEAD MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD FETCH_HEAD AUTO_MERGE "
     "MERGE_AUTOSTASH".split()
 )
-_TEXTS = frozenset("COMMIT_EDITMSG MERGE_MSG SQUASH_MSG MERGE_MODE".split())
-_LONGEST = {"index": 256 << 20, "packed-refs": 64 << 20}
-_LONGEST_LOG = 64 << 20
-_LONGEST_OTHER = 1 << 20
-_LOOSE = re.compile(r"[0-9a-f]{2}/[0-9a-f]{38}(?:[0-9a-f]{24})?")
-_PACK = re.compile(r"pack/pack-[0-9a-f]{40}(?:[0-9a-f]{24})?\.(?:pack|idx|rev)")
-_LINK = b"160000"
-_SYNCED_ALONE = 200
-"""Objects: more of them go to disk together."""
-NO_REPOSITORY = "this folder has no repository of its own"
+_MESSAGE_FILES = frozenset("COMMIT_EDITMSG MERGE_MSG SQUASH_MSG MERGE_MODE".split())
+_MAX_BYTES_OF = {"index": 256 << 20, "packed-refs": 64 << 20}
+_MAX_LOG_BYTES = 64 << 20
+_MAX_OTHER_BYTES = 1 << 20
+_LOOSE_OBJECT = re.compile(r"[0-9a-f]{2}/[0-9a-f]{38}(?:[0-9a-f]{24})?")
+_PACK_FILE = re.compile(r"pack/pack-[0-9a-f]{40}(?:[0-9a-f]{24})?\.(?:pack|idx|rev)")
+_SUBMODULE_MODE = b"160000"
+_MAX_SINGLE_SYNCS = 200
+"""Objects that are synced one by one; more than that are synced together."""
 _LOCK_SECONDS = 3.0
 _GIT_SECONDS = 120.0
-_QUIET = """
+_GIT_SETTINGS = """
     core.hooksPath=/dev/null core.fsmonitor=false core.untrackedCache=false core.pager=cat
     gc.auto=0 maintenance.auto=false submodule.recurse=false protocol.allow=never
 """.split()
 
 
-class _Refused(Exception):
-    """The sentence why nothing of it is kept."""
+class ChangesRejected(Exception):
+    """The reason why none of the changes are kept."""
 
 
-def publish(copy: Copy) -> str:
-    """Empty, or why nothing was taken over."""
-    if not copy.fresh:
-        return _publish(copy)
+class NoRepository(ChangesRejected):
+    """There was no repository, and the command has not created one."""
+
+    def __init__(self) -> None:
+        super().__init__("this folder has no repository of its own")
+
+
+def merge_changes(copy: OverlayCopy) -> None:
+    """Write the changes into the repository, or raise ChangesRejected and change nothing."""
+    if not copy.is_new_repository:
+        _merge_existing(copy)
+        return
     if not os.path.lexists(copy.folder / "HEAD"):
-        return NO_REPOSITORY
+        raise NoRepository
+    created = _init_repository(copy)
     try:
-        begun = _begin(copy)
-    except _Refused as refusal:
-        return str(refusal)
-    why = _publish(begun)
-    if why:
-        shutil.rmtree(copy.git, ignore_errors=True)  # made just now, and empty
-    return why
+        _merge_existing(created)
+    except ChangesRejected:
+        shutil.rmtree(copy.git, ignore_errors=True)  # created just now, and empty
+        raise
 
 
-def _begin(copy: Copy) -> Copy:
-    """A repository of our own making: its settings are git's own, not the command's."""
+def _init_repository(copy: OverlayCopy) -> OverlayCopy:
+    """Create the repository ourselves: its settings are git's defaults, not the command's."""
     until = time.monotonic() + _LOCK_SECONDS
     while os.path.lexists(copy.git):
-        if not missing(copy.git) or time.monotonic() > until:
-            raise _Refused("something else took the place of .git meanwhile")
+        if not is_missing(copy.git) or time.monotonic() > until:
+            raise ChangesRejected("another program created .git meanwhile")
         time.sleep(0.02)
-    _git(copy, "init", "--quiet", place={})
-    top = {name: read(copy.git / name) for name in ("HEAD", "index")}
-    before = {name: digest(data) for name, data in top.items() if data is not None}
+    _run_git(copy, "init", "--quiet", location={})
+    top = {name: read_regular(copy.git / name) for name in ("HEAD", "index")}
+    before = {name: hash_content(data) for name, data in top.items() if data is not None}
     return structs.replace(copy, before=before)
 
 
-def _publish(copy: Copy) -> str:
+def _merge_existing(copy: OverlayCopy) -> None:
     try:
-        new, gone = _changes(copy)
-        if new or gone:
-            _take_objects(copy)
-            _connected(copy, new)
-            _replace(copy, new, gone)
-    except _Refused as why:
-        return str(why)
+        new, removed = _find_changes(copy)
+        if new or removed:
+            _copy_objects(copy)
+            _check_connectivity(copy, new)
+            _replace_files(copy, new, removed)
     except OSError as error:
-        return f"the repository cannot be written ({error.strerror})"
-    return ""
+        reason = f"the repository cannot be written ({error.strerror})"
+        raise ChangesRejected(reason) from None
 
 
-# What changed, and whether it may
+# Finding and validating changes
 
 
-def _changes(copy: Copy) -> tuple[dict[str, bytes], list[str]]:
-    """Name -> new content, and the names that are gone; all of it may be taken over."""
-    for name in UNDERWAY:
+def _find_changes(copy: OverlayCopy) -> tuple[dict[str, bytes], list[str]]:
+    """Name -> new content, and the names that were removed. Raises ChangesRejected when any of it
+    may not be merged."""
+    for name in UNFINISHED_OPERATIONS:
         if os.path.lexists(copy.folder / name):
-            raise _Refused(
-                f"git stopped in the middle of something ({name}), and its plan cannot be kept "
-                "from the sandbox: end it within one command, or leave it to the user"
+            raise ChangesRejected(
+                f"git stopped in the middle of an operation ({name}), whose plan cannot be taken "
+                "from the sandbox: finish it within one command, or leave it to the user"
             )
     found: dict[str, bytes] = {}
-    here = set()
-    for name, data in _files(copy):
-        here.add(name)
-        if data is None or copy.before.get(name) != digest(data):
-            found[name] = _accepted(copy, name, data)
-    gone = [n for n in copy.before if n not in here and _ours(n)]
-    if "HEAD" in gone:
-        raise _Refused("HEAD is gone")
-    return found, gone
+    present = set()
+    for name, data in _read_files(copy):
+        present.add(name)
+        if data is None or copy.before.get(name) != hash_content(data):
+            found[name] = _validate_file(copy, name, data)
+    removed = [n for n in copy.before if n not in present and _is_mergeable(n)]
+    if "HEAD" in removed:
+        raise ChangesRejected("HEAD was removed")
+    return found, removed
 
 
-def _files(copy: Copy) -> Iterator[tuple[str, bytes | None]]:
-    """What is in the stand-in under the names that count."""
-    for name in (*_HEADS, *_TEXTS, "HEAD", "index", "packed-refs"):
+def _read_files(copy: OverlayCopy) -> Iterator[tuple[str, bytes | None]]:
+    """The files of the overlay that may be merged."""
+    for name in (*_HEAD_FILES, *_MESSAGE_FILES, "HEAD", "index", "packed-refs"):
         if os.path.lexists(copy.folder / name):
-            yield name, read(copy.folder / name, _longest(name))
-    for tree in TREES:
-        for name, folder in walk(copy.folder, tree):
-            yield name, read(name.rpartition("/")[2], _longest(name), folder=folder)
+            yield name, read_regular(copy.folder / name, _max_bytes(name))
+    for tree in COPIED_TREES:
+        for name, folder in walk_files(copy.folder, tree):
+            yield name, read_regular(name.rpartition("/")[2], _max_bytes(name), folder=folder)
 
 
-def _ours(name: str) -> bool:
-    return name in _HEADS | _TEXTS | {"HEAD", "index", "packed-refs"} or bool(_NAME.fullmatch(name))
+def _is_mergeable(name: str) -> bool:
+    return name in _HEAD_FILES | _MESSAGE_FILES | {"HEAD", "index", "packed-refs"} or bool(
+        _REF_NAME.fullmatch(name)
+    )
 
 
-def _longest(name: str) -> int:
-    return _LONGEST.get(name, _LONGEST_LOG if name.startswith("logs/") else _LONGEST_OTHER)
+def _max_bytes(name: str) -> int:
+    return _MAX_BYTES_OF.get(name, _MAX_LOG_BYTES if name.startswith("logs/") else _MAX_OTHER_BYTES)
 
 
-def _accepted(copy: Copy, name: str, data: bytes | None) -> bytes:
+def _validate_file(copy: OverlayCopy, name: str, data: bytes | None) -> bytes:
     if data is None:
-        raise _Refused(f"{name} is no ordinary file")
+        raise ChangesRejected(f"{name} is not an ordinary file")
     text = data.decode("utf-8", "replace")
     if name == "index":
         _check_index(copy, data)
-    elif name in _HEADS:
-        _must(_SHAS.fullmatch(text), name)
+    elif name in _HEAD_FILES:
+        _require_valid(_SHA_LINES.fullmatch(text), name)
     elif name == "packed-refs":
-        _must(_PACKED.fullmatch(text), name)
+        _require_valid(_PACKED_REFS.fullmatch(text), name)
     elif name == "HEAD" or name.startswith("refs/"):
-        _must(_REFERENCE.fullmatch(text), name)
+        _require_valid(_REFERENCE.fullmatch(text), name)
     if "/" in name:
-        _must(_NAME.fullmatch(name), name)
+        _require_valid(_REF_NAME.fullmatch(name), name)
     return data
 
 
-def _must(fine: object, name: str) -> None:
-    if not fine:
-        raise _Refused(f"{name[:100]!r} is not what git would write")
+def _require_valid(valid: object, name: str) -> None:
+    if not valid:
+        raise ChangesRejected(f"{name[:100]!r} is not what git would write")
 
 
-def _check_index(copy: Copy, data: bytes) -> None:
-    """No path leads into .git, and no folder becomes a repository of its own: for those git reads
-    settings that anybody could have written."""
+def _check_index(copy: OverlayCopy, data: bytes) -> None:
+    """Reject paths that lead into .git, and folders that become repositories of their own: git
+    would read settings in them that the command may have written."""
     links = set()
-    for mode, path in _entries(copy, data):
+    for mode, path in _list_index_entries(copy, data):
         for part in path.lower().split(b"/"):
             if part in (b"", b".", b"..", b".git") or part.startswith(b".git:"):
-                raise _Refused(f"the index names {os.fsdecode(path)[:100]!r}")
-        if mode == _LINK:
+                raise ChangesRejected(f"the index names {os.fsdecode(path)[:100]!r}")
+        if mode == _SUBMODULE_MODE:
             links.add(path)
     if not links:
         return
-    old = read(copy.git / "index")
-    known = {path for mode, path in _entries(copy, old) if mode == _LINK} if old else set()
+    old = read_regular(copy.git / "index")
+    known = (
+        {path for mode, path in _list_index_entries(copy, old) if mode == _SUBMODULE_MODE}
+        if old
+        else set()
+    )
     if new := sorted(links - known):
-        raise _Refused(
+        raise ChangesRejected(
             f"{os.fsdecode(new[0])[:100]} is a repository of its own: remove its .git, ignore it, "
             "or leave it to the user to add it"
         )
 
 
-def _entries(copy: Copy, index: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Mode and path of everything in an index, read by git from a file nobody else can change."""
-    file = copy.folder.parent / "index-to-look-at"
+def _list_index_entries(copy: OverlayCopy, index: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Mode and path of all entries of an index, read by git from a file only we can change."""
+    file = copy.folder.parent / "index-to-check"
     file.write_bytes(index)
-    listed = _git(
+    listed = _run_git(
         copy, "ls-files", "--stage", "-z", "--full-name", env={"GIT_INDEX_FILE": str(file)}
     )
     for entry in listed.split(b"\0"):
@@ -190,22 +209,22 @@ def _entries(copy: Copy, index: bytes) -> Iterator[tuple[bytes, bytes]]:
             yield about.split(b" ", 1)[0], path
 
 
-def _git(
-    copy: Copy,
+def _run_git(
+    copy: OverlayCopy,
     *words: str,
     env: Mapping[str, str] | None = None,
     data: bytes = b"",
-    place: Mapping[str, str] | None = None,
+    location: Mapping[str, str] | None = None,
 ) -> bytes:
-    """On the repository itself, whose settings are the user's; with nothing that runs programs."""
-    if place is None:
-        place = {"GIT_DIR": str(copy.git), "GIT_WORK_TREE": str(copy.workspace)}
-    argv = [find_git(), *(w for one in _QUIET for w in ("-c", one)), *words]
+    """Run git on the repository itself, with everything disabled that runs other programs."""
+    if location is None:
+        location = {"GIT_DIR": str(copy.git), "GIT_WORK_TREE": str(copy.workspace)}
+    argv = [find_git(), *(w for setting in _GIT_SETTINGS for w in ("-c", setting)), *words]
     environ = {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "HOME": "/nonexistent",
         "LC_ALL": "C",
-        **place,
+        **location,
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_TERMINAL_PROMPT": "0",
@@ -219,39 +238,39 @@ def _git(
             timeout=_GIT_SECONDS, start_new_session=True, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise _Refused(f"git {words[0]} took too long") from None
+        raise ChangesRejected(f"git {words[0]} took too long") from None
     if done.returncode:
         why = " ".join(done.stderr.decode("utf-8", "replace").split())[:200]
-        raise _Refused(f"git {words[0]}: {why}")
+        raise ChangesRejected(f"git {words[0]}: {why}")
     return done.stdout
 
 
-# Taking it over
+# Writing
 
 
-def _take_objects(copy: Copy) -> None:
-    """Objects are named by their content, and what is there already is never replaced. A pack's
-    index comes last: git looks for those."""
+def _copy_objects(copy: OverlayCopy) -> None:
+    """Copy new objects. They are named by their content, so existing ones are never replaced. The
+    index of a pack comes last, because git finds packs by it."""
     stored = 0
     for last in (False, True):
-        for path, folder in walk(copy.folder, "objects"):
+        for path, folder in walk_files(copy.folder, "objects"):
             name = path.removeprefix("objects/")
             target = copy.git / "objects" / name
-            if _object(name) and name.endswith(".idx") is last and not target.exists():
-                source = opened(name.rpartition("/")[2], folder)
+            if _is_object_name(name) and name.endswith(".idx") is last and not target.exists():
+                source = open_regular(name.rpartition("/")[2], folder)
                 if source >= 0:
                     stored += 1
                     with os.fdopen(source, "rb") as file:
-                        _store(target, file, sync=stored <= _SYNCED_ALONE)
-    if stored > _SYNCED_ALONE:
+                        _store_object(target, file, sync=stored <= _MAX_SINGLE_SYNCS)
+    if stored > _MAX_SINGLE_SYNCS:
         os.sync()
 
 
-def _object(name: str) -> bool:
-    return bool(_LOOSE.fullmatch(name) or _PACK.fullmatch(name))
+def _is_object_name(name: str) -> bool:
+    return bool(_LOOSE_OBJECT.fullmatch(name) or _PACK_FILE.fullmatch(name))
 
 
-def _store(target: Path, source: IO[bytes], *, sync: bool) -> None:
+def _store_object(target: Path, source: IO[bytes], *, sync: bool) -> None:
     target.parent.mkdir(exist_ok=True)
     temporary = target.with_name(f"tmp_obj_{os.urandom(6).hex()}")
     try:
@@ -266,32 +285,32 @@ def _store(target: Path, source: IO[bytes], *, sync: bool) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _connected(copy: Copy, new: Mapping[str, bytes]) -> None:
-    """Whatever a new reference leads to is there, as when something was fetched."""
+def _check_connectivity(copy: OverlayCopy, new: Mapping[str, bytes]) -> None:
+    """Check, as after a fetch, that everything the new references lead to exists."""
     tips = set()
     for name, data in new.items():
-        if name == "HEAD" or name.startswith("refs/") or name in ("packed-refs", *_HEADS):
+        if name == "HEAD" or name.startswith("refs/") or name in ("packed-refs", *_HEAD_FILES):
             tips.update(re.findall(rf"^\^?({_SHA})", data.decode("utf-8", "replace"), re.MULTILINE))
     if tips:
         words = ("rev-list", "--objects", "--stdin", "--quiet", "--not", "--all")
-        _git(copy, *words, data="\n".join(sorted(tips)).encode() + b"\n")
+        _run_git(copy, *words, data="\n".join(sorted(tips)).encode() + b"\n")
 
 
-def _replace(copy: Copy, new: Mapping[str, bytes], gone: list[str]) -> None:
-    """All or nothing, as far as files can: every name is locked as git would lock it, everybody
-    else's changes since the copy was made are noticed, and only then anything is written."""
+def _replace_files(copy: OverlayCopy, new: Mapping[str, bytes], removed: list[str]) -> None:
+    """Replace all or nothing, as far as files allow: lock every name as git does, check that nobody
+    else has changed it since the copy was made, and only then write."""
     locks: dict[str, Path] = {}
     try:
-        for name in sorted({*new, *gone}):
-            locks[name] = _lock(copy.git / name, new.get(name, b""))
+        for name in sorted({*new, *removed}):
+            locks[name] = _lock_file(copy.git / name, new.get(name, b""))
         for name in locks:
-            now = read(copy.git / name)
-            if (digest(now) if now is not None else None) != copy.before.get(name):
-                raise _Refused(f"{name} was changed by another program meanwhile; do it again")
-        for name in gone:
+            now = read_regular(copy.git / name)
+            if (hash_content(now) if now is not None else None) != copy.before.get(name):
+                raise ChangesRejected(f"{name} was changed by another program meanwhile; try again")
+        for name in removed:
             (copy.git / name).unlink()
             locks.pop(name).unlink()
-            _leave_empty(copy.git, name)
+            _remove_empty_folders(copy.git, name)
         for name in sorted(new, key=lambda n: (n in ("HEAD", "index"), n)):
             locks.pop(name).rename(copy.git / name)
     finally:
@@ -300,10 +319,10 @@ def _replace(copy: Copy, new: Mapping[str, bytes], gone: list[str]) -> None:
                 lock.unlink()
 
 
-def _lock(target: Path, data: bytes) -> Path:
+def _lock_file(target: Path, data: bytes) -> Path:
     lock = target.with_name(target.name + ".lock")
     target.parent.mkdir(parents=True, exist_ok=True)
-    fd = _exclusively(lock)
+    fd = _create_exclusively(lock)
     with os.fdopen(fd, "wb") as file:
         file.write(data)
         file.flush()
@@ -311,8 +330,8 @@ def _lock(target: Path, data: bytes) -> Path:
     return lock
 
 
-def _leave_empty(git: Path, name: str) -> None:
-    """A folder without branches goes: its name may become one."""
+def _remove_empty_folders(git: Path, name: str) -> None:
+    """Remove folders that hold no branches any more: their names may become branches."""
     folders = name.split("/")[:-1]
     while len(folders) > 2:
         try:
@@ -322,12 +341,14 @@ def _leave_empty(git: Path, name: str) -> None:
         folders.pop()
 
 
-def _exclusively(lock: Path) -> int:
+def _create_exclusively(lock: Path) -> int:
     until = time.monotonic() + _LOCK_SECONDS
     while True:
         try:
             return os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
         except FileExistsError:
             if time.monotonic() > until:
-                raise _Refused("another git is at work there; do it again") from None
+                raise ChangesRejected(
+                    "another git process is using the repository; try again"
+                ) from None
             time.sleep(0.02)

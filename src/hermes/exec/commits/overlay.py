@@ -1,4 +1,4 @@
-"""The stand-in for a .git: a copy of what changes, and the rest of it to look at."""
+"""The overlay for a .git: a copy of the parts that change, and the rest of it read-only."""
 
 from __future__ import annotations
 
@@ -16,70 +16,83 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.config.paths import make_private_folder
-from hermes.exec.launcher.child_setup import PLACEHOLDER
+from hermes.exec.launcher.placeholders import PLACEHOLDER
+from hermes.exec.sandbox.policy import PathOverlay
 from hermes.exec.snapshots.shadow_repo import find_git
 
 MAX_FILES = 20_000
 MAX_BYTES = 256 << 20
-TREES = ("refs", "logs")
-"""Folders that are copied whole."""
-UNDERWAY = ("rebase-merge", "rebase-apply", "sequencer", "BISECT_LOG", "BISECT_START")
-"""What stands here while git is in the middle of something. Plans of a rebase name commands."""
-_SHOWN = ("hooks", "config", "config.worktree", "info", "modules", "worktrees", "lfs")
-"""Of the repository itself, read-only."""
-_OBJECTS = "objects-of-the-repository"
-_SETTINGS = "settings-of-the-user"
-_OLD = 86400.0
-_IDENTITY = {"user.name": "Hermes", "user.email": "hermes@localhost"}
-_KNOWN = r"^(user\.(name|email)|init\.defaultbranch|core\.(autocrlf|filemode|quotepath|eol))$"
+COPIED_TREES = ("refs", "logs")
+"""Folders that are copied completely."""
+UNFINISHED_OPERATIONS = ("rebase-merge", "rebase-apply", "sequencer", "BISECT_LOG", "BISECT_START")
+"""Names that exist while git is in the middle of an operation. Plans of a rebase contain
+commands."""
+_READ_ONLY_NAMES = ("hooks", "config", "config.worktree", "info", "modules", "worktrees", "lfs")
+"""Shown from the repository itself, read-only."""
+_OBJECTS_NAME = "objects-of-the-repository"
+_SETTINGS_NAME = "settings-of-the-user"
+_MAX_AGE = 86400.0
+_DEFAULT_IDENTITY = {"user.name": "Hermes", "user.email": "hermes@localhost"}
+_COPIED_SETTINGS = (
+    r"^(user\.(name|email)|init\.defaultbranch|core\.(autocrlf|filemode|quotepath|eol))$"
+)
 
 
-class Copy(Struct, frozen=True):
+class OverlayUnavailable(Exception):
+    """The reason why there can be no overlay."""
+
+
+class OverlayCopy(Struct, frozen=True):
+    """The copy that a command works on."""
+
     folder: Path
-    """The stand-in."""
     git: Path
-    """The repository's own."""
+    """The repository's own .git."""
     workspace: Path
     before: Mapping[str, str]
-    """Name -> digest, for every file that was copied."""
-    fresh: bool = False
-    """There is no repository yet: the stand-in is empty."""
+    """Name -> hash, for every file that was copied."""
+    is_new_repository: bool = False
+    """There is no repository yet: the copy is empty."""
 
 
-def make(workspace: Path, home: Path) -> Copy | str:
-    """The stand-in, or why there can be none."""
+def create_copy(workspace: Path, home: Path) -> OverlayCopy:
+    """Copy what changes of the repository in `workspace`, or raise OverlayUnavailable."""
     workspace = Path(os.path.realpath(workspace))
     git = workspace / ".git"
-    if find_git() and missing(git):
-        copy = _folder(home) / "git"
+    if find_git() and is_missing(git):
+        copy = _create_folder(home) / "git"
         copy.mkdir(mode=0o700)
-        return Copy(copy, git, workspace, {}, fresh=True)
-    if why := _unusual(git):
-        return why
-    folder = _folder(home)
+        return OverlayCopy(copy, git, workspace, {}, is_new_repository=True)
+    _check_ordinary(git)
+    folder = _create_folder(home)
     copy = folder / "git"
     before: dict[str, str] = {}
     total = 0
     try:
         copy.mkdir(mode=0o700)
-        for name, data in _files(git):
+        for name, data in _list_files(git):
             if data is None:
                 continue
             total += len(data)
             if len(before) >= MAX_FILES or total > MAX_BYTES:
-                shutil.rmtree(folder, ignore_errors=True)
-                return "the repository has too many branches, or too large an index"
-            before[name] = digest(data)
-            _write(copy / name, data)
-        _prepare(copy, git)
+                raise OverlayUnavailable(
+                    "the repository has too many branches, or too large an index"
+                )
+            before[name] = hash_content(data)
+            _write_file(copy / name, data)
+        _prepare_folders(copy, git)
+    except OverlayUnavailable:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
-        return f"the repository cannot be copied ({error.strerror})"
-    return Copy(copy, git, workspace, before)
+        reason = f"the repository cannot be copied ({error.strerror})"
+        raise OverlayUnavailable(reason) from None
+    return OverlayCopy(copy, git, workspace, before)
 
 
-def missing(git: Path) -> bool:
-    """Nothing is there, or only what holds its place while a command runs."""
+def is_missing(git: Path) -> bool:
+    """Whether nothing is there but a placeholder that exists while a command runs."""
     try:
         return os.lstat(git).st_mode == PLACEHOLDER
     except FileNotFoundError:
@@ -88,40 +101,39 @@ def missing(git: Path) -> bool:
         return False
 
 
-def _unusual(git: Path) -> str:
-    """Repositories in one folder, with files for references, are what is understood here."""
+def _check_ordinary(git: Path) -> None:
+    """Raise OverlayUnavailable unless the repository is one folder with files for references."""
     if not find_git():
-        return "git is not installed"
+        raise OverlayUnavailable("git is not installed")
     try:
         if not stat.S_ISDIR(os.lstat(git).st_mode):
-            return "its .git is no folder"
+            raise OverlayUnavailable("its .git is not a folder")
         names = {path.name for path in git.iterdir()}
     except OSError:
-        return "this folder has no repository of its own"
+        raise OverlayUnavailable("this folder has no repository of its own") from None
     if not {"HEAD", "objects", "refs", "config"} <= names:
-        return "it is no ordinary repository"
+        raise OverlayUnavailable("it is not an ordinary repository")
     if names & {"commondir", "reftable"} or any(n.startswith("sharedindex.") for n in names):
-        return "its repository is of an unusual kind"
-    if underway := sorted(names & set(UNDERWAY)):
-        return f"git is in the middle of something there ({underway[0]})"
-    return ""
+        raise OverlayUnavailable("its repository is of an unusual kind")
+    if unfinished := sorted(names & set(UNFINISHED_OPERATIONS)):
+        raise OverlayUnavailable(f"git is in the middle of an operation there ({unfinished[0]})")
 
 
-def _files(git: Path) -> Iterator[tuple[str, bytes | None]]:
-    """Name and content of what is copied: files at the top, and all below some folders."""
+def _list_files(git: Path) -> Iterator[tuple[str, bytes | None]]:
+    """Name and content of the files to copy: those at the top, and all below some folders."""
     with os.scandir(git) as entries:
         top = [e.name for e in entries if e.is_file(follow_symlinks=False)]
     for name in top:
-        if name not in _SHOWN and not name.endswith(".lock"):
-            yield name, read(git / name)
-    for tree in TREES:
-        for name, folder in walk(git, tree):
-            yield name, read(Path(name).name, folder=folder)
+        if name not in _READ_ONLY_NAMES and not name.endswith(".lock"):
+            yield name, read_regular(git / name)
+    for tree in COPIED_TREES:
+        for name, folder in walk_files(git, tree):
+            yield name, read_regular(Path(name).name, folder=folder)
 
 
-def walk(root: Path, tree: str) -> Iterator[tuple[str, int]]:
+def walk_files(root: Path, tree: str) -> Iterator[tuple[str, int]]:
     """The files below `tree`: each name, relative to `root`, and its open folder. No link is
-    followed, whoever puts one there meanwhile."""
+    followed, even if somebody creates one meanwhile."""
     handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if tree not in os.listdir(handle):  # noqa: PTH208 - a new repository has no logs yet
@@ -134,8 +146,8 @@ def walk(root: Path, tree: str) -> Iterator[tuple[str, int]]:
         os.close(handle)
 
 
-def opened(path: Path | str, folder: int | None = None) -> int:
-    """A regular file to read, or -1 for anything else; never waits, never follows a link."""
+def open_regular(path: Path | str, folder: int | None = None) -> int:
+    """Open a regular file for reading; -1 for anything else. Never waits, never follows a link."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         fd = os.open(path, flags, dir_fd=folder)
@@ -147,9 +159,11 @@ def opened(path: Path | str, folder: int | None = None) -> int:
     return -1
 
 
-def read(path: Path | str, limit: int = MAX_BYTES, *, folder: int | None = None) -> bytes | None:
-    """A regular file's content; None for anything else, and for what is too long."""
-    fd = opened(path, folder)
+def read_regular(
+    path: Path | str, limit: int = MAX_BYTES, *, folder: int | None = None
+) -> bytes | None:
+    """The content of a regular file; None for anything else, and when it is too long."""
+    fd = open_regular(path, folder)
     if fd < 0:
         return None
     with os.fdopen(fd, "rb") as file:
@@ -157,25 +171,25 @@ def read(path: Path | str, limit: int = MAX_BYTES, *, folder: int | None = None)
     return data if len(data) <= limit else None
 
 
-def digest(data: bytes) -> str:
+def hash_content(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write_file(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
 
 
-def _prepare(copy: Path, git: Path) -> None:
-    for tree in TREES:
+def _prepare_folders(copy: Path, git: Path) -> None:
+    for tree in COPIED_TREES:
         (copy / tree).mkdir(exist_ok=True)
     for name in ("heads", "tags"):
         (copy / "refs" / name).mkdir(exist_ok=True)
     (copy / "objects" / "info").mkdir(parents=True)
     (copy / "objects" / "pack").mkdir()
-    (copy / "objects" / "info" / "alternates").write_text(f"../{_OBJECTS}\n")
-    (copy / _OBJECTS).mkdir()
-    for name in _SHOWN:
+    (copy / "objects" / "info" / "alternates").write_text(f"../{_OBJECTS_NAME}\n")
+    (copy / _OBJECTS_NAME).mkdir()
+    for name in _READ_ONLY_NAMES:
         real = git / name
         if real.is_dir():
             (copy / name).mkdir()
@@ -183,23 +197,28 @@ def _prepare(copy: Path, git: Path) -> None:
             (copy / name).touch()
 
 
-def places(copy: Copy) -> tuple[tuple[Path, Path, bool], ...]:
-    """What is seen where, and whether it may be changed there."""
-    if copy.fresh:
-        return ((copy.git, copy.folder, True),)
-    found = [(copy.git, copy.folder, True), (copy.git / _OBJECTS, copy.git / "objects", False)]
-    found += [(copy.git / n, copy.git / n, False) for n in _SHOWN if (copy.git / n).exists()]
-    return tuple(found)
+def list_mounts(copy: OverlayCopy) -> tuple[PathOverlay, ...]:
+    """The copy in place of .git, and inside it the parts of the repository that are shown."""
+    git = copy.git
+    whole = PathOverlay(git, copy.folder, writable=True)
+    if copy.is_new_repository:
+        return (whole,)
+    shown = [name for name in _READ_ONLY_NAMES if (git / name).exists()]
+    return (
+        whole,
+        PathOverlay(git / _OBJECTS_NAME, git / "objects", writable=False),
+        *(PathOverlay(git / name, git / name, writable=False) for name in shown),
+    )
 
 
-def environment(copy: Copy) -> dict[str, str]:
-    return {"GIT_CONFIG_GLOBAL": str(copy.git / _SETTINGS)}
+def git_environment(copy: OverlayCopy) -> dict[str, str]:
+    return {"GIT_CONFIG_GLOBAL": str(copy.git / _SETTINGS_NAME)}
 
 
-def write_identity(copy: Copy, env: Mapping[str, str]) -> None:
-    """The user's name and the like, from settings that are hidden from the command."""
-    found = dict(_IDENTITY)
-    argv = [find_git(), "config", "--global", "--includes", "-z", "--get-regexp", _KNOWN]
+def write_identity(copy: OverlayCopy, env: Mapping[str, str]) -> None:
+    """Copy the user's name and the like from settings that are hidden from the command."""
+    found = dict(_DEFAULT_IDENTITY)
+    argv = [find_git(), "config", "--global", "--includes", "-z", "--get-regexp", _COPIED_SETTINGS]
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(
             argv, env=dict(env), cwd="/", capture_output=True, timeout=10, check=False
@@ -213,19 +232,19 @@ def write_identity(copy: Copy, env: Mapping[str, str]) -> None:
         section, _, name = key.partition(".")
         quoted = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
         lines.append(f'[{section}]\n\t{name} = "{quoted}"\n')
-    (copy.folder / _SETTINGS).write_text("".join(lines))
+    (copy.folder / _SETTINGS_NAME).write_text("".join(lines))
 
 
-def _folder(home: Path) -> Path:
-    """A new private folder; those of agents that were killed are cleared away."""
+def _create_folder(home: Path) -> Path:
+    """Create a private folder; those of agents that were killed are removed."""
     parent = home / "cache" / "stand-ins"
     make_private_folder(parent)
     with os.scandir(parent) as entries:
         for entry in entries:
-            if time.time() - entry.stat(follow_symlinks=False).st_mtime > _OLD:
+            if time.time() - entry.stat(follow_symlinks=False).st_mtime > _MAX_AGE:
                 shutil.rmtree(entry.path, ignore_errors=True)
     return Path(tempfile.mkdtemp(dir=parent))
 
 
-def remove(copy: Copy) -> None:
+def remove_copy(copy: OverlayCopy) -> None:
     shutil.rmtree(copy.folder.parent, ignore_errors=True)

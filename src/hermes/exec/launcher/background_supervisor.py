@@ -1,7 +1,7 @@
-"""The keeper's side of a command in the background: its log, its input, who may ask for what."""
+"""What the supervisor of a background command does besides: log, input, requests of agents."""
 
 # Only the standard library: the launcher runs without anything else. The lock on the folder is held
-# as long as the keeper lives, so whoever wants to know that asks the kernel and no process number.
+# as long as the supervisor lives, so others find out from the kernel instead of by process number.
 
 # ruff: noqa: PTH104, PTH108
 from __future__ import annotations
@@ -11,103 +11,102 @@ import errno
 import fcntl
 import os
 import socket
-import struct
 import time
-from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from hermes.exec.launcher.protocol import (
+    ANSWER,
+    CLOSE,
+    END,
+    ENDED,
+    FRAME,
+    INPUT_LIMIT,
+    KILL,
+    LOCK,
+    MAX_OPERATION,
+    OPERATION,
+    SEGMENT_PREFIX,
+    SEGMENT_SIZE,
+    SOCKET,
+    TOKEN,
+    WRITE,
+    BackgroundPlan,
+    EndCause,
+)
 from hermes.exec.launcher.pty import END_OF_INPUT, open_terminal
-from hermes.exec.launcher.supervisor import ENDED, FRAME
 
-if TYPE_CHECKING:
-    from hermes.exec.launcher.child_setup import DeskPlan
-
-OPERATION = struct.Struct("!cI")
-"""From agent to keeper: one of the kinds below, the length of what follows, and that."""
-TOKEN, WRITE, CLOSE, KILL = b"T", b"W", b"C", b"K"
-ANSWER = b"A"
-"""(errno or 0, bytes of input the command has not taken yet): to each operation."""
-SOCKET, LOCK, END = "socket", "lock", "end"
-SEGMENT = "out."
-"""The log is in files named after the position of their first byte."""
-SEGMENT_SIZE = 1024 * 1024
 _LAST_SEGMENTS = 2
-INPUT_LIMIT = 1024 * 1024
-"""Bytes a command may leave unread before it is given no more."""
-MAX_OPERATION = INPUT_LIMIT + 64
-_VISITORS = 16
+_MAX_CONNECTIONS = 16
 _CHUNK = 64 * 1024
-_DRAIN = 1024 * 1024
-Why: TypeAlias = Literal["", "killed", "agent", "sandbox"]
-"""What ended it: itself, somebody who asked for it, the end of the agent; or it never ran."""
+_DRAIN_LIMIT = 1024 * 1024
 
 
-class Log:
-    """The first and the last segments of an output: whatever is fed, the disk holds three."""
+class OutputLog:
+    """Keeps the first and the last two segments of an output, however much is written."""
 
     def __init__(self) -> None:
-        self._at = 0
+        self._position = 0
         self._fd = -1
         self._room = 0
-        self._kept: list[str] = []
+        self._segments: list[str] = []
 
     def feed(self, data: bytes) -> None:
-        """What cannot be written is a gap: the positions of the rest stay right."""
+        """Append; data that cannot be written becomes a gap, and later positions stay right."""
         view = memoryview(data)
         while view:
             try:
                 if not self._room:
-                    self._next()
+                    self._open_segment()
                 size = os.write(self._fd, view[: self._room])
             except OSError:
-                self._at += len(view)
+                self._position += len(view)
                 self._room = 0
                 return
-            self._at += size
+            self._position += size
             self._room -= size
             view = view[size:]
 
-    def _next(self) -> None:
+    def _open_segment(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-        name = f"{SEGMENT}{self._at}"
+        name = f"{SEGMENT_PREFIX}{self._position}"
         self._fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self._room = SEGMENT_SIZE
-        self._kept.append(name)
-        while len(self._kept) > 1 + _LAST_SEGMENTS:
-            os.unlink(self._kept.pop(1))
+        self._segments.append(name)
+        while len(self._segments) > 1 + _LAST_SEGMENTS:
+            os.unlink(self._segments.pop(1))
 
 
-class _Visitor:
-    """A connection, and what came over it so far."""
+class _Connection:
+    """A connection of an agent, and the data received so far."""
 
-    def __init__(self, line: socket.socket, *, known: bool) -> None:
-        self.line = line
-        self.known = known
+    def __init__(self, sock: socket.socket, *, authenticated: bool) -> None:
+        self.socket = sock
+        self.authenticated = authenticated
         self.received = b""
-        line.setblocking(False)
+        sock.setblocking(False)
 
 
-class Desk:
-    """Works in the folder of its command, so that paths are short enough for a socket."""
+class BackgroundSupervisor:
+    """Its working folder is the command's, so that the path of the socket is short enough."""
 
-    def __init__(self, plan: DeskPlan, control: socket.socket, *, pty: bool) -> None:
+    def __init__(self, plan: BackgroundPlan, control: socket.socket, *, pty: bool) -> None:
         os.chdir(plan["folder"])
         self._lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)  # who looks whether we live has it for a moment
+        fcntl.flock(self._lock, fcntl.LOCK_EX)  # whoever checks whether we live holds it briefly
         self._plan = plan
-        self._agent = _Visitor(control, known=True)
-        self._visitors = [self._agent]
-        self._listener = _listen() if plan["keep"] else None
-        self._log = Log()
-        self._why: Why = ""
-        self._end: tuple[int, Why] | None = None
+        self._agent = _Connection(control, authenticated=True)
+        self._connections = [self._agent]
+        self._listener = _open_listener() if plan["keep"] else None
+        self._log = OutputLog()
+        self._end_cause: EndCause = ""
+        self._end: tuple[int, EndCause] | None = None
         self._stop = False
         self._pty = pty
         self._pending = bytearray()
         self._closing = False
         self.input, self.output = -1, -1
-        """The command's ends."""
+        """The command's ends of its streams."""
         if pty:
             self._reader, self.output = open_terminal()
             self._writer = self._reader
@@ -118,40 +117,41 @@ class Desk:
             os.set_blocking(self._reader, False)
             os.set_blocking(self._writer, False)
 
-    def entered(self) -> None:
-        """The command has its ends: ours of them must not keep the streams open."""
+    def close_command_ends(self) -> None:
+        """Close our copies of the command's ends, or they would keep the streams open."""
         for fd in {self.input, self.output}:
             os.close(fd)
 
-    def watched(self) -> tuple[list[int], list[int]]:
-        """What to wait for until it can be read, and until it can be written."""
-        readers = [v.line.fileno() for v in self._visitors]
+    def list_descriptors(self) -> tuple[list[int], list[int]]:
+        """Descriptors to wait for: until readable, and until writable."""
+        readers = [c.socket.fileno() for c in self._connections]
         readers += [self._reader] if self._reader >= 0 else []
         readers += [self._listener.fileno()] if self._listener else []
         return readers, [self._writer] if self._pending and self._writer >= 0 else []
 
-    def serve(self, ready: list[int], writable: list[int]) -> bool:
-        """Do what can be done now. Whether the command is to be ended."""
+    def serve_ready(self, ready: list[int], writable: list[int]) -> bool:
+        """Serve the ready descriptors. True when the command is to be ended."""
         if self._reader in ready:
-            self._read()
+            self._read_output()
         if writable:
-            self._write()
-        for visitor in [v for v in self._visitors if v.line.fileno() in ready]:
-            self._hear(visitor)
+            self._write_input()
+        for connection in [c for c in self._connections if c.socket.fileno() in ready]:
+            self._receive_operations(connection)
         if self._listener and self._listener.fileno() in ready:
-            self._welcome()
+            self._accept_connection()
         return self._stop
 
-    def ended(self, status: int, left: int) -> None:
-        """What it wrote is kept before its end is told."""
-        self._drain()
-        self.record(status, why=self._why, left=left)
-        self._stop_writing()
-        for visitor in list(self._visitors):
-            if visitor.known:
-                self._tell(visitor, FRAME.pack(ENDED, status, left))
+    def report_end(self, status: int, left: int) -> None:
+        """Save the remaining output, record the end, then tell all connected agents."""
+        self._drain_output()
+        self.record_end(status, why=self._end_cause, left=left)
+        self._close_input()
+        for connection in list(self._connections):
+            if connection.authenticated:
+                self._send_frame(connection, FRAME.pack(ENDED, status, left))
 
-    def record(self, status: int, *, why: Why, left: int = 0) -> None:
+    def record_end(self, status: int, *, why: EndCause, left: int = 0) -> None:
+        """Write the end of the command to disk; `left` processes of it still run."""
         self._end = (status, why)
         text = f'{{"status":{status},"why":"{why}","at":{time.time():.3f},"left":{left}}}\n'
         with contextlib.suppress(OSError):
@@ -163,31 +163,31 @@ class Desk:
             os.rename(f"{END}.new", END)
 
     def close(self) -> None:
-        """Nothing of the command is left, and what it left behind has nobody to write to."""
-        self._drain()
+        """Save the remaining output, record that no process is left, remove the socket."""
+        self._drain_output()
         if self._end and os.path.exists(END):  # noqa: PTH110
-            self.record(self._end[0], why=self._end[1])
+            self.record_end(self._end[0], why=self._end[1])
         if self._listener:
             with contextlib.suppress(OSError):
                 os.unlink(SOCKET)
 
-    # -- output and input ------------------------------------------------------------------
+    # -- output and input ---------------------------------------------------------------------
 
-    def _drain(self) -> None:
-        """What is in the pipe now; not what somebody goes on writing."""
-        for _ in range(_DRAIN // _CHUNK):
-            if not self._read():
+    def _drain_output(self) -> None:
+        """Read what is in the pipe now, but not what is still being written."""
+        for _ in range(_DRAIN_LIMIT // _CHUNK):
+            if not self._read_output():
                 return
 
-    def _read(self) -> bool:
-        """Take one chunk; whether there may be more."""
+    def _read_output(self) -> bool:
+        """Read one chunk; True when there may be more."""
         if self._reader < 0:
             return False
         try:
             data = os.read(self._reader, _CHUNK)
         except BlockingIOError:
             return False
-        except OSError:  # how a terminal says that nobody is left
+        except OSError:  # how a terminal signals end of file
             data = b""
         if data:
             self._log.feed(data)
@@ -198,114 +198,114 @@ class Desk:
         self._reader = -1
         return False
 
-    def _write(self) -> None:
+    def _write_input(self) -> None:
         try:
             size = os.write(self._writer, self._pending)
         except BlockingIOError:
             return
         except OSError:
-            self._stop_writing()
+            self._close_input()
             return
         del self._pending[:size]
         if self._closing and not self._pending:
-            self._stop_writing()
+            self._close_input()
 
-    def _stop_writing(self) -> None:
+    def _close_input(self) -> None:
         self._pending.clear()
         if self._writer >= 0 and self._writer != self._reader:
             os.close(self._writer)
         self._writer = -1
 
-    # -- who asks --------------------------------------------------------------------------
+    # -- requests of agents -------------------------------------------------------------------
 
-    def _welcome(self) -> None:
+    def _accept_connection(self) -> None:
         assert self._listener
         with contextlib.suppress(OSError):
-            line, _ = self._listener.accept()
-            self._visitors.append(_Visitor(line, known=False))
-            if len(self._visitors) > _VISITORS:
-                self._leave(next(v for v in self._visitors if v is not self._agent))
+            sock, _ = self._listener.accept()
+            self._connections.append(_Connection(sock, authenticated=False))
+            if len(self._connections) > _MAX_CONNECTIONS:
+                self._drop_connection(next(c for c in self._connections if c is not self._agent))
 
-    def _hear(self, visitor: _Visitor) -> None:
+    def _receive_operations(self, connection: _Connection) -> None:
         try:
-            data = visitor.line.recv(_CHUNK)
+            data = connection.socket.recv(_CHUNK)
         except BlockingIOError:
             return
         except OSError:
             data = b""
         if not data:
-            self._leave(visitor)
+            self._drop_connection(connection)
             return
-        visitor.received += data
-        while len(visitor.received) >= OPERATION.size:
-            kind, size = OPERATION.unpack_from(visitor.received)
-            if size > (MAX_OPERATION if visitor.known else 256):
-                self._leave(visitor)
+        connection.received += data
+        while len(connection.received) >= OPERATION.size:
+            kind, size = OPERATION.unpack_from(connection.received)
+            if size > (MAX_OPERATION if connection.authenticated else 256):
+                self._drop_connection(connection)
                 return
             end = OPERATION.size + size
-            if len(visitor.received) < end:
+            if len(connection.received) < end:
                 return
-            body = visitor.received[OPERATION.size : end]
-            visitor.received = visitor.received[end:]
-            if not self._operate(visitor, kind, body):
-                self._leave(visitor)
+            body = connection.received[OPERATION.size : end]
+            connection.received = connection.received[end:]
+            if not self._perform_operation(connection, kind, body):
+                self._drop_connection(connection)
                 return
 
-    def _operate(self, visitor: _Visitor, kind: bytes, body: bytes) -> bool:
-        """False: this visitor is not served."""
-        if not visitor.known:
+    def _perform_operation(self, connection: _Connection, kind: bytes, body: bytes) -> bool:
+        """Carry out one operation; False when the connection must be dropped."""
+        if not connection.authenticated:
             from hmac import compare_digest
 
-            visitor.known = kind == TOKEN and compare_digest(body, self._plan["token"])
-            if visitor.known and self._end:
-                self._tell(visitor, FRAME.pack(ENDED, self._end[0], 0))
-            return visitor.known
+            connection.authenticated = kind == TOKEN and compare_digest(body, self._plan["token"])
+            if connection.authenticated and self._end:
+                self._send_frame(connection, FRAME.pack(ENDED, self._end[0], 0))
+            return connection.authenticated
         result = 0
         if kind == WRITE:
-            result = self._take(body)
+            result = self._queue_input(body)
         elif kind == CLOSE:
-            result = self._take(END_OF_INPUT) if self._pty else self._finish()
+            result = self._queue_input(END_OF_INPUT) if self._pty else self._finish_input()
         elif kind == KILL:
-            self._why = self._why or "killed"
+            self._end_cause = self._end_cause or "killed"
             self._stop = True
-        self._tell(visitor, FRAME.pack(ANSWER, result, len(self._pending)))
+        self._send_frame(connection, FRAME.pack(ANSWER, result, len(self._pending)))
         return True
 
-    def _take(self, body: bytes) -> int:
+    def _queue_input(self, body: bytes) -> int:
         if self._writer < 0 or self._closing:
             return errno.EPIPE
         if len(self._pending) + len(body) > INPUT_LIMIT:
             return errno.EAGAIN
         self._pending += body
-        self._write()
+        self._write_input()
         return 0 if self._writer >= 0 else errno.EPIPE
 
-    def _finish(self) -> int:
+    def _finish_input(self) -> int:
         if self._writer < 0:
             return errno.EPIPE
         self._closing = True
         if not self._pending:
-            self._stop_writing()
+            self._close_input()
         return 0
 
-    def _tell(self, visitor: _Visitor, frame: bytes) -> None:
+    def _send_frame(self, connection: _Connection, frame: bytes) -> None:
         try:
-            visitor.line.sendall(frame)
-        except OSError:  # gone, or it does not listen
-            self._leave(visitor)
+            connection.socket.sendall(frame)
+        except OSError:  # closed, or not reading
+            self._drop_connection(connection)
 
-    def _leave(self, visitor: _Visitor) -> None:
-        if visitor not in self._visitors:
+    def _drop_connection(self, connection: _Connection) -> None:
+        if connection not in self._connections:
             return
-        self._visitors.remove(visitor)
-        if visitor is not self._agent:
-            visitor.line.close()
-        elif not self._plan["keep"]:  # its line is closed by our end: then nothing is left
-            self._why = self._why or "agent"
+        self._connections.remove(connection)
+        if connection is not self._agent:
+            connection.socket.close()
+        elif not self._plan["keep"]:  # ours closes with this process, when nothing is left
+            self._end_cause = self._end_cause or "agent"
             self._stop = True
 
 
-def _listen() -> socket.socket:
+def _open_listener() -> socket.socket:
     listener = socket.socket(socket.AF_UNIX)
     mask = os.umask(0o177)
     try:

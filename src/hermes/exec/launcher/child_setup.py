@@ -1,172 +1,109 @@
-"""The launcher's side of a sandbox: what a process does to itself before it becomes the command."""
+"""Confines the process that becomes a command, and cleans up after the command has ended."""
 
-# Only the standard library: the launcher runs without anything else. What to do was decided by
-# `hermes.exec.sandbox`; here it is merely done, and a step that fails keeps the command from
-# running.
+# Only the standard library: the launcher runs without anything else. `hermes.exec.sandbox` decides
+# what to do; here it is carried out, and a step that fails keeps the command from running.
 
-# ruff: noqa: PTH101, PTH102, PTH104, PTH106, PTH108, PTH110, PTH115, PTH120, PTH123, PTH208, PTH211
+# ruff: noqa: PTH102, PTH104, PTH108, PTH110, PTH120, PTH123, PTH208
 from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import socket
 import struct
-import time
-from typing import TypedDict
 
-from hermes.exec.launcher import cgroup
-from hermes.exec.launcher import syscall_broker as broker
-from hermes.exec.launcher.libc import call, check, libc
-
-STATUS_FD = 60
-"""Where bubblewrap reports that the command has begun, and how it ended."""
-FIRST_FILE_FD = 61
-"""Of the descriptors that hold `files`."""
-PLACEHOLDER = 0o040501
-"""Kind and mode of the empty folders that hold the places of protected names: nobody else makes
-such folders, so one that was left behind is known."""
-ASIDE = b"HEAD.not-a-repository"
-NOWHERE = "/nonexistent/held by hermes while a command runs"
-"""Target of the links that hold the places of protected names that somebody outside may read
-meanwhile: he finds no such file, as before."""
-_LOCK_WAIT = 1.0
+from hermes.exec.launcher import cgroup, syscall_broker
+from hermes.exec.launcher.libc import check_result, load_libc, make_syscall
+from hermes.exec.launcher.placeholders import (
+    RENAMED_HEAD,
+    hold_links,
+    hold_name,
+    is_bare_repository,
+    release_links,
+    release_name,
+)
+from hermes.exec.launcher.protocol import FIRST_FILE_FD, STATUS_FD, SetupInstructions
 
 _NEWNS, _NEWUSER, _MS_PRIVATE = 0x00020000, 0x10000000, 0x44000
 _MS_READ_ONLY_BIND, _MS_RELATIME = 0x1021, 0x200000
 _SAME_FLAGS = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME
 _OPEN_TREE, _MOVE_MOUNT, _EMPTY_PATH = 428, 429, 4
-_COPY = 0o2000000 | 0x8000 | 1
+_CLONE_TREE = 0o2000000 | 0x8000 | 1
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _PR_CAPBSET_DROP, _PR_SET_SECUREBITS, _PR_SET_NO_NEW_PRIVS = 24, 28, 38
-_NO_ROOT_POWERS = 0x2F
-"""Being root gives no capabilities, and there is no way back."""
-_CAPABILITIES = 0x20080522
+_NO_ROOT_PRIVILEGES = 0x2F
+"""Being root grants no capabilities, and this cannot be undone."""
+_CAPABILITY_VERSION = 0x20080522
 _FILTER, _NEW_LISTENER = 1, 8
 _AT_FDCWD = -100
 
 
-class DeskPlan(TypedDict):
-    """What the keeper of a command in the background is told."""
+class ChildSetup:
+    """What a supervisor sets up for its command and releases when all of it has ended."""
 
-    folder: bytes
-    """Of the command alone; the record, the log and the socket are there."""
-    token: bytes
-    """Who has read the record knows it."""
-    keep: bool
-    """Whether the command outlives the agent: then its keeper listens for the next one."""
-
-
-class Box(TypedDict, total=False):
-    """Instructions for one command; every path is bytes."""
-
-    stdin: bool
-    """Whether the last descriptor sent along is the command's standard input."""
-    pty: bool
-    """Whether its streams are a terminal of its own."""
-    desk: DeskPlan
-    """For a command in the background: where its keeper records what becomes of it."""
-    limits: list[tuple[int, int]]
-    """(resource, most)"""
-    otherwise: list[tuple[int, int]]
-    """More of them, where there are no control groups."""
-    cgroup: tuple[int, int]
-    """Bytes of memory and number of processes, where control groups can be had."""
-    placeholders: list[bytes]
-    """Protected names that do not exist: held by empty folders as long as the command lives."""
-    links: list[bytes]
-    """The same, held by links to NOWHERE; they are among `covers` too."""
-    unwanted: list[bytes]
-    """Files that were not there before and are removed after the command."""
-    plain: bytes
-    """A folder that is no bare repository, and must not be one after the command: nothing can hold
-    a name for that without being in every listing, so the HEAD it takes is put aside."""
-    covers: list[bytes]
-    """Protected symbolic links: covered by what they point to, so that nobody can replace them."""
-    scratch: bytes
-    """A folder made for the command and removed after it."""
-    files: list[bytes]
-    """Contents of descriptors FIRST_FILE_FD and up."""
-    wrapper: bool
-    """Whether bubblewrap is started, which reports on STATUS_FD."""
-    bare: bool
-    """Whether to give up every capability and every way to new ones."""
-    landlock: tuple[tuple[int, int, int], list[tuple[bytes, int]]]
-    """Handled file accesses, network accesses, scopes; and what is allowed beneath which path."""
-    seccomp: tuple[int, bytes]
-    """Number of the system call on this machine, and the program."""
-    writable: list[bytes]
-    """With a seccomp program that asks: where modes and times of files may be changed ..."""
-    readonly: list[bytes]
-    """... except there."""
-    workspace: bytes
-    """... where what Landlock cannot open is made and removed by the keeper ..."""
-    way: tuple[str, int]
-    """... and the one address its sockets are connected to."""
-
-
-class Held:
-    """What a keeper holds for its command, to be given back when all of it has ended."""
-
-    def __init__(self, box: Box, groups: list[str]) -> None:
+    def __init__(self, instructions: SetupInstructions, groups: list[str]) -> None:
         self.listener = -1
-        """Where the command's seccomp filter asks."""
-        self._box = box
-        self._places: list[tuple[bytes, int]] = []
-        self._folders: list[tuple[list[bytes], int]] = []
+        """Descriptor on which the command's seccomp filter sends requests, or -1."""
+        self._instructions = instructions
+        self._placeholders: list[tuple[bytes, int]] = []
+        self._link_folders: list[tuple[list[bytes], int]] = []
         self._groups = groups
-        self._counted = False
+        self._has_cgroup_limits = False
         self._status = (-1, -1)
         self._channel: tuple[socket.socket, socket.socket] | None = None
 
     @property
-    def wrapped(self) -> bool:
-        """Whether the process we start is a wrapper that ends when the command in it does."""
-        return bool(self._box.get("wrapper"))
+    def is_wrapped(self) -> bool:
+        """Whether the process we start is bubblewrap, which ends when the command in it does."""
+        return bool(self._instructions.get("wrapped"))
 
     @property
-    def terminal(self) -> bool:
-        """Whether the process we start controls its terminal; inside of a wrapper the command
-        does, or its keys would end the wrapper."""
-        return bool(self._box.get("pty")) and not self.wrapped
+    def controls_terminal(self) -> bool:
+        """Whether the process we start controls its terminal. With bubblewrap the command inside
+        does, or keys would end bubblewrap."""
+        return bool(self._instructions.get("pty")) and not self.is_wrapped
 
     def prepare(self) -> None:
-        if scratch := self._box.get("scratch"):
+        """In the supervisor, before the command is started."""
+        if scratch := self._instructions.get("scratch"):
             os.mkdir(scratch, 0o700)
-        for path in self._box.get("placeholders", ()):
-            self._places.append((path, _hold(path)))
-        links = self._box.get("links", ())
+        for path in self._instructions.get("placeholders", ()):
+            self._placeholders.append((path, hold_name(path)))
+        links = self._instructions.get("link_placeholders", ())
         for folder in sorted({os.path.dirname(path) for path in links}):
             paths = [path for path in links if os.path.dirname(path) == folder]
-            self._folders.append((paths, _hold_links(folder, paths)))
-        if limits := self._box.get("cgroup"):
-            self._counted = cgroup.limit(self._groups, *limits)
-        if self.wrapped:
+            self._link_folders.append((paths, hold_links(folder, paths)))
+        if limits := self._instructions.get("cgroup_limits"):
+            self._has_cgroup_limits = cgroup.set_limits(self._groups, *limits)
+        if self.is_wrapped:
             self._status = os.pipe()
-        if "writable" in self._box:
+        if "writable" in self._instructions:
             self._channel = socket.socketpair()
 
-    def enter(self) -> None:
-        """In the command's own process."""
-        limits = list(self._box.get("limits", ()))
-        if not self._counted:
-            limits += self._box.get("otherwise", ())
-        if self.wrapped:
+    def confine_child(self) -> None:
+        """In the process that becomes the command."""
+        limits = list(self._instructions.get("limits", ()))
+        if not self._has_cgroup_limits:
+            limits += self._instructions.get("fallback_limits", ())
+        if self.is_wrapped:
             os.dup2(self._status[1], STATUS_FD)
-        if covers := self._box.get("covers"):
-            _cover(covers)
-        for number, content in enumerate(self._box.get("files", ()), FIRST_FILE_FD):
-            os.dup2(_in_memory(content), number)
-        _limit(limits)
-        if self._box.get("bare"):
-            _give_up_powers()
-        if "landlock" in self._box:
-            _landlock(*self._box["landlock"])
-        if "seccomp" in self._box:
-            _seccomp(*self._box["seccomp"], tell=self._channel and self._channel[1])
+        if covers := self._instructions.get("covered_links"):
+            _cover_links(covers)
+        for number, content in enumerate(self._instructions.get("memory_files", ()), FIRST_FILE_FD):
+            os.dup2(_create_memory_file(content), number)
+        _set_limits(limits)
+        if self._instructions.get("drop_privileges"):
+            _drop_privileges()
+        if "landlock" in self._instructions:
+            _restrict_by_landlock(*self._instructions["landlock"])
+        if "seccomp" in self._instructions:
+            _install_seccomp(
+                *self._instructions["seccomp"], report=self._channel and self._channel[1]
+            )
 
-    def entered(self) -> None:
-        """In the keeper, once the command runs or has failed to."""
-        if self.wrapped:
+    def finish_start(self) -> None:
+        """In the supervisor, once the command runs or has failed to start."""
+        if self.is_wrapped:
             os.close(self._status[1])
             os.set_blocking(self._status[0], False)
         if self._channel:
@@ -175,129 +112,54 @@ class Held:
             with ours, theirs, contextlib.suppress(BlockingIOError):
                 _, fds, _, _ = socket.recv_fds(ours, 1, 1)
                 self.listener = fds[0] if fds else -1
-                broker.hurry(self.listener)
+                syscall_broker.enable_sync_wakeup(self.listener)
 
-    def serve(self) -> None:
-        """Answer one question of the seccomp filter."""
-        box = self._box
-        ground = (box["writable"], box["readonly"])
-        reach = broker.Reach(*ground, box.get("way"), box.get("workspace", b""))
-        if not broker.answer(self.listener, reach):
+    def answer_syscall(self) -> None:
+        """Answer one request of the seccomp filter."""
+        given = self._instructions
+        grants = syscall_broker.BrokerGrants(
+            given["writable"],
+            given["readonly"],
+            given.get("proxy_address"),
+            given.get("workspace", b""),
+        )
+        if not syscall_broker.answer_request(self.listener, grants):
             os.close(self.listener)
             self.listener = -1
 
-    def never_ran(self, status: int) -> bool:
-        """Whether bubblewrap ended like this because it could not start the command."""
-        if not self.wrapped or status != 1:
+    def failed_to_start(self, status: int) -> bool:
+        """Whether bubblewrap ended with this status because it could not start the command."""
+        if not self.is_wrapped or status != 1:
             return False
         with contextlib.suppress(BlockingIOError):
             return b'"exit-code"' not in os.read(self._status[0], 4096)
         return True
 
     def stop_forking(self) -> None:
-        """Before the processes are ended: nobody may fork faster than we kill."""
+        """Called before processes are killed: none may fork faster than we kill."""
         cgroup.stop_forking(self._groups)
 
     def release(self) -> None:
-        for path, lock in self._places:
-            _let_go(path, lock)
-        for paths, lock in self._folders:
-            _let_go_links(paths, lock)
-        for path in self._box.get("unwanted", ()):
+        """In the supervisor, after all processes of the command have ended."""
+        for path, lock in self._placeholders:
+            release_name(path, lock)
+        for paths, lock in self._link_folders:
+            release_links(paths, lock)
+        for path in self._instructions.get("removed_after", ()):
             with contextlib.suppress(OSError):
                 os.unlink(path)
-        if (folder := self._box.get("plain")) and would_be_bare(folder):
+        if (folder := self._instructions.get("not_bare")) and is_bare_repository(folder):
             with contextlib.suppress(OSError):
-                os.rename(folder + b"/HEAD", folder + b"/" + ASIDE)
-        if scratch := self._box.get("scratch"):
+                os.rename(folder + b"/HEAD", folder + b"/" + RENAMED_HEAD)
+        if scratch := self._instructions.get("scratch"):
             with contextlib.suppress(OSError, RecursionError):
-                _remove(scratch)
+                _remove_tree(scratch)
 
 
-def would_be_bare(folder: bytes) -> bool:
-    """Whether git would take the folder itself for a repository, and follow its settings."""
-    if not os.path.lexists(folder + b"/HEAD"):
-        return False
-    if os.path.lexists(folder + b"/commondir"):
-        return True
-    return all(os.path.exists(folder + b"/" + name) for name in (b"objects", b"refs"))
-
-
-def _hold(path: bytes) -> int:
-    """Make sure that something is at `path`; a shared lock on it if it is a placeholder."""
-    import fcntl
-
-    until = time.monotonic() + _LOCK_WAIT
-    while True:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(path, 0o700)
-            os.chmod(path, PLACEHOLDER & 0o777)
-        lock = -1
-        try:
-            found = os.lstat(path)
-            if found.st_mode != PLACEHOLDER:
-                return -1
-            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            if os.path.samestat(os.lstat(path), os.fstat(lock)):
-                return lock
-        except (FileNotFoundError, BlockingIOError):  # its last holder is just removing it
-            if time.monotonic() > until:
-                raise
-        if lock >= 0:
-            os.close(lock)
-        time.sleep(0.001)
-
-
-def _let_go(path: bytes, lock: int) -> None:
-    """Remove the placeholder unless another command relies on it."""
-    import fcntl
-
-    if lock < 0:
-        return
-    with contextlib.suppress(OSError):
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.lstat(path), os.fstat(lock)):
-            os.rmdir(path)
-    os.close(lock)
-
-
-def _hold_links(folder: bytes, paths: list[bytes]) -> int:
-    """A shared lock on the folder, which keeps the links in it from being removed."""
-    import fcntl
-
-    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    until = time.monotonic() + _LOCK_WAIT
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:  # the last of others is just removing them
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.001)
-    for path in paths:
-        with contextlib.suppress(FileExistsError):
-            os.symlink(NOWHERE, path)
-    return lock
-
-
-def _let_go_links(paths: list[bytes], lock: int) -> None:
-    import fcntl
-
-    with contextlib.suppress(OSError):
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for path in paths:
-            with contextlib.suppress(OSError):
-                if os.readlink(path) == NOWHERE.encode():
-                    os.unlink(path)
-    os.close(lock)
-
-
-def _cover(links: list[bytes]) -> None:
-    """In a mount namespace of our own, a mount on each link. Bubblewrap's begins with a copy."""
+def _cover_links(links: list[bytes]) -> None:
+    """Mount something on each link, in a new mount namespace that bubblewrap then copies."""
     uid, gid = os.getuid(), os.getgid()
-    check(libc().unshare(_NEWNS | _NEWUSER))
+    check_result(load_libc().unshare(_NEWNS | _NEWUSER))
     for name, line in (
         ("setgroups", "deny"),
         ("uid_map", f"{uid} {uid} 1"),
@@ -305,23 +167,23 @@ def _cover(links: list[bytes]) -> None:
     ):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(line)
-    check(libc().mount(b"none", b"/", None, _MS_PRIVATE, None))
+    check_result(load_libc().mount(b"none", b"/", None, _MS_PRIVATE, None))
     for link in links:
         source = link if os.path.exists(link) else os.devnull.encode()
-        tree = call(_OPEN_TREE, _AT_FDCWD, source, _COPY)
-        call(_MOVE_MOUNT, tree, b"", _AT_FDCWD, link, _EMPTY_PATH)
+        tree = make_syscall(_OPEN_TREE, _AT_FDCWD, source, _CLONE_TREE)
+        make_syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, link, _EMPTY_PATH)
         os.close(tree)
         _remount_read_only(link)
 
 
 def _remount_read_only(path: bytes) -> None:
-    """With the flags it has: a namespace of ours may not take any of them away."""
+    """Keeps the flags of the mount: a namespace of ours may not remove any of them."""
     has = os.statvfs(path).f_flag
     flags = has & _SAME_FLAGS | (_MS_RELATIME if has & os.ST_RELATIME else 0)
-    check(libc().mount(None, path, None, flags | _MS_READ_ONLY_BIND, None))
+    check_result(load_libc().mount(None, path, None, flags | _MS_READ_ONLY_BIND, None))
 
 
-def _in_memory(content: bytes) -> int:
+def _create_memory_file(content: bytes) -> int:
     fd = os.memfd_create("sandbox")
     view = memoryview(content)
     while view:
@@ -330,57 +192,55 @@ def _in_memory(content: bytes) -> int:
     return fd
 
 
-def _limit(limits: list[tuple[int, int]]) -> None:
-    import resource
-
+def _set_limits(limits: list[tuple[int, int]]) -> None:
     for number, most in limits:
         hard = resource.getrlimit(number)[1]
         value = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(number, (value, value))
     if limits:
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-            file.write("500")  # when memory runs out, this goes before the agent
+            file.write("500")  # when memory runs out, this is killed before the agent
 
 
-def _give_up_powers() -> None:
-    library = libc()
+def _drop_privileges() -> None:
+    library = load_libc()
     for capability in range(64):
         library.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
-    library.prctl(_PR_SET_SECUREBITS, _NO_ROOT_POWERS, 0, 0, 0)
-    check(library.capset(struct.pack("=Ii", _CAPABILITIES, 0), bytes(24)))
-    check(library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    library.prctl(_PR_SET_SECUREBITS, _NO_ROOT_PRIVILEGES, 0, 0, 0)
+    check_result(library.capset(struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24)))
+    check_result(library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
-def _landlock(handled: tuple[int, int, int], rules: list[tuple[bytes, int]]) -> None:
+def _restrict_by_landlock(handled: tuple[int, int, int], rules: list[tuple[bytes, int]]) -> None:
     attributes = struct.pack("=3Q", *handled)
     size = 8 if not any(handled[1:]) else 16 if not handled[2] else 24
-    ruleset = call(_LANDLOCK_CREATE, attributes, size, 0)
+    ruleset = make_syscall(_LANDLOCK_CREATE, attributes, size, 0)
     for path, access in rules:
         try:
             fd = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
-            continue  # what is gone, or was never ours to see, needs no permission
-        call(_LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", access, fd), 0)
+            continue  # missing or invisible paths need no permission
+        make_syscall(_LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", access, fd), 0)
         os.close(fd)
-    check(libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    call(_LANDLOCK_RESTRICT, ruleset, 0)
+    check_result(load_libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    make_syscall(_LANDLOCK_RESTRICT, ruleset, 0)
     os.close(ruleset)
 
 
-def _seccomp(number: int, program: bytes, *, tell: socket.socket | None) -> None:
+def _install_seccomp(number: int, program: bytes, *, report: socket.socket | None) -> None:
     import ctypes
 
     code = ctypes.create_string_buffer(program, len(program))
     fprog = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
-    check(libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    listener = call(number, _FILTER, _NEW_LISTENER if tell else 0, fprog)
-    if tell:
-        socket.send_fds(tell, [b"l"], [listener])
+    check_result(load_libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    listener = make_syscall(number, _FILTER, _NEW_LISTENER if report else 0, fprog)
+    if report:
+        socket.send_fds(report, [b"l"], [listener])
         os.close(listener)
 
 
-def _remove(folder: bytes, inside: int | None = None) -> None:
-    """The folder and all in it, following no link; a mode that forbids it is changed."""
+def _remove_tree(folder: bytes, inside: int | None = None) -> None:
+    """Remove a folder and all in it, following no link and changing modes that forbid it."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=inside)
     try:
         os.fchmod(fd, 0o700)
@@ -389,7 +249,7 @@ def _remove(folder: bytes, inside: int | None = None) -> None:
                 os.unlink(name, dir_fd=fd)
             except IsADirectoryError:
                 os.chmod(name, 0o700, dir_fd=fd)
-                _remove(os.fsencode(name), fd)
+                _remove_tree(os.fsencode(name), fd)
     finally:
         os.close(fd)
     os.rmdir(folder, dir_fd=inside)

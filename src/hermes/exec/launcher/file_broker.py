@@ -1,11 +1,11 @@
-"""Makes, moves and removes files for a command where Landlock, which opens whole trees, cannot."""
+"""Performs file system calls for a command in folders that Landlock cannot open to it."""
 
-# Something protected in a folder closes all of that folder to Landlock, and the workspace itself
-# nearly always holds something. So the calls that change folders are asked about. Wherever Landlock
-# opens a folder, or nothing may be changed, the kernel goes on and decides, so that swapping what
-# was looked at gains nobody anything. In between, the keeper does it itself: beneath a folder, or
-# on a file, that it has opened and found to be inside the workspace and neither protected nor above
-# something that is.
+# Landlock opens whole trees only. A folder that holds something protected therefore stays closed,
+# and the workspace itself nearly always does. So seccomp reports the calls that change folders.
+# Where Landlock opens a folder, or where nothing may be changed, the kernel continues the call and
+# decides, so that exchanging a path after it was checked gains nothing. In between, the supervisor
+# performs the call itself, beneath a folder or on a file that it has opened and found to be inside
+# the workspace, and neither protected nor above something protected.
 
 # ruff: noqa: PTH115, PTH120
 from __future__ import annotations
@@ -18,7 +18,9 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-CALLS: dict[str, tuple[int, int]] = {
+from hermes.exec.launcher.libc import make_syscall
+
+FILE_CALLS: dict[str, tuple[int, int]] = {
     "open": (2, -1), "openat": (257, 56), "creat": (85, -1),
     "mkdir": (83, -1), "mkdirat": (258, 34),
     "rename": (82, -1), "renameat": (264, 38), "renameat2": (316, 276),
@@ -26,199 +28,212 @@ CALLS: dict[str, tuple[int, int]] = {
     "link": (86, -1), "linkat": (265, 37),
     "symlink": (88, -1), "symlinkat": (266, 36),
 }  # fmt: skip
-"""Name -> number on x86_64 and on aarch64; -1: there is none."""
+"""Name -> number on x86_64 and on aarch64; -1: it does not exist there."""
 _AT_FDCWD = -100
-_REMOVE_FOLDER, _FOLLOW = 0x200, 0x400
+_AT_REMOVEDIR, _AT_SYMLINK_FOLLOW = 0x200, 0x400
 _TMPFILE = 0o20000000
-_RENAME = (316, 276)
+_RENAMEAT2 = (316, 276)
 _RENAME_FLAGS = 3
-"""Not to replace, and to exchange."""
-ADD_FD = 0x40182103
-_NEW_FD = struct.Struct("=QIIII")
-_KEPT = os.O_APPEND | os.O_ACCMODE | os.O_SYNC | os.O_DSYNC | os.O_NONBLOCK | os.O_NOCTTY
-"""Flags that stay when a file that exists is opened."""
+"""RENAME_NOREPLACE and RENAME_EXCHANGE."""
+SECCOMP_ADD_FD = 0x40182103
+_ADD_FD_ARGUMENT = struct.Struct("=QIIII")
+_OPEN_FLAGS = os.O_APPEND | os.O_ACCMODE | os.O_SYNC | os.O_DSYNC | os.O_NONBLOCK | os.O_NOCTTY
+"""Flags that are passed on when an existing file is opened."""
 
 
-class Elsewhere(Exception):
-    """The kernel is to decide, and to say."""
+class LeaveToKernel(Exception):
+    """The kernel continues the call, decides, and reports the result."""
 
 
-class Asker(NamedTuple):
-    """Who asked, and how to look at him."""
+class SyscallCaller(NamedTuple):
+    """The process that made a call, and how to reach it."""
 
     pid: int
     machine: int
     """0: x86_64, 1: aarch64"""
-    text: Callable[[int], bytes]
-    """The text at an address of his memory."""
-    still_there: Callable[[], None]
-    """Raises OSError when he is not: the number may be somebody else's by now."""
-    give: Callable[[int, bool], int]
-    """Hands him a descriptor, closed on exec or not; its number there."""
+    read_text: Callable[[int], bytes]
+    """Reads the string at an address of its memory."""
+    check_alive: Callable[[], None]
+    """Raises OSError when it has ended, after which its number may belong to another process."""
+    give_descriptor: Callable[[int, bool], int]
+    """Gives it a descriptor, closed on exec or not, and returns the number it has there."""
 
 
-class Ground(NamedTuple):
-    """Real paths, as bytes."""
+class WorkspaceArea(NamedTuple):
+    """Where the broker works; real paths, as bytes."""
 
     workspace: bytes
-    open: list[bytes]
-    """What Landlock lets him change."""
-    closed: list[bytes]
+    landlock_writable: list[bytes]
+    """Trees that Landlock opens for writing."""
+    protected: list[bytes]
 
-    def lets(self, folder: bytes) -> bool:
-        """Whether Landlock lets him make and remove things there, and change files."""
-        return any(folder == root or folder.startswith(root + b"/") for root in self.open)
+    def landlock_allows(self, folder: bytes) -> bool:
+        """Whether Landlock lets the command create, change and remove things there."""
+        return any(
+            folder == root or folder.startswith(root + b"/") for root in self.landlock_writable
+        )
 
-    def moved(self, path: bytes) -> None:
-        """What Landlock opened there is gone; something else of that name it would not open."""
-        self.open[:] = [r for r in self.open if r != path and not r.startswith(path + b"/")]
+    def forget_path(self, path: bytes) -> None:
+        """Called after a path was moved or removed: Landlock opened what was there, and not what
+        may be created there under the same name."""
+        self.landlock_writable[:] = [
+            r for r in self.landlock_writable if r != path and not r.startswith(path + b"/")
+        ]
 
-    def is_ours(self, path: bytes) -> bool:
-        """Whether this may be changed, and the kernel would refuse it."""
+    def is_broker_path(self, path: bytes) -> bool:
+        """Whether the command may change this although the kernel would refuse it."""
         if not path.startswith(self.workspace + b"/"):
             return False
         below = path + b"/"
         return not any(
-            path == one or path.startswith(one + b"/") or one.startswith(below)
-            for one in self.closed
+            path == other or path.startswith(other + b"/") or other.startswith(below)
+            for other in self.protected
         )
 
 
-def answer(name: str, args: list[int], asker: Asker, ground: Ground) -> int:
-    """The call's result. Raises OSError, or Elsewhere."""
-    placed = "at" in name and name != "creat"
-    words = args if placed else [_AT_FDCWD, *args]
+def perform_call(name: str, args: list[int], caller: SyscallCaller, area: WorkspaceArea) -> int:
+    """Perform the call and return its result. Raises OSError when it fails, and LeaveToKernel
+    when it is not ours to perform."""
+    has_folder = "at" in name and name != "creat"
+    words = args if has_folder else [_AT_FDCWD, *args]
     match name:
         case "open" | "openat":
-            return _open(asker, ground, (words[0], words[1]), words[2], words[3])
+            return _open_file(caller, area, (words[0], words[1]), words[2], words[3])
         case "creat":
             flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC
-            return _open(asker, ground, (words[0], words[1]), flags, words[2])
+            return _open_file(caller, area, (words[0], words[1]), flags, words[2])
         case "mkdir" | "mkdirat":
-            with _place(asker, ground, (words[0], words[1])) as place, _umask(asker.pid):
-                os.mkdir(place.last, words[2] & 0o1777, dir_fd=place.folder)
+            with (
+                _resolve_writable(caller, area, (words[0], words[1])) as entry,
+                _caller_umask(caller.pid),
+            ):
+                os.mkdir(entry.last, words[2] & 0o1777, dir_fd=entry.folder)
         case "unlink" | "rmdir" | "unlinkat":
-            is_folder = name == "rmdir" or bool(placed and words[2] & _REMOVE_FOLDER)
-            with _place(asker, ground, (words[0], words[1])) as place:
-                (os.rmdir if is_folder else os.unlink)(place.last, dir_fd=place.folder)
-                ground.moved(place.path)
+            is_folder = name == "rmdir" or bool(has_folder and words[2] & _AT_REMOVEDIR)
+            with _resolve_writable(caller, area, (words[0], words[1])) as entry:
+                (os.rmdir if is_folder else os.unlink)(entry.last, dir_fd=entry.folder)
+                area.forget_path(entry.path)
         case "symlink" | "symlinkat":
-            where = (args[1], args[2]) if placed else (_AT_FDCWD, args[1])
-            with _place(asker, ground, where) as place:
-                os.symlink(asker.text(args[0]), place.last, dir_fd=place.folder)
+            where = (args[1], args[2]) if has_folder else (_AT_FDCWD, args[1])
+            with _resolve_writable(caller, area, where) as entry:
+                os.symlink(caller.read_text(args[0]), entry.last, dir_fd=entry.folder)
         case _:
-            _two(
-                name, args if placed else [_AT_FDCWD, args[0], _AT_FDCWD, args[1], 0], asker, ground
+            _move_or_link(
+                name,
+                args if has_folder else [_AT_FDCWD, args[0], _AT_FDCWD, args[1], 0],
+                caller,
+                area,
             )
     return 0
 
 
-def _two(name: str, args: list[int], asker: Asker, ground: Ground) -> None:
-    """Moving and linking, which concern two places."""
+def _move_or_link(name: str, args: list[int], caller: SyscallCaller, area: WorkspaceArea) -> None:
+    """Rename or link, which concern two paths."""
     flags = 0 if name == "renameat" else args[4] & 0xFFFFFFFF
     with (
-        _resolved(asker, (args[0], args[1])) as here,
-        _resolved(asker, (args[2], args[3])) as there,
+        _resolve_entry(caller, (args[0], args[1])) as source,
+        _resolve_entry(caller, (args[2], args[3])) as target,
     ):
-        if ground.lets(here.parent) and ground.lets(there.parent):
-            raise Elsewhere
-        if not (ground.is_ours(here.path) and ground.is_ours(there.path)):
-            raise Elsewhere
-        asker.still_there()
+        if area.landlock_allows(source.parent) and area.landlock_allows(target.parent):
+            raise LeaveToKernel
+        if not (area.is_broker_path(source.path) and area.is_broker_path(target.path)):
+            raise LeaveToKernel
+        caller.check_alive()
         if name.startswith("link"):
-            if flags & ~_FOLLOW or (flags & _FOLLOW and _is_link(here)):
-                raise Elsewhere
+            if flags & ~_AT_SYMLINK_FOLLOW or (flags & _AT_SYMLINK_FOLLOW and _is_link(source)):
+                raise LeaveToKernel
             os.link(
-                here.last,
-                there.last,
-                src_dir_fd=here.folder,
-                dst_dir_fd=there.folder,
+                source.last,
+                target.last,
+                src_dir_fd=source.folder,
+                dst_dir_fd=target.folder,
                 follow_symlinks=False,
             )
             return
         if flags & ~_RENAME_FLAGS:
-            raise Elsewhere
-        _rename(asker.machine, here, there, flags)
-        ground.moved(here.path)
-        ground.moved(there.path)
+            raise LeaveToKernel
+        _rename_entry(caller.machine, source, target, flags)
+        area.forget_path(source.path)
+        area.forget_path(target.path)
 
 
-def _rename(machine: int, here: Place, there: Place, flags: int) -> None:
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    places = (here.folder, here.last, there.folder, there.last)
-    if libc.syscall(_RENAME[machine], *places, flags) < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+def _rename_entry(machine: int, source: FolderEntry, target: FolderEntry, flags: int) -> None:
+    make_syscall(_RENAMEAT2[machine], source.folder, source.last, target.folder, target.last, flags)
 
 
 # Opening
 
 
-def _open(asker: Asker, ground: Ground, where: tuple[int, int], flags: int, mode: int) -> int:
+def _open_file(
+    caller: SyscallCaller, area: WorkspaceArea, where: tuple[int, int], flags: int, mode: int
+) -> int:
     if flags & (os.O_PATH | os.O_DIRECTORY | _TMPFILE):
-        raise Elsewhere
-    with _resolved(asker, where) as place:
-        if ground.lets(place.parent):
-            raise Elsewhere
-        fd = _existing(asker, ground, place, flags)
+        raise LeaveToKernel
+    with _resolve_entry(caller, where) as entry:
+        if area.landlock_allows(entry.parent):
+            raise LeaveToKernel
+        fd = _open_existing(caller, area, entry, flags)
         if fd < 0:
-            fd = _new(asker, ground, place, flags, mode)
+            fd = _create_file(caller, area, entry, flags, mode)
     try:
-        return asker.give(fd, bool(flags & os.O_CLOEXEC))
+        return caller.give_descriptor(fd, bool(flags & os.O_CLOEXEC))
     finally:
         os.close(fd)
 
 
-def _existing(asker: Asker, ground: Ground, place: Place, flags: int) -> int:
-    """An ordinary file, whatever link leads to it; it is the one that was looked at. -1: none."""
+def _open_existing(
+    caller: SyscallCaller, area: WorkspaceArea, entry: FolderEntry, flags: int
+) -> int:
+    """Open a regular file, following links; what is checked is what is opened. -1: it does not
+    exist."""
     how = os.O_PATH | os.O_CLOEXEC | flags & os.O_NOFOLLOW
     try:
-        found = os.open(place.last, how, dir_fd=place.folder)
+        found = os.open(entry.last, how, dir_fd=entry.folder)
     except FileNotFoundError:
         return -1
     except OSError:
-        raise Elsewhere from None
+        raise LeaveToKernel from None
     try:
         path = os.readlink(b"/proc/self/fd/%d" % found)
-        if ground.lets(os.path.dirname(path)) or not ground.is_ours(path):
-            raise Elsewhere
+        if area.landlock_allows(os.path.dirname(path)) or not area.is_broker_path(path):
+            raise LeaveToKernel
         if not stat.S_ISREG(os.fstat(found).st_mode):
-            raise Elsewhere
-        asker.still_there()
+            raise LeaveToKernel
+        caller.check_alive()
         if flags & os.O_CREAT and flags & os.O_EXCL:
-            raise FileExistsError(errno.EEXIST, "it exists")
-        return os.open(f"/proc/self/fd/{found}", flags & (_KEPT | os.O_TRUNC) | os.O_CLOEXEC)
+            raise FileExistsError(errno.EEXIST, "the file exists")
+        return os.open(f"/proc/self/fd/{found}", flags & (_OPEN_FLAGS | os.O_TRUNC) | os.O_CLOEXEC)
     finally:
         os.close(found)
 
 
-def _new(asker: Asker, ground: Ground, place: Place, flags: int, mode: int) -> int:
-    if not flags & os.O_CREAT or not ground.is_ours(place.path):
-        raise Elsewhere
-    asker.still_there()
-    how = flags & (_KEPT | os.O_EXCL) | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    with _umask(asker.pid):  # never waiting: somebody may have put a pipe there meanwhile
-        fd = os.open(place.last, how | os.O_NONBLOCK, mode & 0o1777, dir_fd=place.folder)
+def _create_file(
+    caller: SyscallCaller, area: WorkspaceArea, entry: FolderEntry, flags: int, mode: int
+) -> int:
+    if not flags & os.O_CREAT or not area.is_broker_path(entry.path):
+        raise LeaveToKernel
+    caller.check_alive()
+    how = flags & (_OPEN_FLAGS | os.O_EXCL) | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    with _caller_umask(caller.pid):  # never waits: somebody may have put a pipe there meanwhile
+        fd = os.open(entry.last, how | os.O_NONBLOCK, mode & 0o1777, dir_fd=entry.folder)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise Elsewhere
+        raise LeaveToKernel
     os.set_blocking(fd, not flags & os.O_NONBLOCK)
     return fd
 
 
-# Places
+# Paths of the caller
 
 
-class Place(NamedTuple):
-    """A name in a folder that is held open."""
+class FolderEntry(NamedTuple):
+    """A name in a folder that is open."""
 
     folder: int
     parent: bytes
     """The path of that folder."""
     last: bytes
-    """With the slash at its end that only folders may have."""
+    """The name, with a slash at its end if the caller wrote one."""
 
     @property
     def path(self) -> bytes:
@@ -226,39 +241,41 @@ class Place(NamedTuple):
 
 
 @contextlib.contextmanager
-def _place(asker: Asker, ground: Ground, where: tuple[int, int]) -> Iterator[Place]:
-    """Where something may be made or removed by us."""
-    with _resolved(asker, where) as place:
-        if ground.lets(place.parent) or not ground.is_ours(place.path):
-            raise Elsewhere
-        asker.still_there()
-        yield place
+def _resolve_writable(
+    caller: SyscallCaller, area: WorkspaceArea, where: tuple[int, int]
+) -> Iterator[FolderEntry]:
+    """The entry at `where`, if the broker may create or remove something there."""
+    with _resolve_entry(caller, where) as entry:
+        if area.landlock_allows(entry.parent) or not area.is_broker_path(entry.path):
+            raise LeaveToKernel
+        caller.check_alive()
+        yield entry
 
 
 @contextlib.contextmanager
-def _resolved(asker: Asker, where: tuple[int, int]) -> Iterator[Place]:
-    path = asker.text(where[1])
+def _resolve_entry(caller: SyscallCaller, where: tuple[int, int]) -> Iterator[FolderEntry]:
+    path = caller.read_text(where[1])
     plain = path.rstrip(b"/")
     folder, _, last = plain.rpartition(b"/")
     if last in (b"", b".", b".."):
-        raise Elsewhere
+        raise LeaveToKernel
     if plain != path:
         last += b"/"
     if path.startswith(b"/"):
         folder = folder or b"/"
-    with _opened(asker, where[0], folder, os.O_PATH | os.O_DIRECTORY) as fd:
-        yield Place(fd, os.readlink(b"/proc/self/fd/%d" % fd), last)
+    with _open_as_caller(caller, where[0], folder, os.O_PATH | os.O_DIRECTORY) as fd:
+        yield FolderEntry(fd, os.readlink(b"/proc/self/fd/%d" % fd), last)
 
 
 @contextlib.contextmanager
-def _opened(asker: Asker, base: int, path: bytes, how: int) -> Iterator[int]:
-    """As the asking process would have found it."""
-    for own in (b"/proc/", b"/dev/"):
-        if path.startswith(own):  # ours would be meant, or no file of a workspace
-            raise Elsewhere
+def _open_as_caller(caller: SyscallCaller, base: int, path: bytes, how: int) -> Iterator[int]:
+    """Open a path as the caller would find it."""
+    for prefix in (b"/proc/", b"/dev/"):
+        if path.startswith(prefix):  # to us that is our own process, or no file of a workspace
+            raise LeaveToKernel
     base = base & 0xFFFFFFFF
     base = base - (1 << 32) if base & 0x80000000 else base
-    start = f"/proc/{asker.pid}/cwd" if base == _AT_FDCWD else f"/proc/{asker.pid}/fd/{base}"
+    start = f"/proc/{caller.pid}/cwd" if base == _AT_FDCWD else f"/proc/{caller.pid}/fd/{base}"
     with contextlib.ExitStack() as stack:
         try:
             if path.startswith(b"/"):
@@ -268,19 +285,19 @@ def _opened(asker: Asker, base: int, path: bytes, how: int) -> Iterator[int]:
                 stack.callback(os.close, folder)
                 fd = os.open(path or b".", how | os.O_CLOEXEC, dir_fd=folder)
         except OSError:
-            raise Elsewhere from None  # he is told no more than the kernel would tell him
+            raise LeaveToKernel from None  # the caller learns no more than the kernel would tell it
         stack.callback(os.close, fd)
         yield fd
 
 
-def _is_link(place: Place) -> bool:
-    found = os.stat(place.last, dir_fd=place.folder, follow_symlinks=False)
+def _is_link(entry: FolderEntry) -> bool:
+    found = os.stat(entry.last, dir_fd=entry.folder, follow_symlinks=False)
     return stat.S_ISLNK(found.st_mode)
 
 
 @contextlib.contextmanager
-def _umask(pid: int) -> Iterator[None]:
-    """His. A keeper has one thread."""
+def _caller_umask(pid: int) -> Iterator[None]:
+    """Use the caller's umask meanwhile; a supervisor has one thread."""
     theirs = 0o077
     with contextlib.suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:  # noqa: PTH123
         for line in file:
@@ -293,6 +310,6 @@ def _umask(pid: int) -> Iterator[None]:
         os.umask(before)
 
 
-def gift(ident: int, fd: int, cloexec: bool) -> bytes:
-    """The argument of the request that puts our descriptor among those of who asked."""
-    return _NEW_FD.pack(ident, 0, fd, 0, os.O_CLOEXEC if cloexec else 0)
+def pack_add_fd(ident: int, fd: int, cloexec: bool) -> bytes:
+    """The argument of the ioctl that installs our descriptor in the calling process."""
+    return _ADD_FD_ARGUMENT.pack(ident, 0, fd, 0, os.O_CLOEXEC if cloexec else 0)

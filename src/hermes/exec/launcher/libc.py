@@ -1,4 +1,4 @@
-"""Calls into the kernel that Python has no function for."""
+"""System calls that Python has no function for."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import os
 from typing import Any
 
 
-def libc() -> Any:
+def load_libc() -> Any:
+    """The C library; ctypes is imported here because few processes of the launcher need it."""
     import ctypes
 
     return ctypes.CDLL(None, use_errno=True)
 
 
-def call(number: int, *args: Any) -> int:
-    """A system call by its number; integers are as wide as the kernel takes them."""
+def make_syscall(number: int, *args: Any) -> int:
+    """Make a system call by its number; integers are passed as wide as the kernel takes them."""
     import ctypes
 
     given = [ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in args]
-    return check(libc().syscall(ctypes.c_long(number), *given))
+    return check_result(load_libc().syscall(ctypes.c_long(number), *given))
 
 
-def check(result: int) -> int:
-    """What a call returned; OSError when that says that it failed."""
+def check_result(result: int) -> int:
+    """The result of a call; raises OSError when it failed."""
     import ctypes
 
     if result < 0:

@@ -1,7 +1,7 @@
-"""The program of the small process that starts the agent's commands and outlives it to end them."""
+"""The launcher: a small process that starts the agent's commands, and outlives it to end them."""
 
-# One launcher per agent forks one keeper per command, ahead of time. The launcher's own environment
-# is empty: a command that reads its parents' finds no secret.
+# One launcher per agent forks one supervisor per command, ahead of time. The launcher's environment
+# is empty, so a command that reads the environment of its parents finds no secret.
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from typing import NoReturn
 from hermes.exec.launcher import cgroup
 from hermes.exec.launcher.supervisor import (
     become_reaper,
-    descendants,
-    keep,
-    send_signal,
-    wake_on_child,
+    list_descendants,
+    open_child_wakeup,
+    send_signals,
+    supervise_command,
 )
 
-_BREATH = 0.02
-"""Seconds left to a command that starts, before the keeper of the next one is made."""
-_MOST_FDS = 4
-"""The keeper's socket, one or two outputs, an input."""
+_SPARE_DELAY = 0.02
+"""Seconds after a command has started before the supervisor of the next one is forked."""
+_MAX_FDS = 4
+"""The supervisor's socket, one or two outputs, an input."""
 
 
 def main() -> NoReturn:
@@ -33,36 +33,38 @@ def main() -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.setsid()
-    _close_inherited()
+    _close_inherited_fds()
     requests = socket.socket(fileno=0)
-    wake = wake_on_child()
+    wake = open_child_wakeup()
     become_reaper()
-    cgroup.sweep()
-    keepers: set[int] = set()
+    cgroup.remove_groups()
+    supervisors: set[int] = set()
     spare: socket.socket | None = None
     while True:
-        ready, _, _ = select.select([0, wake], [], [], None if spare else _BREATH)
+        ready, _, _ = select.select([0, wake], [], [], None if spare else _SPARE_DELAY)
         if wake in ready:
-            _reap_keepers(wake, keepers)
+            _reap_supervisors(wake, supervisors)
         if 0 in ready:
-            byte, fds, _, _ = socket.recv_fds(requests, 1, _MOST_FDS)
+            byte, fds, _, _ = socket.recv_fds(requests, 1, _MAX_FDS)
             if not byte:
                 break
-            _hand_over(fds, spare, keepers)
+            _assign_supervisor(fds, spare, supervisors)
             spare = None
         elif not ready:
             with contextlib.suppress(OSError):
-                spare = _fork_keeper(keepers)
+                spare = _fork_supervisor(supervisors)
     if spare:
         spare.close()
-    while keepers:
+    while supervisors:
         select.select([wake], [], [])
-        _reap_keepers(wake, keepers)
+        _reap_supervisors(wake, supervisors)
     os._exit(0)
 
 
-def _hand_over(fds: Sequence[int], spare: socket.socket | None, keepers: set[int]) -> None:
-    """The descriptors of a command to the keeper that waits for one, or to a new one."""
+def _assign_supervisor(
+    fds: Sequence[int], spare: socket.socket | None, supervisors: set[int]
+) -> None:
+    """Give the descriptors of a command to the waiting supervisor, or to a new one."""
     for fd in fds:
         os.set_inheritable(fd, False)
     try:
@@ -70,15 +72,15 @@ def _hand_over(fds: Sequence[int], spare: socket.socket | None, keepers: set[int
             with spare, contextlib.suppress(ConnectionError):  # somebody killed it
                 socket.send_fds(spare, [b"c"], fds)
                 return
-        with contextlib.suppress(OSError):  # no process to be had: the agent sees a hang-up
-            _fork_keeper(keepers, fds).close()
+        with contextlib.suppress(OSError):  # no process can be forked: the agent sees a hang-up
+            _fork_supervisor(supervisors, fds).close()
     finally:
         for fd in fds:
             os.close(fd)
 
 
-def _close_inherited() -> None:
-    """Whatever started the agent may have left descriptors open; no command gets them."""
+def _close_inherited_fds() -> None:
+    """Close descriptors that whatever started the agent left open: no command may inherit them."""
     with os.scandir("/dev/fd") as entries:
         numbers = [int(entry.name) for entry in entries]
     for fd in numbers:
@@ -87,40 +89,40 @@ def _close_inherited() -> None:
                 os.close(fd)
 
 
-def _fork_keeper(keepers: set[int], fds: Sequence[int] = ()) -> socket.socket:
-    """A process that prepares what can be prepared, and waits for the descriptors of a command
-    unless it has them."""
+def _fork_supervisor(supervisors: set[int], fds: Sequence[int] = ()) -> socket.socket:
+    """Fork a process that prepares what it can and waits for the descriptors of a command, unless
+    they are given. Returns the socket to send them over."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid:
         theirs.close()
-        keepers.add(pid)
+        supervisors.add(pid)
         return ours
     status = 1
     try:
         ours.close()
-        os.setsid()  # who kills the launcher's process group must not kill the keepers
+        os.setsid()  # killing the launcher's process group must not kill supervisors
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        groups = cgroup.join()
-        fds = fds or socket.recv_fds(theirs, 1, _MOST_FDS)[1]
+        groups = cgroup.join_groups()
+        fds = fds or socket.recv_fds(theirs, 1, _MAX_FDS)[1]
         theirs.close()
         for fd in fds:
             os.set_inheritable(fd, False)
         if fds:
-            keep(socket.socket(fileno=fds[0]), fds[1:], groups)
+            supervise_command(socket.socket(fileno=fds[0]), fds[1:], groups)
         status = 0
     finally:
         os._exit(status)
 
 
-def _reap_keepers(wake: int, keepers: set[int]) -> None:
+def _reap_supervisors(wake: int, supervisors: set[int]) -> None:
     os.read(wake, 512)
     strays = False
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             pid, status = ended
-            strays |= status != 0 or pid not in keepers
-            keepers.discard(pid)
-            cgroup.sweep(pid)
-    if strays:  # somebody killed a keeper, and its processes became ours
-        send_signal(descendants(os.getpid(), skip=keepers), force=True)
+            strays |= status != 0 or pid not in supervisors
+            supervisors.discard(pid)
+            cgroup.remove_groups(pid)
+    if strays:  # somebody killed a supervisor, and its processes became ours
+        send_signals(list_descendants(os.getpid(), skip=supervisors), force=True)

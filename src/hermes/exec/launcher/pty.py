@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import struct
+import termios
 
 ROWS, COLUMNS = 24, 80
 END_OF_INPUT = b"\x04"
-"""What Ctrl-D sends."""
+"""Sent by Ctrl-D."""
 
 
 def open_terminal() -> tuple[int, int]:
-    """Our end, which does not block, and the command's."""
-    import fcntl
-    import termios
-
+    """Open a terminal: our end, which does not block, and the command's end."""
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     os.set_blocking(ours, False)

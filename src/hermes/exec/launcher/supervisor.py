@@ -1,139 +1,142 @@
-"""The process beside one command: it starts it, reports its end, and ends all it ever started."""
+"""The process that supervises one command: starts it, reports its end, ends all it ever started."""
 
-# A keeper is the reaper of everything its command starts, so nothing escapes it by forking twice or
-# by leaving the process group. It ends them all when the agent hangs up, and an agent that dies
-# hangs up. A command in the background has a desk too: see `background_supervisor`.
+# A supervisor is the subreaper of everything its command starts, so nothing escapes it by forking
+# twice or by leaving the process group. It ends them all when the agent closes the connection,
+# which also happens when the agent dies. See `background_supervisor` for background commands.
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import marshal
 import os
 import select
 import signal
 import socket
-import struct
 import sys
+import termios
 import time
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-from hermes.exec.launcher import child_setup as confine
+from hermes.exec.launcher.background_supervisor import BackgroundSupervisor
+from hermes.exec.launcher.child_setup import ChildSetup
+from hermes.exec.launcher.libc import load_libc
+from hermes.exec.launcher.protocol import (
+    ENDED,
+    FAILED,
+    FRAME,
+    GRACE_SECONDS,
+    HEADER,
+    STARTED,
+    SetupInstructions,
+)
 
-if TYPE_CHECKING:
-    from hermes.exec.launcher.background_supervisor import Desk
-
-FRAME = struct.Struct("!cii")
-"""From keeper to agent: one of the kinds below and two numbers."""
-STARTED = b"S"
-"""(pid, 0)"""
-FAILED = b"F"
-"""(errno, what was at fault: 0 the program, 1 the folder, 2 the sandbox, 3 the record)"""
-ENDED = b"E"
-"""(exit status or minus the signal, number of processes left behind). After the last of those
-the keeper hangs up."""
-HEADER = struct.Struct("!I")
-"""From agent to keeper: the length of a marshalled (argv, cwd, env, confine.Box), and then it."""
-
-GRACE = 1.5
-"""Seconds between TERM and KILL."""
-_GIVE_UP = 12.0
-"""Seconds after which processes that not even KILL ends (stuck in the kernel) are let go."""
-_LOOK_AGAIN = 0.03
-"""Seconds between looks for processes born while the others were being ended."""
+_GIVE_UP_SECONDS = 12.0
+"""Seconds after which processes that do not even end on KILL (stuck in the kernel) are given up."""
+_POLL_SECONDS = 0.03
+"""Seconds between searches for processes started while others were being ended."""
 _PROGRAM, _FOLDER, _SANDBOX, _RECORD = 0, 1, 2, 3
 _LINUX = sys.platform == "linux"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def keep(control: socket.socket, output: Sequence[int], groups: list[str]) -> None:
-    """Read the request, and see its command through."""
-    wake = wake_on_child()
+def supervise_command(control: socket.socket, output: Sequence[int], groups: list[str]) -> None:
+    """Read the request, run its command, and return when nothing of it is left."""
+    wake = open_child_wakeup()
     become_reaper()
-    header = _receive(control, HEADER.size)
+    header = _receive_bytes(control, HEADER.size)
     if not header:
         return
-    *request, box = marshal.loads(_receive(control, *HEADER.unpack(header)))
-    held = confine.Held(box, groups)
-    desk = _open_desk(box, control)
-    if desk is None and "desk" in box:
+    *request, instructions = marshal.loads(_receive_bytes(control, *HEADER.unpack(header)))
+    setup = ChildSetup(instructions, groups)
+    background = _open_background(instructions, control)
+    if background is None and "background" in instructions:
         return
     try:
-        held.prepare()
-        if select.select([control], [], [], 0)[0]:  # nothing but a hang-up or KILL can be there yet
+        setup.prepare()
+        if select.select([control], [], [], 0)[0]:  # it can only be a hang-up or KILL yet
             return
-        pid = _start(request, _streams(box, output, desk), control, held)
+        streams = _select_streams(instructions, output, background)
+        pid = _start_command(request, streams, control, setup)
         for fd in output:
             os.close(fd)
-        if desk:
-            desk.entered()
+        if background:
+            background.close_command_ends()
         if pid:
-            _supervise(pid, control, wake, held, desk)
+            _watch_command(pid, control, wake, setup, background)
     except OSError as error:
-        send(control, FRAME.pack(FAILED, error.errno or 0, _SANDBOX))
+        send_frame(control, FRAME.pack(FAILED, error.errno or 0, _SANDBOX))
     finally:
-        held.release()
-        if desk:
-            desk.close()
+        setup.release()
+        if background:
+            background.close()
 
 
-def _open_desk(box: confine.Box, control: socket.socket) -> Desk | None:
-    if "desk" not in box:
+def _open_background(
+    instructions: SetupInstructions, control: socket.socket
+) -> BackgroundSupervisor | None:
+    if "background" not in instructions:
         return None
-    from hermes.exec.launcher.background_supervisor import Desk
-
     try:
-        return Desk(box["desk"], control, pty=bool(box.get("pty")))
+        return BackgroundSupervisor(
+            instructions["background"], control, pty=bool(instructions.get("pty"))
+        )
     except OSError as error:
-        send(control, FRAME.pack(FAILED, error.errno or 0, _RECORD))
+        send_frame(control, FRAME.pack(FAILED, error.errno or 0, _RECORD))
         return None
 
 
-def _streams(box: confine.Box, given: Sequence[int], desk: Desk | None) -> tuple[int, int, int]:
-    """Standard input, output and error of the command. 0 is /dev/null here."""
-    if desk:
-        return (given[0] if box.get("stdin") else desk.input, desk.output, desk.output)
+def _select_streams(
+    instructions: SetupInstructions, given: Sequence[int], background: BackgroundSupervisor | None
+) -> tuple[int, int, int]:
+    """Standard input, output and error of the command. Descriptor 0 is /dev/null here."""
+    if background:
+        stdin = given[0] if instructions.get("stdin") else background.input
+        return (stdin, background.output, background.output)
     *outputs, last = given
-    if box.get("pty"):
+    if instructions.get("pty"):
         return (last, last, last)
-    return (last, outputs[0], outputs[-1]) if box.get("stdin") else (0, given[0], last)
+    return (last, outputs[0], outputs[-1]) if instructions.get("stdin") else (0, given[0], last)
 
 
-def _start(request: Any, streams: Sequence[int], control: socket.socket, held: confine.Held) -> int:
-    """The command's process, or 0 after reporting why there is none."""
-    keeper = os.getpid()
+def _start_command(
+    request: Any, streams: Sequence[int], control: socket.socket, setup: ChildSetup
+) -> int:
+    """The process of the command, or 0 after reporting why it could not be started."""
+    supervisor = os.getpid()
     ours, theirs = os.pipe()
     pid = os.fork()
     if not pid:
-        _become(request, streams, held, keeper=keeper, report=theirs)
+        _exec_command(request, streams, setup, supervisor=supervisor, report=theirs)
     os.close(theirs)
     failure = os.read(ours, FRAME.size)
     os.close(ours)
-    held.entered()
-    send(control, failure or FRAME.pack(STARTED, pid, 0))
+    setup.finish_start()
+    send_frame(control, failure or FRAME.pack(STARTED, pid, 0))
     return 0 if failure else pid
 
 
-def _become(
-    request: Any, streams: Sequence[int], held: confine.Held, *, keeper: int, report: int
+def _exec_command(
+    request: Any, streams: Sequence[int], setup: ChildSetup, *, supervisor: int, report: int
 ) -> NoReturn:
     argv, cwd, env = request
     at_fault = _FOLDER
     try:
         os.setsid()
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != keeper:
+        _set_process_option(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != supervisor:
             os._exit(1)
         for number in ("SIGTERM", "SIGINT", "SIGHUP", "SIGPIPE", "SIGXFSZ"):
             signal.signal(getattr(signal, number), signal.SIG_DFL)
         for target, fd in enumerate(streams):
             os.dup2(fd, target)
-        if held.terminal:
+        if setup.controls_terminal:
             _control_terminal()
         os.chdir(cwd)
         at_fault = _SANDBOX
-        held.enter()
+        setup.confine_child()
         at_fault = _PROGRAM
         os.execve(argv[0], argv, env)
     except OSError as error:
@@ -143,76 +146,82 @@ def _become(
 
 
 def _control_terminal() -> None:
-    """Keys like Ctrl-C on the terminal at standard input are signals to us."""
-    import fcntl
-    import termios
-
+    """Make the terminal at standard input ours, so that keys like Ctrl-C send us signals."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
-def _supervise(
-    main: int, control: socket.socket, wake: int, held: confine.Held, desk: Desk | None
+def _watch_command(
+    main: int,
+    control: socket.socket,
+    wake: int,
+    setup: ChildSetup,
+    background: BackgroundSupervisor | None,
 ) -> None:
-    """Report the command's end; when the agent hangs up, end everything. Until nothing is left."""
+    """Report the end of the command, end everything when the agent hangs up, and return when no
+    process is left."""
     hung_up_at = 0.0
-    told: set[int] = set()
+    signalled: set[int] = set()
     while True:
-        status, alone = _reap(main)
+        status, none_left = _reap_children(main)
         if status is not None:
-            _report(status, alone, control, held, desk)
+            _report_end(status, none_left, control, setup, background)
         since = time.monotonic() - hung_up_at if hung_up_at else 0.0
-        if alone or since > _GIVE_UP:
+        if none_left or since > _GIVE_UP_SECONDS:
             return
         if hung_up_at:
-            if since >= GRACE:
-                held.stop_forking()
-            _end_all(main, told, force=since >= GRACE)
-        watched = [wake] if hung_up_at or desk else [wake, control.fileno()]
-        watched += [held.listener] if held.listener >= 0 else []
-        readers, writers = desk.watched() if desk else ([], [])
-        patience = _LOOK_AGAIN if hung_up_at else None
-        ready, writable, _ = select.select([*watched, *readers], writers, [], patience)
+            if since >= GRACE_SECONDS:
+                setup.stop_forking()
+            _signal_descendants(main, signalled, force=since >= GRACE_SECONDS)
+        watched = [wake] if hung_up_at or background else [wake, control.fileno()]
+        watched += [setup.listener] if setup.listener >= 0 else []
+        readers, writers = background.list_descriptors() if background else ([], [])
+        timeout = _POLL_SECONDS if hung_up_at else None
+        ready, writable, _ = select.select([*watched, *readers], writers, [], timeout)
         if wake in ready:
             os.read(wake, 512)
-        if held.listener in ready:
-            held.serve()
-        if desk:
-            stop = desk.serve(ready, writable)
+        if setup.listener in ready:
+            setup.answer_syscall()
+        if background:
+            stop = background.serve_ready(ready, writable)
         else:
-            stop = control.fileno() in ready and not _receive(control, 1)
+            stop = control.fileno() in ready and not _receive_bytes(control, 1)
         if stop and not hung_up_at:
             hung_up_at = time.monotonic()
-            if held.wrapped:  # its end would be KILL for the command; the command's end is its own
-                told.add(main)
+            if setup.is_wrapped:  # if bubblewrap ended first, the command in it would be killed
+                signalled.add(main)
 
 
-def _report(
-    status: int, alone: bool, control: socket.socket, held: confine.Held, desk: Desk | None
+def _report_end(
+    status: int,
+    none_left: bool,
+    control: socket.socket,
+    setup: ChildSetup,
+    background: BackgroundSupervisor | None,
 ) -> None:
-    if held.never_ran(status):
-        if desk:
-            desk.record(status, why="sandbox")
-        send(control, FRAME.pack(FAILED, 0, _SANDBOX))
+    if setup.failed_to_start(status):
+        if background:
+            background.record_end(status, why="sandbox")
+        send_frame(control, FRAME.pack(FAILED, 0, _SANDBOX))
         return
-    left = 0 if alone or held.wrapped else len(descendants(os.getpid()))
-    if desk:
-        desk.ended(status, left)
+    left = 0 if none_left or setup.is_wrapped else len(list_descendants(os.getpid()))
+    if background:
+        background.report_end(status, left)
     else:
-        send(control, FRAME.pack(ENDED, status, left))
+        send_frame(control, FRAME.pack(ENDED, status, left))
 
 
-def _end_all(main: int, told: set[int], *, force: bool) -> None:
-    """TERM to each process once, also to one that was just being born; or KILL."""
-    pids = descendants(os.getpid())
-    send_signal(pids if force else [pid for pid in pids if pid not in told], force=force)
-    if not _LINUX and (force or main not in told):
+def _signal_descendants(main: int, signalled: set[int], *, force: bool) -> None:
+    """Send each process TERM once, including those just started; or KILL all."""
+    pids = list_descendants(os.getpid())
+    send_signals(pids if force else [pid for pid in pids if pid not in signalled], force=force)
+    if not _LINUX and (force or main not in signalled):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(main, signal.SIGKILL if force else signal.SIGTERM)
-    told.update(pids, (main,))
+    signalled.update(pids, (main,))
 
 
-def _reap(main: int) -> tuple[int | None, bool]:
-    """(exit status of the command if it has just ended, whether no child is left)."""
+def _reap_children(main: int) -> tuple[int | None, bool]:
+    """The exit status of the command if it has just ended, and whether no child is left."""
     status = None
     try:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -223,10 +232,10 @@ def _reap(main: int) -> tuple[int | None, bool]:
     return status, False
 
 
-def descendants(root: int, *, skip: Collection[int] = ()) -> list[int]:
+def list_descendants(root: int, *, skip: Collection[int] = ()) -> list[int]:
     """All living processes below `root`, without the subtrees in `skip`."""
     below: dict[int, list[int]] = {}
-    for pid, parent in _living():
+    for pid, parent in _list_processes():
         below.setdefault(parent, []).append(pid)
     found: list[int] = []
     queue = [root]
@@ -238,8 +247,8 @@ def descendants(root: int, *, skip: Collection[int] = ()) -> list[int]:
     return found
 
 
-def _living() -> Iterator[tuple[int, int]]:
-    """(process, parent) of all; where there is no /proc, none."""
+def _list_processes() -> Iterator[tuple[int, int]]:
+    """(process, parent) of all processes; nothing where there is no /proc."""
     if not _LINUX:
         return
     with os.scandir("/proc") as entries:
@@ -254,13 +263,13 @@ def _living() -> Iterator[tuple[int, int]]:
                 yield int(name), int(parent)
 
 
-def send_signal(pids: Sequence[int], *, force: bool) -> None:
+def send_signals(pids: Sequence[int], *, force: bool) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL if force else signal.SIGTERM)
 
 
-def wake_on_child() -> int:
+def open_child_wakeup() -> int:
     """A descriptor that becomes readable when a child ends."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
@@ -271,19 +280,17 @@ def wake_on_child() -> int:
 
 
 def become_reaper() -> None:
-    """Orphans below us become our children."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    """Become the parent of orphaned descendants."""
+    _set_process_option(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def _prctl(option: int, value: int) -> None:
+def _set_process_option(option: int, value: int) -> None:
     if _LINUX:
-        import ctypes
-
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+        load_libc().prctl(option, value, 0, 0, 0)
 
 
-def _receive(control: socket.socket, size: int) -> bytes:
-    """Exactly `size` bytes, or fewer when the agent has hung up."""
+def _receive_bytes(control: socket.socket, size: int) -> bytes:
+    """Exactly `size` bytes, or fewer when the agent has closed the connection."""
     parts: list[bytes] = []
     with contextlib.suppress(ConnectionError):
         while size and (part := control.recv(size)):
@@ -292,6 +299,6 @@ def _receive(control: socket.socket, size: int) -> bytes:
     return b"".join(parts)
 
 
-def send(control: socket.socket, frame: bytes) -> None:
+def send_frame(control: socket.socket, frame: bytes) -> None:
     with contextlib.suppress(ConnectionError):
         control.sendall(frame)

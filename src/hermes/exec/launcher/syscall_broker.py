@@ -1,37 +1,44 @@
-"""Does for a command what Landlock confines but cannot keep from it: what is allowed, itself."""
+"""Performs a checked system call on behalf of a Landlock-confined command."""
 
-# Landlock lets anyone change mode, owner and times of any file he owns, and connect to a port of
-# any machine once he may connect to it on one. So a seccomp filter stops those calls, and a keeper
-# makes them in the command's stead: on a file it has opened itself, after looking where that file
-# is; to the one address that was granted. The command cannot swap anything between the look and the
-# deed.
+# Landlock restricts neither changes to the mode, owner and times of one's own files, nor which
+# machine a permitted port belongs to. So a seccomp filter stops those calls, and the supervisor
+# makes them in the command's place: on a file that it has opened itself and whose location it has
+# checked, and to the one address that was granted. The command cannot exchange anything between the
+# check and the call.
 
 # ruff: noqa: PTH101, PTH115
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import select
+import socket
 import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from hermes.exec.launcher import file_broker as making
-from hermes.exec.launcher.libc import check, libc
+from hermes.exec.launcher import file_broker
+from hermes.exec.launcher.libc import check_result, load_libc
 
-_RECEIVE, _SEND, _VALID, _TAKE_TURNS = 0xC0502100, 0xC0182101, 0x40082102, 0x40082104
-_QUESTION = struct.Struct("=QIIiIQ6Q")
-_ANSWER = struct.Struct("=QqiI")
+_NOTIF_RECV, _NOTIF_SEND, _NOTIF_ID_VALID, _SET_SYNC_WAKEUP = (
+    0xC0502100,
+    0xC0182101,
+    0x40082102,
+    0x40082104,
+)
+_REQUEST = struct.Struct("=QIIiIQ6Q")
+_RESPONSE = struct.Struct("=QqiI")
 _AT_FDCWD = -100
 _NOFOLLOW, _EMPTY_PATH = 0x100, 0x1000
 _PATH_MAX = 4096
-_GET_FD = 438
+_PIDFD_GETFD = 438
 _CONNECT_MS = 1000
-_TIMES = {"utime": 16, "utimes": 32, "futimesat": 32, "utimensat": 32}
-"""Bytes behind the pointer to the new times."""
-CALLS: dict[str, tuple[int, int, int]] = {
+_TIMES_SIZE = {"utime": 16, "utimes": 32, "futimesat": 32, "utimensat": 32}
+"""Size of the structure that holds the new times."""
+ATTRIBUTE_CALLS: dict[str, tuple[int, int, int]] = {
     "chmod": (90, -1, 0),
     "fchmod": (91, 52, 0),
     "fchmodat": (268, 53, 1),
@@ -47,39 +54,39 @@ CALLS: dict[str, tuple[int, int, int]] = {
     "connect": (42, 203, 0),
 }
 """Name -> number on x86_64, on aarch64 (-1: none), position of the path among the arguments."""
-_FLAGS = {"utimensat": 3, "fchmodat2": 3, "fchownat": 4}
-_DESCRIPTOR = re.compile(rb"/(?:proc/(?:self|thread-self)|dev)/fd/(\d{1,7})")
-_NAMES = [
-    {number[which]: name for name, number in (CALLS | making.CALLS).items() if number[which] >= 0}
+_FLAGS_POSITION = {"utimensat": 3, "fchmodat2": 3, "fchownat": 4}
+_DESCRIPTOR_PATH = re.compile(rb"/(?:proc/(?:self|thread-self)|dev)/fd/(\d{1,7})")
+_CALL_NAMES = [
+    {
+        number[which]: name
+        for name, number in (ATTRIBUTE_CALLS | file_broker.FILE_CALLS).items()
+        if number[which] >= 0
+    }
     for which in (0, 1)
 ]
-_GO_ON = 1
-"""The kernel makes the call, and decides."""
-_ARCH = {0xC000003E: 0, 0xC00000B7: 1}
+_CONTINUE = 1
+"""Lets the kernel continue the call and decide."""
+_ARCHITECTURES = {0xC000003E: 0, 0xC00000B7: 1}
 
 
-class Reach(NamedTuple):
-    """Where files may be changed, except where; and where sockets may be connected to."""
+class BrokerGrants(NamedTuple):
+    """Where files may be changed, the exceptions, and the address sockets may connect to."""
 
     writable: list[bytes]
     readonly: list[bytes]
-    way: tuple[str, int] | None = None
+    proxy_address: tuple[str, int] | None = None
     workspace: bytes = b""
-    """Where the keeper makes files itself; empty: nowhere."""
+    """Where the broker creates files itself; empty: nowhere."""
 
 
-def hurry(listener: int) -> None:
-    """Who asks and who answers take turns on one processor, where the kernel knows how (6.6)."""
-    import fcntl
-
+def enable_sync_wakeup(listener: int) -> None:
+    """Let caller and supervisor take turns on one processor, where the kernel can (6.6)."""
     with contextlib.suppress(OSError):
-        fcntl.ioctl(listener, _TAKE_TURNS, 1)
+        fcntl.ioctl(listener, _SET_SYNC_WAKEUP, 1)
 
 
-def answer(listener: int, reach: Reach) -> bool:
-    """Take one question and answer it. False when nobody is left who could ask."""
-    import fcntl
-
+def answer_request(listener: int, grants: BrokerGrants) -> bool:
+    """Receive one request and answer it. False when no process is left that could send one."""
     poll = select.poll()
     poll.register(listener, select.POLLIN)
     events = poll.poll(0)
@@ -87,69 +94,73 @@ def answer(listener: int, reach: Reach) -> bool:
         return True
     if not events[0][1] & select.POLLIN:
         return False
-    buffer = bytearray(_QUESTION.size)
+    buffer = bytearray(_REQUEST.size)
     try:
-        fcntl.ioctl(listener, _RECEIVE, buffer)
+        fcntl.ioctl(listener, _NOTIF_RECV, buffer)
     except OSError as error:
-        return error.errno in (errno.ENOENT, errno.EINTR)  # he was killed meanwhile
-    ident, pid, _, number, arch, _, *args = _QUESTION.unpack(buffer)
-    name = _NAMES[_ARCH.get(arch, 0)].get(number, "")
+        return error.errno in (errno.ENOENT, errno.EINTR)  # the caller was killed meanwhile
+    ident, pid, _, number, arch, _, *args = _REQUEST.unpack(buffer)
+    name = _CALL_NAMES[_ARCHITECTURES.get(arch, 0)].get(number, "")
     value = failure = flags = 0
 
-    def still_there() -> None:
-        fcntl.ioctl(listener, _VALID, struct.pack("=Q", ident))
+    def check_alive() -> None:
+        fcntl.ioctl(listener, _NOTIF_ID_VALID, struct.pack("=Q", ident))
 
-    def give(fd: int, cloexec: bool) -> int:
-        given = bytearray(making.gift(ident, fd, cloexec))
-        return int(fcntl.ioctl(listener, making.ADD_FD, given))
+    def give_descriptor(fd: int, cloexec: bool) -> int:
+        given = bytearray(file_broker.pack_add_fd(ident, fd, cloexec))
+        return int(fcntl.ioctl(listener, file_broker.SECCOMP_ADD_FD, given))
 
     try:
-        if name in making.CALLS:
-            asker = making.Asker(
-                pid, _ARCH.get(arch, 0), lambda at: _text(pid, at), still_there, give
+        if name in file_broker.FILE_CALLS:
+            caller = file_broker.SyscallCaller(
+                pid,
+                _ARCHITECTURES.get(arch, 0),
+                lambda address: _read_text(pid, address),
+                check_alive,
+                give_descriptor,
             )
-            ground = making.Ground(reach.workspace, reach.writable, reach.readonly)
-            value = making.answer(name, args, asker, ground)
+            area = file_broker.WorkspaceArea(grants.workspace, grants.writable, grants.readonly)
+            value = file_broker.perform_call(name, args, caller, area)
         elif name == "connect":
-            _connect(pid, args, reach.way, still_there)
+            _connect_socket(pid, args, grants.proxy_address, check_alive)
         else:
-            fd = _open(name, pid, args)
+            fd = _open_target(name, pid, args)
             try:
-                still_there()
-                if not _inside(fd, reach):
+                check_alive()
+                if not _is_granted(fd, grants):
                     raise PermissionError(errno.EPERM, "outside")
-                _change(name, pid, args, fd)
+                _change_attributes(name, pid, args, fd)
             finally:
                 os.close(fd)
-    except making.Elsewhere:
-        flags = _GO_ON
+    except file_broker.LeaveToKernel:
+        flags = _CONTINUE
     except OSError as error:
         failure = error.errno or errno.EPERM
     with contextlib.suppress(OSError):
-        fcntl.ioctl(listener, _SEND, bytearray(_ANSWER.pack(ident, value, -failure, flags)))
+        fcntl.ioctl(listener, _NOTIF_SEND, bytearray(_RESPONSE.pack(ident, value, -failure, flags)))
     return True
 
 
-def _open(name: str, pid: int, args: list[int]) -> int:
-    """The file meant, as the asking process would have found it."""
-    position = CALLS[name][2]
+def _open_target(name: str, pid: int, args: list[int]) -> int:
+    """Open the file that the call refers to, as the caller would find it."""
+    position = ATTRIBUTE_CALLS[name][2]
     if name in ("fchmod", "fchown"):
-        return os.open(f"/proc/{pid}/fd/{_signed(args[0])}", os.O_PATH | os.O_CLOEXEC)
-    base = _signed(args[0]) if position else _AT_FDCWD
-    flags = args[_FLAGS[name]] if name in _FLAGS else 0
+        return os.open(f"/proc/{pid}/fd/{_to_signed(args[0])}", os.O_PATH | os.O_CLOEXEC)
+    base = _to_signed(args[0]) if position else _AT_FDCWD
+    flags = args[_FLAGS_POSITION[name]] if name in _FLAGS_POSITION else 0
     if name == "lchown":
         flags = _NOFOLLOW
-    path = _text(pid, args[position]) if args[position] else b""
+    path = _read_text(pid, args[position]) if args[position] else b""
     if not path and not (flags & _EMPTY_PATH or (name == "utimensat" and not args[position])):
         raise FileNotFoundError(errno.ENOENT, "empty path")
     start = f"/proc/{pid}/cwd" if base == _AT_FDCWD else f"/proc/{pid}/fd/{base}"
     if not path:
         return os.open(start, os.O_PATH | os.O_CLOEXEC)
-    if found := _DESCRIPTOR.fullmatch(path):  # so libraries change what they hold open
+    if found := _DESCRIPTOR_PATH.fullmatch(path):  # how libraries change files they have open
         return os.open(b"/proc/%d/fd/%s" % (pid, found[1]), os.O_PATH | os.O_CLOEXEC)
-    for own in (b"/proc/self/", b"/proc/thread-self/", b"/dev/fd/"):
-        if path.startswith(own):  # ours would be meant
-            raise PermissionError(errno.EPERM, "a view of the asking process")
+    for prefix in (b"/proc/self/", b"/proc/thread-self/", b"/dev/fd/"):
+        if path.startswith(prefix):  # to us that is our own process
+            raise PermissionError(errno.EPERM, "a path that depends on the process")
     how = os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if flags & _NOFOLLOW else 0)
     if path.startswith(b"/"):
         return os.open(path, how)
@@ -160,50 +171,47 @@ def _open(name: str, pid: int, args: list[int]) -> int:
         os.close(folder)
 
 
-def _inside(fd: int, reach: Reach) -> bool:
+def _is_granted(fd: int, grants: BrokerGrants) -> bool:
     path = os.readlink(b"/proc/self/fd/%d" % fd) + b"/"
-    places = [*reach.writable, reach.workspace] if reach.workspace else reach.writable
+    places = [*grants.writable, grants.workspace] if grants.workspace else grants.writable
     return any(path.startswith(root + b"/") for root in places) and not any(
-        path.startswith(root + b"/") for root in reach.readonly
+        path.startswith(root + b"/") for root in grants.readonly
     )
 
 
-def _connect(
-    pid: int, args: list[int], way: tuple[str, int] | None, still_there: Callable[[], None]
+def _connect_socket(
+    pid: int, args: list[int], address: tuple[str, int] | None, check_alive: Callable[[], None]
 ) -> None:
-    """Whatever the socket is by now, it is connected to the one address, or to nothing."""
-    import socket
-
-    if way is None:
+    """Connect the caller's socket, whatever it is by now, to the granted address only."""
+    if address is None:
         raise PermissionError(errno.EPERM, "no network was granted")
-    granted = struct.pack("=H", socket.AF_INET) + struct.pack("!H", way[1])
-    granted += socket.inet_aton(way[0])
+    granted = struct.pack("=H", socket.AF_INET) + struct.pack("!H", address[1])
+    granted += socket.inet_aton(address[0])
     size = args[2] & 0xFFFFFFFF
-    if size < 16 or _memory(pid, args[1], len(granted)) != granted:
+    if size < 16 or _read_memory(pid, args[1], len(granted)) != granted:
         raise OSError(errno.ENETUNREACH, "not granted")
-    handle = os.pidfd_open(_process(pid))
+    handle = os.pidfd_open(_process_of_thread(pid))
     try:
-        still_there()
-        fd = check(libc().syscall(_GET_FD, handle, _signed(args[0]), 0))
+        check_alive()
+        fd = check_result(load_libc().syscall(_PIDFD_GETFD, handle, _to_signed(args[0]), 0))
     finally:
         os.close(handle)
     with socket.socket(fileno=fd) as theirs:
-        waits = os.get_blocking(fd)
+        blocking = os.get_blocking(fd)
         os.set_blocking(fd, False)
         try:
-            number = theirs.connect_ex(way)
-            if waits and number == errno.EINPROGRESS:
-                number = _settled(theirs)
+            number = theirs.connect_ex(address)
+            if blocking and number == errno.EINPROGRESS:
+                number = _await_connection(theirs)
         finally:
-            os.set_blocking(fd, waits)
+            os.set_blocking(fd, blocking)
     if number:
         raise OSError(number, os.strerror(number))
 
 
-def _settled(connecting: Any) -> int:
-    """How it ended; soon, for it is on this machine, and the keeper has others to look after."""
-    import socket
-
+def _await_connection(connecting: Any) -> int:
+    """The result of connecting. Waits only briefly: the address is local, and the supervisor has
+    other requests to answer."""
     poll = select.poll()
     poll.register(connecting, select.POLLOUT)
     if not poll.poll(_CONNECT_MS):
@@ -211,49 +219,49 @@ def _settled(connecting: Any) -> int:
     return int(connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
 
 
-def _process(task: int) -> int:
+def _process_of_thread(task: int) -> int:
     """The process a thread belongs to."""
     with open(f"/proc/{task}/status", "rb") as file:  # noqa: PTH123
         for line in file:
             if line.startswith(b"Tgid:"):
                 return int(line[5:])
-    raise ProcessLookupError(errno.ESRCH, "it is gone")
+    raise ProcessLookupError(errno.ESRCH, "no such process")
 
 
-def _change(name: str, pid: int, args: list[int], fd: int) -> None:
-    position = CALLS[name][2]
+def _change_attributes(name: str, pid: int, args: list[int], fd: int) -> None:
+    position = ATTRIBUTE_CALLS[name][2]
     path = f"/proc/self/fd/{fd}"
     if "chown" in name:
         found = os.fstat(fd)
         for wanted, now in zip(args[position + 1 :], (found.st_uid, found.st_gid), strict=False):
             if wanted & 0xFFFFFFFF not in (now, 0xFFFFFFFF):
-                raise PermissionError(errno.EPERM, "its owner stays")
+                raise PermissionError(errno.EPERM, "the owner may not be changed")
         return
     if "chmod" in name:
         mode = args[position + 1] & 0o7777
         os.chmod(path, mode & ~0o6000)
         return
     pointer = args[position + 1]
-    raw = _memory(pid, pointer, _TIMES[name]) if pointer else b""
-    library = libc()
+    raw = _read_memory(pid, pointer, _TIMES_SIZE[name]) if pointer else b""
+    library = load_libc()
     if raw and name != "utimensat":
         fields = struct.unpack("=2q" if name == "utime" else "=4q", raw)
         pairs = (fields[0], 0, fields[1], 0) if name == "utime" else fields
         raw = struct.pack("=4q", pairs[0], pairs[1] * 1000, pairs[2], pairs[3] * 1000)
-    check(library.utimensat(_AT_FDCWD, path.encode(), raw or None, 0))
+    check_result(library.utimensat(_AT_FDCWD, path.encode(), raw or None, 0))
 
 
-def _text(pid: int, address: int) -> bytes:
+def _read_text(pid: int, address: int) -> bytes:
     found = b""
     while b"\0" not in found:
         page = 4096 - (address + len(found)) % 4096
-        found += _memory(pid, address + len(found), page)
+        found += _read_memory(pid, address + len(found), page)
         if len(found) > 2 * _PATH_MAX:
             raise OSError(errno.ENAMETOOLONG, "path")
     return found[: found.index(b"\0")]
 
 
-def _memory(pid: int, address: int, size: int) -> bytes:
+def _read_memory(pid: int, address: int, size: int) -> bytes:
     try:
         fd = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -266,6 +274,6 @@ def _memory(pid: int, address: int, size: int) -> bytes:
         os.close(fd)
 
 
-def _signed(value: int) -> int:
+def _to_signed(value: int) -> int:
     value &= 0xFFFFFFFF
     return value - (1 << 32) if value & 0x80000000 else value

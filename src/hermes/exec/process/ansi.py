@@ -1,4 +1,4 @@
-"""Program output as plain text: no escape sequences, no controlling characters."""
+"""Converts program output to plain text, without escape sequences and control characters."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _ESCAPE = r"""
   | \x1b [ -/]* [0-~]
 """
 _CONTROLS = "\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
-"""Of a terminal. Characters that only hide text are not dropped here: `inert` shows them."""
+"""Of a terminal. Characters that merely hide text are kept; `inert` makes them visible."""
 
 
-def plain(text: str) -> str:
-    """What a person would have seen: progress lines end as their last state."""
-    if not _compiled("suspect").search(text):
+def to_plain_text(text: str) -> str:
+    """The text as a person would have seen it: of a progress line only the last state remains."""
+    if not _compile_pattern("suspect").search(text):
         return text
-    text = _compiled("escape").sub("", text.replace("\r\n", "\n"))
+    text = _compile_pattern("escape").sub("", text.replace("\r\n", "\n"))
     if "\r" in text:
-        text = _compiled("overwritten").sub("", text).replace("\r", "")
-    text = _compiled("nul").sub("\ufffd", text)
-    return _compiled("controls").sub("", text)
+        text = _compile_pattern("overwritten").sub("", text).replace("\r", "")
+    text = _compile_pattern("nul").sub("\ufffd", text)
+    return _compile_pattern("controls").sub("", text)
 
 
 @cache
-def _compiled(name: str) -> re.Pattern[str]:
+def _compile_pattern(name: str) -> re.Pattern[str]:
     patterns = {
         "suspect": f"[{_CONTROLS}\x00\r]",
         "escape": _ESCAPE,

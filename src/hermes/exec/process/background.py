@@ -1,4 +1,4 @@
-"""Commands that go on while the conversation does: started, found again, written to, ended."""
+"""Background commands: started, found again, written to, ended."""
 
 from __future__ import annotations
 
@@ -11,113 +11,120 @@ import sys
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, structs
 
 from hermes.config.paths import make_private_folder
 from hermes.core.errors import ToolError
-from hermes.exec.launcher.background_supervisor import (
+from hermes.exec.launcher.protocol import (
     CLOSE,
+    GRACE_SECONDS,
     INPUT_LIMIT,
     KILL,
     OPERATION,
     SOCKET,
     TOKEN,
     WRITE,
+    BackgroundPlan,
 )
-from hermes.exec.launcher.supervisor import GRACE
-from hermes.exec.process import background_records as records
-from hermes.exec.process.background_records import Record, State
-from hermes.exec.process.local import Command, hand_over, request_of
-from hermes.exec.process.supervisor_client import Line, NotStarted
+from hermes.exec.process import background_records
+from hermes.exec.process.background_records import ProcessRecord, ProcessState
+from hermes.exec.process.local import CommandSpec, build_request, send_descriptors
+from hermes.exec.process.supervisor_client import CommandNotStarted, SupervisorConnection
 
-if TYPE_CHECKING:
-    from hermes.exec.launcher.child_setup import DeskPlan
-
-MOST = 16
-"""Commands of one session that run at the same time."""
-_PATIENCE = 4.0
-"""Seconds after which a keeper that was asked to end everything is believed to be stuck."""
-_TO_START = 30.0
-_LOOK_AGAIN = 0.2
+MAX_RUNNING = 16
+"""Most commands of one session that run at the same time."""
+_KILL_SECONDS = 4.0
+"""Seconds after which a supervisor that was told to end everything is considered stuck."""
+_START_SECONDS = 30.0
+_POLL_SECONDS = 0.2
 
 
-class Owner(Struct, frozen=True):
-    """Whose commands: a session's, and those of the sessions that share its scope."""
+class ProcessOwner(Struct, frozen=True):
+    """A session; it sees its own commands and those of the sessions in the same scope."""
 
     session: str
     scope: str = ""
 
-    def sees(self, record: Record) -> bool:
+    def can_see(self, record: ProcessRecord) -> bool:
         if record.session == self.session:
             return True
         return bool(self.scope) and record.scope == self.scope
 
 
-class Processes:
-    """All commands in the background of one home. `keep`: what is started outlives the agent."""
+class BackgroundProcesses:
+    """All background commands of one home. `keep`: those that are started outlive the agent."""
 
     def __init__(self, root: Path, *, keep: bool = False) -> None:
         self.root = root
         self.keep = keep
-        self._lines: dict[str, Line] = {}
+        self._connections: dict[str, SupervisorConnection] = {}
 
-    # -- looking ---------------------------------------------------------------------------
+    # -- finding ------------------------------------------------------------------------------
 
-    def all(self, owner: Owner) -> list[State]:
-        """The oldest first."""
-        found = (records.look(self.root / name) for name in records.names(self.root))
-        return [state for state in found if state and owner.sees(state.record)]
+    def list_all(self, owner: ProcessOwner) -> list[ProcessState]:
+        """All commands the owner can see, oldest first."""
+        found = (
+            background_records.load_state(self.root / name)
+            for name in background_records.list_ids(self.root)
+        )
+        return [state for state in found if state and owner.can_see(state.record)]
 
-    def running(self, owner: Owner) -> list[State]:
-        return [state for state in self.all(owner) if state.alive]
+    def list_running(self, owner: ProcessOwner) -> list[ProcessState]:
+        return [state for state in self.list_all(owner) if state.alive]
 
-    def find(self, id: str, owner: Owner) -> State:
-        state = records.look(self.root / id) if id in records.names(self.root) else None
-        if state and owner.sees(state.record):
+    def find_process(self, id: str, owner: ProcessOwner) -> ProcessState:
+        state = (
+            background_records.load_state(self.root / id)
+            if id in background_records.list_ids(self.root)
+            else None
+        )
+        if state and owner.can_see(state.record):
             return state
-        known = [found.record.id for found in self.all(owner)][-20:]
+        known = [found.record.id for found in self.list_all(owner)][-20:]
         hint = f"There are: {', '.join(known)}." if known else "None was started."
         raise ToolError(f"There is no background process {id or '(no id)'!r}. {hint}")
 
-    def ours(self) -> list[State]:
-        """What this agent started, or talked to, and still runs."""
-        found = (records.look(self.root / name) for name in self._lines)
+    def list_connected(self) -> list[ProcessState]:
+        """Commands that this agent started or connected to and that still run."""
+        found = (background_records.load_state(self.root / name) for name in self._connections)
         return [state for state in found if state and state.alive]
 
-    def adopt(self, session: str, child: str) -> None:
-        """A session that was compressed goes on as its child, with all it started."""
-        for state in self.all(Owner(session)):
+    def move_to_child(self, session: str, child: str) -> None:
+        """Give the commands of a session to the child session that continues it."""
+        for state in self.list_all(ProcessOwner(session)):
             with suppress(OSError):
-                records.write(state.folder, structs.replace(state.record, session=child))
+                background_records.write_record(
+                    state.folder, structs.replace(state.record, session=child)
+                )
 
-    # -- acting ----------------------------------------------------------------------------
+    # -- acting -------------------------------------------------------------------------------
 
     async def start(
         self,
-        command: Command,
-        owner: Owner,
+        command: CommandSpec,
+        owner: ProcessOwner,
         *,
         confined: bool = False,
-        stands_for: Command | None = None,
-    ) -> State:
-        """It runs when this returns. A client that stands for a command in another place is not
-        kept: what it leads to ends with the agent."""
-        live = [s.record.id for s in self.running(owner) if s.record.session == owner.session]
-        if len(live) >= MOST:
+        stands_for: CommandSpec | None = None,
+    ) -> ProcessState:
+        """Start a command; it runs when this returns. A client that stands for a command elsewhere
+        does not outlive the agent: what it leads to ends with the agent."""
+        live = [s.record.id for s in self.list_running(owner) if s.record.session == owner.session]
+        if len(live) >= MAX_RUNNING:
             raise ToolError(
-                f"{len(live)} background processes of this session are running, which is the most; "
-                f"nothing was started. End one first with `process kill`: {', '.join(live)}."
+                f"{len(live)} background processes of this session run, which is the limit. "
+                f"Nothing was started. End one first with `process kill`: {', '.join(live)}."
             )
-        meant = stands_for or command
-        text = meant.text if isinstance(meant.text, str) else " ".join(meant.text)
-        record = Record(
+        shown = stands_for or command
+        text = shown.text if isinstance(shown.text, str) else " ".join(shown.text)
+        record = ProcessRecord(
             id="",
             session=owner.session,
             scope=owner.scope,
             command=text,
-            cwd=str(meant.cwd),
+            cwd=str(shown.cwd),
             started=time.time(),
             token=secrets.token_hex(16),
             pty=command.pty,
@@ -125,169 +132,189 @@ class Processes:
             confined=confined,
             online=bool(command.policy and command.policy.network),
         )
-        folder, record = await self._recorded(record)
+        folder, record = await self._create_record(record)
         with ExitStack() as undo:
-            undo.callback(records.remove, folder)
-            self._lines[record.id] = await _begin(command, folder, record)
+            undo.callback(background_records.remove_record, folder)
+            self._connections[record.id] = await _start_supervised(command, folder, record)
             undo.pop_all()
-        return records.look(folder) or State(record, folder, alive=True)
+        return background_records.load_state(folder) or ProcessState(record, folder, alive=True)
 
-    async def _recorded(self, record: Record) -> tuple[Path, Record]:
-        """On disk, under its id. Who is interrupted meanwhile leaves no record."""
-        writing = asyncio.ensure_future(asyncio.to_thread(self._record, record))
+    async def _create_record(self, record: ProcessRecord) -> tuple[Path, ProcessRecord]:
+        """Write the record under a new id. When cancelled meanwhile, no record is left behind."""
+        writing = asyncio.ensure_future(asyncio.to_thread(self._write_new_record, record))
         try:
             return await asyncio.shield(writing)
         except asyncio.CancelledError:
             with suppress(OSError):
-                records.remove((await writing)[0])
+                background_records.remove_record((await writing)[0])
             raise
         except OSError as error:
             raise ToolError(
                 f"Nothing was started: its record could not be written ({error.strerror})."
             ) from error
 
-    def _record(self, record: Record) -> tuple[Path, Record]:
+    def _write_new_record(self, record: ProcessRecord) -> tuple[Path, ProcessRecord]:
         make_private_folder(self.root)
-        records.tidy(self.root)
+        background_records.remove_old(self.root)
         while True:
-            last = records.names(self.root)[-1:]
+            last = background_records.list_ids(self.root)[-1:]
             folder = self.root / f"p{int(last[0][1:]) + 1 if last else 1}"
-            with suppress(FileExistsError):  # another agent of this home was faster
+            with suppress(FileExistsError):  # another agent of this home took that id
                 folder.mkdir(mode=0o700)
                 break
         record = structs.replace(record, id=folder.name)
-        records.write(folder, record)
+        background_records.write_record(folder, record)
         return folder, record
 
-    async def wait(self, state: State, timeout: float) -> State:
-        """Until it has ended, or the time is over."""
+    async def wait(self, state: ProcessState, timeout: float) -> ProcessState:
+        """Wait until it has ended or the time is over."""
         until = time.monotonic() + timeout
         while state.running and (left := until - time.monotonic()) > 0:
-            line = await self._line(state)
-            if line:
-                await _either(line.ended, line.gone, timeout=left)
-                if line.ended.done() and isinstance(line.ended.exception(), NotStarted):
+            connection = await self._connect_supervisor(state)
+            if connection:
+                await _wait_first(connection.ended, connection.closed, timeout=left)
+                if connection.ended.done() and isinstance(
+                    connection.ended.exception(), CommandNotStarted
+                ):
                     break
             else:
-                await asyncio.sleep(min(_LOOK_AGAIN, left))
-            state = self._again(state)
-        return self._again(state)
+                await asyncio.sleep(min(_POLL_SECONDS, left))
+            state = self._reload_state(state)
+        return self._reload_state(state)
 
-    async def kill(self, state: State) -> State:
-        """TERM to all of it, KILL after 1.5 s; returns when nothing is left."""
+    async def kill(self, state: ProcessState) -> ProcessState:
+        """End all of its processes: TERM, KILL after 1.5 s. Returns when none is left."""
         if not state.alive:
             return state
-        line = await self._reach(state)
-        if not line.gone.done():
-            await line.operate(KILL)
-            await asyncio.wait({line.gone}, timeout=GRACE + _PATIENCE)
-        state = self._again(state)
-        if state.alive and not line.gone.done():
-            raise ToolError(f"{state.record.id} was sent KILL, but part of it does not end.")
+        connection = await self._require_connection(state)
+        if not connection.closed.done():
+            await connection.request_operation(KILL)
+            await asyncio.wait({connection.closed}, timeout=GRACE_SECONDS + _KILL_SECONDS)
+        state = self._reload_state(state)
+        if state.alive and not connection.closed.done():
+            raise ToolError(
+                f"{state.record.id} was sent KILL, but some of its processes have not ended."
+            )
         return state
 
-    async def write(self, state: State, text: str, *, close: bool = False) -> int:
-        """Give it input, and with `close` the end of it; how many bytes it has not taken yet."""
+    async def write(self, state: ProcessState, text: str, *, close: bool = False) -> int:
+        """Send input, and with `close` the end of input. Returns the number of bytes it has not
+        read yet."""
         data = text.encode("utf-8", "replace")
         if len(data) > INPUT_LIMIT:
-            raise ToolError(f"At most {INPUT_LIMIT} bytes can be written at a time; none were.")
+            raise ToolError(
+                f"At most {INPUT_LIMIT} bytes can be written at a time. Nothing was written."
+            )
         if not state.running:
-            words = state.words(time.time())
-            raise ToolError(f"{state.record.id} takes no input: {words}. Nothing was written.")
-        line = await self._reach(state)
-        records.note_typed(state.folder, text)
+            description = state.describe(time.time())
+            raise ToolError(
+                f"{state.record.id} takes no input: {description}. Nothing was written."
+            )
+        connection = await self._require_connection(state)
+        background_records.record_typed(state.folder, text)
         pending = 0
         if data:
-            number, pending = await line.operate(WRITE, data)
-            _check(number, pending, state.record.id)
+            number, pending = await connection.request_operation(WRITE, data)
+            _check_write(number, pending, state.record.id)
         if close:
-            number, pending = await line.operate(CLOSE)
-            _check(number, pending, state.record.id)
+            number, pending = await connection.request_operation(CLOSE)
+            _check_write(number, pending, state.record.id)
         return pending
 
     async def close(self) -> None:
-        """End what this agent started, except what is to be kept."""
-        lines = {name: line for name, line in self._lines.items() if not line.gone.done()}
+        """End the commands this agent started, except those that outlive it."""
+        connections = {
+            name: connection
+            for name, connection in self._connections.items()
+            if not connection.closed.done()
+        }
         ending = []
-        for name, line in lines.items():
-            state = records.look(self.root / name)
+        for name, connection in connections.items():
+            state = background_records.load_state(self.root / name)
             if state is None or not state.record.keep:
-                line.hang_up()
-                ending.append(line.gone)
+                connection.hang_up()
+                ending.append(connection.closed)
         if ending:
-            await asyncio.wait(ending, timeout=GRACE + 1)
-        for line in self._lines.values():
-            line.close()
-        self._lines.clear()
+            await asyncio.wait(ending, timeout=GRACE_SECONDS + 1)
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
 
-    # -- reaching a keeper -----------------------------------------------------------------
+    # -- connecting to a supervisor -----------------------------------------------------------
 
-    def _again(self, state: State) -> State:
-        return records.look(state.folder) or state
+    def _reload_state(self, state: ProcessState) -> ProcessState:
+        return background_records.load_state(state.folder) or state
 
-    async def _reach(self, state: State) -> Line:
-        line = await self._line(state)
-        if line:
-            return line
+    async def _require_connection(self, state: ProcessState) -> SupervisorConnection:
+        connection = await self._connect_supervisor(state)
+        if connection:
+            return connection
         if not state.record.keep:
             raise ToolError(
                 f"{state.record.id} was started by another agent that is still running, and only "
                 "that one can write to it or end it. Nothing was done."
             )
-        raise ToolError(f"The keeper of {state.record.id} does not answer. Nothing was done.")
+        raise ToolError(f"The supervisor of {state.record.id} does not answer. Nothing was done.")
 
-    async def _line(self, state: State) -> Line | None:
-        """Ours, or a new one to a keeper that outlived its agent."""
-        line = self._lines.get(state.record.id)
-        if line and not line.gone.done():
-            return line
+    async def _connect_supervisor(self, state: ProcessState) -> SupervisorConnection | None:
+        """Our connection, or a new one to a supervisor that outlived its agent."""
+        connection = self._connections.get(state.record.id)
+        if connection and not connection.closed.done():
+            return connection
         if not state.record.keep or not state.alive:
             return None
         try:
-            control = await asyncio.to_thread(_connect, state.folder)
+            control = await asyncio.to_thread(_open_socket, state.folder)
         except OSError:
             return None
-        line = self._lines[state.record.id] = Line(control)
+        connection = self._connections[state.record.id] = SupervisorConnection(control)
         token = state.record.token.encode()
-        await line.send(OPERATION.pack(TOKEN, len(token)) + token)
-        return line
+        await connection.send(OPERATION.pack(TOKEN, len(token)) + token)
+        return connection
 
 
-async def _either(*futures: asyncio.Future[Any], timeout: float | None = None) -> None:
+async def _wait_first(*futures: asyncio.Future[Any], timeout: float | None = None) -> None:
     await asyncio.wait(futures, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
 
 
-async def _begin(command: Command, folder: Path, record: Record) -> Line:
-    plan: DeskPlan = {
+async def _start_supervised(
+    command: CommandSpec, folder: Path, record: ProcessRecord
+) -> SupervisorConnection:
+    plan: BackgroundPlan = {
         "folder": os.fsencode(folder),
         "token": record.token.encode(),
         "keep": record.keep,
     }
-    request = await request_of(command, desk=plan)
+    request = build_request(command, background=plan)
     ours, theirs = socket.socketpair()
     try:
         given = [command.stdin] if command.stdin >= 0 and not command.pty else []
-        hand_over([theirs.fileno(), *given])
+        send_descriptors([theirs.fileno(), *given])
     except OSError as error:
         ours.close()
         raise ToolError(f"No process could be started: {error.strerror}.") from error
     finally:
         theirs.close()
-    line = Line(ours)
+    connection = SupervisorConnection(ours)
     with ExitStack() as undo:
-        undo.callback(line.close)
-        undo.callback(line.demand, KILL)
-        await line.send(request)
-        await _either(line.began, line.ended, timeout=_TO_START)
-        if not line.began.done():
-            why = line.ended.exception() if line.ended.done() else "It did not start in time."
+        undo.callback(connection.close)
+        undo.callback(connection.send_operation, KILL)
+        await connection.send(request)
+        await _wait_first(connection.started, connection.ended, timeout=_START_SECONDS)
+        if not connection.started.done():
+            why = (
+                connection.ended.exception()
+                if connection.ended.done()
+                else "It did not start in time."
+            )
             raise ToolError(f"{why} Nothing was run.")
         undo.pop_all()
-    return line
+    return connection
 
 
-def _connect(folder: Path) -> socket.socket:
-    """Through the open folder where that is possible: a socket's path may have some 100 bytes."""
+def _open_socket(folder: Path) -> socket.socket:
+    """Connect by way of the open folder where possible: a socket's path may only have about 100
+    bytes."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with socket.socket(socket.AF_UNIX) as control:
@@ -299,8 +326,10 @@ def _connect(folder: Path) -> socket.socket:
         os.close(handle)
 
 
-def _check(number: int, pending: int, id: str) -> None:
+def _check_write(number: int, pending: int, id: str) -> None:
     if number == errno.EPIPE:
-        raise ToolError(f"{id} has closed its input; this was not written.")
+        raise ToolError(f"{id} has closed its input. Nothing was written.")
     if number == errno.EAGAIN:
-        raise ToolError(f"{id} does not read its input ({pending} bytes wait); this was not added.")
+        raise ToolError(
+            f"{id} does not read its input ({pending} bytes are pending). Nothing was written."
+        )

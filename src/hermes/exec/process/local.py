@@ -1,4 +1,4 @@
-"""Runs shell commands on this machine: bounded in time and memory, ended with all they started."""
+"""Runs shell commands on this machine, with limits, and ends them with everything they started."""
 
 from __future__ import annotations
 
@@ -11,34 +11,30 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.core.shutdown import register_closer
+from hermes.exec.launcher.protocol import GRACE_SECONDS, HEADER, SetupInstructions
 from hermes.exec.launcher.pty import END_OF_INPUT, open_terminal
-from hermes.exec.launcher.supervisor import GRACE, HEADER
-from hermes.exec.process.output_capture import Capture
-from hermes.exec.process.supervisor_client import Line, NotStarted
-
-if TYPE_CHECKING:
-    from hermes.exec.launcher.child_setup import Box
-    from hermes.exec.sandbox import Policy, Tier
+from hermes.exec.process.output_capture import OutputCapture
+from hermes.exec.process.supervisor_client import CommandNotStarted, SupervisorConnection
+from hermes.exec.sandbox import SandboxPolicy, SandboxTier, confine_command
 
 MAX_COMMAND = 128 * 1024 - 1
-"""Bytes in one argument of a program; the limit of the Linux kernel."""
-_LAST_WORDS = 0.25
-"""Seconds left to a command's background processes to finish writing once it has ended."""
+"""Most bytes in one argument of a program: a limit of the Linux kernel."""
+_LAST_OUTPUT_SECONDS = 0.25
+"""Seconds in which processes that a command left behind may finish writing after it has ended."""
 _CHUNK = 64 * 1024
-_PIPE = 1024 * 1024
-"""The most a pipe can hold."""
+_PIPE_SIZE = 1024 * 1024
+"""Most bytes a pipe can hold."""
 _BOOT = (
     "import sys; sys.path.append(sys.argv[1]); from hermes.exec.launcher.main import main; main()"
 )
 
 
-class Outcome(Struct, frozen=True):
+class CommandResult(Struct, frozen=True):
     """How a command ended. `status` is None when it was killed for taking too long."""
 
     status: int | None
@@ -47,46 +43,49 @@ class Outcome(Struct, frozen=True):
     """Processes it left running in the background; they end with the agent."""
 
 
-class Command(Struct, frozen=True):
-    """What to run, where, with which environment (the whole of it), for how many seconds."""
+class CommandSpec(Struct, frozen=True):
+    """What to run, where, with which complete environment, and for how many seconds."""
 
     text: str | tuple[str, ...]
-    """For the shell; or a program, by its full path, and its arguments."""
+    """A command line for the shell; or a program, by its full path, and its arguments."""
     cwd: Path
     env: Mapping[str, str]
     timeout: float
-    policy: Policy | None = None
-    """What it may see and change; None: all that we may."""
-    tier: Tier | None = None
-    """How that is enforced; None: as strongly as this machine can."""
+    policy: SandboxPolicy | None = None
+    """What it may see and change; None: it is not confined."""
+    tier: SandboxTier | None = None
+    """How strongly the policy is enforced; required unless it allows everything."""
     stdin: int = -1
-    """Descriptor of its standard input, which stays the caller's; -1: there is nothing to read."""
+    """Descriptor of its standard input, still owned by the caller; -1: empty."""
     pty: bool = False
-    """Whether its streams are a terminal of its own; then `stdin` does not count."""
+    """Whether it gets a terminal of its own; `stdin` is then ignored."""
     placeholders: tuple[str, ...] = ()
-    """Names kept from being made while it runs, by empty folders that are removed after it."""
+    """Names that cannot be created while it runs: occupied by empty folders, removed after it."""
 
 
-async def run(command: Command, out: Capture, err: Capture | None = None) -> Outcome:
-    """Run to the end, feeding `out` (and `err`; without it both streams are one).
+async def run_command(
+    command: CommandSpec, out: OutputCapture, err: OutputCapture | None = None
+) -> CommandResult:
+    """Run a command to its end and feed its output to `out` (and to `err`; without it both streams
+    are one).
 
-    Raises ToolError when nothing could be started. When it is cancelled or out of time it returns
-    with every process of the command dead: TERM first, KILL after 1.5 s.
+    Raises ToolError when nothing could be started. When it is cancelled or times out, every process
+    of the command has ended when this returns: TERM first, KILL after 1.5 s.
     """
-    request = await request_of(command)
-    child = _Child([out] if err is None or command.pty else [out, err])
+    request = build_request(command)
+    child = _RunningCommand([out] if err is None or command.pty else [out, err])
     try:
         async with asyncio.timeout(command.timeout):
-            await child.begin(request, command)
-            status, left = await asyncio.shield(child.line.ended)
-        await child.last_words()
-        return Outcome(status, left)
+            await child.start(request, command)
+            status, left = await asyncio.shield(child.connection.ended)
+        await child.await_last_output()
+        return CommandResult(status, left)
     except TimeoutError:
-        return Outcome(None)
+        return CommandResult(None)
     except OSError as error:
         raise ToolError(f"No process could be started: {error.strerror}.") from error
-    except NotStarted as failure:
-        await child.last_words()
+    except CommandNotStarted as failure:
+        await child.await_last_output()
         words = (err or out).text().strip()[:500]
         raise ToolError(f"{failure} Nothing was run. {words}".strip()) from None
     finally:
@@ -96,34 +95,31 @@ async def run(command: Command, out: Capture, err: Capture | None = None) -> Out
             child.release()
 
 
-async def stop_all() -> None:
-    """End what earlier commands left running in the background."""
+async def stop_left_running() -> None:
+    """End the processes that earlier commands left running."""
     loop = asyncio.get_running_loop()
-    for child in [c for c in _left_running if c.line.gone.get_loop() is loop]:
-        await child.end(all_of_it=True)
+    for child in [c for c in _left_running if c.connection.closed.get_loop() is loop]:
+        await child.end(include_left=True)
 
 
-register_closer(stop_all)
-
-
-async def request_of(command: Command, **more: Unpack[Box]) -> bytes:
-    """What a keeper is sent; `more` is what it is to do besides starting the command."""
-    argv: Sequence[str] = _argv(command.text)
-    env, box = dict(command.env), None
+def build_request(command: CommandSpec, **more: Unpack[SetupInstructions]) -> bytes:
+    """The request to a supervisor; `more` are additional instructions."""
+    argv: Sequence[str] = _build_argv(command.text)
+    env = dict(command.env)
+    setup: SetupInstructions | None = None
     if command.pty:
         env = {"TERM": "xterm", **env}
-    if command.policy:
-        from hermes.exec.sandbox import probe, wrap
-
-        tier = command.tier or await probe()
-        if command.pty and tier.level == 1:
-            argv = (*_own_session(), *argv)
-        launch = wrap(argv, command.policy, tier, env=env, cwd=command.cwd)
-        argv, env, box = launch.argv, launch.env, launch.box
+    if command.policy and command.policy.mode != "full-access":
+        if command.tier is None:
+            raise ValueError("a confined command needs a tier")
+        if command.pty and command.tier.level == 1:
+            argv = (*_find_setsid(), *argv)
+        launch = confine_command(argv, command.policy, command.tier, env=env, cwd=command.cwd)
+        argv, env, setup = launch.argv, launch.env, launch.setup
     names = {os.fsencode(k): os.fsencode(v) for k, v in env.items()}
     parts = [os.fsencode(part) for part in argv]
     stdin = command.stdin >= 0 and not command.pty
-    instructions = {**(box or {}), **more, "stdin": stdin, "pty": command.pty}
+    instructions = {**(setup or {}), **more, "stdin": stdin, "pty": command.pty}
     if command.placeholders:
         instructions["placeholders"] = [os.fsencode(name) for name in command.placeholders]
     body = marshal.dumps((parts, os.fsencode(command.cwd), names, instructions))
@@ -131,14 +127,14 @@ async def request_of(command: Command, **more: Unpack[Box]) -> bytes:
 
 
 @cache
-def _own_session() -> tuple[str, ...]:
-    """Inside of bubblewrap a command cannot be the first of its session, to whom the keys of a
-    terminal belong. Without the program everything but the keys works."""
+def _find_setsid() -> tuple[str, ...]:
+    """The setsid program, which makes a command inside bubblewrap the leader of a session, so that
+    the keys of its terminal reach it. Without it everything but the keys works."""
     found = next((p for p in ("/usr/bin/setsid", "/bin/setsid") if os.access(p, os.X_OK)), "")
     return (found, "-c") if found else ()
 
 
-def _argv(text: str | tuple[str, ...]) -> Sequence[str]:
+def _build_argv(text: str | tuple[str, ...]) -> Sequence[str]:
     if isinstance(text, tuple):
         return text
     raw = text.encode("utf-8", "surrogateescape")
@@ -146,28 +142,28 @@ def _argv(text: str | tuple[str, ...]) -> Sequence[str]:
         raise ToolError("The command is too long (128 KB): write it to a file and run that.")
     if b"\0" in raw:
         raise ToolError("The command contains a NUL character; nothing was run.")
-    return (_shell(), "-c", os.fsdecode(raw))
+    return (_find_shell(), "-c", os.fsdecode(raw))
 
 
 @cache
-def _shell() -> str:
+def _find_shell() -> str:
     shells = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh")
     return next((shell for shell in shells if os.access(shell, os.X_OK)), "/bin/sh")
 
 
-class _Child:
-    """One command under its keeper, from this side of their socket."""
+class _RunningCommand:
+    """One command, as seen from the agent: its supervisor's connection and its output."""
 
-    line: Line
+    connection: SupervisorConnection
 
-    def __init__(self, captures: list[Capture]) -> None:
+    def __init__(self, captures: list[OutputCapture]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._silent: asyncio.Future[None] = self._loop.create_future()
-        self._begun = False
+        self._output_ended: asyncio.Future[None] = self._loop.create_future()
+        self._started = False
         self._captures = captures
-        self._readers: dict[int, Capture | None] = {}
+        self._readers: dict[int, OutputCapture | None] = {}
 
-    async def begin(self, request: bytes, command: Command) -> None:
+    async def start(self, request: bytes, command: CommandSpec) -> None:
         ours, theirs = socket.socketpair()
         lent: list[int] = []
         try:
@@ -177,9 +173,9 @@ class _Child:
                 self._readers[reader] = capture
                 lent.append(writer)
                 if command.pty and isinstance(command.text, str):
-                    os.write(reader, END_OF_INPUT)  # there is nobody to type
+                    os.write(reader, END_OF_INPUT)  # nobody types anything
             given = [command.stdin] if command.stdin >= 0 and not command.pty else []
-            hand_over([theirs.fileno(), *lent, *given])
+            send_descriptors([theirs.fileno(), *lent, *given])
         except OSError:
             ours.close()
             raise
@@ -187,118 +183,122 @@ class _Child:
             theirs.close()
             for writer in lent:
                 os.close(writer)
-        self.line = Line(ours)
-        self._begun = True
+        self.connection = SupervisorConnection(ours)
+        self._started = True
         for reader in self._readers:
             self._loop.add_reader(reader, self._on_output, reader)
-        await self.line.send(request)
+        await self.connection.send(request)
 
-    async def last_words(self) -> None:
-        """What was written before the end is in the pipes; what background processes still write
-        is waited for only a moment."""
-        await asyncio.wait([self._silent], timeout=_LAST_WORDS)
+    async def await_last_output(self) -> None:
+        """Read what is still in the pipes, waiting only briefly for processes left behind."""
+        await asyncio.wait([self._output_ended], timeout=_LAST_OUTPUT_SECONDS)
 
-    async def end(self, *, all_of_it: bool = False) -> None:
-        """Unless the command has ended by itself, end it and wait until nothing of it is left."""
-        if not self._begun or self.line.gone.done() or (self._left and not all_of_it):
+    async def end(self, *, include_left: bool = False) -> None:
+        """End the command, unless it has ended by itself, and wait until nothing of it is left."""
+        if (
+            not self._started
+            or self.connection.closed.done()
+            or (self._left_count and not include_left)
+        ):
             return
-        self.line.hang_up()
-        await asyncio.wait([self.line.gone], timeout=GRACE + 1)
+        self.connection.hang_up()
+        await asyncio.wait([self.connection.closed], timeout=GRACE_SECONDS + 1)
 
     @property
-    def _left(self) -> int:
-        """Processes that live on after the command's end."""
-        ended = self.line.ended
+    def _left_count(self) -> int:
+        """Number of processes that still ran when the command ended."""
+        ended = self.connection.ended
         return ended.result()[1] if ended.done() and not ended.exception() else 0
 
     def release(self) -> None:
-        """Let go of everything, except of what the command left running: that is kept from
-        blocking on its output, and ends when we do."""
+        """Close everything, except for processes left running: their output is still read, so that
+        they do not block, and they end with the agent."""
         for reader in list(self._readers):
-            self._drain(reader)
-        if self._begun and self._left and not self.line.gone.done():
+            self._drain_output(reader)
+        if self._started and self._left_count and not self.connection.closed.done():
             self._readers = dict.fromkeys(self._readers)
             _left_running.add(self)
-            self.line.gone.add_done_callback(self._close)
+            self.connection.closed.add_done_callback(self._close)
         else:
             self._close()
 
     def _close(self, _: object = None) -> None:
         _left_running.discard(self)
         for reader in list(self._readers):
-            self._hush(reader)
-        if self._begun:
-            self.line.close()
+            self._close_reader(reader)
+        if self._started:
+            self.connection.close()
 
     def _on_output(self, reader: int) -> bool:
-        """Take one chunk; whether there may be more."""
+        """Read one chunk; True when there may be more."""
         try:
             data = os.read(reader, _CHUNK)
         except BlockingIOError:
             return False
-        except OSError:  # how a terminal says that nobody is left
+        except OSError:  # how a terminal signals end of file
             data = b""
         if not data:
-            self._hush(reader)
+            self._close_reader(reader)
         elif capture := self._readers[reader]:
             capture.feed(data)
         return bool(data)
 
-    def _drain(self, reader: int) -> None:
-        """What is in the pipe now; not what a background process goes on writing."""
-        for _ in range(_PIPE // _CHUNK):
+    def _drain_output(self, reader: int) -> None:
+        """Read what is in the pipe now, but not what is still being written."""
+        for _ in range(_PIPE_SIZE // _CHUNK):
             if not self._on_output(reader):
                 return
 
-    def _hush(self, reader: int) -> None:
+    def _close_reader(self, reader: int) -> None:
         self._loop.remove_reader(reader)
         os.close(reader)
         del self._readers[reader]
-        if not self._readers and not self._silent.done():
-            self._silent.set_result(None)
+        if not self._readers and not self._output_ended.done():
+            self._output_ended.set_result(None)
 
 
-_left_running: set[_Child] = set()
+_left_running: set[_RunningCommand] = set()
 
 
-class _Launcher:
-    """The one launcher process of this process, started with the first command.
+class _LauncherProcess:
+    """The launcher of this process, started with the first command.
 
-    It costs some 20 ms and 10 MB, once; a command through it some 3 ms, of which our process
-    spends 0.4. Starting from here would be no cheaper (a larger process forks slower) and could
-    not end the orphans of a killed agent: a death signal reaches only a direct child.
+    It costs about 20 ms and 10 MB once, and each command about 3 ms, of which this process spends
+    0.4. Starting commands from here would be no cheaper (a larger process forks more slowly) and
+    could not end the orphans of a killed agent: a death signal reaches only direct children.
     """
 
     def __init__(self) -> None:
         self._requests = -1
-        """Our end of its socket: a bare descriptor, because it is closed by our end alone."""
+        """Our end of its socket: a plain descriptor, so that only the end of this process closes
+        it."""
         self._pid = 0
         self._owner = 0
 
-    def hand_over(self, fds: list[int]) -> None:
-        """A keeper's end of its socket, and the write ends of one or two pipes."""
+    def send_descriptors(self, fds: list[int]) -> None:
+        """Send what belongs to one command: the supervisor's end of its socket, and streams."""
         try:
-            self._send(fds)
+            self._try_send(fds)
         except ConnectionError:  # somebody killed it
-            self._forget()
-            self._send(fds)
+            self._forget_process()
+            self._try_send(fds)
 
-    def _send(self, fds: list[int]) -> None:
+    def _try_send(self, fds: list[int]) -> None:
         if self._owner != os.getpid():
-            self._forget()
+            self._forget_process()
         if self._requests < 0:
-            self._start()
+            self._start_process()
         with socket.socket(fileno=os.dup(self._requests)) as requests:
             socket.send_fds(requests, [b"c"], fds)
 
-    def _start(self) -> None:
+    def _start_process(self) -> None:
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            self._pid = _spawn(theirs.fileno())
+            self._pid = _spawn_launcher(theirs.fileno())
             self._owner = os.getpid()
             self._requests = ours.detach()
 
-    def _forget(self) -> None:
+    def _forget_process(self) -> None:
         if self._requests >= 0:
             os.close(self._requests)
             self._requests = -1
@@ -306,7 +306,7 @@ class _Launcher:
                 os.waitpid(self._pid, os.WNOHANG)
 
 
-def _spawn(requests: int) -> int:
+def _spawn_launcher(requests: int) -> int:
     root = Path(__file__).parents[3]
     return os.posix_spawn(
         sys.executable,
@@ -321,9 +321,9 @@ def _spawn(requests: int) -> int:
     )
 
 
-_launcher = _Launcher()
+_launcher = _LauncherProcess()
 
 
-def hand_over(fds: list[int]) -> None:
-    """A keeper's end of its socket, and what else belongs to its command."""
-    _launcher.hand_over(fds)
+def send_descriptors(fds: list[int]) -> None:
+    """Send the launcher the supervisor's end of a socket, and the streams of its command."""
+    _launcher.send_descriptors(fds)

@@ -1,4 +1,4 @@
-"""Bounded memory of an output: its beginning and end; once it is too long, a file holds it all."""
+"""Captures an output in bounded memory: its beginning and end, and all of it in a file if long."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from hermes.exec.process.ansi import plain
+from hermes.exec.process.ansi import to_plain_text
 
 FILE_LIMIT = 256 * 1024 * 1024
-"""Bytes of one output kept on disk; an endless one must not fill it."""
+"""Most bytes of one output that are saved, so that an endless one does not fill the disk."""
 
-_WORD = 2048
-"""Bytes in which a space is looked for where there is no line break."""
+_MAX_WORD = 2048
+"""Bytes within which a space is searched where there is no line break."""
 
 
-class Capture:
-    """At most `limit` bytes (and one chunk) are in memory, whatever is fed."""
+class OutputCapture:
+    """Holds at most `limit` bytes (and one chunk) in memory, however much is fed."""
 
     def __init__(
         self,
@@ -30,12 +30,12 @@ class Capture:
     ) -> None:
         self.size = 0
         self.saved = ""
-        """Where the whole output is, or why it is not; empty while it fits in memory."""
+        """Where the complete output was saved, or why it was not; empty while it fits in memory."""
         self._limit = limit
         self._folder = folder
         self._name = name
         self._watch = watch
-        self._whole: list[bytes] = []
+        self._chunks: list[bytes] = []
         self._head = b""
         self._tail = bytearray()
         self._file: BinaryIO | None = None
@@ -46,14 +46,14 @@ class Capture:
         if self._watch:
             self._watch(data)
         if self.size <= self._limit:
-            self._whole.append(data)
+            self._chunks.append(data)
             return
         if not self.saved:
-            data = b"".join([*self._whole, data])
-            self._whole = []
+            data = b"".join([*self._chunks, data])
+            self._chunks = []
             self._head = data[: self._limit // 2]
-            self._open()
-        self._save(data)
+            self._open_file()
+        self._save_data(data)
         half = self._limit - self._limit // 2
         if len(data) < half:
             self._tail += data
@@ -67,13 +67,13 @@ class Capture:
             self._file = None
 
     def text(self) -> str:
-        """What a model may read: the middle of a long output replaced by where to find it."""
+        """The output as plain text; the middle of a long one is replaced by where it was saved."""
         if not self.saved:
-            return plain(b"".join(self._whole).decode("utf-8", "replace"))
-        head, tail = whole_lines(self._head, bytes(self._tail))
+            return to_plain_text(b"".join(self._chunks).decode("utf-8", "replace"))
+        head, tail = trim_to_lines(self._head, bytes(self._tail))
         return f"{head}\n\n[… cut: {self.size} bytes in all; {self.saved} …]\n\n{tail}"
 
-    def _open(self) -> None:
+    def _open_file(self) -> None:
         path = self._folder / f"{self._name}-{os.urandom(6).hex()}.txt"
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -84,7 +84,7 @@ class Capture:
         else:
             self.saved = f"full output: {path}"
 
-    def _save(self, data: bytes) -> None:
+    def _save_data(self, data: bytes) -> None:
         if not self._file:
             return
         try:
@@ -99,13 +99,13 @@ class Capture:
             self.close()
 
 
-def whole_lines(head: bytes, tail: bytes) -> tuple[str, str]:
-    """Both cut at a line break where one is near the cut, else between words (half a secret is not
-    recognised as one), else between characters."""
+def trim_to_lines(head: bytes, tail: bytes) -> tuple[str, str]:
+    """Both parts as text, trimmed to a line break near the cut, else to a space (half a secret
+    would not be recognised), else to a whole character."""
     last, first = len(head) * 3 // 4, len(tail) // 4
-    end = head.rfind(b"\n", last) + 1 or head.rfind(b" ", max(last, len(head) - _WORD)) + 1
-    start = tail.find(b"\n", 0, first) + 1 or tail.find(b" ", 0, min(first, _WORD)) + 1
+    end = head.rfind(b"\n", last) + 1 or head.rfind(b" ", max(last, len(head) - _MAX_WORD)) + 1
+    start = tail.find(b"\n", 0, first) + 1 or tail.find(b" ", 0, min(first, _MAX_WORD)) + 1
     while not start and tail[:1] and tail[0] & 0xC0 == 0x80:
         tail = tail[1:]
     before = getincrementaldecoder("utf-8")("replace").decode(head[: end or None])
-    return plain(before), plain(tail[start:].decode("utf-8", "replace"))
+    return to_plain_text(before), to_plain_text(tail[start:].decode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""Files of outputs too long to show: kept for a while, and not more of them than there is room."""
+"""Removes saved outputs that are old, or more than there is room for."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-DAYS = 7.0
-MOST = 500 * 1024 * 1024
-EVERY = 3600.0
-_next: dict[Path, float] = {}
-"""When each folder is looked at again: a server runs for weeks."""
+KEEP_DAYS = 7.0
+MAX_BYTES = 500 * 1024 * 1024
+CHECK_SECONDS = 3600.0
+_next_check: dict[Path, float] = {}
+"""When each folder is cleaned up next: a server runs for weeks."""
 
 
-def due(folder: Path) -> bool:
-    """Whether it is time to tidy; asking once is enough."""
+def is_cleanup_due(folder: Path) -> bool:
+    """Whether it is time to clean up; True once per interval."""
     now = time.monotonic()
-    if now < _next.get(folder, now):
+    if now < _next_check.get(folder, now):
         return False
-    _next[folder] = now + EVERY
+    _next_check[folder] = now + CHECK_SECONDS
     return True
 
 
-def tidy(folder: Path, *, days: float = DAYS, most: int = MOST) -> int:
-    """Remove what is older, and the oldest of what is too much; how many were removed."""
+def remove_old_outputs(folder: Path, *, days: float = KEEP_DAYS, most: int = MAX_BYTES) -> int:
+    """Remove files older than `days`, then the oldest above `most` bytes; returns how many."""
     found: list[tuple[float, int, str]] = []
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             with suppress(OSError):
                 if entry.is_file(follow_symlinks=False):
-                    about = entry.stat(follow_symlinks=False)
-                    found.append((about.st_mtime, about.st_size, entry.path))
+                    status = entry.stat(follow_symlinks=False)
+                    found.append((status.st_mtime, status.st_size, entry.path))
     oldest = time.time() - days * 86400
     room, removed = most, 0
     for changed, size, path in sorted(found, reverse=True):

@@ -1,4 +1,4 @@
-"""Names of the signals that end commands."""
+"""Names signals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from signal import SIGRTMIN, Signals
 
 
 def signal_name(number: int) -> str:
-    """Python knows no names for most real-time signals."""
+    """The name of a signal; Python itself has none for most real-time signals."""
     try:
         return Signals(number).name
     except ValueError:

@@ -1,4 +1,4 @@
-"""The agent's end of the socket to one keeper."""
+"""The agent's connection to the supervisor of one command."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ import socket
 from collections import deque
 
 from hermes.core.errors import ToolError
-from hermes.exec.launcher.background_supervisor import ANSWER, OPERATION
-from hermes.exec.launcher.supervisor import ENDED, FAILED, FRAME, STARTED
+from hermes.exec.launcher.protocol import ANSWER, ENDED, FAILED, FRAME, OPERATION, STARTED
 
-_PATIENCE = 10
-"""Seconds for an answer; a keeper has little else to do."""
-LOST = "Contact with the command was lost: it was killed, or never ran. Check before repeating it."
-
-
-class NotStarted(ToolError):
-    """What the program itself said about it may still be in the pipes."""
+_ANSWER_SECONDS = 10
+"""Seconds to wait for an answer; a supervisor has little else to do."""
+CONTACT_LOST = (
+    "Contact with the command was lost: it was killed or never ran. Check before repeating it."
+)
 
 
-class Line:
-    """What the keeper reports becomes futures. An error nobody waits for is no news."""
+class CommandNotStarted(ToolError):
+    """The command was not started; its program's own message may still be in the pipes."""
+
+
+class SupervisorConnection:
+    """Turns the reports of a supervisor into futures; errors that nobody awaits are not logged."""
 
     def __init__(self, control: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
-        self.began: asyncio.Future[None] = self._loop.create_future()
+        self.started: asyncio.Future[None] = self._loop.create_future()
         self.ended: asyncio.Future[tuple[int, int]] = self._loop.create_future()
-        """Its status, and how many processes it left."""
-        self.gone: asyncio.Future[None] = self._loop.create_future()
-        """Done when none of its processes lives."""
+        """The exit status, and the number of processes left running."""
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+        """Done when none of its processes is left."""
         self._answers: deque[asyncio.Future[tuple[int, int]]] = deque()
         self._frames = b""
         self._control: socket.socket | None = control
@@ -38,31 +39,34 @@ class Line:
         self._loop.add_reader(control, self._on_frame)
 
     async def send(self, data: bytes) -> None:
-        with contextlib.suppress(ConnectionError):  # then the other end says what happened
+        with contextlib.suppress(ConnectionError):  # the supervisor reports what happened
             if self._control:
                 await self._loop.sock_sendall(self._control, data)
 
-    async def operate(self, kind: bytes, body: bytes = b"") -> tuple[int, int]:
-        """Ask a desk for something: an error number or 0, and how much input is pending."""
+    async def request_operation(self, kind: bytes, body: bytes = b"") -> tuple[int, int]:
+        """Request an operation on a background command. Returns an errno or 0, and the number of
+        bytes of input the command has not read."""
         answer: asyncio.Future[tuple[int, int]] = self._loop.create_future()
-        if self.gone.done() or not self._control:
-            raise ToolError(LOST)
+        if self.closed.done() or not self._control:
+            raise ToolError(CONTACT_LOST)
         self._answers.append(answer)
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_ANSWER_SECONDS):
                 await self.send(OPERATION.pack(kind, len(body)) + body)
                 return await answer
         except TimeoutError:
-            raise ToolError(f"The keeper of the command did not answer in {_PATIENCE} s.") from None
+            raise ToolError(
+                f"The command's supervisor did not answer in {_ANSWER_SECONDS} s."
+            ) from None
 
-    def demand(self, kind: bytes) -> None:
-        """The same without waiting for an answer, as far as it can be sent at once."""
+    def send_operation(self, kind: bytes) -> None:
+        """Send an operation without waiting for the answer, if it can be sent at once."""
         if self._control:
             with contextlib.suppress(OSError):
                 self._control.send(OPERATION.pack(kind, 0))
 
     def hang_up(self) -> None:
-        """Tell the keeper to end everything."""
+        """Make the supervisor end everything."""
         if self._control:
             with contextlib.suppress(OSError):
                 self._control.shutdown(socket.SHUT_WR)
@@ -91,11 +95,11 @@ class Line:
 
     def _on_report(self, kind: bytes, first: int, second: int) -> None:
         if kind == STARTED:
-            self.began.set_result(None)
+            self.started.set_result(None)
         elif kind == ENDED and not self.ended.done():
             self.ended.set_result((first, second))
         elif kind == FAILED and not self.ended.done():
-            self.ended.set_exception(NotStarted(_why(first, second)))
+            self.ended.set_exception(CommandNotStarted(_explain_failure(first, second)))
             self.ended.exception()
         elif kind == ANSWER and self._answers:
             answer = self._answers.popleft()
@@ -106,16 +110,16 @@ class Line:
         assert self._control
         self._loop.remove_reader(self._control)
         if not self.ended.done():
-            self.ended.set_exception(ToolError(LOST))
+            self.ended.set_exception(ToolError(CONTACT_LOST))
             self.ended.exception()
         for answer in self._answers:
             if not answer.done():
-                answer.set_exception(ToolError(LOST))
+                answer.set_exception(ToolError(CONTACT_LOST))
                 answer.exception()
         self._answers.clear()
-        self.gone.set_result(None)
+        self.closed.set_result(None)
 
 
-def _why(number: int, at_fault: int) -> str:
+def _explain_failure(number: int, at_fault: int) -> str:
     what = ("shell", "working directory", "sandbox", "folder for its record")[at_fault]
     return f"The {what} cannot be used{f': {os.strerror(number)}' if number else ''}."

@@ -1,4 +1,4 @@
-"""Commands run by the model are confined by the operating system, as strongly as it can."""
+"""Confines commands of the model by means of the operating system, as strongly as it can."""
 
 from __future__ import annotations
 
@@ -7,46 +7,50 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hermes.core.errors import ConfigError, ToolError
-from hermes.exec.sandbox.policy import Launch, Limits, Mode, Policy, Tier, standard
-from hermes.exec.sandbox.tier_probe import probe
+from hermes.exec.sandbox import bubblewrap, landlock
+from hermes.exec.sandbox.limits import limit_instructions
+from hermes.exec.sandbox.policy import (
+    LaunchPlan,
+    ResourceLimits,
+    SandboxMode,
+    SandboxPolicy,
+    SandboxTier,
+    build_policy,
+)
 
 __all__ = [
-    "Launch", "Limits", "Mode", "Policy", "Tier",
-    "describe", "probe", "require", "standard", "wrap",
+    "LaunchPlan", "ResourceLimits", "SandboxMode", "SandboxPolicy", "SandboxTier",
+    "build_policy", "confine_command", "describe_tier", "require_confinement",
 ]  # fmt: skip
 
 
-def wrap(
+def confine_command(
     argv: Sequence[str],
-    policy: Policy,
-    tier: Tier,
+    policy: SandboxPolicy,
+    tier: SandboxTier,
     *,
     env: Mapping[str, str],
     cwd: Path | None = None,
-) -> Launch:
-    """How `argv` is started so that it is confined to `policy` as far as `tier` reaches.
+) -> LaunchPlan:
+    """How to start `argv` so that it is confined to `policy`, as far as `tier` allows.
 
-    Raises ToolError when the policy cannot be kept.
+    Raises ToolError when the policy cannot be enforced.
     """
     if policy.mode == "full-access":
-        return Launch(tuple(argv), dict(env))
+        return LaunchPlan(tuple(argv), dict(env))
     if tier.level == 1:
-        from hermes.exec.sandbox import bubblewrap as bubble
-
-        return bubble.launch(argv, policy, tier.bwrap, env=env, cwd=cwd or policy.workspace)
-    if policy.instead:
-        raise ToolError("Only a sandbox with namespaces (tier 1) can show one folder for another.")
+        return bubblewrap.plan_launch(
+            argv, policy, tier.bwrap, env=env, cwd=cwd or policy.workspace
+        )
+    if policy.overlays:
+        raise ToolError("Only a sandbox with namespaces (tier 1) can overlay folders.")
     if tier.level == 2:
-        from hermes.exec.sandbox import landlock as confined
-
-        return confined.launch(argv, policy, tier.landlock, os.uname().machine, env)
-    from hermes.exec.sandbox.limits import box_of
-
-    return Launch(tuple(argv), dict(env), box_of(policy.limits))
+        return landlock.plan_launch(argv, policy, tier.landlock, os.uname().machine, env)
+    return LaunchPlan(tuple(argv), dict(env), limit_instructions(policy.limits))
 
 
-def require(tier: Tier) -> None:
-    """For `sandbox.required: true`."""
+def require_confinement(tier: SandboxTier) -> None:
+    """Raise ConfigError when commands cannot be confined: for `sandbox.required: true`."""
     if tier.level == 3:
         why = "; ".join(tier.evidence) or "nothing was tried"
         raise ConfigError(
@@ -55,9 +59,9 @@ def require(tier: Tier) -> None:
         )
 
 
-def describe(tier: Tier) -> list[str]:
+def describe_tier(tier: SandboxTier) -> list[str]:
     """For `hermes doctor`: the tier, why it was chosen, and what it does not protect."""
     lines = [f"sandbox tier {tier.level}: {tier.name}"]
     lines += [f"  {fact}" for fact in tier.evidence]
-    lines += [f"  lost: {loss}" for loss in tier.lost]
+    lines += [f"  not protected: {loss}" for loss in tier.lost]
     return lines

@@ -1,4 +1,4 @@
-"""What belongs to the agent itself when a workspace is its home, or a folder of it."""
+"""Finds the agent's own files in a workspace that is the agent's home or inside it."""
 
 from __future__ import annotations
 
@@ -9,44 +9,47 @@ from msgspec import Struct
 
 from hermes.core.errors import ConfigError
 
-_FOLDERS = frozenset(
+_AGENT_FOLDERS = frozenset(
     "artifacts aside cache checkpoints cron hooks logins logs mcp memories memory models outputs "
     "pairing plugins processes profiles run sessions skills".split()
 )
-_FILES = tuple(
+_AGENT_FILES = tuple(
     ".config .env .trust active_profile approvals. auth. config. hermes. history. state. "
     "trust.".split()
 )
-_STEERING = (
+_STEERING_FILES = (
     ".env active_profile auth.json config.yaml cron hooks mcp memories memory plugins skills "
     "trust.json".split()
 )
 
 
-class Own(Struct, frozen=True):
+class AgentPaths(Struct, frozen=True):
+    """For `SandboxPolicy`."""
+
     hidden: tuple[Path, ...] = ()
-    unmade: tuple[Path, ...] = ()
+    kept_missing: tuple[Path, ...] = ()
 
 
-def own(workspace: Path, agent_home: Path, user_home: Path) -> Own:
-    """All paths are real ones. Raises ConfigError where no command has any business."""
+def find_agent_paths(workspace: Path, agent_home: Path, user_home: Path) -> AgentPaths:
+    """What to hide and to keep missing in `workspace`; all paths are real ones. Raises ConfigError
+    when the workspace is one of the agent's own folders."""
     homes = {agent_home, user_home / ".hermes"}
     if agent_home.parent.name == "profiles":
         homes.add(agent_home.parent.parent)
     for home in sorted(homes, key=lambda home: len(home.parts), reverse=True):
         if workspace == home:
-            names = [name for name in os.listdir(home) if _is_ours(name)]  # noqa: PTH208
-            steering = tuple(home / name for name in _STEERING)
-            return Own(tuple(home / name for name in sorted(names)), steering)
+            names = [name for name in os.listdir(home) if _belongs_to_agent(name)]  # noqa: PTH208
+            steering = tuple(home / name for name in _STEERING_FILES)
+            return AgentPaths(tuple(home / name for name in sorted(names)), steering)
         if workspace.is_relative_to(home):
-            if _is_ours(workspace.relative_to(home).parts[0]):
+            if _belongs_to_agent(workspace.relative_to(home).parts[0]):
                 raise ConfigError(
-                    f"{workspace} belongs to the agent itself, and no command runs in it: choose "
+                    f"{workspace} belongs to the agent itself, so no command may run in it: choose "
                     "another folder."
                 )
-            return Own()
-    return Own()
+            return AgentPaths()
+    return AgentPaths()
 
 
-def _is_ours(name: str) -> bool:
-    return name in _FOLDERS or name.startswith(_FILES) or ".db" in name
+def _belongs_to_agent(name: str) -> bool:
+    return name in _AGENT_FOLDERS or name.startswith(_AGENT_FILES) or ".db" in name

@@ -1,4 +1,4 @@
-"""Tier 1: a bubblewrap command line that shows a command only what its policy lets it see."""
+"""Tier 1: builds a bubblewrap command line that shows a command only what its policy allows."""
 
 # ruff: noqa: PTH120
 from __future__ import annotations
@@ -11,120 +11,124 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from hermes.core.errors import ToolError
-from hermes.exec.launcher.child_setup import FIRST_FILE_FD, STATUS_FD, Box, would_be_bare
-from hermes.exec.sandbox import seccomp as filters
-from hermes.exec.sandbox.limits import box_of
-from hermes.exec.sandbox.network import through_relay
-from hermes.exec.sandbox.policy import Launch, Policy
-from hermes.exec.sandbox.protected_paths import Guards, bound_sockets, guards
+from hermes.exec.launcher.placeholders import is_bare_repository
+from hermes.exec.launcher.protocol import FIRST_FILE_FD, STATUS_FD, SetupInstructions
+from hermes.exec.sandbox import seccomp
+from hermes.exec.sandbox.limits import limit_instructions
+from hermes.exec.sandbox.network import wrap_in_relay
+from hermes.exec.sandbox.policy import LaunchPlan, SandboxPolicy
+from hermes.exec.sandbox.protected_paths import PathGuards, list_bound_sockets, plan_guards
 
-Kind: TypeAlias = Literal["scratch", "hide", "mask", "write", "read"]
-_SCRATCH = ("/tmp", "/run", "/var/tmp")
-_KEPT_OF_RUN = ("/run/current-system", "/run/opengl-driver", "/run/wrappers")
-_MOST_FOLDERS = 500
-_NOT_FOR_WORK = ("/dev", "/proc", "/sys")
-_FIXED = """
+MountKind: TypeAlias = Literal["scratch", "hide", "mask", "write", "read"]
+_SCRATCH_FOLDERS = ("/tmp", "/run", "/var/tmp")
+_VISIBLE_IN_RUN = ("/run/current-system", "/run/opengl-driver", "/run/wrappers")
+_MAX_FOLDERS = 500
+_NO_WORKSPACE = ("/dev", "/proc", "/sys")
+_FIXED_OPTIONS = """
     --unshare-user --unshare-all --disable-userns --cap-drop ALL --die-with-parent --new-session
     --ro-bind / / --proc /proc --dev /dev
 """.split()
 
 
-def launch(
+def plan_launch(
     argv: Sequence[str],
-    policy: Policy,
+    policy: SandboxPolicy,
     bwrap: str,
     *,
     env: Mapping[str, str],
     cwd: Path,
-) -> Launch:
+) -> LaunchPlan:
+    """How to start `argv` in new namespaces."""
     workspace = os.path.realpath(policy.workspace)
-    if workspace == "/" or any((workspace + "/").startswith(p + "/") for p in _NOT_FOR_WORK):
-        raise ToolError(f"{workspace} cannot be the workspace of a sandbox; nothing was run.")
+    if workspace == "/" or any((workspace + "/").startswith(p + "/") for p in _NO_WORKSPACE):
+        raise ToolError(f"{workspace} cannot be the workspace of a sandbox. Nothing was run.")
     inside = dict(env)
     command = list(argv)
     if policy.network:
-        command, proxies = through_relay(command, policy.network)
+        command, proxies = wrap_in_relay(command, policy.network)
         inside |= proxies
-    kept = guards(policy.workspace, policy.protected, policy.unmade)
+    guards = plan_guards(policy.workspace, policy.protected, policy.kept_missing)
     if policy.mode == "read-only":
-        kept = Guards((), (), (), ())
-    mounts = _mounts(policy, workspace, kept, inside.get("HOME", ""))
+        guards = PathGuards()
+    mounts = _plan_mounts(policy, workspace, guards, inside.get("HOME", ""))
     if "HOME" in inside:
         home = os.path.realpath(inside["HOME"])
-        inside["HOME"] = home if _usable(home, workspace, mounts) else "/tmp"
-    resources = box_of(policy.limits)
-    scratch = min(policy.limits.scratch, resources["cgroup"][0] // 2)
-    options = [*_FIXED, "--size", str(scratch), "--tmpfs", "/dev/shm"]
+        inside["HOME"] = home if _is_usable_home(home, workspace, mounts) else "/tmp"
+    resources = limit_instructions(policy.limits)
+    scratch = min(policy.limits.scratch, resources["cgroup_limits"][0] // 2)
+    options = [*_FIXED_OPTIONS, "--size", str(scratch), "--tmpfs", "/dev/shm"]
     options += ["--remount-ro", "/dev", "--remount-ro", "/proc"]  # root may write to /proc/sys
-    sources = {str(place): str(source) for place, source, _ in policy.instead}
-    mounts |= {str(place): "write" if free else "read" for place, _, free in policy.instead}
-    options += _options(mounts, scratch, sources)
+    sources = {str(overlay.path): str(overlay.source) for overlay in policy.overlays}
+    mounts |= {str(o.path): "write" if o.writable else "read" for o in policy.overlays}
+    options += _mount_options(mounts, scratch, sources)
     for name, value in inside.items():
         options += ["--setenv", name, value]
     options += ["--chdir", os.path.realpath(cwd)]
-    table, _ = filters.MACHINES[os.uname().machine]
-    files = [filters.isolated(table), b"\0".join(os.fsencode(o) for o in options)]
-    box: Box = {
+    table, _ = seccomp.MACHINES[os.uname().machine]
+    files = [seccomp.build_namespace_filter(table), b"\0".join(os.fsencode(o) for o in options)]
+    setup: SetupInstructions = {
         **resources,
-        "placeholders": [os.fsencode(path) for path in kept.make],
-        "links": [os.fsencode(path) for path in kept.link],
-        "unwanted": [os.fsencode(p) for p in policy.unwanted if not os.path.lexists(p)],
-        "covers": [os.fsencode(path) for path in kept.cover],
-        "files": files,
-        "wrapper": True,
+        "placeholders": [os.fsencode(path) for path in guards.placeholders],
+        "link_placeholders": [os.fsencode(path) for path in guards.link_placeholders],
+        "removed_after": [os.fsencode(p) for p in policy.removed_after if not os.path.lexists(p)],
+        "covered_links": [os.fsencode(path) for path in guards.links],
+        "memory_files": files,
+        "wrapped": True,
     }
     root = os.fsencode(workspace)
-    if policy.mode == "workspace-write" and not would_be_bare(root):
-        box["plain"] = root
+    if policy.mode == "workspace-write" and not is_bare_repository(root):
+        setup["not_bare"] = root
     fixed = ["--json-status-fd", str(STATUS_FD), "--seccomp", str(FIRST_FILE_FD)]
     fixed += ["--args", str(FIRST_FILE_FD + 1)]
-    return Launch((bwrap, *fixed, "--", *command), {}, box)
+    return LaunchPlan((bwrap, *fixed, "--", *command), {}, setup)
 
 
-def _mounts(policy: Policy, workspace: str, kept: Guards, home: str) -> dict[str, Kind]:
-    """Path -> what is mounted there. A path inside another one wins over it."""
-    mounts = _hidden(policy, os.path.realpath(home) if home else "")
+def _plan_mounts(
+    policy: SandboxPolicy, workspace: str, guards: PathGuards, home: str
+) -> dict[str, MountKind]:
+    """Path -> what is mounted there. The innermost path wins."""
+    mounts = _plan_hidden(policy, os.path.realpath(home) if home else "")
     interpreter = (sys.base_prefix,) if policy.network else ()
-    for seen in (*map(str, policy.visible), *_KEPT_OF_RUN, *interpreter):
-        path = os.path.realpath(seen)
-        if os.path.lexists(path) and _covered(path, mounts):
+    for visible in (*map(str, policy.visible), *_VISIBLE_IN_RUN, *interpreter):
+        path = os.path.realpath(visible)
+        if os.path.lexists(path) and _is_hidden(path, mounts):
             mounts[path] = "read"
     writable = policy.mode == "workspace-write"
-    mounts[workspace] = "write" if writable and not kept.barred else "read"
-    if writable and kept.barred:
-        for path in _writable_folders(workspace):
+    mounts[workspace] = "write" if writable and not guards.barred else "read"
+    if writable and guards.barred:
+        for path in _list_writable_folders(workspace):
             mounts.setdefault(path, "write")
-    for path in kept.pin:
+    for path in guards.pinned:
         mounts.setdefault(path, "write")
-    # Links are covered, read-only, before bubblewrap sees them; each mount of its own costs 1 ms.
-    for path in (*kept.keep, *kept.make, *kept.cover):
-        if path not in kept.link and mounts.get(path) not in ("hide", "mask"):
+    # Link placeholders are covered before bubblewrap starts; each mount of its own costs 1 ms.
+    for path in (*guards.read_only, *guards.placeholders, *guards.links):
+        if path not in guards.link_placeholders and mounts.get(path) not in ("hide", "mask"):
             mounts[path] = "read"
-    for path in map(os.path.realpath, bound_sockets()):
-        if path not in mounts and os.path.lexists(path) and not _covered(path, mounts):
+    for path in map(os.path.realpath, list_bound_sockets()):
+        if path not in mounts and os.path.lexists(path) and not _is_hidden(path, mounts):
             mounts[path] = "mask"
     if policy.network:
         mounts[os.path.realpath(policy.network)] = "read"
     return mounts
 
 
-def _writable_folders(closed: str) -> list[str]:
-    """Of a workspace at whose top nothing can be made. It stays so, although its owner might change
-    that: whatever is protected there is held by nothing else."""
+def _list_writable_folders(workspace: str) -> list[str]:
+    """The writable folders in a workspace whose top level is not writable. The top level stays
+    read-only even if its owner changes that: nothing else guards the protected names in it."""
     try:
-        with os.scandir(closed) as entries:
+        with os.scandir(workspace) as entries:
             folders = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
-    return [path for path in folders if os.access(path, os.W_OK)][:_MOST_FOLDERS]
+    return [path for path in folders if os.access(path, os.W_OK)][:_MAX_FOLDERS]
 
 
-def _usable(home: str, workspace: str, mounts: Mapping[str, Kind]) -> bool:
+def _is_usable_home(home: str, workspace: str, mounts: Mapping[str, MountKind]) -> bool:
     return mounts.get(home) == "scratch" or f"{home}/".startswith(f"{workspace}/")
 
 
-def _hidden(policy: Policy, home: str) -> dict[str, Kind]:
-    mounts: dict[str, Kind] = dict.fromkeys(filter(_is_folder, _SCRATCH), "scratch")
+def _plan_hidden(policy: SandboxPolicy, home: str) -> dict[str, MountKind]:
+    mounts: dict[str, MountKind] = dict.fromkeys(filter(_is_folder, _SCRATCH_FOLDERS), "scratch")
     for hidden in policy.hidden:
         path = os.path.realpath(hidden)
         if _is_folder(path):
@@ -134,7 +138,7 @@ def _hidden(policy: Policy, home: str) -> dict[str, Kind]:
     return mounts
 
 
-def _covered(path: str, mounts: Mapping[str, Kind]) -> bool:
+def _is_hidden(path: str, mounts: Mapping[str, MountKind]) -> bool:
     """Whether the nearest mount above `path` hides it."""
     while path != "/":
         path = os.path.dirname(path)
@@ -143,7 +147,9 @@ def _covered(path: str, mounts: Mapping[str, Kind]) -> bool:
     return False
 
 
-def _options(mounts: Mapping[str, Kind], scratch: int, sources: Mapping[str, str]) -> list[str]:
+def _mount_options(
+    mounts: Mapping[str, MountKind], scratch: int, sources: Mapping[str, str]
+) -> list[str]:
     options: list[str] = []
     closing: list[str] = []
     for path in sorted(mounts, key=lambda p: (p.count("/"), p)):

@@ -1,4 +1,4 @@
-"""Tier 2: Landlock rules and a seccomp filter for a command without namespaces of its own."""
+"""Tier 2: builds Landlock rules and a seccomp filter for a command without namespaces."""
 
 from __future__ import annotations
 
@@ -7,98 +7,107 @@ import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from hermes.core.errors import ToolError
-from hermes.exec.launcher.child_setup import Box, would_be_bare
-from hermes.exec.sandbox import seccomp as filters
-from hermes.exec.sandbox.limits import box_of
-from hermes.exec.sandbox.network import by_address, environment
-from hermes.exec.sandbox.policy import Launch, Policy
-from hermes.exec.sandbox.protected_paths import guards
+from hermes.exec.launcher.placeholders import is_bare_repository
+from hermes.exec.launcher.protocol import SetupInstructions
+from hermes.exec.sandbox import seccomp
+from hermes.exec.sandbox.limits import limit_instructions
+from hermes.exec.sandbox.network import parse_proxy_address, proxy_environment
+from hermes.exec.sandbox.policy import LaunchPlan, SandboxPolicy
+from hermes.exec.sandbox.protected_paths import plan_guards
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
-_FIRST = (1 << 13) - 1
-"""The accesses of Landlock's first version."""
-_READ = _EXECUTE | _READ_FILE | _READ_DIR
-_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
-_NET = 3
+_FIRST_VERSION = (1 << 13) - 1
+"""The accesses that Landlock's first version knows."""
+_READ_ACCESS = _EXECUTE | _READ_FILE | _READ_DIR
+_FILE_ACCESS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+_NETWORK_ACCESS = 3
 _SCOPES = 3
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-_SHARED = ("/tmp", "/var/tmp", "/run", "/dev")
-"""With the whole machine, so kept from the command."""
+_SHARED_FOLDERS = ("/tmp", "/var/tmp", "/run", "/dev")
+"""Shared by everybody on the machine, and therefore hidden from the command."""
 
 
-def launch(
-    argv: Sequence[str], policy: Policy, landlock: int, machine: str, env: Mapping[str, str]
-) -> Launch:
-    table, number = filters.MACHINES[machine]
+def plan_launch(
+    argv: Sequence[str], policy: SandboxPolicy, landlock: int, machine: str, env: Mapping[str, str]
+) -> LaunchPlan:
+    """How to start `argv` under Landlock of this version."""
+    table, number = seccomp.MACHINES[machine]
     workspace = os.path.realpath(policy.workspace)
     if workspace == "/":
-        raise ToolError("/ cannot be the workspace of a sandbox; nothing was run.")
-    kept = guards(policy.workspace, policy.protected, policy.unmade)
-    closed = {*kept.keep, *kept.make, *kept.cover, *kept.barred}
+        raise ToolError("/ cannot be the workspace of a sandbox. Nothing was run.")
+    guards = plan_guards(policy.workspace, policy.protected, policy.kept_missing)
+    closed = {*guards.read_only, *guards.placeholders, *guards.links, *guards.barred}
     hidden = {os.path.realpath(path) for path in policy.hidden}
-    within = {path for path in hidden if path.startswith(workspace + "/")}
+    hidden_inside = {path for path in hidden if path.startswith(workspace + "/")}
     scratch = f"/tmp/hermes-{os.urandom(8).hex()}"
     writable = [scratch]
     if policy.mode == "workspace-write":
-        writable += _spread(workspace, closed | within)
-    handled = _handled(landlock)
-    rules = _readable(policy, workspace, hidden)
+        writable += _open_subtrees(workspace, closed | hidden_inside)
+    handled = _handled_accesses(landlock)
+    rules = _plan_readable(policy, workspace, hidden)
     rules |= dict.fromkeys(writable, handled[0] & ~_IOCTL_DEV)
     rules |= {f"/dev/{name}": _READ_FILE | _WRITE_FILE | _IOCTL_DEV for name in _DEVICES}
     inside = {**env, "TMPDIR": scratch, "HOME": scratch}
     if "PATH" in env:
-        inside["PATH"] = _reachable(env["PATH"], hidden, rules)
-    makes = policy.mode == "workspace-write" and not kept.barred and workspace not in writable
-    box: Box = {
-        **box_of(policy.limits),
+        inside["PATH"] = _filter_path(env["PATH"], hidden, rules)
+    brokered = policy.mode == "workspace-write" and not guards.barred and workspace not in writable
+    setup: SetupInstructions = {
+        **limit_instructions(policy.limits),
         "scratch": os.fsencode(scratch),
-        "bare": True,
-        "landlock": (handled, [_rule(path, access, handled[0]) for path, access in rules.items()]),
-        "seccomp": (number, _filter(table, policy, landlock, makes=makes)),
+        "drop_privileges": True,
+        "landlock": (
+            handled,
+            [_build_rule(path, access, handled[0]) for path, access in rules.items()],
+        ),
+        "seccomp": (number, _build_filter(table, policy, landlock, brokered=brokered)),
         "writable": [os.fsencode(path) for path in writable],
-        "readonly": [os.fsencode(path) for path in closed | within],
+        "readonly": [os.fsencode(path) for path in closed | hidden_inside],
     }
-    if makes:
+    if brokered:
         root = os.fsencode(workspace)
-        box["workspace"] = root
-        box["readonly"] += [os.fsencode(path) for path in policy.unwanted]
-        if not would_be_bare(root):
-            box["plain"] = root
+        setup["workspace"] = root
+        setup["readonly"] += [os.fsencode(path) for path in policy.removed_after]
+        if not is_bare_repository(root):
+            setup["not_bare"] = root
     if policy.network:
-        box["way"] = by_address(policy.network)
-        inside |= environment(policy.network)
-    return Launch(tuple(argv), inside, box)
+        setup["proxy_address"] = parse_proxy_address(policy.network)
+        inside |= proxy_environment(policy.network)
+    return LaunchPlan(tuple(argv), inside, setup)
 
 
-def _filter(table: filters.Machine, policy: Policy, landlock: int, *, makes: bool) -> bytes:
+def _build_filter(
+    table: seccomp.Machine, policy: SandboxPolicy, landlock: int, *, brokered: bool
+) -> bytes:
     online = bool(policy.network)
-    return filters.confined(table, ask=True, truncation=landlock >= 3, online=online, makes=makes)
+    return seccomp.build_landlock_filter(
+        table, truncation=landlock >= 3, online=online, brokered=brokered
+    )
 
 
-def _readable(policy: Policy, workspace: str, hidden: set[str]) -> dict[str, int]:
-    rules = dict.fromkeys(_spread("/", hidden | set(_SHARED)), _READ)
+def _plan_readable(policy: SandboxPolicy, workspace: str, hidden: set[str]) -> dict[str, int]:
+    rules = dict.fromkeys(_open_subtrees("/", hidden | set(_SHARED_FOLDERS)), _READ_ACCESS)
     for seen in (workspace, *(os.path.realpath(path) for path in policy.visible)):
-        rules |= dict.fromkeys(_spread(seen, hidden - {seen}), _READ)
+        rules |= dict.fromkeys(_open_subtrees(seen, hidden - {seen}), _READ_ACCESS)
     rules["/dev"] = _READ_DIR
     return rules
 
 
-def _reachable(path: str, hidden: Collection[str], rules: Collection[str]) -> str:
-    """Without folders that cannot be read: a shell would find a program there, and give up."""
+def _filter_path(path: str, hidden: Collection[str], rules: Collection[str]) -> str:
+    """PATH without folders that cannot be read, in which a shell would look first and fail."""
 
-    def fine(folder: str) -> bool:
+    def is_readable(folder: str) -> bool:
         if not folder.startswith("/"):
             return True
         real = os.path.realpath(folder) + "/"
         seen = max((len(p) for p in rules if real.startswith(p.rstrip("/") + "/")), default=0)
         return seen > max((len(p) for p in hidden if real.startswith(p + "/")), default=0)
 
-    return os.pathsep.join(folder for folder in path.split(os.pathsep) if fine(folder))
+    return os.pathsep.join(folder for folder in path.split(os.pathsep) if is_readable(folder))
 
 
-def _spread(root: str, closed: Collection[str]) -> Iterator[str]:
-    """The largest parts of `root` that hold nothing closed. Landlock opens whole trees only."""
+def _open_subtrees(root: str, closed: Collection[str]) -> Iterator[str]:
+    """The largest trees below `root` that hold nothing closed: Landlock opens whole trees only."""
     if root in closed:
         return
     below = root.rstrip("/") + "/"
@@ -111,21 +120,21 @@ def _spread(root: str, closed: Collection[str]) -> Iterator[str]:
     except OSError:
         return
     for name in names:
-        yield from _spread(below + name, closed)
+        yield from _open_subtrees(below + name, closed)
 
 
-def _handled(landlock: int) -> tuple[int, int, int]:
-    """Everything this version of Landlock can refuse: files, network, scopes."""
-    files = _FIRST
+def _handled_accesses(landlock: int) -> tuple[int, int, int]:
+    """All accesses this version of Landlock can deny: to files, to the network, scopes."""
+    files = _FIRST_VERSION
     for since, access in ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV)):
         if landlock >= since:
             files |= access
-    return files, _NET if landlock >= 4 else 0, _SCOPES if landlock >= 6 else 0
+    return files, _NETWORK_ACCESS if landlock >= 4 else 0, _SCOPES if landlock >= 6 else 0
 
 
-def _rule(path: str, access: int, handled: int) -> tuple[bytes, int]:
+def _build_rule(path: str, access: int, handled: int) -> tuple[bytes, int]:
     try:
         folder = stat.S_ISDIR(os.lstat(path).st_mode)
     except OSError:
-        folder = True  # the scratch folder, not made yet
-    return os.fsencode(path), access & handled & (-1 if folder else _OF_FILES)
+        folder = True  # the scratch folder, which does not exist yet
+    return os.fsencode(path), access & handled & (-1 if folder else _FILE_ACCESS)

@@ -1,4 +1,4 @@
-"""Limits in the form the launcher applies them."""
+"""Translates resource limits into the form in which the launcher applies them."""
 
 # ruff: noqa: PTH116
 from __future__ import annotations
@@ -6,18 +6,18 @@ from __future__ import annotations
 import os
 import resource
 
-from hermes.exec.launcher.child_setup import Box
-from hermes.exec.sandbox.policy import Limits
+from hermes.exec.launcher.protocol import SetupInstructions
+from hermes.exec.sandbox.policy import ResourceLimits
 
 _GB = 1024**3
 
 
-def box_of(limits: Limits) -> Box:
-    """Control groups count a command as a whole, where they can be had; the rest is per process.
+def limit_instructions(limits: ResourceLimits) -> SetupInstructions:
+    """Control groups limit a command as a whole, where we may create them.
 
-    Where they cannot, address space stands for memory, generously: runtimes reserve much more of
-    it than they use. The number of processes is then one of all of the user's, plus these; root is
-    not bound by it.
+    Where we may not, memory is limited per process by its address space, generously, because
+    runtimes reserve much more than they use. The number of processes is then limited for the user
+    as a whole, on top of those that already run; root is not bound by it.
     """
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     memory = limits.memory or max(total * 3 // 4, _GB // 2)
@@ -26,13 +26,17 @@ def box_of(limits: Limits) -> Box:
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, limits.open_files),
     ]
-    otherwise = [(resource.RLIMIT_AS, limits.memory or max(memory, 16 * _GB))]
+    fallback = [(resource.RLIMIT_AS, limits.memory or max(memory, 16 * _GB))]
     if os.geteuid():
-        otherwise.append((resource.RLIMIT_NPROC, limits.processes + _tasks_of(os.geteuid())))
-    return {"limits": always, "otherwise": otherwise, "cgroup": (memory, limits.processes)}
+        fallback.append((resource.RLIMIT_NPROC, limits.processes + _count_tasks(os.geteuid())))
+    return {
+        "limits": always,
+        "fallback_limits": fallback,
+        "cgroup_limits": (memory, limits.processes),
+    }
 
 
-def _tasks_of(user: int) -> int:
+def _count_tasks(user: int) -> int:
     count = 0
     with os.scandir("/proc") as entries:
         for name in (entry.name for entry in entries if entry.name.isdigit()):

@@ -1,4 +1,4 @@
-"""Names in a workspace that programs outside the sandbox act upon: nobody inside may plant them."""
+"""Finds paths in a workspace that programs outside the sandbox obey: no command may plant them."""
 
 # ruff: noqa: PTH110, PTH112, PTH113, PTH118, PTH120, PTH208
 from __future__ import annotations
@@ -13,19 +13,19 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.config.paths import CONTEXT_FILES
-from hermes.exec.launcher.child_setup import PLACEHOLDER, would_be_bare
+from hermes.exec.launcher.placeholders import PLACEHOLDER, is_bare_repository
 
-_ALWAYS = (".git", ".hermes")
-_WHEN_PRESENT = (
+_ALWAYS_PROTECTED = (".git", ".hermes")
+_PROTECTED_IF_PRESENT = (
     *CONTEXT_FILES,
     *"""
     .claude .cursor .mcp.json .vscode .idea .envrc .gitmodules .gitconfig .bashrc .bash_profile
     .bash_login .bash_logout .profile .zshrc .zprofile .zshenv .zlogin .config/fish
     """.split(),
 )
-"""A placeholder for each that is missing would show in every listing. New notes for agents are
-read by ours when the user has trusted them; the rest is a matter of whoever keeps the folder."""
-_MOST_SUBMODULES = 200
+"""Not protected when missing: so many placeholders would show in every listing. New instructions
+for agents are only read once the user has trusted them."""
+_MAX_SUBMODULES = 200
 _FILES_AT_HOME = """
     .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile
     .zlogin .zlogout .kshrc .mkshrc .cshrc .tcshrc .login .xprofile .xsession .xsessionrc .xinitrc
@@ -33,83 +33,103 @@ _FILES_AT_HOME = """
     .psqlrc .sqliterc .npmrc .yarnrc .curlrc .wgetrc .netrc .direnvrc .forward .rhosts .mailcap
     .cargo/config .cargo/config.toml .cargo/env
 """.split()
-"""Read by programs of whoever's home it is."""
+"""Read by programs of the user whose home it is."""
 _FOLDERS_AT_HOME = """
     .ssh .gnupg .vim .emacs.d .oh-my-zsh .aws .kube .docker .config/git .config/fish .config/nvim
     .config/systemd .config/autostart .config/environment.d .config/pip .config/tmux
     .local/bin .local/lib .local/share/systemd .local/share/applications bin
 """.split()
-_HOMES = ("/root", "/home")
-_SETTING = re.compile(
+_HOME_FOLDERS = ("/root", "/home")
+_GIT_SETTING = re.compile(
     r"^[ \t]*(?:\[[^\]\n]*\][ \t]*)?(hookspath|path|fsmonitor|sshcommand|editor|pager|external"
     r"|textconv|clean|smudge|process|command|cmd|driver|helper|program)[ \t]*=[ \t]*(\S[^\n]*)",
     re.IGNORECASE | re.MULTILINE,
 )
-_LONGEST = 256 * 1024
-_MOST_FOLDERS = 600
-_DEPTH = 4
-_DULL = frozenset("node_modules __pycache__ site-packages .venv venv .tox .cache".split())
+_MAX_BYTES = 256 * 1024
+_MAX_FOLDERS = 600
+_MAX_DEPTH = 4
+_SKIPPED_FOLDERS = frozenset(
+    "node_modules __pycache__ site-packages .venv venv .tox .cache".split()
+)
 
 
-class Trusted(Struct, frozen=True):
-    kept: tuple[Path, ...]
-    """Read-only; what does not exist is kept from being made by an empty folder."""
-    unmade: tuple[Path, ...]
-    """The same, but a folder in its place would disturb who reads it meanwhile."""
-    unwanted: tuple[Path, ...]
-    """Anything in its place would disturb git, and the file itself would lead it elsewhere."""
+class PlantablePaths(Struct, frozen=True):
+    """For `SandboxPolicy`."""
+
+    protected: tuple[Path, ...]
+    """Read-only; where missing, an empty folder keeps them from being created."""
+    kept_missing: tuple[Path, ...]
+    """The same for names at which a folder would disturb programs that read them meanwhile."""
+    removed_after: tuple[Path, ...]
+    """Names at which any placeholder would disturb git."""
 
 
-def trusted(workspace: Path, user_home: Path, programs: Iterable[str]) -> Trusted:
-    """All of the workspace's own .git is kept: besides hooks and settings it has other files that
-    lead git to programs, and some that cannot be held by placeholders without breaking it. A
-    command that is to change the repository gets a stand-in (see exec.commits). So is the .git of
-    every submodule: git looks into those whenever it looks at the whole. `programs`: folders of a
-    home that others run things from."""
+def find_plantable_paths(
+    workspace: Path, user_home: Path, programs: Iterable[str]
+) -> PlantablePaths:
+    """What a command must not plant in `workspace`.
+
+    All of the workspace's own .git is protected: besides hooks and settings it has other files that
+    make git run programs, and some whose names cannot be occupied without breaking git. A command
+    that changes the repository works on an overlay (see exec.commits). The .git of every submodule
+    is protected because git reads those whenever it reads the whole. `programs` are folders in a
+    home from which others run programs.
+    """
     root = os.fspath(workspace)
-    names = [*_ALWAYS, *(n for n in _WHEN_PRESENT if os.path.lexists(f"{root}/{n}"))]
-    names += _submodules(root)
-    if _is_missing(f"{root}/.git") and would_be_bare(os.fsencode(root)):
+    names = [
+        *_ALWAYS_PROTECTED,
+        *(n for n in _PROTECTED_IF_PRESENT if os.path.lexists(f"{root}/{n}")),
+    ]
+    names += _list_submodules(root)
+    if _is_missing(f"{root}/.git") and is_bare_repository(os.fsencode(root)):
         names += ["HEAD", "config", "hooks"]
-    kept = [f"{root}/{name}" for name in names]
-    kept += [path for path in _nested(root) if os.path.lexists(path)]
-    unmade: list[str] = []
-    _follow_git(root, os.fspath(user_home), kept, unmade)
-    for home in _homes(root, os.fspath(user_home)):
+    protected = [f"{root}/{name}" for name in names]
+    protected += [path for path in _find_nested_repositories(root) if os.path.lexists(path)]
+    kept_missing: list[str] = []
+    _follow_git(root, os.fspath(user_home), protected, kept_missing)
+    for home in _find_homes(root, os.fspath(user_home)):
         files = [f"{home}/{name}" for name in _FILES_AT_HOME]
-        unmade += [path for path in files if os.path.isdir(os.path.dirname(path))]
-        kept += [f"{home}/{name}" for name in _FOLDERS_AT_HOME]
-        kept += [f"{home}/{name}" for name in programs if os.path.exists(f"{home}/{name}")]
-    inner = [os.path.dirname(path) for path in _nested(root) if path.endswith("/.git/config")]
-    return Trusted(_paths(kept), _paths(unmade), _paths([f"{git}/commondir" for git in inner]))
+        kept_missing += [path for path in files if os.path.isdir(os.path.dirname(path))]
+        protected += [f"{home}/{name}" for name in _FOLDERS_AT_HOME]
+        protected += [f"{home}/{name}" for name in programs if os.path.exists(f"{home}/{name}")]
+    inner = [
+        os.path.dirname(path)
+        for path in _find_nested_repositories(root)
+        if path.endswith("/.git/config")
+    ]
+    return PlantablePaths(
+        _unique_paths(protected),
+        _unique_paths(kept_missing),
+        _unique_paths([f"{git}/commondir" for git in inner]),
+    )
 
 
-def _paths(found: list[str]) -> tuple[Path, ...]:
+def _unique_paths(found: list[str]) -> tuple[Path, ...]:
     return tuple(map(Path, dict.fromkeys(found)))
 
 
 def _is_missing(path: str) -> bool:
-    """Or held by a placeholder."""
+    """Whether nothing is there but a placeholder."""
     try:
         return os.lstat(path).st_mode == PLACEHOLDER
     except OSError:
         return True
 
 
-def _submodules(root: str) -> list[str]:
+def _list_submodules(root: str) -> list[str]:
     paths = re.findall(
-        r"^\s*path\s*=\s*\"?([^\"\n]+?)\"?\s*$", _text(f"{root}/.gitmodules"), re.MULTILINE
+        r"^\s*path\s*=\s*\"?([^\"\n]+?)\"?\s*$", _read_text(f"{root}/.gitmodules"), re.MULTILINE
     )
-    return [f"{path}/.git" for path in paths[:_MOST_SUBMODULES]]
+    return [f"{path}/.git" for path in paths[:_MAX_SUBMODULES]]
 
 
 @lru_cache(maxsize=256)
-def _nested(root: str) -> tuple[str, ...]:
-    """What decides which programs git runs in repositories further down, as far as they were there
-    when we first looked: those that commands make themselves are theirs to change and remove."""
+def _find_nested_repositories(root: str) -> tuple[str, ...]:
+    """Files that decide which programs git runs in repositories further down. Only repositories
+    that existed when we first looked: commands may change and remove those they create."""
     found: list[str] = []
     waiting, looked = [(root, 0)], 0
-    while waiting and looked < _MOST_FOLDERS:
+    while waiting and looked < _MAX_FOLDERS:
         folder, depth = waiting.pop(0)
         looked += 1
         try:
@@ -118,43 +138,43 @@ def _nested(root: str) -> tuple[str, ...]:
         except OSError:
             continue
         if depth:
-            found += _settings(f"{folder}/.git", is_folder=".git" in inner)
-        if depth < _DEPTH:
-            fine = (n for n in inner if n != ".git" and n not in _DULL)
-            waiting += [(f"{folder}/{name}", depth + 1) for name in sorted(fine)]
+            found += _list_settings(f"{folder}/.git", is_folder=".git" in inner)
+        if depth < _MAX_DEPTH:
+            candidates = (n for n in inner if n != ".git" and n not in _SKIPPED_FOLDERS)
+            waiting += [(f"{folder}/{name}", depth + 1) for name in sorted(candidates)]
     return tuple(found)
 
 
-def _settings(git: str, *, is_folder: bool) -> list[str]:
+def _list_settings(git: str, *, is_folder: bool) -> list[str]:
     if is_folder:
         return [f"{git}/{n}" for n in ("config", "hooks") if os.path.lexists(f"{git}/{n}")]
     return [git] if os.path.lexists(git) else []
 
 
-def _follow_git(root: str, user_home: str, kept: list[str], unmade: list[str]) -> None:
-    """Where the repository's settings lead, as far as that is in the workspace."""
+def _follow_git(root: str, user_home: str, protected: list[str], kept_missing: list[str]) -> None:
+    """Add the files inside the workspace that the repository's settings refer to."""
     git = f"{root}/.git"
     if os.path.isfile(git):
-        lead = re.match(r"gitdir: ([^\n]+)", _text(git))
-        git = _at(root, lead[1]) if lead else git
-    common = _at(git, _text(f"{git}/commondir").strip() or ".")
+        found = re.match(r"gitdir: ([^\n]+)", _read_text(git))
+        git = _join_path(root, found[1]) if found else git
+    common = _join_path(git, _read_text(f"{git}/commondir").strip() or ".")
     outer = [f"{user_home}/.gitconfig", f"{user_home}/.config/git/config"]
-    kept += [folder for folder in (git, common) if _within(root, folder)]
+    protected += [folder for folder in (git, common) if _is_within(root, folder)]
     for file in (f"{common}/config", f"{git}/config.worktree", *outer):
-        for key, path in _named(file, root, user_home):
-            if not _within(root, path) or _within(f"{root}/.git", path):
+        for key, path in _settings_with_paths(file, root, user_home):
+            if not _is_within(root, path) or _is_within(f"{root}/.git", path):
                 continue
             if key == "hookspath":
-                kept.append(path)
+                protected.append(path)
             elif key == "path":
-                (kept if os.path.lexists(path) else unmade).append(path)
+                (protected if os.path.lexists(path) else kept_missing).append(path)
             elif os.path.isfile(path):
-                kept.append(path)
+                protected.append(path)
 
 
-def _named(file: str, root: str, user_home: str) -> Iterator[tuple[str, str]]:
-    """Settings that name files, and those."""
-    for key, value in _SETTING.findall(_text(file)):
+def _settings_with_paths(file: str, root: str, user_home: str) -> Iterator[tuple[str, str]]:
+    """Keys of settings that refer to files, and the paths of those files."""
+    for key, value in _GIT_SETTING.findall(_read_text(file)):
         key = key.lower()
         try:
             words = shlex.split(value.replace("\\\\", "\\"), comments=True)
@@ -164,41 +184,41 @@ def _named(file: str, root: str, user_home: str) -> Iterator[tuple[str, str]]:
         if word.startswith("~/"):
             word = user_home + word[1:]
         if word:
-            yield key, _at(os.path.dirname(file) if key == "path" else root, word)
+            yield key, _join_path(os.path.dirname(file) if key == "path" else root, word)
 
 
-def _homes(root: str, user_home: str) -> list[str]:
-    """Homes that are the workspace or in it."""
-    found = {user_home, *_HOMES[:1]}
-    if _within(root, _HOMES[1]) or root == _HOMES[1]:
-        found |= {f"{_HOMES[1]}/{name}" for name in _names(_HOMES[1])}
-    elif os.path.dirname(root) == _HOMES[1]:
+def _find_homes(root: str, user_home: str) -> list[str]:
+    """Home folders that are the workspace or inside it."""
+    found = {user_home, *_HOME_FOLDERS[:1]}
+    if _is_within(root, _HOME_FOLDERS[1]) or root == _HOME_FOLDERS[1]:
+        found |= {f"{_HOME_FOLDERS[1]}/{name}" for name in _list_names(_HOME_FOLDERS[1])}
+    elif os.path.dirname(root) == _HOME_FOLDERS[1]:
         found.add(root)
-    return sorted(h for h in found if (h == root or _within(root, h)) and os.path.isdir(h))
+    return sorted(h for h in found if (h == root or _is_within(root, h)) and os.path.isdir(h))
 
 
-def _names(folder: str) -> list[str]:
+def _list_names(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
     except OSError:
         return []
 
 
-def _text(path: str) -> str:
+def _read_text(path: str) -> str:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return ""
     with os.fdopen(fd, "rb") as file:
         try:
-            return os.fsdecode(file.read(_LONGEST))
+            return os.fsdecode(file.read(_MAX_BYTES))
         except OSError:
             return ""
 
 
-def _at(folder: str, path: str) -> str:
+def _join_path(folder: str, path: str) -> str:
     return os.path.normpath(os.path.join(folder, path))
 
 
-def _within(root: str, path: str) -> bool:
+def _is_within(root: str, path: str) -> bool:
     return path.startswith(f"{root}/")

@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
 from hermes.core.errors import ConfigError
-from hermes.exec.launcher.child_setup import Box
-from hermes.exec.sandbox.agent_home import own
-from hermes.exec.sandbox.planted_files import trusted
+from hermes.exec.launcher.protocol import SetupInstructions
+from hermes.exec.sandbox.agent_home import find_agent_paths
+from hermes.exec.sandbox.planted_files import find_plantable_paths
 
-Mode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
-Level: TypeAlias = Literal[1, 2, 3]
+SandboxMode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
+TierLevel: TypeAlias = Literal[1, 2, 3]
 
 _GB = 1024**3
-_HOMES = (Path("/root"), Path("/home"))
-_NEEDED = ("/bin/sh", "/etc", "/lib", "/proc", "/dev")
+_HOME_FOLDERS = (Path("/root"), Path("/home"))
+_SYSTEM_PATHS = ("/bin/sh", "/etc", "/lib", "/proc", "/dev")
 _KEYS_IN_HOME = """
     .ssh .gnupg .aws .azure .config/gcloud .config/gh .config/hub .config/op .kube .docker .netrc
     .npmrc .pypirc .git-credentials .gitconfig .pgpass .my.cnf .password-store .local/share/keyrings
@@ -38,19 +38,19 @@ _KEYS_OF_ROOT = """
     /var/lib/samba/private /var/lib/systemd/credential.secret /var/lib/redis /var/lib/mongodb
     /var/lib/vault /var/lib/private
 """.split()
-"""Read by nobody else, but by an agent that runs as root."""
+"""Readable only by root, and therefore by an agent that runs as root."""
 _TOOLS_IN_HOME = """
     .pyenv .local/share/uv/python .local/bin .rustup .cargo/bin .nvm/versions
     .volta/bin .volta/tools .asdf .sdkman .bun/bin .deno/bin go/bin .go .rbenv .nodenv
     .local/share/mise .local/share/pnpm .linuxbrew .miniconda3 miniconda3 .conda
     anaconda3 mambaforge miniforge3
 """.split()
-"""Programs people install at home; a command finds them on its PATH."""
+"""Programs that people install in their home; commands find them on PATH."""
 
 
-class Limits(Struct, frozen=True):
-    """Of one command with everything it starts (or of each process, where there are no control
-    groups). 0: this machine's own measure."""
+class ResourceLimits(Struct, frozen=True):
+    """For one command with everything it starts, or for each process where there are no control
+    groups. 0: derived from this machine."""
 
     memory: int = 0
     processes: int = 1024
@@ -61,98 +61,108 @@ class Limits(Struct, frozen=True):
     open_files: int = 65536
 
 
-class Policy(Struct, frozen=True):
-    mode: Mode
+class PathOverlay(NamedTuple):
+    """Another file or folder shown at a path."""
+
+    path: Path
+    source: Path
+    writable: bool
+
+
+class SandboxPolicy(Struct, frozen=True):
+    """What one command may see and change."""
+
+    mode: SandboxMode
     workspace: Path
     hidden: tuple[Path, ...] = ()
-    """Neither readable nor writable, except for the workspace and `visible` inside them."""
+    """Neither readable nor writable, except the workspace and `visible` paths inside them."""
     protected: tuple[Path, ...] = ()
-    """Read-only inside the workspace; what does not exist cannot be made."""
-    unmade: tuple[Path, ...] = ()
-    """The same for names that somebody outside reads meanwhile, and shall find missing."""
-    unwanted: tuple[Path, ...] = ()
-    """What can neither be protected nor held, and is removed after the command where it was made
-    by it; only in a sandbox with namespaces."""
+    """Read-only inside the workspace; those that do not exist cannot be created."""
+    kept_missing: tuple[Path, ...] = ()
+    """The same for names that programs outside read meanwhile and must find missing."""
+    removed_after: tuple[Path, ...] = ()
+    """Names that can be neither protected nor occupied, and are removed after the command if it
+    created them; only in a sandbox with namespaces."""
     network: str = ""
-    """Where an egress proxy listens: the path of its unix socket (tier 1), or its address on the
-    machine's loopback, with what it asks for (tier 2). Empty: no network."""
+    """Where the egress proxy listens: the path of its Unix socket (tier 1), or its URL on the
+    machine's loopback, with credentials (tier 2). Empty: no network."""
     visible: tuple[Path, ...] = ()
-    """Readable although inside of something hidden."""
-    instead: tuple[tuple[Path, Path, bool], ...] = ()
-    """Where another folder or file is seen (the second), and whether it may be changed; only in a
-    sandbox with namespaces."""
-    limits: Limits = Limits()
+    """Readable although inside something hidden."""
+    overlays: tuple[PathOverlay, ...] = ()
+    """Only in a sandbox with namespaces."""
+    limits: ResourceLimits = ResourceLimits()
 
 
-class Tier(Struct, frozen=True):
+class SandboxTier(Struct, frozen=True):
     """How strongly commands are confined here: 1 namespaces, 2 Landlock, 3 not at all."""
 
-    level: Level
+    level: TierLevel
     name: str
     evidence: tuple[str, ...] = ()
-    """What was tried, and what came of it."""
+    """What was tried, and the result."""
     lost: tuple[str, ...] = ()
     """What is not protected."""
     landlock: int = 0
     """Version of the kernel's Landlock; 0: none."""
     bwrap: str = ""
     lowered: bool = False
-    """Whether it was stronger when it was last looked at."""
+    """Whether it is weaker than when it was last probed."""
 
 
-class Launch(Struct, frozen=True):
-    """What the launcher executes, and what it does to the process first."""
+class LaunchPlan(Struct, frozen=True):
+    """What the launcher executes, and how it confines the process first."""
 
     argv: tuple[str, ...]
     env: dict[str, str]
-    box: Box | None = None
+    setup: SetupInstructions | None = None
 
 
-def standard(
-    mode: Mode,
+def build_policy(
+    mode: SandboxMode,
     workspace: Path,
     agent_home: Path,
     user_home: Path,
     *,
     network: str = "",
-) -> Policy:
-    """The policy for a workspace: what is hidden from commands, and what they may not change."""
-    workspace, user_home = _real(workspace), _real(user_home)
+) -> SandboxPolicy:
+    """The standard policy for a workspace: what it hides from commands, and what they may not
+    change."""
+    workspace, user_home = _resolve_path(workspace), _resolve_path(user_home)
     if workspace == Path("/"):
         raise ConfigError("The root folder cannot be a workspace; choose a folder below it.")
-    ours = own(workspace, _real(agent_home), user_home)
-    hidden = [_real(agent_home), *ours.hidden]
+    agent = find_agent_paths(workspace, _resolve_path(agent_home), user_home)
+    hidden = [_resolve_path(agent_home), *agent.hidden]
     hidden += [
         home
-        for home in (user_home, *_HOMES)
-        if home.is_dir() and not home.is_relative_to(workspace) and not _is_of_the_system(home)
+        for home in (user_home, *_HOME_FOLDERS)
+        if home.is_dir() and not home.is_relative_to(workspace) and not _is_system_folder(home)
     ]
     if user_home not in hidden:
-        hidden += _existing(user_home, _KEYS_IN_HOME)
+        hidden += _list_existing(user_home, _KEYS_IN_HOME)
     if os.geteuid() == 0:
-        hidden += _existing(Path("/"), _KEYS_OF_ROOT)
+        hidden += _list_existing(Path("/"), _KEYS_OF_ROOT)
         hidden += sorted(Path("/etc/ssh").glob("ssh_host_*_key"))
-    others = trusted(workspace, user_home, _TOOLS_IN_HOME)
-    return Policy(
+    plantable = find_plantable_paths(workspace, user_home, _TOOLS_IN_HOME)
+    return SandboxPolicy(
         mode,
         workspace,
         tuple(dict.fromkeys(hidden)),
-        others.kept,
-        (*others.unmade, *ours.unmade),
-        others.unwanted,
+        plantable.protected,
+        (*plantable.kept_missing, *agent.kept_missing),
+        plantable.removed_after,
         network,
-        tuple(_existing(user_home, _TOOLS_IN_HOME)),
+        tuple(_list_existing(user_home, _TOOLS_IN_HOME)),
     )
 
 
-def _is_of_the_system(home: Path) -> bool:
-    """Some users, in containers above all, have a home without which nothing can run."""
-    return any(_real(Path(needed)).is_relative_to(home) for needed in _NEEDED)
+def _is_system_folder(home: Path) -> bool:
+    """Whether it holds what every command needs: in containers a home may be such a folder."""
+    return any(_resolve_path(Path(needed)).is_relative_to(home) for needed in _SYSTEM_PATHS)
 
 
-def _real(path: Path) -> Path:
+def _resolve_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _existing(folder: Path, names: Iterable[str]) -> list[Path]:
+def _list_existing(folder: Path, names: Iterable[str]) -> list[Path]:
     return [folder / name for name in names if os.path.exists(folder / name)]  # noqa: PTH110 - Path's raises

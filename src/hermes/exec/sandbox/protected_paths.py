@@ -1,4 +1,4 @@
-"""Where protection has to be put, given what the file system looks like now."""
+"""Decides how each protected path is guarded, given what the file system looks like now."""
 
 # ruff: noqa: PTH115, PTH118, PTH120, PTH123, PTH208
 from __future__ import annotations
@@ -6,98 +6,116 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
 
-from hermes.exec.launcher.child_setup import NOWHERE, PLACEHOLDER
+from hermes.exec.launcher.placeholders import LINK_TARGET, PLACEHOLDER
 
-_LINKS = 40
+_MAX_LINKS = 40
 
 
-class Guards(Struct, frozen=True):
-    """How the protected paths of a workspace are kept."""
+class PathGuards(Struct, frozen=True):
+    """How the protected paths of a workspace are guarded."""
 
-    keep: tuple[str, ...]
-    """Existing things, no links, to be made read-only."""
-    make: tuple[str, ...]
-    """Missing names, to be held by placeholders, or held already."""
-    cover: tuple[str, ...]
-    """Symbolic links, to be kept from being replaced."""
-    pin: tuple[str, ...]
+    read_only: tuple[str, ...] = ()
+    """Existing files and folders, no links, that are made read-only."""
+    placeholders: tuple[str, ...] = ()
+    """Missing names that are occupied by placeholder folders, or already are."""
+    links: tuple[str, ...] = ()
+    """Symbolic links that must not be replaced."""
+    pinned: tuple[str, ...] = ()
     """Folders above those, which must not be renamed away."""
-    link: tuple[str, ...] = ()
-    """Missing names, to be held by links to nowhere, or held already; they are covered too."""
+    link_placeholders: tuple[str, ...] = ()
+    """Missing names that are occupied by dangling links, or already are; also in `links`."""
     barred: tuple[str, ...] = ()
-    """Missing names at the top of a workspace where nothing can be made, not even by us."""
+    """Missing names at the top of a workspace in which not even we can create anything."""
 
 
-def guards(workspace: Path, protected: tuple[Path, ...], unmade: tuple[Path, ...] = ()) -> Guards:
-    """Every link on the way is followed as far as it stays inside the workspace."""
+@dataclass
+class _GuardSets:
+    read_only: set[str] = field(default_factory=set)
+    placeholders: set[str] = field(default_factory=set)
+    links: set[str] = field(default_factory=set)
+    pinned: set[str] = field(default_factory=set)
+    barred: set[str] = field(default_factory=set)
+
+
+def plan_guards(
+    workspace: Path, protected: tuple[Path, ...], kept_missing: tuple[Path, ...] = ()
+) -> PathGuards:
+    """The guards for these paths; links on the way are followed while they stay inside."""
     root = os.path.realpath(workspace)
-    found: dict[str, set[str]] = {
-        name: set() for name in ("keep", "make", "cover", "barred", "pin")
+    found = _GuardSets()
+    free = {
+        full for path in kept_missing if (full := _resolve_inside(root, path)) and _is_free(full)
     }
-    links = {full for path in unmade if (full := _full(root, path)) and _is_free(full)}
-    for path in (*protected, *unmade):
-        full = _full(root, path)
-        if full and full not in links:
-            _walk(root, full[len(root) + 1 :].split("/"), found, _LINKS)
-    found["cover"] |= links
-    pin = found["pin"] - found["keep"] - found["make"]
-    parts = {
-        name: tuple(sorted(part)) for name, part in (found | {"pin": pin, "link": links}).items()
-    }
-    return Guards(**parts)
+    for path in (*protected, *kept_missing):
+        full = _resolve_inside(root, path)
+        if full and full not in free:
+            _guard_path(root, full[len(root) + 1 :].split("/"), found, _MAX_LINKS)
+    return PathGuards(
+        read_only=tuple(sorted(found.read_only)),
+        placeholders=tuple(sorted(found.placeholders)),
+        links=tuple(sorted(found.links | free)),
+        pinned=tuple(sorted(found.pinned - found.read_only - found.placeholders)),
+        link_placeholders=tuple(sorted(free)),
+        barred=tuple(sorted(found.barred)),
+    )
 
 
-def _full(root: str, path: Path) -> str:
-    """Empty when it is not inside."""
+def _resolve_inside(root: str, path: Path) -> str:
+    """The absolute path, or empty when it is not inside the workspace."""
     full = os.path.normpath(os.path.join(root, path))
     return full if full.startswith(root + "/") else ""
 
 
 def _is_free(path: str) -> bool:
-    """Whether nothing is there but what holds its place, in a folder that is."""
+    """Whether nothing is there but our dangling link, in a folder we can write to."""
     try:
-        return os.readlink(path) == NOWHERE
+        return os.readlink(path) == LINK_TARGET
     except FileNotFoundError:
         return os.access(os.path.dirname(path), os.W_OK)
     except OSError:
         return False
 
 
-def _walk(root: str, names: list[str], found: dict[str, set[str]], links: int) -> None:
+def _guard_path(root: str, names: list[str], found: _GuardSets, links: int) -> None:
+    """Add the guards for the path made of `names`; at most `links` more links are followed."""
     here = root
     for position, name in enumerate(names):
         above, here = here, f"{here}/{name}"
         if above != root:
-            found["pin"].add(above)
+            found.pinned.add(above)
         try:
             mode = os.lstat(here).st_mode
         except OSError:
             mode = PLACEHOLDER
         if mode == PLACEHOLDER:
             if os.access(above, os.W_OK):
-                found["make"].add(here)
-            else:  # its owner might make the folder writable, and then the name
-                found["barred" if above == root else "keep"].add(here if above == root else above)
+                found.placeholders.add(here)
+            elif above == root:
+                found.barred.add(here)
+            else:  # its owner could make the folder writable and then create the name
+                found.read_only.add(above)
             return
         if stat.S_ISLNK(mode):
-            found["cover"].add(here)
+            found.links.add(here)
             target = os.path.normpath(os.path.join(above, os.readlink(here)))
-            rest = [*target[len(root) + 1 :].split("/"), *names[position + 1 :]]
+            remaining = [*target[len(root) + 1 :].split("/"), *names[position + 1 :]]
             if target.startswith(root + "/") and links:
-                _walk(root, rest, found, links - 1)
+                _guard_path(root, remaining, found, links - 1)
             return
         if not stat.S_ISDIR(mode) and position < len(names) - 1:
             break
-    found["keep"].add(here)
+    found.read_only.add(here)
 
 
-def bound_sockets() -> list[str]:
-    """Unix sockets that processes of this machine listen on: a way out of any mount namespace."""
+def list_bound_sockets() -> list[str]:
+    """Unix sockets that processes of this machine listen on: each would lead out of a mount
+    namespace."""
     try:
         with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as file:
             lines = file.read().splitlines()[1:]
@@ -108,13 +126,13 @@ def bound_sockets() -> list[str]:
         _, _, name = line.partition(" 01 ")  # listening
         inode, _, path = name.strip().partition(" ")
         if path and path[0] not in "/@":
-            named.update(_from_where(inode, path))
+            named.update(_locate_socket(inode, path))
     return sorted(named)
 
 
 @lru_cache(maxsize=64)
-def _from_where(inode: str, path: str) -> tuple[str, ...]:
-    """A socket bound to a relative name is where its process was then, and probably still is."""
+def _locate_socket(inode: str, path: str) -> tuple[str, ...]:
+    """Where a socket with a relative name is: presumably in its process's current folder."""
     found = set()
     with os.scandir("/proc") as entries:
         for process in (entry.path for entry in entries if entry.name.isdigit()):

@@ -1,4 +1,4 @@
-"""Seccomp programs: which system calls a sandboxed command may not make, on x86_64 and aarch64."""
+"""Builds seccomp filters: the system calls that a sandboxed command may not make."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Literal, TypeAlias
 
-from hermes.exec.launcher import file_broker as making
-from hermes.exec.launcher.syscall_broker import CALLS as _ASKED
+from hermes.exec.launcher.file_broker import FILE_CALLS
+from hermes.exec.launcher.syscall_broker import ATTRIBUTE_CALLS
 
 Machine: TypeAlias = Literal["x86_64", "aarch64"]
 MACHINES: dict[str, tuple[Machine, int]] = {
@@ -18,27 +18,27 @@ MACHINES: dict[str, tuple[Machine, int]] = {
     "aarch64": ("aarch64", 277),
     "arm64": ("aarch64", 277),
 }
-"""What uname says -> which table, and the number of seccomp(2)."""
-_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-_NEWEST = 470
-"""Calls that are younger than this table are unknown to it: a program is told they do not exist."""
+"""Name of the machine as in uname -> column of the table, and the number of seccomp(2)."""
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_LAST_CALL = 470
+"""Calls newer than this table are answered as if they did not exist."""
 
 _LOAD, _EQUAL, _ABOVE, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x25, 0x35, 0x45, 0x54, 0x06
-_ALLOW, _ERRNO, _ASK = 0x7FFF0000, 0x00050000, 0x7FC00000
+_ALLOW, _ERRNO, _NOTIFY = 0x7FFF0000, 0x00050000, 0x7FC00000
 
 _NAMESPACES = 0x7E020000
 _CREAT, _TRUNC, _ACCESS_MODE = 0o100, 0o1000, 0o3
 _TMPFILE = 0o20000000
 _SET_ID = 0o6000
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
-_KIND, _STREAM, _SEQPACKET, _TCP = 0xF, 1, 5, 6
+_SOCKET_TYPE, _STREAM, _SEQPACKET, _TCP = 0xF, 1, 5, 6
 _FASTOPEN = 0x20000000
 _CONNECT = "connect"
-_SENDING = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}
-"""Calls that can connect, and the position of the flags that make them."""
-_LOOKED_AT = ("open", "openat", "creat")
-"""Calls whose arguments tell the filter whether they concern the keeper."""
-_SERVING = ("bind", "listen", "accept", "accept4")
+_SEND_FLAGS = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}
+"""Calls that can connect a socket, and the position of their flags."""
+_FILTERED_CALLS = ("open", "openat", "creat")
+"""Calls whose arguments decide whether the broker is notified."""
+_SERVER_CALLS = ("bind", "listen", "accept", "accept4")
 _IOCTLS = {
     "TIOCSTI": 0x5412,
     "TIOCLINUX": 0x541C,
@@ -46,9 +46,9 @@ _IOCTLS = {
     "FS_IOC_FSSETXATTR": 0x401C5820,
     "FS_IOC_SETVERSION": 0x40087602,
 }
-_UNKNOWN = ("clone3", "openat2", "io_uring_setup", "io_uring_enter", "io_uring_register")
-"""Answered with "no such call", so that libraries take the older one, whose arguments we see."""
-_NEVER = """
+_UNSUPPORTED_CALLS = ("clone3", "openat2", "io_uring_setup", "io_uring_enter", "io_uring_register")
+"""Answered with ENOSYS, so that libraries use the older calls, whose arguments a filter can see."""
+_FORBIDDEN_CALLS = """
     mount umount2 pivot_root chroot unshare setns open_tree move_mount fsopen fsconfig fsmount
     fspick mount_setattr open_tree_attr file_setattr swapon swapoff reboot sethostname setdomainname
     init_module finit_module delete_module kexec_load kexec_file_load bpf perf_event_open
@@ -57,15 +57,15 @@ _NEVER = """
     clock_adjtime adjtimex iopl ioperm modify_ldt uselib nfsservctl vhangup lookup_dcookie syslog
     fanotify_init move_pages migrate_pages
 """.split()
-_NOT_WITHOUT_NAMESPACES = """
+_NAMESPACE_CALLS = """
     ptrace shmget shmat semget msgget mq_open
 """.split()
-"""Harmless where a namespace keeps the command to itself."""
-_ATTRIBUTES = """
+"""Forbidden without namespaces; harmless inside them."""
+_XATTR_CALLS = """
     setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr setxattrat removexattrat
 """.split()
-"""Answered as by a file system without them, which programs that copy files put up with."""
-_NUMBERS: dict[str, tuple[int, int]] = {
+"""Answered as if the file system did not support them, which programs that copy files tolerate."""
+CALL_NUMBERS: dict[str, tuple[int, int]] = {
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
     "unshare": (272, 97), "setns": (308, 268), "open_tree": (428, 428), "move_mount": (429, 429),
     "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433),
@@ -93,141 +93,184 @@ _NUMBERS: dict[str, tuple[int, int]] = {
     "shmat": (30, 196), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180),
     "socketpair": (53, 199), "bind": (49, 200), "listen": (50, 201), "accept": (43, 202),
     "accept4": (288, 242), "sendto": (44, 206), "sendmsg": (46, 211), "sendmmsg": (307, 269),
-    **{name: (x86, arm) for name, (x86, arm, _) in _ASKED.items()}, **making.CALLS,
+    **{name: (x86, arm) for name, (x86, arm, _) in ATTRIBUTE_CALLS.items()}, **FILE_CALLS,
 }  # fmt: skip
-"""Name -> number on x86_64 and on aarch64; -1: there is none."""
+"""Name -> number on x86_64 and on aarch64; -1: it does not exist there."""
 
-Code: TypeAlias = list[tuple[int, int, int, int]]
+FilterCode: TypeAlias = list[tuple[int, int, int, int]]
 
 
 @cache
-def isolated(machine: Machine) -> bytes:
-    """For a command in namespaces of its own."""
-    blocks: list[tuple[str, Code]] = [("socket", _families(_UNIX, _INET, _INET6, _NETLINK))]
+def build_namespace_filter(machine: Machine) -> bytes:
+    """The filter for a command in its own namespaces."""
+    blocks: list[tuple[str, FilterCode]] = [
+        ("socket", _filter_families(_UNIX, _INET, _INET6, _NETLINK))
+    ]
     for name in ("chmod", "fchmod"):
         blocks.append((name, _refuse_bits(1, _SET_ID)))
     for name in ("fchmodat", "fchmodat2"):
         blocks.append((name, _refuse_bits(2, _SET_ID)))
-    return _program(machine, _NEVER, blocks + _common(), asked=())
+    return _assemble_program(machine, _FORBIDDEN_CALLS, blocks + _common_blocks(), notified=())
 
 
 @cache
-def confined(
-    machine: Machine, *, ask: bool, truncation: bool, online: bool = False, makes: bool = False
+def build_landlock_filter(
+    machine: Machine, *, truncation: bool, online: bool = False, brokered: bool = False
 ) -> bytes:
-    """For a command that only Landlock confines.
+    """The filter for a command that only Landlock confines; the broker changes modes and times.
 
-    `ask`: changes of modes and times are left to the keeper, else refused. `truncation`: whether
-    Landlock knows of it; if not it is refused here wherever it needs no permission to write.
-    `online`: there may be TCP sockets, which the keeper connects to where they may go. `makes`: the
-    keeper is asked before anything is written, made, moved or removed.
+    `truncation`: whether Landlock controls it; if not, the filter refuses truncation that needs no
+    write permission. `online`: TCP sockets are allowed, and the broker connects them. `brokered`:
+    the broker is notified before anything is written, created, moved or removed.
     """
-    blocks: list[tuple[str, Code]] = [("socket", _families(_NETLINK, tcp=online))]
+    blocks: list[tuple[str, FilterCode]] = [("socket", _filter_families(_NETLINK, tcp=online))]
     # A pair of datagram sockets is connected, yet sends to any address it is given.
-    blocks.append(("socketpair", _kinds(_STREAM, _SEQPACKET)))
-    asked = [name for name in _ASKED if online or name != _CONNECT]
-    if makes:
-        asked += [name for name in making.CALLS if name not in _LOOKED_AT]
+    blocks.append(("socketpair", _filter_socket_types(_STREAM, _SEQPACKET)))
+    notified = [name for name in ATTRIBUTE_CALLS if online or name != _CONNECT]
+    if brokered:
+        notified += [name for name in FILE_CALLS if name not in _FILTERED_CALLS]
     if online:
-        blocks += [(name, _refuse_bits(at, _FASTOPEN)) for name, at in _SENDING.items()]
-    blocks.append(("prlimit64", [_load(0), (_EQUAL, 1, 0, 0), _no(errno.EPERM), _yes()]))
-    blocks += [(name, [_no(errno.EOPNOTSUPP)]) for name in _ATTRIBUTES]
-    never = [*_NEVER, *_NOT_WITHOUT_NAMESPACES]
+        blocks += [(name, _refuse_bits(at, _FASTOPEN)) for name, at in _SEND_FLAGS.items()]
+    blocks.append(
+        (
+            "prlimit64",
+            [_load_argument(0), (_EQUAL, 1, 0, 0), _return_errno(errno.EPERM), _return_allow()],
+        )
+    )
+    blocks += [(name, [_return_errno(errno.EOPNOTSUPP)]) for name in _XATTR_CALLS]
+    forbidden = [*_FORBIDDEN_CALLS, *_NAMESPACE_CALLS]
     if online:
-        never += _SERVING
-    if not ask:
-        never += asked
+        forbidden += _SERVER_CALLS
     if not truncation:
-        never.append("truncate")
-    common = _common(truncation=truncation, makes=makes)
-    return _program(machine, never, blocks + common, asked=asked if ask else ())
+        forbidden.append("truncate")
+    common = _common_blocks(truncation=truncation, brokered=brokered)
+    return _assemble_program(machine, forbidden, blocks + common, notified=notified)
 
 
-def _common(*, truncation: bool = True, makes: bool = False) -> list[tuple[str, Code]]:
-    ioctl: Code = [_load(1)]
+def _common_blocks(
+    *, truncation: bool = True, brokered: bool = False
+) -> list[tuple[str, FilterCode]]:
+    ioctl: FilterCode = [_load_argument(1)]
     for number in _IOCTLS.values():
-        ioctl += [(_EQUAL, 0, 1, number), _no(errno.EPERM)]
+        ioctl += [(_EQUAL, 0, 1, number), _return_errno(errno.EPERM)]
     return [
         ("clone", _refuse_bits(0, _NAMESPACES)),
-        ("ioctl", [*ioctl, _yes()]),
-        ("open", _opening(1, truncation=truncation, makes=makes)),
-        ("openat", _opening(2, truncation=truncation, makes=makes)),
-        ("creat", _refuse_bits(1, _SET_ID, _asks() if makes else _yes())),
+        ("ioctl", [*ioctl, _return_allow()]),
+        ("open", _filter_open(1, truncation=truncation, brokered=brokered)),
+        ("openat", _filter_open(2, truncation=truncation, brokered=brokered)),
+        ("creat", _refuse_bits(1, _SET_ID, _return_notify() if brokered else _return_allow())),
         ("mknod", _refuse_bits(1, _SET_ID)),
         ("mknodat", _refuse_bits(2, _SET_ID)),
     ]
 
 
-def _opening(flags: int, *, truncation: bool, makes: bool) -> Code:
-    """No new file with a set-id bit; and no emptying of a file by opening it to read."""
-    code: Code = []
+def _filter_open(flags: int, *, truncation: bool, brokered: bool) -> FilterCode:
+    """Refuse new files with a set-id bit, and truncating a file that is opened for reading."""
+    code: FilterCode = []
     if not truncation:
-        code = [_load(flags), (_AND, 0, 0, _TRUNC | _ACCESS_MODE), (_EQUAL, 0, 1, _TRUNC)]
-        code.append(_no(errno.EACCES))
-    code.append(_load(flags))
-    if not makes:
+        code = [_load_argument(flags), (_AND, 0, 0, _TRUNC | _ACCESS_MODE), (_EQUAL, 0, 1, _TRUNC)]
+        code.append(_return_errno(errno.EACCES))
+    code.append(_load_argument(flags))
+    if not brokered:
         mode = _refuse_bits(flags + 1, _SET_ID)
-        return [*code, (_ANY_BIT, 1, 0, _CREAT | _TMPFILE), _yes(), *mode]
-    mode = _refuse_bits(flags + 1, _SET_ID, _asks())
-    writes = (_ANY_BIT, len(mode), 0, _ACCESS_MODE)  # to the last of them
-    return [*code, (_ANY_BIT, 2, 0, _CREAT | _TMPFILE), writes, _yes(), *mode]
+        return [*code, (_ANY_BIT, 1, 0, _CREAT | _TMPFILE), _return_allow(), *mode]
+    mode = _refuse_bits(flags + 1, _SET_ID, _return_notify())
+    writes = (_ANY_BIT, len(mode), 0, _ACCESS_MODE)  # jumps to the last of them
+    return [*code, (_ANY_BIT, 2, 0, _CREAT | _TMPFILE), writes, _return_allow(), *mode]
 
 
-def _refuse_bits(argument: int, bits: int, end: tuple[int, int, int, int] | None = None) -> Code:
-    return [_load(argument), (_ANY_BIT, 0, 1, bits), _no(errno.EPERM), end or _yes()]
+def _refuse_bits(
+    argument: int, bits: int, end: tuple[int, int, int, int] | None = None
+) -> FilterCode:
+    return [
+        _load_argument(argument),
+        (_ANY_BIT, 0, 1, bits),
+        _return_errno(errno.EPERM),
+        end or _return_allow(),
+    ]
 
 
-def _families(*allowed: int, tcp: bool = False) -> Code:
-    code: Code = [_load(0)]
+def _filter_families(*allowed: int, tcp: bool = False) -> FilterCode:
+    code: FilterCode = [_load_argument(0)]
     if tcp:
-        check: Code = [_load(1), (_AND, 0, 0, _KIND), (_EQUAL, 1, 0, _STREAM), _no(errno.EPERM)]
-        check += [_load(2), (_EQUAL, 1, 0, 0), (_EQUAL, 0, 1, _TCP), _yes(), _no(errno.EPERM)]
+        check: FilterCode = [
+            _load_argument(1),
+            (_AND, 0, 0, _SOCKET_TYPE),
+            (_EQUAL, 1, 0, _STREAM),
+            _return_errno(errno.EPERM),
+        ]
+        check += [
+            _load_argument(2),
+            (_EQUAL, 1, 0, 0),
+            (_EQUAL, 0, 1, _TCP),
+            _return_allow(),
+            _return_errno(errno.EPERM),
+        ]
         code += [(_EQUAL, 0, len(check), _INET), *check]
     for family in allowed:
         if family != _NETLINK:
-            code += [(_EQUAL, 0, 1, family), _yes()]
-    if _NETLINK in allowed:  # its protocol 0 lists the interfaces, which libraries do
-        code += [(_EQUAL, 1, 0, _NETLINK), _no(errno.EPERM), _load(2), (_EQUAL, 0, 1, 0), _yes()]
-    return [*code, _no(errno.EPERM)]
+            code += [(_EQUAL, 0, 1, family), _return_allow()]
+    if _NETLINK in allowed:  # libraries list the interfaces with its protocol 0
+        code += [
+            (_EQUAL, 1, 0, _NETLINK),
+            _return_errno(errno.EPERM),
+            _load_argument(2),
+            (_EQUAL, 0, 1, 0),
+            _return_allow(),
+        ]
+    return [*code, _return_errno(errno.EPERM)]
 
 
-def _kinds(*allowed: int) -> Code:
-    """Sockets of these types, whatever flags come with them."""
-    code: Code = [_load(1), (_AND, 0, 0, _KIND)]
+def _filter_socket_types(*allowed: int) -> FilterCode:
+    """Allow sockets of these types, whatever flags come with them."""
+    code: FilterCode = [_load_argument(1), (_AND, 0, 0, _SOCKET_TYPE)]
     for kind in allowed:
-        code += [(_EQUAL, 0, 1, kind), _yes()]
-    return [*code, _no(errno.EPERM)]
+        code += [(_EQUAL, 0, 1, kind), _return_allow()]
+    return [*code, _return_errno(errno.EPERM)]
 
 
-def _load(argument: int) -> tuple[int, int, int, int]:
-    """The lower half of a system call's argument (both machines store it first)."""
+def _load_argument(argument: int) -> tuple[int, int, int, int]:
+    """Load the lower half of a system call's argument (both machines store it first)."""
     return (_LOAD, 0, 0, 16 + 8 * argument)
 
 
-def _no(number: int) -> tuple[int, int, int, int]:
+def _return_errno(number: int) -> tuple[int, int, int, int]:
     return (_RETURN, 0, 0, _ERRNO | number)
 
 
-def _yes() -> tuple[int, int, int, int]:
+def _return_allow() -> tuple[int, int, int, int]:
     return (_RETURN, 0, 0, _ALLOW)
 
 
-def _asks() -> tuple[int, int, int, int]:
-    return (_RETURN, 0, 0, _ASK)
+def _return_notify() -> tuple[int, int, int, int]:
+    return (_RETURN, 0, 0, _NOTIFY)
 
 
-def _program(
-    machine: Machine, never: Iterable[str], blocks: list[tuple[str, Code]], asked: Iterable[str]
+def _assemble_program(
+    machine: Machine,
+    forbidden: Iterable[str],
+    blocks: list[tuple[str, FilterCode]],
+    notified: Iterable[str],
 ) -> bytes:
     column = 0 if machine == "x86_64" else 1
-    code: Code = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, _ARCH[machine]), _no(errno.ENOSYS)]
-    code += [(_LOAD, 0, 0, 0), (_ABOVE, 0, 1, _NEWEST), _no(errno.ENOSYS)]  # and all of x32
-    answers: list[tuple[str, Code]] = [(name, [_no(errno.ENOSYS)]) for name in _UNKNOWN]
-    answers += [(name, [_no(errno.EPERM)]) for name in never]
-    answers += [(name, [_asks()]) for name in asked]
+    code: FilterCode = [
+        (_LOAD, 0, 0, 4),
+        (_EQUAL, 1, 0, _ARCHITECTURES[machine]),
+        _return_errno(errno.ENOSYS),
+    ]
+    code += [
+        (_LOAD, 0, 0, 0),
+        (_ABOVE, 0, 1, _LAST_CALL),
+        _return_errno(errno.ENOSYS),
+    ]  # and all of x32
+    answers: list[tuple[str, FilterCode]] = [
+        (name, [_return_errno(errno.ENOSYS)]) for name in _UNSUPPORTED_CALLS
+    ]
+    answers += [(name, [_return_errno(errno.EPERM)]) for name in forbidden]
+    answers += [(name, [_return_notify()]) for name in notified]
     for name, block in [*answers, *blocks]:
-        number = _NUMBERS[name][column]
+        number = CALL_NUMBERS[name][column]
         if number >= 0:
             code += [(_EQUAL, 0, len(block), number), *block]
-    code.append(_yes())
+    code.append(_return_allow())
     return b"".join(struct.pack("=HBBI", op, yes, no, value) for op, yes, no, value in code)

@@ -1,6 +1,6 @@
-"""Runs inside a sandbox that is being tried, and says of each forbidden thing whether it worked."""
+"""Runs inside a sandbox that is being probed: attempts what must be forbidden and reports it."""
 
-# It is handed to an interpreter as a text, so it imports nothing of ours.
+# Passed to an interpreter as text, so it imports nothing of ours.
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from collections.abc import Callable
 _NEWUSER = 0x10000000
 
 
-def main(outside: str, secret: str, port: int, agent: int) -> dict[str, str]:
-    """What each attempt ended with; an empty text means that it succeeded."""
+def run_attempts(outside: str, secret: str, port: int, agent: int) -> dict[str, str]:
+    """Attempt -> the error it ended with; empty: it succeeded."""
     libc = ctypes.CDLL(None, use_errno=True)
     attempts: dict[str, Callable[[], object]] = {
-        "write outside the workspace": lambda: _write(f"{outside}/written"),
-        "read a hidden file": lambda: _read(secret),
-        "reach the network": lambda: socket.create_connection(("127.0.0.1", port), 1).close(),
-        "reach the machine beneath": lambda: socket.socket(40, socket.SOCK_STREAM).close(),
-        "mount": lambda: _mount(libc, outside.encode()),
-        "make a user namespace": lambda: _checked(libc.unshare(_NEWUSER)),
-        "use a capability": lambda: _status("0" * 16, "CapInh", "CapPrm", "CapAmb", "CapEff"),
-        "gain privileges": lambda: _status("1", "NoNewPrivs"),
-        "make forbidden system calls": lambda: _status("2", "Seccomp"),
-        "read the first process's environment": lambda: _environment(1),
-        "read the agent's environment": lambda: _environment(agent),
-        "signal the agent": lambda: os.kill(agent, 0),
+        "write_outside": lambda: _write_file(f"{outside}/written"),
+        "read_hidden": lambda: _read_file(secret),
+        "reach_network": lambda: socket.create_connection(("127.0.0.1", port), 1).close(),
+        "reach_hypervisor": lambda: socket.socket(40, socket.SOCK_STREAM).close(),
+        "mount_folder": lambda: _mount_folder(libc, outside.encode()),
+        "create_namespace": lambda: _check_result(libc.unshare(_NEWUSER)),
+        "use_capability": lambda: _check_status("0" * 16, "CapInh", "CapPrm", "CapAmb", "CapEff"),
+        "gain_privileges": lambda: _check_status("1", "NoNewPrivs"),
+        "forbidden_calls": lambda: _check_status("2", "Seccomp"),
+        "read_init_environment": lambda: _read_environment(1),
+        "read_agent_environment": lambda: _read_environment(agent),
+        "signal_agent": lambda: os.kill(agent, 0),
     }
-    results = {name: _result(attempt) for name, attempt in attempts.items()}
-    results["write in the workspace"] = _result(lambda: _write("canary"))
+    results = {name: _try_attempt(attempt) for name, attempt in attempts.items()}
+    results["write_inside"] = _try_attempt(lambda: _write_file("self-test"))
     return results
 
 
-def _result(attempt: Callable[[], object]) -> str:
+def _try_attempt(attempt: Callable[[], object]) -> str:
     try:
         attempt()
     except OSError as error:
@@ -44,39 +44,40 @@ def _result(attempt: Callable[[], object]) -> str:
     return ""
 
 
-def _write(path: str) -> None:
+def _write_file(path: str) -> None:
     with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123
         file.write("x")
 
 
-def _read(path: str) -> None:
+def _read_file(path: str) -> None:
     with open(path, "rb") as file:  # noqa: PTH123
         file.read()
 
 
-def _mount(libc: ctypes.CDLL, folder: bytes) -> None:
-    _checked(libc.mount(b"none", folder, b"tmpfs", 0, None))
+def _mount_folder(libc: ctypes.CDLL, folder: bytes) -> None:
+    _check_result(libc.mount(b"none", folder, b"tmpfs", 0, None))
     libc.umount2(folder, 0)
 
 
-def _checked(result: int) -> None:
+def _check_result(result: int) -> None:
     if result:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-def _status(wanted: str, *names: str) -> None:
-    """Fails, that is: all is as it should be, when these lines of our status say so."""
+def _check_status(wanted: str, *names: str) -> None:
+    """Raise PermissionError, as a failed attempt does, when these lines of our status are as they
+    must be."""
     with open("/proc/self/status", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
         found = dict(line.split(":", 1) for line in file.read().splitlines() if ":" in line)
     if all(found.get(name, "").strip() == wanted for name in names):
         raise PermissionError(1, f"{names[-1]} is {wanted}")
 
 
-def _environment(process: int) -> None:
+def _read_environment(process: int) -> None:
     with open(f"/proc/{process}/environ", "rb") as file:  # noqa: PTH123
         if not file.read():
             raise PermissionError(1, "it is empty")
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))  # noqa: T201
+    print(json.dumps(run_attempts(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))  # noqa: T201

@@ -1,8 +1,7 @@
-"""Runs inside a sandbox beside a command: a TCP port that leads to the egress proxy's socket."""
+"""Runs beside a command inside a sandbox: forwards a TCP port to the egress proxy's socket."""
 
-# It is handed to an interpreter as text, so it imports nothing of ours. The port is open before the
-# command starts, and the command takes this process's place, so its exit status is the one that
-# counts.
+# Passed to an interpreter as text, so it imports nothing of ours. The port is open before the
+# command starts, and the command replaces this process, so its exit status is what the caller sees.
 
 from __future__ import annotations
 
@@ -12,13 +11,14 @@ import socket
 import sys
 
 
-def main(proxy: str, port: int, command: list[str]) -> int:
+def start_relay(proxy: str, port: int, command: list[str]) -> int:
+    """Start the relay, then become the command."""
     listener = socket.create_server(("127.0.0.1", port), backlog=64)
-    # Its connections inherit it: a small answer does not wait for an acknowledgement.
+    # Inherited by connections: a small response does not wait for an acknowledgement.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if os.fork() == 0:
-        if os.fork() == 0:  # nobody's child: the command must not find one it did not start
-            serve(listener, proxy)
+        if os.fork() == 0:  # orphaned: the command must not find a child it did not start
+            serve_connections(listener, proxy)
         os._exit(0)
     os.wait()
     listener.close()
@@ -29,9 +29,9 @@ def main(proxy: str, port: int, command: list[str]) -> int:
     return 127
 
 
-def serve(listener: socket.socket, proxy: str) -> None:
-    """Until the sandbox ends. The output belongs to the command: who waits for its end must not
-    wait for this."""
+def serve_connections(listener: socket.socket, proxy: str) -> None:
+    """Serve until the sandbox ends. Standard streams are closed: whoever waits for the end of the
+    command's output must not wait for this process."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
@@ -42,16 +42,16 @@ def serve(listener: socket.socket, proxy: str) -> None:
             if os.fork() == 0:
                 listener.close()
                 try:
-                    carry(connection, proxy)
+                    copy_streams(connection, proxy)
                 finally:
                     os._exit(0)
         except OSError:
-            pass  # no process to be had: this connection is refused
+            pass  # no process can be forked: this connection is refused
         connection.close()
 
 
-def carry(client: socket.socket, proxy: str) -> None:
-    """Each direction by a process of its own: neither waits for the other."""
+def copy_streams(client: socket.socket, proxy: str) -> None:
+    """Copy each direction in its own process, so that neither waits for the other."""
     server = socket.socket(socket.AF_UNIX)
     server.connect(proxy)
     source, target = (client, server) if os.fork() else (server, client)
@@ -65,4 +65,4 @@ def carry(client: socket.socket, proxy: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], int(sys.argv[2]), sys.argv[3:]))
+    sys.exit(start_relay(sys.argv[1], int(sys.argv[2]), sys.argv[3:]))

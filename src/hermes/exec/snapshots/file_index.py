@@ -1,4 +1,4 @@
-"""Finds the files of a workspace that belong into a checkpoint, and records them in the index."""
+"""Finds the files of a workspace that belong in a checkpoint and records them in the index."""
 
 from __future__ import annotations
 
@@ -10,53 +10,55 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hermes.exec.launcher.child_setup import NOWHERE, PLACEHOLDER
-from hermes.exec.snapshots.shadow_repo import Shadow, ShadowError
+from hermes.exec.launcher.placeholders import LINK_TARGET, PLACEHOLDER
+from hermes.exec.snapshots.shadow_repo import ShadowError, ShadowRepository
 
-LARGEST_FILE = 5 * 1024 * 1024
-LARGEST = 500 * 1024 * 1024
-MOST_FILES = 100_000
-_MANY = 500
+MAX_FILE_BYTES = 5 * 1024 * 1024
+MAX_BYTES = 500 * 1024 * 1024
+MAX_FILES = 100_000
+_BULK_FILES = 500
 
 
-class Survey(Struct):
-    """Paths are relative to the workspace."""
+class FileIndex(Struct):
+    """The files of a checkpoint; paths are relative to the workspace."""
 
     files: list[str] = []
     bytes: int = 0
     modes: dict[str, int] = {}
-    """Permissions git has no word for."""
+    """Permissions that git cannot represent."""
     folders: dict[str, int] = {}
-    """All that hold files of ours or nothing at all, with their permissions."""
+    """Folders that hold saved files or nothing at all, with their permissions."""
     skipped: dict[str, str] = {}
-    """Path -> why."""
+    """Path -> why it was not saved."""
 
 
-def survey(shadow: Shadow, extra: Collection[str] = ()) -> Survey:
-    """Bring the index to the present state: all files that are not ignored, and `extra`."""
+def update_index(repository: ShadowRepository, extra: Collection[str] = ()) -> FileIndex:
+    """Update the index to the present state: all files that are not ignored, and `extra`."""
     find = ("ls-files", "-z", "--others", "--exclude-standard")
-    listed = shadow.run(*find, env=shadow.without_index()).split(b"\0")
+    listed = repository.run_git(*find, env=repository.empty_index_environment()).split(b"\0")
     names = {os.fsdecode(name) for name in listed if name}
-    names |= {name for name in extra if not _below_link(shadow.workspace, name)}
-    seen = _look(shadow.workspace, sorted(names))
-    _walk_folders(shadow.workspace, seen)
-    known = shadow.run("ls-files", "-z", "--cached").split(b"\0")
-    new = [os.fsencode(name) for name in seen.files]
+    names |= {name for name in extra if not _is_below_link(repository.workspace, name)}
+    index = _inspect_files(repository.workspace, sorted(names))
+    _record_folders(repository.workspace, index)
+    known = repository.run_git("ls-files", "-z", "--cached").split(b"\0")
+    new = [os.fsencode(name) for name in index.files]
     kept = set(new)
     if gone := [name for name in known if name and name not in kept]:
-        shadow.run("update-index", "-z", "--force-remove", "--stdin", data=b"\0".join(gone))
+        repository.run_git("update-index", "-z", "--force-remove", "--stdin", data=b"\0".join(gone))
     if new:
         add = ("update-index", "-z", "--add", "--remove", "--replace", "--stdin")
-        many = len(kept.difference(known)) > _MANY
-        shadow.run(*add, data=b"\0".join(new), env=shadow.in_bulk() if many else None)
-    return seen
+        many = len(kept.difference(known)) > _BULK_FILES
+        repository.run_git(
+            *add, data=b"\0".join(new), env=repository.bulk_environment() if many else None
+        )
+    return index
 
 
-def _look(root: Path, names: list[str]) -> Survey:
-    seen = Survey()
+def _inspect_files(root: Path, names: list[str]) -> FileIndex:
+    index = FileIndex()
     for name in names:
         if name.endswith("/"):
-            seen.skipped[name] = "a repository of its own"
+            index.skipped[name] = "a repository of its own"
             continue
         path = f"{root}/{name}"
         try:
@@ -64,42 +66,42 @@ def _look(root: Path, names: list[str]) -> Survey:
         except OSError:
             continue
         if stat.S_ISREG(found.st_mode):
-            if found.st_size > LARGEST_FILE:
-                seen.skipped[name] = f"larger than {LARGEST_FILE >> 20} MB"
+            if found.st_size > MAX_FILE_BYTES:
+                index.skipped[name] = f"larger than {MAX_FILE_BYTES >> 20} MB"
                 continue
             if not os.access(path, os.R_OK):
-                seen.skipped[name] = "not readable"
+                index.skipped[name] = "not readable"
                 continue
-            _note_mode(seen, name, found.st_mode)
-            seen.bytes += found.st_size
-        elif not stat.S_ISLNK(found.st_mode) or _holds_a_place(path):
+            _record_mode(index, name, found.st_mode)
+            index.bytes += found.st_size
+        elif not stat.S_ISLNK(found.st_mode) or _is_placeholder(path):
             continue
-        seen.files.append(name)
-    if len(seen.files) > MOST_FILES or seen.bytes > LARGEST:
+        index.files.append(name)
+    if len(index.files) > MAX_FILES or index.bytes > MAX_BYTES:
         raise ShadowError(
-            f"{root} is too large: {len(seen.files)} files, {seen.bytes >> 20} MB that are not "
-            f"ignored (at most {MOST_FILES} and {LARGEST >> 20} MB)."
+            f"{root} is too large: {len(index.files)} files, {index.bytes >> 20} MB that are not "
+            f"ignored (at most {MAX_FILES} and {MAX_BYTES >> 20} MB)."
         )
-    return seen
+    return index
 
 
-def _holds_a_place(path: str) -> bool:
-    """Whether it is ours, there for as long as a command runs, or gone."""
+def _is_placeholder(path: str) -> bool:
+    """Whether it is our placeholder, which exists while a command runs, or missing."""
     try:
         mode = os.lstat(path).st_mode
-        return mode == PLACEHOLDER or (stat.S_ISLNK(mode) and os.readlink(path) == NOWHERE)  # noqa: PTH115
+        return mode == PLACEHOLDER or (stat.S_ISLNK(mode) and os.readlink(path) == LINK_TARGET)  # noqa: PTH115
     except OSError:
         return True
 
 
-def _note_mode(seen: Survey, name: str, mode: int) -> None:
+def _record_mode(index: FileIndex, name: str, mode: int) -> None:
     usual = 0o755 if mode & stat.S_IXUSR else 0o644
     if (exact := stat.S_IMODE(mode) & 0o777) != usual:
-        seen.modes[name] = exact
+        index.modes[name] = exact
 
 
-def _below_link(root: Path, name: str) -> bool:
-    """Whether a folder on the way is a symbolic link now: then it is somebody else's file."""
+def _is_below_link(root: Path, name: str) -> bool:
+    """Whether a folder on the way is a symbolic link now, so that the file is another one."""
     folder = name.rpartition("/")[0]
     while folder:
         if os.path.islink(f"{root}/{folder}"):  # noqa: PTH114
@@ -108,30 +110,32 @@ def _below_link(root: Path, name: str) -> bool:
     return False
 
 
-def _walk_folders(root: Path, seen: Survey) -> None:
-    ours: set[str] = {""}
-    for name in seen.files:
+def _record_folders(root: Path, index: FileIndex) -> None:
+    saved: set[str] = {""}
+    for name in index.files:
         folder = name.rpartition("/")[0]
-        while folder not in ours:
-            ours.add(folder)
+        while folder not in saved:
+            saved.add(folder)
             folder = folder.rpartition("/")[0]
-    for folder in ours:
+    for folder in saved:
         if folder:
-            seen.folders[folder] = _mode(root, folder)
-        for inner in _subfolders(root, folder):
-            if inner not in ours and not _holds_a_place(f"{root}/{inner}"):
-                seen.folders.update((empty, _mode(root, empty)) for empty in _hollow(root, inner))
+            index.folders[folder] = _folder_mode(root, folder)
+        for inner in _list_subfolders(root, folder):
+            if inner not in saved and not _is_placeholder(f"{root}/{inner}"):
+                index.folders.update(
+                    (empty, _folder_mode(root, empty)) for empty in _list_empty_tree(root, inner)
+                )
 
 
-def _subfolders(root: Path, folder: str) -> Iterator[str]:
+def _list_subfolders(root: Path, folder: str) -> Iterator[str]:
     with suppress(OSError), os.scandir(root / folder) as entries:
         for entry in entries:
             if entry.name != ".git" and entry.is_dir(follow_symlinks=False):
                 yield f"{folder}/{entry.name}" if folder else entry.name
 
 
-def _hollow(root: Path, folder: str) -> list[str]:
-    """The folder and those in it when there is no file in any of them; else nothing."""
+def _list_empty_tree(root: Path, folder: str) -> list[str]:
+    """The folder and all folders in it, if none of them holds a file; else nothing."""
     found = [folder]
     waiting = [folder]
     while waiting:
@@ -148,5 +152,5 @@ def _hollow(root: Path, folder: str) -> list[str]:
     return found
 
 
-def _mode(root: Path, folder: str) -> int:
+def _folder_mode(root: Path, folder: str) -> int:
     return stat.S_IMODE(os.lstat(root / folder).st_mode) & 0o777

@@ -1,4 +1,4 @@
-"""Files put, removed and given modes below one folder, without ever following a symbolic link."""
+"""Writes and removes files below one folder without ever following a symbolic link."""
 
 from __future__ import annotations
 
@@ -8,85 +8,86 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Place:
-    """Paths are relative, with slashes. Errors are OSErrors; a file is replaced whole or not."""
+class SafeTree:
+    """Paths are relative, with slashes. Raises OSError; a file is replaced completely or not at
+    all."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     @contextmanager
-    def _folder(self, path: str, *, make: bool = False) -> Iterator[int]:
-        """The open folder at `path`; "" is the root."""
-        handle = os.open(self._root, _FOLDER & ~os.O_NOFOLLOW)
+    def _open_folder(self, path: str, *, make: bool = False) -> Iterator[int]:
+        """Open the folder at `path`; "" is the root."""
+        handle = os.open(self._root, _FOLDER_FLAGS & ~os.O_NOFOLLOW)
         try:
             for part in path.split("/") if path else ():
                 if make:
                     with suppress(FileExistsError):
                         os.mkdir(part, dir_fd=handle)
-                inner = os.open(part, _FOLDER, dir_fd=handle)
+                inner = os.open(part, _FOLDER_FLAGS, dir_fd=handle)
                 os.close(handle)
                 handle = inner
             yield handle
         finally:
             os.close(handle)
 
-    def file(self, path: str, data: bytes, mode: int) -> None:
+    def write_file(self, path: str, data: bytes, mode: int) -> None:
         folder, _, name = path.rpartition("/")
-        with self._folder(folder, make=True) as parent:
-            temporary = _temporary()
-            handle = os.open(temporary, _NEW, 0o600, dir_fd=parent)
+        with self._open_folder(folder, make=True) as parent:
+            temporary = _temporary_name()
+            handle = os.open(temporary, _NEW_FILE_FLAGS, 0o600, dir_fd=parent)
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(data)
                     file.flush()
                     os.fchmod(file.fileno(), mode)
-                _move(temporary, name, parent)
+                _replace_entry(temporary, name, parent)
             except BaseException:
                 os.unlink(temporary, dir_fd=parent)
                 raise
 
-    def link(self, path: str, target: bytes) -> None:
+    def write_link(self, path: str, target: bytes) -> None:
         folder, _, name = path.rpartition("/")
-        with self._folder(folder, make=True) as parent:
-            temporary = _temporary()
+        with self._open_folder(folder, make=True) as parent:
+            temporary = _temporary_name()
             os.symlink(target, temporary, dir_fd=parent)
             try:
-                _move(temporary, name, parent)
+                _replace_entry(temporary, name, parent)
             except BaseException:
                 os.unlink(temporary, dir_fd=parent)
                 raise
 
-    def remove(self, path: str) -> None:
+    def remove_file(self, path: str) -> None:
         folder, _, name = path.rpartition("/")
-        with self._folder(folder) as parent:
+        with self._open_folder(folder) as parent:
             os.unlink(name, dir_fd=parent)
 
     def remove_folder(self, path: str) -> bool:
-        """Only an empty one."""
+        """Remove a folder if it is empty; True when it was."""
         folder, _, name = path.rpartition("/")
-        with suppress(OSError), self._folder(folder) as parent:
+        with suppress(OSError), self._open_folder(folder) as parent:
             os.rmdir(name, dir_fd=parent)
             return True
         return False
 
     def make_folder(self, path: str, mode: int) -> None:
-        with self._folder(path, make=True) as handle:
+        with self._open_folder(path, make=True) as handle:
             if stat.S_IMODE(os.fstat(handle).st_mode) != mode:
                 os.fchmod(handle, mode)
 
     def exists(self, path: str) -> bool:
         folder, _, name = path.rpartition("/")
-        with suppress(OSError), self._folder(folder) as parent:
+        with suppress(OSError), self._open_folder(folder) as parent:
             os.stat(name, dir_fd=parent, follow_symlinks=False)
             return True
         return False
 
 
-def _move(source: str, name: str, parent: int) -> None:
+def _replace_entry(source: str, name: str, parent: int) -> None:
     try:
         os.rename(source, name, src_dir_fd=parent, dst_dir_fd=parent)
     except IsADirectoryError:
@@ -94,5 +95,5 @@ def _move(source: str, name: str, parent: int) -> None:
         os.rename(source, name, src_dir_fd=parent, dst_dir_fd=parent)
 
 
-def _temporary() -> str:
+def _temporary_name() -> str:
     return f".hermes-{os.urandom(8).hex()}"

@@ -1,4 +1,4 @@
-"""A git repository beside a workspace, never in it, that runs nothing the workspace says."""
+"""A git repository outside the workspace it saves, which runs nothing the workspace configures."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
+from hermes.config.paths import make_private_folder
 from hermes.core.errors import ToolError
 
-_GIT = (
+_GIT_PATHS = (
     "/usr/bin/git",
     "/usr/local/bin/git",
     "/opt/homebrew/bin/git",
     "/run/current-system/sw/bin/git",
 )
-_SECONDS = 60.0
-_SECONDS_OF = {"ls-files": 15.0}
-"""Somebody waits for a snapshot; a folder that takes longer to list is no workspace."""
+_DEFAULT_SECONDS = 60.0
+_COMMAND_SECONDS = {"ls-files": 15.0}
+"""Somebody waits for a checkpoint; a folder that takes longer to list is not a workspace."""
 _LOCK_SECONDS = 60.0
 _ATTRIBUTES = "* -text -crlf -eol -ident -filter -working-tree-encoding !diff !merge\n"
-"""Beats every .gitattributes: files are taken and given back byte for byte, through no program."""
-_SETTINGS = """
+"""Overrides every .gitattributes: files are saved and restored byte for byte, by no program."""
+_GIT_SETTINGS = """
     core.bare=false core.hooksPath=/dev/null core.fsmonitor=false core.untrackedCache=false
     core.autocrlf=false core.safecrlf=false core.fileMode=true core.symlinks=true
     core.ignoreCase=false core.precomposeUnicode=false core.protectNTFS=false
@@ -37,7 +38,7 @@ _SETTINGS = """
     core.pager=cat gc.auto=0 maintenance.auto=false commit.gpgSign=false submodule.recurse=false
     protocol.allow=never pack.window=0 pack.compression=1 pack.threads=1 diff.renames=false
 """.split()
-_ENVIRONMENT = {
+_GIT_ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "HOME": "/nonexistent",
     "LC_ALL": "C",
@@ -57,66 +58,67 @@ _ENVIRONMENT = {
 
 
 class ShadowError(ToolError):
-    """The shadow repository cannot do what was asked; the workspace was not touched by it."""
+    """The shadow repository failed; the workspace was not changed."""
 
 
 @cache
 def find_git() -> str:
-    """An absolute path; empty when there is no git."""
-    found = next((path for path in _GIT if os.access(path, os.X_OK)), "")
+    """The absolute path of git; empty when it is not installed."""
+    found = next((path for path in _GIT_PATHS if os.access(path, os.X_OK)), "")
     if not found:
         found = shutil.which("git") or ""
     return found if found.startswith("/") else ""
 
 
-class Shadow:
-    """The repository of one workspace. Everything but `folder_of` needs its lock."""
+class ShadowRepository:
+    """The repository of one workspace; all methods need its lock."""
 
     def __init__(self, workspace: Path, home: Path, git: str) -> None:
         self.workspace = workspace
-        self.folder = folder_of(workspace, home)
+        self.folder = repository_folder(workspace, home)
         self.repository = self.folder / "git"
         self._git = git
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """One process at a time; the repository is made when it is missing."""
-        _private(self.folder)
+    def hold_lock(self) -> Iterator[None]:
+        """Hold the lock, which one process at a time can; creates a missing repository."""
+        _create_private_folder(self.folder)
         handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            _lock(handle)
-            self._prepare()
+            _acquire_lock(handle)
+            self._ensure_repository()
             yield
         finally:
             os.close(handle)
 
-    def _prepare(self) -> None:
-        (self.repository / "index.lock").unlink(missing_ok=True)  # of a process that was killed
+    def _ensure_repository(self) -> None:
+        (self.repository / "index.lock").unlink(missing_ok=True)  # left by a killed process
         if not (self.repository / "info" / "attributes").is_file():
-            _private(self.repository)
-            self.run("init", "--quiet", "--template=", bare=True)
+            _create_private_folder(self.repository)
+            self.run_git("init", "--quiet", "--template=", bare=True)
             (self.repository / "info").mkdir(exist_ok=True)
             name = os.fsencode(self.workspace)
             (self.folder / "workspace").write_bytes(name)
             (self.repository / "info" / "attributes").write_text(_ATTRIBUTES)
 
-    def run(
+    def run_git(
         self,
         *words: str,
         data: bytes = b"",
         out: IO[bytes] | None = None,
-        fine: tuple[int, ...] = (0,),
+        accepted: tuple[int, ...] = (0,),
         env: Mapping[str, str] | None = None,
         bare: bool = False,
     ) -> bytes:
-        """One git command, its output; raises ShadowError when it does not end as it should."""
+        """Run a git command and return its output. Raises ShadowError unless its exit status is in
+        `accepted`."""
         excludes = self.workspace / ".git" / "info" / "exclude"
-        settings = [*_SETTINGS, f"core.excludesFile={excludes}"]
-        argv = [self._git, *(word for one in settings for word in ("-c", one)), *words]
-        environ = {**_ENVIRONMENT, "GIT_DIR": str(self.repository), **(env or {})}
+        settings = [*_GIT_SETTINGS, f"core.excludesFile={excludes}"]
+        argv = [self._git, *(word for setting in settings for word in ("-c", setting)), *words]
+        environ = {**_GIT_ENVIRONMENT, "GIT_DIR": str(self.repository), **(env or {})}
         if not bare:
             environ["GIT_WORK_TREE"] = str(self.workspace)
-        seconds = _SECONDS_OF.get(words[0], _SECONDS)
+        seconds = _COMMAND_SECONDS.get(words[0], _DEFAULT_SECONDS)
         try:
             done = subprocess.run(
                 argv,
@@ -133,50 +135,48 @@ class Shadow:
             raise ShadowError(f"git {words[0]} took longer than {seconds:g} s.") from None
         except OSError as error:
             raise ShadowError(f"git cannot be run: {error.strerror}.") from None
-        if done.returncode not in fine:
+        if done.returncode not in accepted:
             why = " ".join(done.stderr.decode("utf-8", "replace").split())[:300]
             raise ShadowError(f"git {words[0]} failed ({done.returncode}): {why}")
         return done.stdout or b""
 
-    def without_index(self) -> dict[str, str]:
-        """For `env`: as if nothing had ever been recorded."""
+    def empty_index_environment(self) -> dict[str, str]:
+        """For `env`: an empty index, as if nothing had ever been recorded."""
         return {"GIT_INDEX_FILE": str(self.folder / "no-index")}
 
-    def in_bulk(self) -> dict[str, str]:
+    def bulk_environment(self) -> dict[str, str]:
         """For `env`: new files go into one pack instead of thousands of small files."""
-        number = self.run("version", bare=True).split()[2].split(b".")
+        number = self.run_git("version", bare=True).split()[2].split(b".")
         if [int(part) for part in number[:2] if part.isdigit()] < [2, 38]:
-            return {}  # it would make a pack of each
+            return {}  # it would create a pack for each
         name = "core.bigFileThreshold"
         return {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": name, "GIT_CONFIG_VALUE_0": "1"}
 
-    def crowded(self) -> bool:
+    def needs_packing(self) -> bool:
         """Whether there are thousands of loose objects (by git's own measure) or many packs."""
         objects = self.repository / "objects"
         packs = sum(1 for _ in (objects / "pack").glob("*.pack"))
         return packs > 20 or sum(1 for _ in (objects / "17").glob("*")) > 27
 
-    def pack(self) -> None:
-        """Forget what no checkpoint holds, and put the rest into one file."""
-        self.run("repack", "-a", "-d", "-q", bare=True)
-        self.run("prune", "--expire=now", bare=True)
+    def pack_objects(self) -> None:
+        """Remove objects that no checkpoint needs, and pack the rest into one file."""
+        self.run_git("repack", "-a", "-d", "-q", bare=True)
+        self.run_git("prune", "--expire=now", bare=True)
 
 
-def folder_of(workspace: Path, home: Path) -> Path:
+def repository_folder(workspace: Path, home: Path) -> Path:
     digest = hashlib.sha256(os.fsencode(workspace)).hexdigest()
     return home / "checkpoints" / digest[:24]
 
 
-def _private(folder: Path) -> None:
-    from hermes.config.paths import make_private_folder
-
+def _create_private_folder(folder: Path) -> None:
     try:
         make_private_folder(folder)
     except OSError as error:
-        raise ShadowError(f"{folder} cannot be made: {error.strerror}.") from None
+        raise ShadowError(f"{folder} cannot be created: {error.strerror}.") from None
 
 
-def _lock(handle: int) -> None:
+def _acquire_lock(handle: int) -> None:
     deadline = time.monotonic() + _LOCK_SECONDS
     while True:
         try:
@@ -184,5 +184,5 @@ def _lock(handle: int) -> None:
             return
         except BlockingIOError:
             if time.monotonic() > deadline:
-                raise ShadowError("Another hermes is using these checkpoints.") from None
+                raise ShadowError("Another Hermes is using these checkpoints.") from None
             time.sleep(0.01)

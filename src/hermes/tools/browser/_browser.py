@@ -31,7 +31,7 @@ from hermes.tools.browser._tabs import Tabs
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Page, Playwright, ProxySettings
 
-    from hermes.exec.sandbox import Policy
+    from hermes.exec.sandbox import SandboxPolicy
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class _Way(Struct, frozen=True):
 
     proxy: str
     login: LoopbackProxy | None = None
-    policy: Policy | None = None
+    policy: SandboxPolicy | None = None
 
 
 class Browser:
@@ -65,7 +65,7 @@ class Browser:
         self._settings = settings
         self._gate = gate
         self._held = AsyncExitStack()
-        self._pipe: chromium.Pipe | None = None
+        self._pipe: chromium.BrowserPipe | None = None
         self._context: BrowserContext | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -136,10 +136,10 @@ class Browser:
         return await self.tabs.current(self._context)
 
     async def _start(self, ctx: ToolContext) -> None:
-        executable = chromium.find(self._settings.executable, ctx.workspace.child_env)
+        executable = chromium.find_browser(self._settings.executable, ctx.workspace.child_env)
         ctx.progress("starting the browser")
         async with AsyncExitStack() as stack:
-            home = stack.enter_context(chromium.folder())
+            home = stack.enter_context(chromium.temporary_profile())
             way = await self._way(ctx, home, stack)
             pipe, playwright = await _both(
                 executable, home, ctx.workspace.child_env, way.policy, stack
@@ -247,9 +247,9 @@ async def _both(
     executable: str,
     home: Path,
     env: Mapping[str, str],
-    policy: Policy | None,
+    policy: SandboxPolicy | None,
     stack: AsyncExitStack,
-) -> tuple[chromium.Pipe, Playwright]:
+) -> tuple[chromium.BrowserPipe, Playwright]:
     """The browser and the driver, started side by side."""
     path = env.get("PATH", os.defpath)
     own = {**_DRIVER, "PATH": path, "HOME": str(home), "TMPDIR": str(home)}
@@ -257,7 +257,7 @@ async def _both(
     try:
         async with asyncio.TaskGroup() as group:
             pipe = group.create_task(
-                enter(chromium.running(executable, home, env=env, policy=policy))
+                enter(chromium.run_browser(executable, home, env=env, policy=policy))
             )
             playwright = group.create_task(enter(driver(own)))
     except ExceptionGroup as failed:
@@ -265,10 +265,11 @@ async def _both(
     return pipe.result(), playwright.result()
 
 
-async def _walls(ctx: ToolContext, home: Path) -> Policy | None:
-    from hermes.exec.sandbox import probe, standard
+async def _walls(ctx: ToolContext, home: Path) -> SandboxPolicy | None:
+    from hermes.exec.sandbox import build_policy
+    from hermes.exec.sandbox_probe import probe_tier
 
-    if (await probe(cache_folder(ctx.workspace.home))).level != 1:
+    if (await probe_tier(cache_folder(ctx.workspace.home))).level != 1:
         if ctx.workspace.sandbox_required:
             raise ToolError(
                 "sandbox.required is true, and a browser of root cannot be confined here: install "
@@ -276,7 +277,7 @@ async def _walls(ctx: ToolContext, home: Path) -> Policy | None:
             )
         return None
     user = ctx.workspace.child_env.get("HOME")
-    policy = standard(
+    policy = build_policy(
         "workspace-write", home, ctx.workspace.home, Path(user) if user else Path.home()
     )
     return structs.replace(policy, protected=())

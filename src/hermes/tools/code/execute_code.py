@@ -23,8 +23,8 @@ from hermes.tools._sandbox_policy import policy
 from hermes.tools.code._boot import LONGEST
 
 if TYPE_CHECKING:
-    from hermes.exec.process.local import Outcome
-    from hermes.exec.sandbox import Policy
+    from hermes.exec.process.local import CommandResult
+    from hermes.exec.sandbox import SandboxPolicy
 
 LIMIT = 48_000
 """Bytes of output a model is shown."""
@@ -57,7 +57,7 @@ class Params(Struct, frozen=True):
     words="calculate compute math interpreter execution program batch",
 )
 async def execute_code(p: Params, ctx: ToolContext) -> ToolResult:
-    from hermes.exec.process.output_capture import Capture
+    from hermes.exec.process.output_capture import OutputCapture
 
     seconds = min(SECONDS if p.timeout is None else p.timeout, MAX_SECONDS)
     if seconds <= 0:
@@ -65,7 +65,7 @@ async def execute_code(p: Params, ctx: ToolContext) -> ToolResult:
     if not p.code.strip():
         raise ToolError("There is no code; nothing was run.")
     desk = _Desk(ctx)
-    output = Capture(LIMIT, ctx.workspace.outputs, name=ctx.output_prefix)
+    output = OutputCapture(LIMIT, ctx.workspace.outputs, name=ctx.output_prefix)
     try:
         outcome = await _run(p.code, ctx, desk, output, seconds)
     finally:
@@ -88,32 +88,36 @@ def _bare(code: str) -> str:
     return dedent(code) if code.lstrip("\r\n")[:1] in (" ", "\t") else code
 
 
-async def _run(code: str, ctx: ToolContext, desk: _Desk, output: Any, seconds: float) -> Outcome:
-    from hermes.exec.process.local import Command, Outcome, run
-    from hermes.exec.sandbox import probe
+async def _run(
+    code: str, ctx: ToolContext, desk: _Desk, output: Any, seconds: float
+) -> CommandResult:
+    from hermes.exec.process.local import CommandResult, CommandSpec, run_command
+    from hermes.exec.sandbox_probe import probe_tier
 
     python = os.path.realpath(sys.executable)  # noqa: ASYNC240 - beneath a virtual environment
     argv = (python, "-I", "-S", "-u", "-X", "utf8", "-c", _boot())
     confined = await _policy(ctx)
-    walls = confined is not None and (await probe()).level < 3
+    tier = await probe_tier() if confined else None
+    walls = tier is not None and tier.level < 3
     with _private_folder(made=not walls) as extra:
         ours, theirs = socket.socketpair()
         with theirs:
-            command = Command(
+            command = CommandSpec(
                 argv,
                 ctx.workspace.cwd,
                 {**ctx.workspace.child_env, **extra},
                 2 * MAX_SECONDS,
                 confined,
+                tier,
                 stdin=theirs.fileno(),
             )
             with suppress(TimeoutError):
                 async with desk.open(ours, code), asyncio.timeout(seconds) as desk.clock:
-                    return await run(command, output)
-    return Outcome(None)
+                    return await run_command(command, output)
+    return CommandResult(None)
 
 
-async def _policy(ctx: ToolContext) -> Policy | None:
+async def _policy(ctx: ToolContext) -> SandboxPolicy | None:
     """A terminal's, without what we are made of and with the interpreter."""
     found = await policy(ctx)
     if found is None:
@@ -141,7 +145,7 @@ def _private_folder(*, made: bool) -> Iterator[dict[str, str]]:
         yield {"TMPDIR": folder}
 
 
-def _notes(outcome: Outcome, seconds: float, desk: _Desk) -> Iterator[str]:
+def _notes(outcome: CommandResult, seconds: float, desk: _Desk) -> Iterator[str]:
     if outcome.status is None:
         yield f"[timed out after {seconds:g} s (killed)]"
     elif outcome.status > 0:

@@ -14,13 +14,18 @@ from pathlib import Path
 import pytest
 
 from hermes.core.errors import ToolError
-from hermes.exec.launcher import child_setup as confine
-from hermes.exec.snapshots import checkpoints
-from hermes.exec.snapshots import file_index as survey
-from hermes.exec.snapshots import shadow_repo as shadow
-from hermes.exec.snapshots.checkpoints import diff, list_, prune, restore, snapshot, workspaces
+from hermes.exec.launcher.placeholders import LINK_TARGET
+from hermes.exec.snapshots import checkpoints, file_index, shadow_repo
+from hermes.exec.snapshots.checkpoints import (
+    create_checkpoint,
+    diff_checkpoint,
+    list_checkpoints,
+    list_workspaces,
+    prune_checkpoints,
+    restore_checkpoint,
+)
 
-pytestmark = pytest.mark.skipif(not shadow.find_git(), reason="git is not installed")
+pytestmark = pytest.mark.skipif(not shadow_repo.find_git(), reason="git is not installed")
 
 Tree = dict[str, tuple[str, int, bytes]]
 
@@ -102,16 +107,16 @@ async def test_any_tree_comes_back_and_forth(work: Path, home: Path, seed: int) 
     (work / "keep" / "kept.ignored").write_bytes(b"mine")
     (work / "keep" / "file").write_bytes(b"ours")
     first = tree(work)
-    made = await snapshot(work, home, "first")
+    made = await create_checkpoint(work, home, "first")
     assert made is not None and tree(work) == first, "a snapshot changes nothing"
     scribble(work, rng, 25)
     (work / "keep" / "kept.ignored").write_bytes(b"changed by the turn, and ignored")
     second = tree(work)
-    done = await restore(work, home, made.id)
+    done = await restore_checkpoint(work, home, made.id)
     assert not done.kept
     expected = {**first, "keep/kept.ignored": second["keep/kept.ignored"]}
     assert tree(work) == expected
-    back = await restore(work, home, done.before)
+    back = await restore_checkpoint(work, home, done.before)
     assert tree(work) == second and not back.kept
     changed = {p for p in first.keys() | second.keys() if first.get(p) != second.get(p)}
     told = {*done.changed, *done.added, *done.removed}
@@ -122,47 +127,47 @@ async def test_any_tree_comes_back_and_forth(work: Path, home: Path, seed: int) 
 async def test_what_is_reported(work: Path, home: Path) -> None:
     (work / "a").write_text("1")
     (work / "b").write_text("2")
-    made = await snapshot(work, home, "  before\n the turn ")
+    made = await create_checkpoint(work, home, "  before\n the turn ")
     assert made is not None
     assert (made.label, made.files, made.bytes) == ("before the turn", 2, 2)
     (work / "a").write_text("changed")
     (work / "b").unlink()
     (work / "c").write_text("3")
-    text = await diff(work, home, made.id)
+    text = await diff_checkpoint(work, home, made.id)
     assert "-1\n" in text and "+changed" in text and "b/c" in text
-    assert "b/c" not in await diff(work, home, made.id, ["a"])
-    done = await restore(work, home, made.id[:17])
+    assert "b/c" not in await diff_checkpoint(work, home, made.id, ["a"])
+    done = await restore_checkpoint(work, home, made.id[:17])
     assert (done.changed, done.added, done.removed) == (("a",), ("b",), ("c",))
-    listed = await list_(work, home)
+    listed = await list_checkpoints(work, home)
     assert [c.id for c in listed] == [done.before, made.id]
-    assert await workspaces(home) == [work]
+    assert await list_workspaces(home) == [work]
 
 
 async def test_only_the_named_paths(work: Path, home: Path) -> None:
     for name in ("a", "ab", "d/x", "d/y"):
         (work / name).parent.mkdir(exist_ok=True)
         (work / name).write_text("old")
-    made = await snapshot(work, home, "")
+    made = await create_checkpoint(work, home, "")
     assert made is not None
     for name in ("a", "ab", "d/x", "d/y", "d/new", "e"):
         (work / name).write_text("new")
-    done = await restore(work, home, made.id, ["a", str(work / "d")])
+    done = await restore_checkpoint(work, home, made.id, ["a", str(work / "d")])
     assert (done.changed, done.removed) == (("a", "d/x", "d/y"), ("d/new",))
     assert (work / "ab").read_text() == (work / "e").read_text() == "new"
     with pytest.raises(ToolError, match="not in"):
-        await restore(work, home, made.id, ["../home"])
+        await restore_checkpoint(work, home, made.id, ["../home"])
 
 
 async def test_unknown_and_ambiguous_ids(work: Path, home: Path) -> None:
-    assert await list_(work, home) == []
+    assert await list_checkpoints(work, home) == []
     for label in ("one", "two"):
-        assert await snapshot(work, home, label)
+        assert await create_checkpoint(work, home, label)
     with pytest.raises(ToolError, match="no checkpoint"):
-        await restore(work, home, "19990101")
+        await restore_checkpoint(work, home, "19990101")
     with pytest.raises(ToolError, match="no checkpoint"):
-        await restore(work, home, "")
+        await restore_checkpoint(work, home, "")
     with pytest.raises(ToolError, match="several"):
-        await restore(work, home, "2")
+        await restore_checkpoint(work, home, "2")
 
 
 # -- what must stay as it is -----------------------------------------------------------------
@@ -171,43 +176,43 @@ async def test_unknown_and_ambiguous_ids(work: Path, home: Path) -> None:
 async def test_large_files_are_neither_kept_nor_removed(
     work: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(survey, "LARGEST_FILE", 1000)
+    monkeypatch.setattr(file_index, "MAX_FILE_BYTES", 1000)
     (work / "big").write_bytes(b"x" * 1001)
     (work / "grows").write_bytes(b"small")
-    made = await snapshot(work, home, "")
+    made = await create_checkpoint(work, home, "")
     assert made is not None and made.skipped == 1 and made.notes[0].startswith("big: larger")
     (work / "big").write_bytes(b"short now")
     (work / "grows").write_bytes(b"y" * 2000)
     (work / "new-big").write_bytes(b"z" * 2000)
-    done = await restore(work, home, made.id)
+    done = await restore_checkpoint(work, home, made.id)
     assert (work / "big").read_bytes() == b"short now", "it was there, in another state"
     assert (work / "new-big").exists(), "what could not be saved is not removed"
     assert (work / "grows").stat().st_size == 2000
     assert [k.partition(":")[0] for k in done.kept] == ["grows"]
 
 
-@pytest.mark.parametrize(("limit", "value"), [("LARGEST", 10), ("MOST_FILES", 1)])
+@pytest.mark.parametrize(("limit", "value"), [("MAX_BYTES", 10), ("MAX_FILES", 1)])
 async def test_a_workspace_that_is_too_large(
     work: Path, home: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
-    monkeypatch.setattr(survey, limit, value)
+    monkeypatch.setattr(file_index, limit, value)
     (work / "a").write_text("0123456789")
     (work / "b").write_text("1")
     told: list[str] = []
-    assert await snapshot(work, home, "", told.append) is None
+    assert await create_checkpoint(work, home, "", told.append) is None
     assert "too large" in told[0]
 
 
 async def test_what_holds_a_place_while_a_command_runs_is_not_kept(work: Path, home: Path) -> None:
     (work / "AGENTS.md").mkdir(mode=0o501)
-    (work / "held").symlink_to(confine.NOWHERE)
+    (work / "held").symlink_to(LINK_TARGET)
     (work / "empty").mkdir()
-    found = await snapshot(work, home, "while one runs")
+    found = await create_checkpoint(work, home, "while one runs")
     assert found
     (work / "AGENTS.md").rmdir()
     (work / "held").unlink()
     (work / "empty").rmdir()
-    await restore(work, home, found.id)
+    await restore_checkpoint(work, home, found.id)
     assert os.listdir(work) == ["empty"]
 
 
@@ -215,24 +220,24 @@ async def test_ignored_then_is_not_removed_now(work: Path, home: Path) -> None:
     """The turn takes a rule away: what it protected is still not ours to delete."""
     (work / ".gitignore").write_text("secret.env\n")
     (work / "secret.env").write_text("mine")
-    made = await snapshot(work, home, "")
+    made = await create_checkpoint(work, home, "")
     assert made is not None
     (work / ".gitignore").unlink()
     (work / "new").write_text("of the turn")
-    done = await restore(work, home, made.id)
+    done = await restore_checkpoint(work, home, made.id)
     assert (work / "secret.env").read_text() == "mine"
     assert done.removed == ("new",) and done.added == (".gitignore",)
 
 
 async def test_ignoring_everything_does_not_stop_a_rollback(work: Path, home: Path) -> None:
     (work / "code.py").write_text("good")
-    made = await snapshot(work, home, "")
+    made = await create_checkpoint(work, home, "")
     assert made is not None
     (work / ".gitignore").write_text("*\n")
     (work / "code.py").write_text("bad")
-    done = await restore(work, home, made.id)
+    done = await restore_checkpoint(work, home, made.id)
     assert (work / "code.py").read_text() == "good" and done.changed == ("code.py",)
-    await restore(work, home, done.before)
+    await restore_checkpoint(work, home, done.before)
     assert (work / "code.py").read_text() == "bad"
 
 
@@ -253,12 +258,12 @@ async def test_the_workspaces_own_repository_is_untouched(work: Path, home: Path
     git("init", "-q", cwd=work / "inner")
     (work / "inner" / "x").write_text("other")
     own = tree(work / ".git")
-    made = await snapshot(work, home, "")
+    made = await create_checkpoint(work, home, "")
     assert made is not None and made.files == 1
     assert made.notes == ("inner/: a repository of its own",)
     (work / "a").write_text("2")
     (work / "inner" / "x").write_text("other 2")
-    await restore(work, home, made.id)
+    await restore_checkpoint(work, home, made.id)
     assert tree(work / ".git") == own
     assert (work / "a").read_text() == "1" and (work / "inner" / "x").read_text() == "other 2"
 
@@ -289,11 +294,11 @@ async def test_nothing_of_the_workspace_is_run(
     monkeypatch.setenv("GIT_EXTERNAL_DIFF", str(evil))
     monkeypatch.setenv("GIT_DIR", str(work / ".git"))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(work / "config"))
-    made = await snapshot(work, home, "")
+    made = await create_checkpoint(work, home, "")
     assert made is not None
     (work / "f").write_bytes(b"c\n")
-    assert "+c" in await diff(work, home, made.id)
-    await restore(work, home, made.id)
+    assert "+c" in await diff_checkpoint(work, home, made.id)
+    await restore_checkpoint(work, home, made.id)
     assert (work / "f").read_bytes() == b"a\nb\r\n"
     assert not mark.exists()
 
@@ -306,12 +311,12 @@ async def test_a_folder_that_became_a_link_is_not_followed(
     (outside / "f").write_text("not ours")
     (work / "d").mkdir()
     (work / "d" / "f").write_text("ours")
-    made = await snapshot(work, home, "")
+    made = await create_checkpoint(work, home, "")
     assert made is not None
     (work / "d" / "f").unlink()
     (work / "d").rmdir()
     (work / "d").symlink_to(outside)
-    await restore(work, home, made.id)
+    await restore_checkpoint(work, home, made.id)
     assert (work / "d" / "f").read_text() == "ours" and not (work / "d").is_symlink()
     assert (outside / "f").read_text() == "not ours"
 
@@ -324,13 +329,13 @@ async def test_a_link_that_cannot_be_moved_away_is_not_followed_either(
     outside.mkdir()
     (work / "d").mkdir()
     (work / "d" / "f").write_text("ours")
-    made = await snapshot(work, home, "")
+    made = await create_checkpoint(work, home, "")
     assert made is not None
     (work / "d" / "f").unlink()
     (work / "d").rmdir()
     (work / "d").symlink_to(outside)
     (work / ".gitignore").write_text("/d\n")
-    done = await restore(work, home, made.id)
+    done = await restore_checkpoint(work, home, made.id)
     assert not list(outside.iterdir())
     assert {k.partition(":")[0] for k in done.kept} == {"d", "d/f"}
 
@@ -340,12 +345,12 @@ async def test_a_folder_with_ignored_files_is_not_replaced_by_a_file(
 ) -> None:
     (work / ".gitignore").write_text("*.o\n")
     (work / "x").write_text("a file")
-    made = await snapshot(work, home, "")
+    made = await create_checkpoint(work, home, "")
     assert made is not None
     (work / "x").unlink()
     (work / "x").mkdir()
     (work / "x" / "a.o").write_text("ignored")
-    done = await restore(work, home, made.id)
+    done = await restore_checkpoint(work, home, made.id)
     assert (work / "x" / "a.o").read_text() == "ignored"
     assert [k.partition(":")[0] for k in done.kept] == ["x"]
 
@@ -372,7 +377,7 @@ async def test_folders_without_checkpoints(
     (tmp_path / "file").touch()
     for folder in _unsuitable(tmp_path):
         told: list[str] = []
-        assert await snapshot(folder, home, "", told.append) is None, folder
+        assert await create_checkpoint(folder, home, "", told.append) is None, folder
         assert len(told) == 1 and told[0].startswith("No checkpoint was made: ")
     assert not (home / "checkpoints").exists()
 
@@ -380,9 +385,9 @@ async def test_folders_without_checkpoints(
 async def test_without_git(work: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "find_git", lambda: "")
     told: list[str] = []
-    assert await snapshot(work, home, "", told.append) is None
+    assert await create_checkpoint(work, home, "", told.append) is None
     assert "git is not installed" in told[0]
-    assert await list_(work, home) == []
+    assert await list_checkpoints(work, home) == []
 
 
 # -- over time ---------------------------------------------------------------------------------
@@ -391,21 +396,21 @@ async def test_without_git(work: Path, home: Path, monkeypatch: pytest.MonkeyPat
 async def test_old_ones_are_forgotten(
     work: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoints, "KEEP", 3)
+    monkeypatch.setattr(checkpoints, "KEEP_COUNT", 3)
     made = []
     for n in range(5):
         (work / "a").write_text(str(n))
-        made.append(await snapshot(work, home, str(n)))
-    assert [c.label for c in await list_(work, home)] == ["4", "3", "2"]
-    assert await prune(work, home, keep=1) == 2
-    (left,) = await list_(work, home)
-    await restore(work, home, left.id)
+        made.append(await create_checkpoint(work, home, str(n)))
+    assert [c.label for c in await list_checkpoints(work, home)] == ["4", "3", "2"]
+    assert await prune_checkpoints(work, home, keep=1) == 2
+    (left,) = await list_checkpoints(work, home)
+    await restore_checkpoint(work, home, left.id)
     assert (work / "a").read_text() == "4"
     later = time.time() + 40 * 86400
     monkeypatch.setattr(time, "time", lambda: later)
-    assert await prune(work, home) == 2
-    assert await list_(work, home) == []
-    objects = shadow.folder_of(work, home) / "git" / "objects"
+    assert await prune_checkpoints(work, home) == 2
+    assert await list_checkpoints(work, home) == []
+    objects = shadow_repo.repository_folder(work, home) / "git" / "objects"
     loose = [p for p in objects.glob("??/*") if p.is_file()]
     assert len(loose) <= 2, "what nothing holds is gone from the disk, but for the index"
 
@@ -414,33 +419,33 @@ async def test_many_files_and_many_snapshots(
     work: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bulk and packing change how things are kept, not what is."""
-    monkeypatch.setattr(survey, "_MANY", 3)
-    monkeypatch.setattr(shadow.Shadow, "crowded", lambda self: True)
+    monkeypatch.setattr(file_index, "_BULK_FILES", 3)
+    monkeypatch.setattr(shadow_repo.ShadowRepository, "needs_packing", lambda self: True)
     states = []
     for n in range(4):
         for k in range(10):
             (work / f"{n}-{k}").write_bytes(os.urandom(k * 10))
-        made = await snapshot(work, home, str(n))
+        made = await create_checkpoint(work, home, str(n))
         assert made is not None
         states.append((made.id, tree(work)))
-    objects = shadow.folder_of(work, home) / "git" / "objects"
+    objects = shadow_repo.repository_folder(work, home) / "git" / "objects"
     assert len(list(objects.glob("pack/*.pack"))) == 1
     for id, state in reversed(states):
-        await restore(work, home, id)
+        await restore_checkpoint(work, home, id)
         assert tree(work) == state
 
 
 async def test_snapshots_at_once_and_a_lock_left_behind(work: Path, home: Path) -> None:
     (work / "a").write_text("1")
-    assert await snapshot(work, home, "first")
-    (shadow.folder_of(work, home) / "git" / "index.lock").touch()
-    made = await asyncio.gather(*(snapshot(work, home, str(n)) for n in range(6)))
+    assert await create_checkpoint(work, home, "first")
+    (shadow_repo.repository_folder(work, home) / "git" / "index.lock").touch()
+    made = await asyncio.gather(*(create_checkpoint(work, home, str(n)) for n in range(6)))
     assert all(made) and len({c.id for c in made if c}) == 6
-    assert len(await list_(work, home)) == 7
+    assert len(await list_checkpoints(work, home)) == 7
 
 
 async def test_the_shadow_is_private(work: Path, home: Path) -> None:
     (work / "a").write_text("1")
-    assert await snapshot(work, home, "")
-    for folder in (home, home / "checkpoints", shadow.folder_of(work, home)):
+    assert await create_checkpoint(work, home, "")
+    for folder in (home, home / "checkpoints", shadow_repo.repository_folder(work, home)):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700

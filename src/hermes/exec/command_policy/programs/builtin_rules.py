@@ -1,19 +1,29 @@
-"""The builtin rules: which programs only read, which are everyday work, which need a human."""
+"""The built-in rules: programs that only read, programs for everyday work, sensitive ones."""
 
 from __future__ import annotations
 
-from hermes.exec.command_policy.types import Rule
+from functools import cache
+
+from hermes.exec.command_policy.rules import check_examples, index_by_program
+from hermes.exec.command_policy.types import CommandRule
 
 
-def _names(words: str) -> tuple[str, ...]:
+def _any_of(words: str) -> tuple[str, ...]:
     return tuple(words.split())
 
 
-READING: tuple[Rule, ...] = (
-    Rule(
-        "allow",
+def _allow_rule(
+    prefix: tuple[str | tuple[str, ...], ...],
+    match: tuple[str, ...] = (),
+    miss: tuple[str, ...] = (),
+) -> CommandRule:
+    return CommandRule("allow", prefix, match=match, miss=miss)
+
+
+READ_RULES: tuple[CommandRule, ...] = (
+    _allow_rule(
         (
-            _names(
+            _any_of(
                 "ls cat head tail wc grep egrep fgrep zgrep rg ag ack find fd fdfind tree pwd echo "
                 "printf true false : test [ sleep date cal uname whoami id groups hostname uptime "
                 "df du free ps pgrep which whereis type file stat readlink realpath basename "
@@ -34,11 +44,10 @@ READING: tuple[Rule, ...] = (
         match=("ls -la", "cat a.txt", "rg -n foo src"),
         miss=("rm a", "lsx"),
     ),
-    Rule(
-        "allow",
+    _allow_rule(
         (
             "git",
-            _names(
+            _any_of(
                 "status log diff show blame annotate ls-files ls-tree rev-parse describe shortlog "
                 "grep cat-file rev-list name-rev merge-base reflog whatchanged count-objects "
                 "for-each-ref show-ref show-branch check-ignore check-attr var version help "
@@ -49,33 +58,32 @@ READING: tuple[Rule, ...] = (
         match=("git status --short", "git log -3"),
         miss=("git push", "git -c x=y status", "git"),
     ),
-    Rule("allow", ("git", ("branch", "tag", "stash"), ("-v", "-vv", "-a", "--list", "-l", "list",
+    _allow_rule(("git", ("branch", "tag", "stash"), ("-v", "-vv", "-a", "--list", "-l", "list",
         "--all", "-r", "show", "--show-current", "--contains", "--merged", "--no-merged")),
         match=("git branch -a",), miss=("git branch x",)),
-    Rule("allow", ("git", "remote", ("-v", "get-url")), match=("git remote -v",),
+    _allow_rule(("git", "remote", ("-v", "get-url")), match=("git remote -v",),
         miss=("git remote show http://host/x",)),
-    Rule("allow", ("git", "config", ("--get", "--list", "-l", "--get-all", "--get-regexp", "list",
+    _allow_rule(("git", "config", ("--get", "--list", "-l", "--get-all", "--get-regexp", "list",
         "get")), match=("git config --list",), miss=("git config a b",)),
-    Rule("allow", ("npm", _names("ls list why root bin --version -v help explain")),
+    _allow_rule(("npm", _any_of("ls list why root bin --version -v help explain")),
         match=("npm ls",), miss=("npm publish", "npm view x")),
-    Rule("allow", (_names("pip pip3"), _names("list show freeze check --version -V help debug "
+    _allow_rule((_any_of("pip pip3"), _any_of("list show freeze check --version -V help debug "
         "inspect")), match=("pip list",), miss=("pip install x", "pip index versions x")),
-    Rule("allow", ("dpkg", ("-l", "-L", "-s", "--list", "-S")), match=("dpkg -l",)),
-    Rule("allow", (("apt", "apt-cache"), ("list", "show", "search", "policy", "depends")),
+    _allow_rule(("dpkg", ("-l", "-L", "-s", "--list", "-S")), match=("dpkg -l",)),
+    _allow_rule((("apt", "apt-cache"), ("list", "show", "search", "policy", "depends")),
         match=("apt list",), miss=("apt install x",)),
-    Rule("allow", ("brew", ("list", "--version", "--prefix", "config", "deps")),
+    _allow_rule(("brew", ("list", "--version", "--prefix", "config", "deps")),
         match=("brew list",), miss=("brew install x", "brew search x")),
-    Rule("allow", (("tar",), ("tf", "-tf", "tvf", "-tvf", "tzf", "-tzf", "tjf", "--list", "-tzvf",
+    _allow_rule((("tar",), ("tf", "-tf", "tvf", "-tvf", "tzf", "-tzf", "tjf", "--list", "-tzvf",
         "tzvf")), match=("tar tf a.tar",), miss=("tar xf a.tar",)),
-    Rule("allow", ("unzip", ("-l", "-v", "-t", "-p", "-Z")), match=("unzip -l a.zip",)),
+    _allow_rule(("unzip", ("-l", "-v", "-t", "-p", "-Z")), match=("unzip -l a.zip",)),
 )  # fmt: skip
-"""Allowed wherever they run: they change nothing, and what they are given they tell nobody."""
+"""Allowed everywhere: they change nothing and send nothing."""
 
-WORKING: tuple[Rule, ...] = (
-    Rule(
-        "allow",
+WORK_RULES: tuple[CommandRule, ...] = (
+    _allow_rule(
         (
-            _names(
+            _any_of(
                 "git-lfs touch mkdir rmdir cp mv ln rm chmod install tee truncate split csplit "
                 "ffprobe mediainfo xmllint glow "
                 "patch sponge dos2unix unix2dos ldd exiftool tldr logger identify pdftotext "
@@ -125,11 +133,10 @@ WORKING: tuple[Rule, ...] = (
         match=("pytest -q", "make test", "mkdir -p a/b"),
         miss=("ssh host", "docker run x"),
     ),
-    Rule(
-        "allow",
+    _allow_rule(
         (
             "git",
-            _names(
+            _any_of(
                 "add commit checkout switch restore stash merge rebase cherry-pick tag branch "
                 "reset rm mv init apply am format-patch worktree bisect revert notes fetch pull "
                 "clone submodule mergetool sparse-checkout lfs archive bundle gc prune "
@@ -141,78 +148,78 @@ WORKING: tuple[Rule, ...] = (
         match=("git add .", "git commit -m x"),
         miss=("git push origin main", "git send-email", "git daemon"),
     ),
-    Rule("allow", (_names("npm pnpm yarn"), _names("ls list view info why outdated root bin "
+    _allow_rule((_any_of("npm pnpm yarn"), _any_of("ls list view info why outdated root bin "
         "ping search fund audit install i ci add remove rm uninstall un update "
         "up upgrade run run-script test t tst start stop restart build dev lint exec init create "
         "rebuild dedupe prune pack version link unlink typecheck format check dlx workspace "
         "workspaces cache import patch why set-script serve watch coverage e2e clean storybook "
         "preview generate")), match=("npm test", "npm run build"), miss=("npm publish",)),
-    Rule("allow", (("yarn", "pnpm"), ("--version", "-v", "--frozen-lockfile", "--immutable")),
+    _allow_rule((("yarn", "pnpm"), ("--version", "-v", "--frozen-lockfile", "--immutable")),
         match=("yarn --frozen-lockfile",)),
-    Rule("allow", (_names("pip pip3"), _names("install uninstall download wheel cache hash index")),
+    _allow_rule((_any_of("pip pip3"), _any_of("install uninstall download wheel cache hash index")),
         match=("pip install -e .",), miss=("pip config set a b",)),
-    Rule("allow", ("brew", ("info", "search")), match=("brew info x",), miss=("brew install x",)),
-    Rule("allow", ("sg", _names("run scan test new")), match=("sg scan",), miss=("sg root",)),
-    Rule("allow", ("uv", _names("tree version pip sync lock add remove venv init build run tool "
+    _allow_rule(("brew", ("info", "search")), match=("brew info x",), miss=("brew install x",)),
+    _allow_rule(("sg", _any_of("run scan test new")), match=("sg scan",), miss=("sg root",)),
+    _allow_rule(("uv", _any_of("tree version pip sync lock add remove venv init build run tool "
         "python cache "
         "export self")), match=("uv sync",), miss=("uv publish",)),
-    Rule("allow", ("poetry", _names("show search version install add remove update lock build "
+    _allow_rule(("poetry", _any_of("show search version install add remove update lock build "
         "run shell check new init "
         "env export self")), match=("poetry install",), miss=("poetry publish",)),
-    Rule("allow", ("pipenv", _names("install uninstall lock sync update run graph check")),
+    _allow_rule(("pipenv", _any_of("install uninstall lock sync update run graph check")),
         match=("pipenv install",)),
-    Rule("allow", (_names("conda mamba micromamba"), _names("create install env list info run "
+    _allow_rule((_any_of("conda mamba micromamba"), _any_of("create install env list info run "
         "update remove activate deactivate search")), match=("conda list",)),
-    Rule("allow", ("cargo", _names("version metadata tree search pkgid locate-project build b "
+    _allow_rule(("cargo", _any_of("version metadata tree search pkgid locate-project build b "
         "check c test t run r bench clippy fmt clean new init "
         "add remove rm update fix fetch generate-lockfile vendor package nextest doc install "
         "expand llvm-cov tarpaulin audit deny outdated machete watch miri insta sqlx hack udeps "
         "semver-checks")), match=("cargo build --release",), miss=("cargo publish", "cargo login")),
-    Rule("allow", ("rustup", _names("doc which show component target toolchain update default "
+    _allow_rule(("rustup", _any_of("doc which show component target toolchain update default "
         "override run")),
         match=("rustup show",)),
-    Rule("allow", ("go", _names("version env help build test run vet fmt mod get install "
+    _allow_rule(("go", _any_of("version env help build test run vet fmt mod get install "
         "generate clean tool work "
         "fix bug doc list")), match=("go test ./...",)),
-    Rule("allow", ("gh", _names("pr issue run repo release workflow search"), _names("view list "
+    _allow_rule(("gh", _any_of("pr issue run repo release workflow search"), _any_of("view list "
         "status diff checks watch")), match=("gh pr view 12",), miss=("gh pr create", "gh api x")),
-    Rule("allow", ("docker", _names("ps images version info logs inspect stats top port")),
+    _allow_rule(("docker", _any_of("ps images version info logs inspect stats top port")),
         match=("docker ps",), miss=("docker run x",)),
-    Rule("allow", (("docker", "docker-compose"), _names("compose ps logs images top config"),
-        _names("ps ls logs config images top version")), match=("docker compose ps",),
+    _allow_rule((("docker", "docker-compose"), _any_of("compose ps logs images top config"),
+        _any_of("ps ls logs config images top version")), match=("docker compose ps",),
         miss=("docker compose up", "docker compose exec x sh")),
-    Rule("allow", ("terraform", _names("fmt validate version providers init plan graph show")),
+    _allow_rule(("terraform", _any_of("fmt validate version providers init plan graph show")),
         match=("terraform fmt",), miss=("terraform apply",)),
-    Rule("allow", ("helm", _names("lint template version")), match=("helm lint .",)),
+    _allow_rule(("helm", _any_of("lint template version")), match=("helm lint .",)),
 )  # fmt: skip
-"""Allowed in a sandbox: they change the workspace, and it holds them there."""
+"""Allowed in a sandbox, which keeps their changes inside the workspace."""
 
-VERSIONED = frozenset(
+VERSION_ASKABLE = frozenset(
     "python python2 python3 pypy3 node go cargo rustc gcc g++ cc clang clang++ java javac ruby php "
     "perl lua dotnet git npm pip pip3 uv make cmake ninja docker tar curl wget ffmpeg sqlite3 zig "
     "ghc swift julia deno bun R Rscript rustup openssl bash zsh".split()
 )
-"""Asked for their version they read no file of the workspace, as many others do."""
+"""With --version they read no file of the workspace, as many others do."""
 
-NETWORK = frozenset(
+NETWORK_PROGRAMS = frozenset(
     "curl wget http https xh aria2c ssh scp sftp ftp lftp nc ncat netcat socat telnet rsync rclone "
     "openssl nmap dig nslookup host whois ping traceroute tcpdump mail mailx sendmail mutt "
     "smbclient gsutil aws gcloud az s3cmd mc croc ngrok cloudflared tor torsocks websocat "
     "grpcurl".split()
 )
-"""They reach other machines: an answer about one of them is not remembered."""
+"""They connect to other machines, so answers about them are not remembered."""
 
-SENSITIVE = frozenset(
+SENSITIVE_PROGRAMS = frozenset(
     "docker podman nerdctl kubectl helm systemctl service launchctl crontab at batch mount umount "
     "apt apt-get dpkg yum dnf pacman apk brew snap flatpak rpm useradd userdel usermod groupadd "
     "passwd chpasswd visudo iptables nft ufw sysctl modprobe insmod rmmod losetup mknod setcap "
     "hermes gdb lldb tmux screen expect osascript security defaults".split()
 )
 
-REMEMBERED = frozenset(
+READ_ONLY_SUBCOMMANDS = frozenset(
     "get describe logs ps status list ls show images inspect top diff history search info".split()
 )
-"""What may be remembered of a sensitive program: it only looks."""
+"""Subcommands of sensitive programs that only read: answers about them are remembered."""
 
 WITH_SUBCOMMAND = frozenset(
     "git npm pnpm yarn cargo go pip pip3 uv poetry pipenv conda mamba docker podman kubectl helm "
@@ -221,10 +228,10 @@ WITH_SUBCOMMAND = frozenset(
     "mix dart flutter rails npx make just task ansible vagrant nix pulumi cdk sam serverless "
     "service launchctl dpkg rpm flatpak".split()
 )
-"""Their second word says what they do, and belongs to what is remembered."""
-TWO_DEEP = frozenset("gh aws gcloud az docker podman nix".split())
+"""Their second word is a subcommand, and part of the prefix that is remembered."""
+WITH_TWO_SUBCOMMANDS = frozenset("gh aws gcloud az docker podman nix".split())
 
-TOOLS = frozenset(
+KNOWN_PACKAGES = frozenset(
     "shadcn shadcn-ui prisma drizzle-kit husky lint-staged serve http-server rimraf concurrently "
     "cross-env npm-check-updates depcheck knip madge tsup changeset @changesets/cli @angular/cli "
     "@vue/cli @nestjs/cli @biomejs/biome @playwright/test @tailwindcss/cli @svelte-kit/package "
@@ -236,4 +243,18 @@ TOOLS = frozenset(
     "cookiecutter copier httpie yt-dlp pycowsay check-jsonschema djlint sqlfluff pyproject-fmt "
     "validate-pyproject zizmor pip-tools nbstripout pdoc build".split()
 )
-"""Packages that npx, uvx and the like may fetch and run: well known tools of development."""
+"""Well-known development tools that npx, uvx and the like may download and run."""
+
+
+@cache
+def index_builtin_rules() -> tuple[dict[str, list[CommandRule]], dict[str, list[CommandRule]]]:
+    """The rules that apply everywhere and those that apply in a sandbox, by program."""
+    for rule in (*READ_RULES, *WORK_RULES):
+        check_examples(rule)
+    return index_by_program(READ_RULES), index_by_program(WORK_RULES)
+
+
+@cache
+def known_programs() -> frozenset[str]:
+    """The programs that built-in rules exist for."""
+    return frozenset(name for index in index_builtin_rules() for name in index)

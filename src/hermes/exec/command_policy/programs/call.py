@@ -1,31 +1,37 @@
-"""One call of a program, as the checks of options and files see it."""
+"""One call of a program, as the checks of programs see it."""
 
 from __future__ import annotations
 
-from hermes.exec.command_policy.paths import Places, Zone
-from hermes.exec.command_policy.shell.simple_command import Simple
-from hermes.exec.command_policy.shell.words import literal
+from hermes.exec.command_policy.paths import PathZones, Zone
+from hermes.exec.command_policy.shell.simple_command import SimpleCommand
+from hermes.exec.command_policy.shell.words import literal_text
 
 
-class Call:
-    """`downloads` gathers the files it writes from the network; `alters` is set when a program
-    that mostly reads is told to change something."""
+class ProgramCall:
+    """`downloads` collects the files it writes from the network; `alters` is set when a program
+    that mostly reads changes something."""
 
     def __init__(
-        self, name: str, args: tuple[str, ...], simple: Simple, places: Places, *, sandboxed: bool
+        self,
+        name: str,
+        args: tuple[str, ...],
+        simple: SimpleCommand,
+        path_zones: PathZones,
+        *,
+        sandboxed: bool,
     ) -> None:
         self.name = name
         self.args = args
         self.simple = simple
-        self.places = places
+        self.path_zones = path_zones
         self.sandboxed = sandboxed
-        self.words = [literal(arg) for arg in args]
+        self.words = [literal_text(arg) for arg in args]
         self.downloads: list[str | None] = []
         self.alters = False
         self.commits = False
         """Git writes to the repository."""
 
-    def has(self, *options: str) -> bool:
+    def has_option(self, *options: str) -> bool:
         """One of these options, also as `--long=value`; or `-xyz` for a single letter `-y`."""
         short = "".join(o[1] for o in options if len(o) == 2)
         for word in self.words:
@@ -36,7 +42,7 @@ class Call:
                 return True
         return False
 
-    def value(self, *options: str) -> str | None:
+    def option_value(self, *options: str) -> str | None:
         """The value of an option, as a word."""
         for at, word in enumerate(self.words):
             if word in options and at + 1 < len(self.args):
@@ -48,8 +54,8 @@ class Call:
                     return self.args[at][2:]
         return None
 
-    def rest(self, valued: str = "") -> list[str]:
-        """The words that are no options, nor values of those named."""
+    def positional_words(self, valued: str = "") -> list[str]:
+        """The words that are neither options nor values of the options named."""
         takes = valued.split()
         found: list[str] = []
         at = 0
@@ -64,8 +70,8 @@ class Call:
             at += 1
         return found
 
-    def zones(self, word: str, *, follow: bool = True) -> set[Zone]:
-        return self.places.zones(word, self.simple.folders, follow=follow)
+    def classify_word(self, word: str, *, follow: bool = True) -> set[Zone]:
+        return self.path_zones.classify_word(word, self.simple.folders, follow=follow)
 
-    def paths(self, word: str) -> list[str | None]:
-        return self.places.paths(word, self.simple.folders)
+    def resolve_paths(self, word: str) -> list[str | None]:
+        return self.path_zones.resolve_paths(word, self.simple.folders)

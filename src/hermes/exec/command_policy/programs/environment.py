@@ -1,12 +1,12 @@
-"""Variables that change what programs do: setting one can be as good as running something."""
+"""Environment variables that change what programs do: setting one can amount to running code."""
 
 from __future__ import annotations
 
 import re
 
-from hermes.exec.command_policy.shell.words import literal, vague
+from hermes.exec.command_policy.shell.words import is_vague, literal_text
 
-_LOADS = frozenset(
+_STEERING_VARIABLES = frozenset(
     "LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT DYLD_INSERT_LIBRARIES DYLD_LIBRARY_PATH BASH_ENV ENV "
     "PROMPT_COMMAND PS4 IFS SHELLOPTS BASHOPTS GLOBIGNORE CDPATH PYTHONSTARTUP PYTHONHOME "
     "PYTHONINSPECT PERL5OPT PERL5LIB PERL5DB RUBYOPT RUBYLIB GIT_SSH GIT_SSH_COMMAND "
@@ -20,12 +20,12 @@ _LOADS = frozenset(
     "npm_config_registry UV_INDEX_URL GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE PYTHONUSERBASE "
     "PYTHONPYCACHEPREFIX DOCKER_HOST KUBECONFIG MANROFFOPT PROMPT_DIRTRIM".split()
 )
-_RUNS = frozenset(
+_COMMAND_VARIABLES = frozenset(
     "PAGER GIT_PAGER MANPAGER EDITOR VISUAL GIT_EDITOR GIT_SEQUENCE_EDITOR BROWSER SUDO_ASKPASS "
     "CC CXX LD AR AS RUSTC FC CPP".split()
 )
 """Their value is a command; the name of a program is fine."""
-_SAFE_NAMES = re.compile(
+_SAFE_COMMANDS = re.compile(
     r"(?:cat|less|more|true|:|vi|vim|nano|code --wait|bat|delta|"
     r"(?:/usr/bin/)?(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|ld|ld\.lld|lld|mold|ar|as|cpp|rustc"
     r"|gfortran)(?:-\d+)?|)"
@@ -39,20 +39,22 @@ _NODE_OPTIONS = re.compile(
 )
 
 
-def risky_setting(name: str, value: str) -> str:
-    """Why setting this variable needs a human, or empty."""
+def explain_risky_variable(name: str, value: str) -> str:
+    """Why setting this variable needs approval; empty when it does not."""
     base = name.partition("[")[0]
-    text = literal(value)
-    if base in _LOADS or base.startswith(("BASH_FUNC_", "GIT_CONFIG_", "LD_", "DYLD_")):
-        return f"{base} changes what other programs run"
-    if base in _RUNS and not _SAFE_NAMES.fullmatch(text):
-        return f"{base} names a command that others run"
+    text = literal_text(value)
+    if base in _STEERING_VARIABLES or base.startswith(
+        ("BASH_FUNC_", "GIT_CONFIG_", "LD_", "DYLD_")
+    ):
+        return f"{base} changes which code other programs run"
+    if base in _COMMAND_VARIABLES and not _SAFE_COMMANDS.fullmatch(text):
+        return f"{base} is a command that other programs run"
     if base == "PATH" and not all(_PATH_PART.fullmatch(p) for p in value.split(":") if p):
-        return "PATH leads to other programs"
-    if base == "NODE_OPTIONS" and (vague(value) or not _NODE_OPTIONS.fullmatch(text)):
+        return "PATH is set to unusual folders"
+    if base == "NODE_OPTIONS" and (is_vague(value) or not _NODE_OPTIONS.fullmatch(text)):
         return "NODE_OPTIONS changes what node runs"
     if base.startswith("HERMES_"):
-        return f"{base} steers the agent"
+        return f"{base} changes settings of the agent"
     if "$(" in text or "`" in text:
-        return "a variable holds a text that looks like a command"
+        return "a variable contains text that looks like a command"
     return ""

@@ -1,13 +1,14 @@
-"""What git can be told to do besides keeping versions."""
+"""Uses of git that need approval."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from hermes.exec.command_policy.programs.call import Call
-from hermes.exec.command_policy.programs.file_writers import outside
-from hermes.exec.command_policy.shell.words import literal, vague
+from hermes.exec.command_policy.programs.call import ProgramCall
+from hermes.exec.command_policy.programs.file_writers import is_outside
+from hermes.exec.command_policy.shell.words import is_vague, literal_text
+from hermes.exec.command_policy.types import Certainty, Finding, ask_finding
 
 _SAFE_KEYS = re.compile(
     r"(?:user\.(?:name|email|signingkey)|color\.[\w.]+|core\.(?:quotepath|autocrlf|safecrlf|"
@@ -17,14 +18,14 @@ _SAFE_KEYS = re.compile(
     r"column\.\w+|status\.\w+|branch\.sort|tag\.sort)",
     re.IGNORECASE,
 )
-_TRAPS = (
+_RUNNING_OPTIONS = (
     "--upload-pack --receive-pack --exec --open-files-in-pager --ext-diff --extcmd --template "
     "--tree-filter --index-filter --msg-filter --env-filter --commit-filter --tag-name-filter "
     "--to-cmd --cc-cmd --smtp-server --strategy-option-exec"
 ).split()
 
 
-_COMMITTING = frozenset(
+_WRITING_SUBCOMMANDS = frozenset(
     "init add stage commit checkout switch restore stash merge cherry-pick revert tag branch reset "
     "rm mv apply notes update-ref update-index symbolic-ref read-tree write-tree commit-tree "
     "hash-object mktree rebase am pull fetch gc prune repack pack-refs reflog replace".split()
@@ -32,19 +33,19 @@ _COMMITTING = frozenset(
 """Subcommands that write to the repository."""
 
 
-def git(call: Call) -> Iterator[str]:
+def check_git(call: ProgramCall) -> Iterator[Finding]:
     at = 0
-    if not all(folder and call.places.in_workspace(folder) for folder in call.simple.folders):
+    if not all(folder and call.path_zones.in_workspace(folder) for folder in call.simple.folders):
         call.alters = True
     while at < len(call.args) and call.words[at].startswith("-"):
         word = call.words[at]
         if word in ("-c", "--config-env") or word.startswith("--config-env"):
             key, _, value = (call.words[at + 1] if at + 1 < len(call.words) else "").partition("=")
             if not _SAFE_KEYS.fullmatch(key) or value.startswith("!"):
-                yield "git -c can make git run anything"
+                yield ask_finding("git -c can make git run any program")
             at += 1
         elif word.startswith("--exec-path="):
-            yield "git is told to use other programs"
+            yield ask_finding("git would use its programs from another folder")
         elif word in ("-C", "--git-dir", "--work-tree", "--namespace"):
             call.alters = True  # another repository may tell git to run something
             at += 1
@@ -54,36 +55,36 @@ def git(call: Call) -> Iterator[str]:
     if at:  # the rules see prefixes, and options hide the subcommand from them
         call.words = call.words[at:]
         call.args = call.args[at:]
-    if vague(call.args[0]):
-        yield "what git does is only known when it runs"
+    if is_vague(call.args[0]):
+        yield ask_finding("what git does is known only at run time", Certainty.UNCERTAIN)
         return
-    yield from _subcommand(call, call.words[0])
+    yield from _check_subcommand(call, call.words[0])
 
 
-def _subcommand(call: Call, name: str) -> Iterator[str]:
+def _check_subcommand(call: ProgramCall, name: str) -> Iterator[Finding]:
     args = call.words[1:]
-    call.commits = name in _COMMITTING
-    if any(arg.partition("=")[0] in _TRAPS for arg in args):
-        yield f"git {name} is told to run something else"
+    call.commits = name in _WRITING_SUBCOMMANDS
+    if any(arg.partition("=")[0] in _RUNNING_OPTIONS for arg in args):
+        yield ask_finding(f"git {name} is given a program to run")
     if any("ext::" in arg or arg.startswith("fd::") for arg in args):
-        yield "git is told to run a program as its transport"
+        yield ask_finding("git would run a program as its transport")
     if name == "archive" and any(arg.startswith("--remote") for arg in args):
-        yield "git archive reaches other machines"
+        yield ask_finding("git archive connects to another machine")
     if name == "grep" and any(re.match(r"-[a-zA-Z]*O", arg) for arg in args):
-        yield "git grep is told to open a program"
+        yield ask_finding("git grep is given a program to run")
     if name == "rebase" and any(re.match(r"-[a-zA-Z]*x|--exec", arg) for arg in args):
-        yield "git rebase is told to run a command"
+        yield ask_finding("git rebase is given a command to run")
     if name in ("clone", "fetch", "pull") and any(re.match(r"-u|-c|--config", arg) for arg in args):
-        yield f"git {name} is told to run something else"
-    output = call.value("--output", "--output-directory")
+        yield ask_finding(f"git {name} is given a program to run")
+    output = call.option_value("--output", "--output-directory")
     if output is not None:
         call.alters = True
-        if outside(call, output):
-            yield "git writes outside the workspace"
-    yield from _particular(call, name, args)
+        if is_outside(call, output):
+            yield ask_finding("git writes outside the project folder")
+    yield from _check_special(call, name, args)
 
 
-_DISCARDS: dict[str, str] = {
+_DISCARDING_OPTIONS: dict[str, str] = {
     "reset": r"--hard|--merge|--keep",
     "branch": r"-[a-zA-Z]*[Df][a-zA-Z]*|--force",
     "checkout": r"-[a-zA-Z]*[fB][a-zA-Z]*|--force|--orphan",
@@ -102,17 +103,17 @@ _DISCARDS: dict[str, str] = {
     "lfs": r"prune|migrate",
     "replace": r".*",
 }
-"""Options and words after which something that was kept is kept no longer."""
+"""Options and words that make a subcommand discard something."""
 _EVERYTHING = frozenset((".", "./", ":/", "*", ":/*", "./*", "**"))
 
 
-def _discards(call: Call, name: str, args: list[str]) -> bool:
-    pattern = _DISCARDS.get(name)
+def _discards_work(call: ProgramCall, name: str, args: list[str]) -> bool:
+    pattern = _DISCARDING_OPTIONS.get(name)
     if pattern is not None and (
         any(re.fullmatch(pattern, arg) for arg in args) or (name == "prune" and not args)
     ):
         return True
-    whole = any(literal(arg) in _EVERYTHING for arg in args)
+    whole = any(literal_text(arg) in _EVERYTHING for arg in args)
     if name == "restore":
         return whole and not any(arg in ("-S", "--staged") for arg in args)
     if name == "rm":
@@ -120,38 +121,42 @@ def _discards(call: Call, name: str, args: list[str]) -> bool:
     return name == "checkout" and whole
 
 
-def _particular(call: Call, name: str, args: list[str]) -> Iterator[str]:
+def _check_special(call: ProgramCall, name: str, args: list[str]) -> Iterator[Finding]:
     words = [arg for arg in args if not arg.startswith("-")]
-    if _discards(call, name, args):
-        yield f"git {name} throws away what was kept"
+    if _discards_work(call, name, args):
+        yield ask_finding(f"git {name} discards saved or uncommitted work")
     if name == "remote" and words[:1] in (["add"], ["set-url"], ["rename"], ["rm"], ["remove"]):
-        yield "git remote changes where the work is sent to"
+        yield ask_finding("git remote changes which machine work is sent to")
     if name == "config" and not any(
         arg in ("--get", "--list", "-l", "--get-all", "--get-regexp", "list", "get") for arg in args
     ):
         if len(words) != 1 and not (words and _SAFE_KEYS.fullmatch(words[0])):
-            yield "git config can make git run anything"
+            yield ask_finding("git config can make git run any program")
         if any(arg in ("--global", "--system", "-e", "--edit") or arg.startswith(("-f", "--file"))
                for arg in args):  # fmt: skip
-            yield "git config changes settings outside the workspace"
+            yield ask_finding("git config changes settings outside the project folder")
     elif name == "push" and (
         any(re.match(r"-[a-zA-Z]*[fd]|--(?:force|delete|mirror|prune|all|tags)", a) for a in args)
         or any(re.match(r"[+:]|[\w.-]+@|\w+://|[./~]", word) for word in words)
     ):
-        yield "git push replaces or deletes what others have, or sends it elsewhere"
+        yield ask_finding(
+            "git push overwrites or deletes remote branches, or sends to another repository"
+        )
     elif name == "submodule" and words[:1] == ["foreach"]:
-        yield "git submodule foreach runs a command"
+        yield ask_finding("git submodule foreach runs a command in every submodule")
     elif name == "clean" and not any(re.match(r"-[a-z]*n|--dry-run", arg) for arg in args):
-        yield "git clean deletes what git does not keep"
+        yield ask_finding("git clean deletes untracked files")
     elif name in ("filter-branch", "difftool", "mergetool", "instaweb", "web--browse", "hook"):
-        yield f"git {name} runs other programs"
+        yield ask_finding(f"git {name} runs other programs")
     elif name in ("clone", "worktree", "init"):
-        yield from _target(call, name, words)
+        yield from _check_target(call, name, words)
 
 
-def _target(call: Call, name: str, words: list[str]) -> Iterator[str]:
+def _check_target(call: ProgramCall, name: str, words: list[str]) -> Iterator[Finding]:
     if name == "worktree" and words[:1] != ["add"]:
         return
     target = words[1:2] if name != "init" else words[:1]
-    if target and outside(call, target[0]):
-        yield f"git {name} writes to {literal(target[0])}, outside the workspace"
+    if target and is_outside(call, target[0]):
+        yield ask_finding(
+            f"git {name} writes to {literal_text(target[0])}, outside the project folder"
+        )

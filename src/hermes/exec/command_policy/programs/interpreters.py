@@ -1,18 +1,18 @@
-"""Interpreters: whether they run a file of the workspace, or a text from who knows where."""
+"""Interpreters: whether they run a file of the workspace or other code."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
 
-from hermes.exec.command_policy.programs.builtin_rules import TOOLS
-from hermes.exec.command_policy.programs.call import Call
-from hermes.exec.command_policy.programs.file_writers import outside
-from hermes.exec.command_policy.rules import everyday
+from hermes.exec.command_policy.programs.builtin_rules import KNOWN_PACKAGES, known_programs
+from hermes.exec.command_policy.programs.call import ProgramCall
+from hermes.exec.command_policy.programs.file_writers import is_outside
 from hermes.exec.command_policy.shell.simple_command import FILE
-from hermes.exec.command_policy.shell.words import literal, vague, written
+from hermes.exec.command_policy.shell.words import display_word, is_vague, literal_text
+from hermes.exec.command_policy.types import Certainty, Finding, ask_finding
 
-_CODE: dict[str, str] = {
+_CODE_OPTIONS: dict[str, str] = {
     "perl": r"-[a-zA-Z0-9]*[eEnpi].*",
     "ruby": r"-[a-zA-Z]*[enpir].*",
     "node": r"-[a-z]*[epr]|--eval(=.*)?|--print(=.*)?|--require(=.*)?|--import(=.*)?|--loader.*",
@@ -44,112 +44,126 @@ _CODE: dict[str, str] = {
     "ipython": r"-c|-i",
     "jupyter": r"console|qtconsole",
 }
-_SOURCED = ("source", ".")
-_MODULES = frozenset("timeit code pdb webbrowser smtpd telnetlib".split())
+_SOURCE_COMMANDS = ("source", ".")
+_RISKY_MODULES = frozenset("timeit code pdb webbrowser smtpd telnetlib".split())
 
 
-def _python(call: Call) -> Iterator[str]:
+def _check_python(call: ProgramCall) -> Iterator[Finding]:
     at = 0
     while at < len(call.args) and call.words[at].startswith("-"):
         word = call.words[at]
         if re.fullmatch(r"-[a-zA-Z]*c.*", word):
             code = call.args[at][word.index("c") + 1 :] or "".join(call.args[at + 1 : at + 2])
-            if not _harmless(call, code):
-                yield f"{call.name} runs a text"
+            if not _is_harmless_code(call, code):
+                yield ask_finding(f"{call.name} runs inline code")
             return
         if re.fullmatch(r"-[a-zA-Z]*m.*", word):
             module = word[word.index("m") + 1 :] or "".join(call.words[at + 1 : at + 2])
-            if vague("".join(call.args[at : at + 2])) or module.partition(".")[0] in _MODULES:
-                yield f"{call.name} runs a text"
-            folder = call.value("-d", "--directory") if module == "http.server" else None
-            if folder is not None and outside(call, folder):
-                yield f"{call.name} serves {written(folder)}, outside the workspace"
+            if (
+                is_vague("".join(call.args[at : at + 2]))
+                or module.partition(".")[0] in _RISKY_MODULES
+            ):
+                yield ask_finding(f"{call.name} runs inline code")
+            folder = call.option_value("-d", "--directory") if module == "http.server" else None
+            if folder is not None and is_outside(call, folder):
+                yield ask_finding(
+                    f"{call.name} serves {display_word(folder)}, outside the project folder"
+                )
             return
         if word in ("-", "-i") or ("i" in word.lstrip("-")[:4] and not word.startswith("--")):
             break
         at += 2 if word in ("-W", "-X", "--check-hash-based-pycs") else 1
-    yield from _file_or_text(call, call.args[at:])
+    yield from _check_script(call, call.args[at:])
 
 
-def _harmless(call: Call, code: str) -> bool:
-    from hermes.exec.command_policy.programs.python_oneliners import harmless_python
+def _is_harmless_code(call: ProgramCall, code: str) -> bool:
+    from hermes.exec.command_policy.programs.python_oneliners import is_harmless_python
 
     python = call.name.startswith(("python", "pypy"))
-    return python and call.sandboxed and not vague(code) and harmless_python(literal(code))
+    return (
+        python and call.sandboxed and not is_vague(code) and is_harmless_python(literal_text(code))
+    )
 
 
-def _file_or_text(call: Call, args: tuple[str, ...]) -> Iterator[str]:
+def _check_script(call: ProgramCall, args: tuple[str, ...]) -> Iterator[Finding]:
     script = args[0] if args else "-"
-    if literal(script) == "-":
+    if literal_text(script) == "-":
         if call.simple.feed == FILE and call.simple.reads:
-            yield from runs_file(call, call.simple.reads[-1])
+            yield from check_executed_file(call, call.simple.reads[-1])
         elif call.simple.feed is not None:
-            if not _harmless(call, call.simple.feed):
-                yield f"{call.name} runs what it reads"
+            if not _is_harmless_code(call, call.simple.feed):
+                yield ask_finding(f"{call.name} runs code from its input")
         elif args:
-            yield f"{call.name} runs a text"
+            yield ask_finding(f"{call.name} runs inline code")
         return
-    yield from runs_file(call, script)
+    yield from check_executed_file(call, script)
 
 
-def runs_file(call: Call, word: str) -> Iterator[str]:
-    """Why running this file needs a human."""
-    if vague(word):
-        yield f"what {call.name} runs is only known when it runs"
+def check_executed_file(call: ProgramCall, word: str) -> Iterator[Finding]:
+    """Why running this file needs approval."""
+    if is_vague(word):
+        yield ask_finding(f"what {call.name} runs is known only at run time", Certainty.UNCERTAIN)
         return
-    zones = call.zones(word)
+    zones = call.classify_word(word)
     if zones & {"outside", "vital", "secret", "plain", "network", "unknown", "device"}:
-        yield f"{call.name} runs {written(word)}, outside the workspace"
-    for path in call.paths(word):
-        if path is not None and call.places.is_tainted(path):
-            yield f"{call.name} runs {written(word)}, which came from the network"
+        yield ask_finding(
+            f"{call.name} runs {display_word(word)}, outside the project folder",
+            Certainty.UNCERTAIN,
+        )
+    for path in call.resolve_paths(word):
+        if path is not None and call.path_zones.is_tainted(path):
+            yield ask_finding(f"{call.name} runs {display_word(word)}, which was downloaded")
 
 
-def _code_options(call: Call) -> Iterator[str]:
-    pattern = re.compile(_CODE[call.name])
+def _check_interpreter(call: ProgramCall) -> Iterator[Finding]:
+    pattern = re.compile(_CODE_OPTIONS[call.name])
     at = 0
     while at < len(call.words) and call.words[at].startswith("-") and call.words[at] != "-":
         if pattern.fullmatch(call.words[at]):
-            yield f"{call.name} runs a text"
+            yield ask_finding(f"{call.name} runs inline code")
             return
         at += 1
     rest = call.args[at:]
     if rest and pattern.fullmatch(call.words[at]):
-        yield f"{call.name} runs a text"
-    elif call.name in _PLAIN_FILES:
+        yield ask_finding(f"{call.name} runs inline code")
+    elif call.name in _FILE_INTERPRETERS:
         if rest or call.simple.feed is not None:
-            yield from _file_or_text(call, rest)
+            yield from _check_script(call, rest)
     elif call.simple.feed is not None and not rest:
-        yield f"{call.name} runs what it reads"
+        yield ask_finding(f"{call.name} runs code from its input")
 
 
-_PLAIN_FILES = frozenset("perl ruby node nodejs php lua luajit Rscript julia tsx ts-node".split())
+_FILE_INTERPRETERS = frozenset(
+    "perl ruby node nodejs php lua luajit Rscript julia tsx ts-node".split()
+)
 
 
-def _shell(call: Call) -> Iterator[str]:
-    rest = call.rest("-o +o -O +O")
+def _check_shell(call: ProgramCall) -> Iterator[Finding]:
+    rest = call.positional_words("-o +o -O +O")
     if not rest:
-        yield f"{call.name} runs what it reads"
+        yield ask_finding(f"{call.name} runs code from its input")
     for word in rest[:1]:
-        if call.simple.feed is not None and literal(word) == "-":
-            yield f"{call.name} runs what it reads"
-        yield from runs_file(call, word)
+        if call.simple.feed is not None and literal_text(word) == "-":
+            yield ask_finding(f"{call.name} runs code from its input")
+        yield from check_executed_file(call, word)
 
 
-def _source(call: Call) -> Iterator[str]:
+def _check_source(call: ProgramCall) -> Iterator[Finding]:
     for word in call.args[:1]:
-        yield from runs_file(call, word)
+        yield from check_executed_file(call, word)
 
 
-def _npx(call: Call) -> Iterator[str]:
-    if call.has("-c", "--call", "--shell-auto-fallback"):
-        yield f"{call.name} runs a text"
-    yield from fetched_program(call, 1 if call.name == "pipx" and call.words[:1] == ["run"] else 0)
+def _check_npx(call: ProgramCall) -> Iterator[Finding]:
+    if call.has_option("-c", "--call", "--shell-auto-fallback"):
+        yield ask_finding(f"{call.name} runs inline code")
+    yield from check_fetched_package(
+        call, 1 if call.name == "pipx" and call.words[:1] == ["run"] else 0
+    )
 
 
-def fetched_program(call: Call, at: int) -> Iterator[str]:
-    """A package by its name, of which all code may come from the network: known ones pass, and
-    those that are installed here."""
+def check_fetched_package(call: ProgramCall, at: int) -> Iterator[Finding]:
+    """Why running a package that may be downloaded first needs approval; well-known and installed
+    ones do not."""
     packages: list[str] = []
     while at < len(call.words) and call.words[at].startswith("-"):
         option, equals, value = call.args[at].partition("=")
@@ -159,26 +173,38 @@ def fetched_program(call: Call, at: int) -> Iterator[str]:
     if call.name != "pipx" or at:
         packages += call.args[at : at + 1]
     for package in packages:
-        if vague(package):
-            yield f"what {call.name} runs is only known when it runs"
-        elif not _known_package(call, re.sub(r"(?<=.)(?:@[^/]*|[=<>~].*)$", "", literal(package))):
-            yield f"{call.name} fetches and runs {written(package)}, which is not known"
+        if is_vague(package):
+            yield ask_finding(
+                f"what {call.name} runs is known only at run time", Certainty.UNCERTAIN
+            )
+        elif not _is_known_package(
+            call, re.sub(r"(?<=.)(?:@[^/]*|[=<>~].*)$", "", literal_text(package))
+        ):
+            yield ask_finding(
+                f"{call.name} downloads and runs {display_word(package)}, an unknown package"
+            )
 
 
 _PACKAGE_OPTIONS = ("-p", "--package", "--from", "--with", "--spec", "--python")
 
 
-def _known_package(call: Call, package: str) -> bool:
-    if package in TOOLS or package.startswith(("create-", "@types/")) or package in everyday():
+def _is_known_package(call: ProgramCall, package: str) -> bool:
+    if (
+        package in KNOWN_PACKAGES
+        or package.startswith(("create-", "@types/"))
+        or package in known_programs()
+    ):
         return True
     installed = (f"node_modules/.bin/{package}", f"node_modules/{package}")
-    return any(path and call.places.exists(path) for at in installed for path in call.paths(at))
+    return any(
+        path and call.path_zones.exists(path) for at in installed for path in call.resolve_paths(at)
+    )
 
 
-RUNNING: dict[str, Callable[[Call], Iterator[str]]] = {
-    **dict.fromkeys("python python2 python3 pypy pypy3".split(), _python),
-    **dict.fromkeys(_CODE, _code_options),
-    **dict.fromkeys("sh bash dash zsh ksh mksh ash fish rbash csh tcsh".split(), _shell),
-    **dict.fromkeys(_SOURCED, _source),
-    **dict.fromkeys("npx pnpx bunx uvx pipx".split(), _npx),
+INTERPRETER_CHECKS: dict[str, Callable[[ProgramCall], Iterator[Finding]]] = {
+    **dict.fromkeys("python python2 python3 pypy pypy3".split(), _check_python),
+    **dict.fromkeys(_CODE_OPTIONS, _check_interpreter),
+    **dict.fromkeys("sh bash dash zsh ksh mksh ash fish rbash csh tcsh".split(), _check_shell),
+    **dict.fromkeys(_SOURCE_COMMANDS, _check_source),
+    **dict.fromkeys("npx pnpx bunx uvx pipx".split(), _check_npx),
 }

@@ -1,4 +1,4 @@
-"""Recognises one-liners of Python that only look at something: versions, arithmetic, imports."""
+"""Recognises harmless Python one-liners: versions, arithmetic, imports."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _NODES = (
 _LIMIT = 2000
 
 
-def harmless_python(code: str) -> bool:
-    """Only imports, reading attributes and calls of functions that do nothing outside."""
+def is_harmless_python(code: str) -> bool:
+    """Whether code only imports, reads attributes and calls functions without side effects."""
     if len(code) > _LIMIT:
         return False
     try:
@@ -39,12 +39,12 @@ def harmless_python(code: str) -> bool:
             tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    return all(_harmless(node) for node in ast.walk(tree))
+    return all(_is_harmless_node(node) for node in ast.walk(tree))
 
 
-def _harmless(node: ast.AST) -> bool:
+def _is_harmless_node(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
-        name = _dotted(node.func)
+        name = _dotted_name(node.func)
         plain = all(keyword.arg in _KEYWORDS for keyword in node.keywords)
         return (
             plain
@@ -65,7 +65,7 @@ def _harmless(node: ast.AST) -> bool:
     return isinstance(node, _NODES)
 
 
-def _dotted(node: ast.expr) -> str:
+def _dotted_name(node: ast.expr) -> str:
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

@@ -1,13 +1,14 @@
-"""The small languages of sed and awk: whether a script only edits what passes through it."""
+"""Scripts of sed and awk: whether they only edit their input."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from hermes.exec.command_policy.programs.call import Call
-from hermes.exec.command_policy.programs.file_writers import outside
-from hermes.exec.command_policy.shell.words import UNKNOWN, literal, vague
+from hermes.exec.command_policy.programs.call import ProgramCall
+from hermes.exec.command_policy.programs.file_writers import is_outside
+from hermes.exec.command_policy.shell.words import UNKNOWN, is_vague, literal_text
+from hermes.exec.command_policy.types import Certainty, Finding, ask_finding
 
 _REGEX = r"/(?:[^/\\\n]|\\.)*/[IM]*"
 _ADDRESS = rf"(?:(?:\d+(?:~\d+)?|\$|{_REGEX})(?:\s*,\s*(?:[+~]?\d+|\$|{_REGEX}))?\s*!?\s*)?"
@@ -21,8 +22,8 @@ _SED_STEP = re.compile(
 )  # fmt: skip
 
 
-def harmless_sed(script: str) -> bool:
-    """Only editing: no command, no other file."""
+def is_harmless_sed(script: str) -> bool:
+    """Whether a script only edits: it runs no command and uses no other file."""
     at = 0
     while at < len(script):
         found = _SED_STEP.match(script, at)
@@ -32,23 +33,25 @@ def harmless_sed(script: str) -> bool:
     return True
 
 
-def sed(call: Call) -> Iterator[str]:
-    scripts, files, from_file = _sed_words(call)
+def check_sed(call: ProgramCall) -> Iterator[Finding]:
+    scripts, files, from_file = _split_sed_words(call)
     if from_file:
-        yield "sed reads its commands from a file"
+        yield ask_finding("sed reads its commands from a file")
     for script in scripts:
-        if vague(script):
-            if not _only_values(script):
-                yield "the commands of sed are only known when it runs"
-        elif not harmless_sed(literal(script)):
-            yield "sed runs a command or writes another file"
-    if call.has("-i", "--in-place"):
+        if is_vague(script):
+            if not _is_harmless_template(script):
+                yield ask_finding(
+                    "the commands of sed are known only at run time", Certainty.UNCERTAIN
+                )
+        elif not is_harmless_sed(literal_text(script)):
+            yield ask_finding("sed runs a command or writes another file")
+    if call.has_option("-i", "--in-place"):
         for file in files:
-            if not vague(file) and outside(call, file):
-                yield f"sed changes {literal(file)}, outside the workspace"
+            if not is_vague(file) and is_outside(call, file):
+                yield ask_finding(f"sed changes {literal_text(file)}, outside the project folder")
 
 
-def _sed_words(call: Call) -> tuple[list[str], list[str], bool]:
+def _split_sed_words(call: ProgramCall) -> tuple[list[str], list[str], bool]:
     """Its scripts, its files, and whether there is a file of scripts."""
     scripts: list[str] = []
     files: list[str] = []
@@ -72,25 +75,29 @@ def _sed_words(call: Call) -> tuple[list[str], list[str], bool]:
     return scripts, files, from_file
 
 
-def _only_values(script: str) -> bool:
+def _is_harmless_template(script: str) -> bool:
     """Unknown parts stand only inside quotes, in an otherwise ordinary script."""
-    return "\x1e" not in script and harmless_sed(literal(script).replace(UNKNOWN, "1"))
+    return "\x1e" not in script and is_harmless_sed(literal_text(script).replace(UNKNOWN, "1"))
 
 
-_AWK = re.compile(
+_AWK_RUNS = re.compile(
     r"system|getline|/inet|@load|@include|\|&|printf?\b[^;}\n]*(?:(?<!\|)\|(?!\|)|>)|close\s*\("
 )
 
 
-_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
+_AWK_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
-def awk(call: Call) -> Iterator[str]:
-    if call.has("-i", "--include", "-l", "--load", "-E", "--exec", "-f", "--file"):
-        yield f"{call.name} reads its program from a file"
-    programs = [w for w in call.rest("-F -v --field-separator --assign")]
+def check_awk(call: ProgramCall) -> Iterator[Finding]:
+    if call.has_option("-i", "--include", "-l", "--load", "-E", "--exec", "-f", "--file"):
+        yield ask_finding(f"{call.name} reads its program from a file")
+    programs = [w for w in call.positional_words("-F -v --field-separator --assign")]
     for program in programs[:1]:
-        if vague(program):
-            yield f"the program of {call.name} is only known when it runs"
-        elif _AWK.search(literal(program)) or _AWK.search(_STRINGS.sub('""', literal(program))):
-            yield f"{call.name} runs a command or writes a file"
+        if is_vague(program):
+            yield ask_finding(
+                f"the program of {call.name} is known only at run time", Certainty.UNCERTAIN
+            )
+        elif _AWK_RUNS.search(literal_text(program)) or _AWK_RUNS.search(
+            _AWK_STRINGS.sub('""', literal_text(program))
+        ):
+            yield ask_finding(f"{call.name} runs a command or writes a file")

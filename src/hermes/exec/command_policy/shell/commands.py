@@ -1,20 +1,20 @@
-"""From the tree of a command line to the simple commands in it, in the order they may run."""
+"""Turns the syntax tree of a command line into simple commands, in the order they may run."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hermes.exec.command_policy.shell.assignments import Assigning
-from hermes.exec.command_policy.shell.expansion import Phrase, Phrases
+from hermes.exec.command_policy.shell.assignments import AssignmentReader
+from hermes.exec.command_policy.shell.expansion import ExpandedWords, WordReader
 from hermes.exec.command_policy.shell.obfuscation import (
     calls_itself,
-    chain,
-    disguised,
-    floods,
+    explain_disguise,
+    find_subscript_commands,
+    flatten_chain,
     skips_blanks,
-    subscripts,
+    spawns_endlessly,
 )
-from hermes.exec.command_policy.shell.scope import Scope
+from hermes.exec.command_policy.shell.scope import ShellScope
 from hermes.exec.command_policy.shell.simple_command import (
     EXPRESSIONS,
     PIPE,
@@ -22,15 +22,15 @@ from hermes.exec.command_policy.shell.simple_command import (
     RESERVED,
     SEQUENCES,
     WORDS,
-    Redirects,
-    Simple,
-    lines_of,
-    printed,
-    settings_of,
+    Redirections,
+    SimpleCommand,
+    group_output,
+    split_lines,
+    take_assignments,
 )
-from hermes.exec.command_policy.shell.static_output import output_of
-from hermes.exec.command_policy.shell.words import UNKNOWN, plain_words
-from hermes.exec.command_policy.types import TooComplex
+from hermes.exec.command_policy.shell.static_output import predict_output
+from hermes.exec.command_policy.shell.words import UNKNOWN, split_plain_words
+from hermes.exec.command_policy.types import TooComplexError
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -40,14 +40,14 @@ _MAX_COMMANDS = 1000
 _MAX_CALLS = 8
 
 
-class Reader:
-    """Collects `commands`, and `doubts`: why the reading may not be what the shell does."""
+class CommandReader:
+    """Collects `commands`, and `doubts`: why the shell may behave differently."""
 
-    def __init__(self, root: Node, source: bytes, scope: Scope, depth: int = 0) -> None:
-        self.commands: list[Simple] = []
+    def __init__(self, root: Node, source: bytes, scope: ShellScope, depth: int = 0) -> None:
+        self.commands: list[SimpleCommand] = []
         self.doubts: list[str] = []
         self.bombs: list[str] = []
-        self.hidden: list[tuple[str, str]] = []  # texts overlooked by the parser, and their folder
+        self.hidden: list[tuple[str, str]] = []  # texts the parser overlooked, and their folder
         self._source = source
         self._scope = scope
         self._depth = depth
@@ -58,239 +58,244 @@ class Reader:
         self._calling: list[str] = []
         self._calls = 0
         self._loops = 0
-        self._phrases = Phrases(source, scope, self._substituted, self._hide)
-        self._assigning = Assigning(self._phrases, scope)
+        self._word_reader = WordReader(source, scope, self._read_substitution, self._add_hidden)
+        self._assignment_reader = AssignmentReader(self._word_reader, scope)
         self._visits = {
-            "command": self._command,
-            "redirected_statement": self._redirected,
-            "pipeline": lambda node: self._pipe(node.named_children),
-            "list": self._list,
-            "subshell": self._subshell,
-            "if_statement": self._branches,
-            "case_statement": self._branches,
-            "while_statement": self._while,
-            "for_statement": self._for,
-            "c_style_for_statement": self._branches,
-            "case_item": self._branches,
-            "function_definition": self._function,
-            "variable_assignment": self._assignments,
-            "variable_assignments": self._assignments,
-            "declaration_command": self._declaration,
-            "unset_command": self._declaration,
-            "test_command": self._test,
+            "command": self._visit_command,
+            "redirected_statement": self._visit_redirected,
+            "pipeline": lambda node: self._visit_pipeline(node.named_children),
+            "list": self._visit_list,
+            "subshell": self._visit_subshell,
+            "if_statement": self._visit_branches,
+            "case_statement": self._visit_branches,
+            "while_statement": self._visit_while,
+            "for_statement": self._visit_for,
+            "c_style_for_statement": self._visit_branches,
+            "case_item": self._visit_branches,
+            "function_definition": self._visit_function,
+            "variable_assignment": self._visit_assignments,
+            "variable_assignments": self._visit_assignments,
+            "declaration_command": self._visit_declaration,
+            "unset_command": self._visit_declaration,
+            "test_command": self._visit_test,
         }
-        self.whole = not root.has_error
+        self.complete = not root.has_error
         if root.has_error:
-            self.doubt("it could not be parsed completely")
+            self.add_doubt("it could not be parsed completely")
         if skips_blanks(root, source):
-            self.doubt("its words could not be told apart")
-        self._statements(root)
+            self.add_doubt("its words could not be separated reliably")
+        self._visit_statements(root)
 
-    def doubt(self, reason: str) -> None:
+    def add_doubt(self, reason: str) -> None:
         if reason not in self.doubts:
             self.doubts.append(reason)
 
-    def _hide(self, reason: str, text: str = "") -> None:
-        self.doubt(reason)
+    def _add_hidden(self, reason: str, text: str = "") -> None:
+        self.add_doubt(reason)
         if text:
             self.hidden.append((text, self._scope.folders[0] or "/"))
 
     # Statements
 
-    def _visit(self, node: Node) -> None:
+    def _visit_node(self, node: Node) -> None:
         self._depth += 1
         if self._depth > _MAX_DEPTH or len(self.commands) > _MAX_COMMANDS:
-            raise TooComplex("it is nested too deeply or too long")
+            raise TooComplexError("it is nested too deeply or too long")
         try:
             visit = self._visits.get(node.type)
             if visit:
                 visit(node)
             elif node.type in SEQUENCES:
-                self._statements(node)
+                self._visit_statements(node)
             elif node.type in EXPRESSIONS:
-                self._phrases.look_inside(node)
+                self._word_reader.look_inside(node)
             elif node.type != "comment":
-                self.doubt(f"it contains a construct that is not understood ({node.type})")
-                self._phrases.look_inside(node)
+                self.add_doubt(f"it contains a construct that is not understood ({node.type})")
+                self._word_reader.look_inside(node)
         finally:
             self._depth -= 1
 
-    def _statements(self, node: Node) -> None:
+    def _visit_statements(self, node: Node) -> None:
         outer, self._line_feed = self._line_feed, self._feed
         for child in node.named_children:
-            self._visit(child)
+            self._visit_node(child)
         self._line_feed = outer
 
-    def _list(self, node: Node) -> None:
+    def _visit_list(self, node: Node) -> None:
         """`a && b || c`"""
-        first, rest = chain(node)
+        first, rest = flatten_chain(node)
         seen = self._scope.folders
-        self._visit(first)
+        self._visit_node(first)
         succeeded = False
         for child in rest:
             if not child.is_named:
                 succeeded = child.type == "&&"
                 continue
             if succeeded:
-                self._scope.arrived()
+                self._scope.confirm_change()
             seen = (*seen, *self._scope.folders)
-            with self._scope.branch():
-                self._visit(child)
+            with self._scope.uncertain_branch():
+                self._visit_node(child)
                 inside = self._scope.folders
             self._scope.folders = inside
-        self._scope.also(seen)
+        self._scope.add_folders(seen)
 
-    def _subshell(self, node: Node) -> None:
-        with self._scope.apart():
-            self._statements(node)
+    def _visit_subshell(self, node: Node) -> None:
+        with self._scope.subshell_scope():
+            self._visit_statements(node)
 
-    def _substituted(self, node: Node) -> str | None:
-        """Read a command substitution; its output if that can be told."""
+    def _read_substitution(self, node: Node) -> str | None:
+        """Read a command substitution; returns its output if that is known."""
         first = len(self.commands)
         feed, line_feed = self._feed, self._line_feed
         if self._source[node.start_byte : node.start_byte + 2] == b">(":
             self._feed = self._line_feed = PIPE
-        with self._scope.apart(), self._scope.branch():
+        with self._scope.subshell_scope(), self._scope.uncertain_branch():
             for child in node.named_children:
                 if child.type == "file_redirect":  # $(< file)
-                    redirects = Redirects()
-                    redirects.read(child, self._phrases)
-                    self._finish([], (), redirects)
+                    redirects = Redirections()
+                    redirects.read_one(child, self._word_reader)
+                    self._add_phrases([], (), redirects)
                 else:
-                    self._visit(child)
+                    self._visit_node(child)
         self._feed, self._line_feed = feed, line_feed
         inside = [child.type for child in node.named_children if child.type != "comment"]
         added = self.commands[first:]
         if not added or (len(added) > 1 and inside != ["pipeline"]) or added[-1].writes:
             return None
-        return output_of(added[-1].argv, added[-1].feed)
+        return predict_output(added[-1].argv, added[-1].feed)
 
-    def _branches(self, node: Node) -> None:
-        with self._scope.branch():
+    def _visit_branches(self, node: Node) -> None:
+        with self._scope.uncertain_branch():
             for child in node.named_children:
                 if child.type in WORDS:
-                    self._phrases.read(child)
+                    self._word_reader.read_words(child)
                 else:
-                    self._visit(child)
+                    self._visit_node(child)
 
-    def _while(self, node: Node) -> None:
-        if floods(node):
-            self.doubt("it starts processes without end")
-        self._branches(node)
+    def _visit_while(self, node: Node) -> None:
+        if spawns_endlessly(node):
+            self.add_doubt("it starts processes endlessly")
+        self._visit_branches(node)
 
-    def _for(self, node: Node) -> None:
+    def _visit_for(self, node: Node) -> None:
         variable = node.child_by_field_name("variable")
         body = node.child_by_field_name("body")
-        name = self._text(variable) if variable else ""
-        phrases = [self._phrases.read(child) for child in node.children_by_field_name("value")]
+        name = self._node_text(variable) if variable else ""
+        phrases = [
+            self._word_reader.read_words(child) for child in node.children_by_field_name("value")
+        ]
         values = [word for p in phrases for word in (p.words if p.certain else p.likely)]
         certain = all(p.certain for p in phrases) and node.children[0].type != "select"
         if body is None or not values:
-            self._scope.assign(name, None, UNKNOWN)
-            self._branches(node)
+            self._scope.assign_variable(name, None, UNKNOWN)
+            self._visit_branches(node)
             return
-        self.commands.append(Simple((), assigned=((name, values[0]),)))
+        self.commands.append(SimpleCommand((), assigned=((name, values[0]),)))
         self._loops += 1
         rounds = values[:1] if self._loops > 1 else values[:6]
         known = certain and (len(values) <= 6 if self._loops == 1 else len(values) == 1)
         for value in rounds if known else values[:1]:
-            with self._scope.branch():
+            with self._scope.uncertain_branch():
                 self._scope.values[name] = (value, known)
-                self._visit(body)
-        self._scope.assign(name, None, values[0])
+                self._visit_node(body)
+        self._scope.assign_variable(name, None, values[0])
         self._loops -= 1
 
-    def _function(self, node: Node) -> None:
+    def _visit_function(self, node: Node) -> None:
         named, body = node.child_by_field_name("name"), node.child_by_field_name("body")
         if named is None or body is None:
-            self.doubt("a function could not be read")
+            self.add_doubt("a function could not be read")
             return
-        name = self._text(named)
+        name = self._node_text(named)
         recursive, spreads = calls_itself(node, self._source)
         if recursive and spreads:
             self.bombs.append("a fork bomb")
         elif recursive:
-            self.doubt("a function calls itself")
-        with self._scope.branch():
-            self._visit(body)
+            self.add_doubt("a function calls itself")
+        with self._scope.uncertain_branch():
+            self._visit_node(body)
         self._functions[name] = body
 
-    def _test(self, node: Node) -> None:
-        self._phrases.look_inside(node)
-        for text in subscripts(node, self._source):
-            self._hide("a test would evaluate a command hidden in a name", text)
-        self.commands.append(Simple(("test",), folders=self._scope.folders))
+    def _visit_test(self, node: Node) -> None:
+        self._word_reader.look_inside(node)
+        for text in find_subscript_commands(node, self._source):
+            self._add_hidden("a test would run a command hidden in a variable name", text)
+        self.commands.append(SimpleCommand(("test",), folders=self._scope.folders))
 
-    def _declaration(self, node: Node) -> None:
-        self.commands.append(self._assigning.declared(node))
+    def _visit_declaration(self, node: Node) -> None:
+        self.commands.append(self._assignment_reader.read_declaration(node))
 
-    def _assignments(self, node: Node) -> None:
-        self.commands.append(self._assigning.alone(node))
+    def _visit_assignments(self, node: Node) -> None:
+        self.commands.append(self._assignment_reader.read_statement(node))
 
     # Commands
 
-    def _command(self, node: Node, given: Redirects | None = None) -> None:
-        redirects = given or Redirects()
-        words = plain_words(self._text(node)) if not redirects.extra else None
+    def _visit_command(self, node: Node, given: Redirections | None = None) -> None:
+        redirects = given or Redirections()
+        words = split_plain_words(self._node_text(node)) if not redirects.extra else None
         if words is not None:
-            self._add(words, (), (), redirects)
+            self._add_command(words, (), (), redirects)
             return
         assigned: list[tuple[str, str]] = []
-        phrases: list[Phrase | None] = []
+        phrases: list[ExpandedWords | None] = []
         before: Node | None = None
         for child in node.children:
             kind = child.type
             if before is not None:
-                gap = self._phrases.gap(before, child)
+                gap = self._word_reader.classify_gap(before, child)
                 if gap == "odd" or (gap == "none" and kind not in REDIRECTS):
-                    self.doubt("its words could not be told apart")
+                    self.add_doubt("its words could not be separated reliably")
                 phrases += [None] if gap == "line" else []
             before = child
             if kind == "variable_assignment":
-                assigned.append(self._assigning.one(child, lasting=False))
+                assigned.append(self._assignment_reader.read_assignment(child, lasting=False))
             elif kind in REDIRECTS:
-                redirects.read(child, self._phrases)
+                redirects.read_one(child, self._word_reader)
             else:
                 inner = child.children[0] if kind == "command_name" else child
                 first = kind == "command_name" or phrases[-1:] == [None]
-                if first and (reason := disguised(inner)):
-                    self.doubt(reason)
-                phrases.append(self._phrases.read(inner))
-        self._lines(phrases + redirects.extra, tuple(assigned), redirects)
+                if first and (reason := explain_disguise(inner)):
+                    self.add_doubt(reason)
+                phrases.append(self._word_reader.read_words(inner))
+        self._add_lines(phrases + redirects.extra, tuple(assigned), redirects)
 
-    def _lines(
+    def _add_lines(
         self,
-        phrases: list[Phrase | None],
+        phrases: list[ExpandedWords | None],
         assigned: tuple[tuple[str, str], ...],
-        redirects: Redirects,
+        redirects: Redirections,
     ) -> None:
         """One command, or several where the parser missed the ends of lines."""
         feed = self._feed
-        for number, line in enumerate(lines_of(phrases)):
+        for number, line in enumerate(split_lines(phrases)):
             if number:
-                assigned = settings_of(line)
-            self._finish(line, assigned, redirects)
+                assigned = take_assignments(line)
+            self._add_phrases(line, assigned, redirects)
             self._feed = self._line_feed
             if number and line and RESERVED.intersection(line[0].words[:1]):
-                self.doubt("it could not be parsed completely")
+                self.add_doubt("it could not be parsed completely")
         self._feed = feed
 
-    def _finish(
-        self, phrases: list[Phrase], assigned: tuple[tuple[str, str], ...], redirects: Redirects
+    def _add_phrases(
+        self,
+        phrases: list[ExpandedWords],
+        assigned: tuple[tuple[str, str], ...],
+        redirects: Redirections,
     ) -> None:
         argv = tuple(word for phrase in phrases for word in phrase.words)
         certain = all(phrase.certain for phrase in phrases)
         likely = () if certain else tuple(w for phrase in phrases for w in phrase.likely)
-        self._add(argv, likely if likely != argv else (), assigned, redirects)
+        self._add_command(argv, likely if likely != argv else (), assigned, redirects)
 
-    def _add(
+    def _add_command(
         self,
         argv: tuple[str, ...],
         likely: tuple[str, ...],
         assigned: tuple[tuple[str, str], ...],
-        redirects: Redirects,
+        redirects: Redirections,
     ) -> None:
-        command = Simple(
+        command = SimpleCommand(
             argv,
             likely,
             assigned,
@@ -299,20 +304,20 @@ class Reader:
             self._feed if redirects.feed is None else redirects.feed,
             self._scope.folders,
             self._sources,
-            self._phrases.take_offered(),
+            self._word_reader.take_substituted_outputs(),
             bool(argv) and argv[0] in self._functions,
         )
         self.commands.append(command)
         if command.function:
-            self._call(command)
+            self._visit_function_call(command)
             return
         argv = argv[1:] if argv[:1] in (("command",), ("builtin",)) else argv
         if argv[:2] == ("set", "--"):
             self._scope.set_arguments(("", *argv[2:]))
         elif argv[:1] in (("cd",), ("pushd",), ("popd",)):
-            self._scope.cd(argv)
+            self._scope.apply_cd(argv)
 
-    def _call(self, command: Simple) -> None:
+    def _visit_function_call(self, command: SimpleCommand) -> None:
         """Read the function's body again, with the arguments of this call."""
         name, self._calls = command.argv[0], self._calls + 1
         plain = len(command.argv) < 2 and command.feed is None  # read where it was written
@@ -321,67 +326,69 @@ class Reader:
         self._calling.append(name)
         feed, line_feed = self._feed, self._line_feed
         self._feed = self._line_feed = command.feed
-        with self._scope.apart(), self._scope.branch():
+        with self._scope.subshell_scope(), self._scope.uncertain_branch():
             given = command.likely or command.argv
             self._scope.set_arguments(given)
-            self._visit(self._functions[name])
+            self._visit_node(self._functions[name])
         self._feed, self._line_feed = feed, line_feed
         self._calling.pop()
 
-    def _pipe(self, parts: list[Node], first: tuple[Node, Redirects] | None = None) -> None:
+    def _visit_pipeline(
+        self, parts: list[Node], first: tuple[Node, Redirections] | None = None
+    ) -> None:
         feed, sources = self._feed, self._sources
         start = len(self.commands)
         parts = [part for part in parts if part.type != "comment"]
-        nodes: list[Node | tuple[Node, Redirects]] = [*([first] if first else []), *parts]
+        nodes: list[Node | tuple[Node, Redirections]] = [*([first] if first else []), *parts]
         for part in nodes:
             before = len(self.commands)
-            with self._scope.apart(), self._scope.branch():
+            with self._scope.subshell_scope(), self._scope.uncertain_branch():
                 if isinstance(part, tuple):
-                    self._command(*part)
+                    self._visit_command(*part)
                 else:
-                    self._visit(part)
+                    self._visit_node(part)
             added = self.commands[before:]
             text = None
             if len(added) == 1 and not added[0].writes:
-                text = output_of(added[0].argv, added[0].feed)
+                text = predict_output(added[0].argv, added[0].feed)
             self._feed = PIPE if text is None else text
-            self._sources = (*sources, *self._programs(start))
+            self._sources = (*sources, *self._list_programs(start))
         self._feed, self._sources = feed, sources
 
-    def _programs(self, start: int) -> list[str]:
+    def _list_programs(self, start: int) -> list[str]:
         return [command.argv[0] for command in self.commands[start:] if command.argv]
 
     # Redirections
 
-    def _redirected(self, node: Node) -> None:
-        redirects = Redirects()
+    def _visit_redirected(self, node: Node) -> None:
+        redirects = Redirections()
         body = node.child_by_field_name("body")
-        redirects.read_all(node, body, self._phrases)
+        redirects.read_all(node, body, self._word_reader)
         if body is not None and body.type == "command" and redirects.piped:
-            self._pipe(redirects.piped, (body, redirects))
+            self._visit_pipeline(redirects.piped, (body, redirects))
         elif body is not None and body.type == "command":
-            self._command(body, redirects)
+            self._visit_command(body, redirects)
         else:
-            self._compound(body, redirects)
+            self._visit_compound(body, redirects)
         for child in redirects.after:
-            with self._scope.branch():
-                self._visit(child)
+            with self._scope.uncertain_branch():
+                self._visit_node(child)
 
-    def _compound(self, body: Node | None, redirects: Redirects) -> None:
+    def _visit_compound(self, body: Node | None, redirects: Redirections) -> None:
         if any(redirects.extra) or redirects.piped:
-            self.doubt("its redirections could not be read")
-            self._lines(redirects.extra, (), Redirects())
+            self.add_doubt("its redirections could not be read")
+            self._add_lines(redirects.extra, (), Redirections())
         for child in redirects.piped:
-            self._visit(child)
+            self._visit_node(child)
         start, feed, sources = len(self.commands), self._feed, self._sources
         if body is not None:
             self._feed = feed if redirects.feed is None else redirects.feed
-            self._visit(body)
+            self._visit_node(body)
             self._feed = feed
-        self._sources = (*sources, *self._programs(start))
-        self._feed = printed(self.commands[start:], body.type if body is not None else "")
-        self._finish([], (), redirects)
+        self._sources = (*sources, *self._list_programs(start))
+        self._feed = group_output(self.commands[start:], body.type if body is not None else "")
+        self._add_phrases([], (), redirects)
         self._sources, self._feed = sources, feed
 
-    def _text(self, node: Node) -> str:
+    def _node_text(self, node: Node) -> str:
         return self._source[node.start_byte : node.end_byte].decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""What the shape of a tree gives away: disguised names, fork bombs, blanks the parser lost."""
+"""Recognises suspicious syntax: disguised names, fork bombs, blanks the parser dropped."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _COMPUTED = frozenset(
 _SUBSCRIPT = re.compile(r"(?:\[[^\]]*?|\A.)(?:\$\(|`)(.*?)(?:\)\]|`|\Z)", re.DOTALL)
 
 
-def disguised(name: Node) -> str:
-    """Why the name of a program is suspicious: plain text needs no disguise. Or empty."""
+def explain_disguise(name: Node) -> str:
+    """Why the name of a program is suspicious; empty when it is plain text."""
     if name.type == "ansi_c_string":
         return "the name of a program is disguised"
     kinds = {child.type for child in name.children}
@@ -30,7 +30,7 @@ def disguised(name: Node) -> str:
 
 
 def calls_itself(function: Node, source: bytes) -> tuple[bool, bool]:
-    """Whether a function does, and whether it starts several processes."""
+    """Whether a function calls itself, and whether it starts several processes."""
     name, body = function.child_by_field_name("name"), function.child_by_field_name("body")
     if name is None or body is None:
         return False, False
@@ -46,7 +46,7 @@ def calls_itself(function: Node, source: bytes) -> tuple[bool, bool]:
     return calls, spreads
 
 
-def floods(loop: Node) -> bool:
+def spawns_endlessly(loop: Node) -> bool:
     """An endless loop that starts something in the background every time."""
     condition, body = loop.child_by_field_name("condition"), loop.child_by_field_name("body")
     if condition is None or body is None:
@@ -55,7 +55,7 @@ def floods(loop: Node) -> bool:
     return endless and any(child.type == "&" for child in body.children)
 
 
-def subscripts(test: Node, source: bytes) -> list[str]:
+def find_subscript_commands(test: Node, source: bytes) -> list[str]:
     """The commands in quoted words of `[[ … ]]` that arithmetic would run: `'a[$(…)]'`."""
     found: list[str] = []
     todo = [test]
@@ -78,7 +78,7 @@ def skips_blanks(root: Node, source: bytes) -> bool:
     return False
 
 
-def chain(node: Node) -> tuple[Node, list[Node]]:
+def flatten_chain(node: Node) -> tuple[Node, list[Node]]:
     """The first command of `a && b || c`, and the operators and commands after it. The tree leans
     to the left: a long chain must not become deep."""
     rest: list[Node] = []

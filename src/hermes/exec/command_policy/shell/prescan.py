@@ -1,6 +1,6 @@
-"""A first look at a command's text: characters that mislead, and shapes too costly to parse.
+"""Checks a command's text before parsing: misleading characters, and shapes too costly to parse.
 
-The parser takes quadratic time to recover from errors, and it cannot be interrupted. So what is
+The parser takes quadratic time to recover from errors and cannot be interrupted. So text that is
 unbalanced, nested too deeply or has too many operators never reaches it.
 """
 
@@ -10,7 +10,7 @@ import re
 import unicodedata
 from functools import cache
 
-from hermes.exec.command_policy.types import TooComplex
+from hermes.exec.command_policy.types import TooComplexError
 
 MAX_BYTES = 128 * 1024
 _MAX_OPERATORS = 900
@@ -31,11 +31,11 @@ _LOOK_ALIKES = str.maketrans("аеорсухіјѕһԁԛԝкмтнвгӏοαερ
 _OPENING = {"(": ")", "$(": ")", "<(": ")", ">(": ")", "$((": "))", "((": "))", "${": "}"}
 
 
-def misleading(text: str) -> str:
-    """Why a person could take this text for another one, or empty."""
-    if text.isascii() and not _pattern("control").search(text):
+def explain_misleading(text: str) -> str:
+    """Why a person could mistake this text for another one; empty when not."""
+    if text.isascii() and not _compile_pattern("control").search(text):
         return ""
-    for char in set(text):
+    for char in dict.fromkeys(text):
         if char in "\t\n" or " " <= char <= "~":
             continue
         category = unicodedata.category(char)
@@ -43,40 +43,40 @@ def misleading(text: str) -> str:
             return f"contains the invisible or control character U+{ord(char):04X}"
         if category[0] in "LN" and unicodedata.normalize("NFKC", char).isascii():
             return f"contains the look-alike {char!r} (U+{ord(char):04X})"
-    mixed = _pattern("mixed").search(text)
+    mixed = _compile_pattern("mixed").search(text)
     return f"mixes alphabets in {mixed[0][:40]!r}" if mixed else ""
 
 
-def plain(text: str) -> str:
-    """As it looks to a person: look-alikes are what they look like, nothing is invisible."""
+def normalize_look(text: str) -> str:
+    """The text as it looks to a person: look-alikes replaced, invisible characters removed."""
     chars = unicodedata.normalize("NFKC", text[:_MAX_PLAIN]).translate(_LOOK_ALIKES)
-    shown = {char: _shown(char) for char in set(chars)}
+    shown = {char: _visible_form(char) for char in set(chars)}
     return "".join([shown[char] for char in chars])
 
 
-def _shown(char: str) -> str:
+def _visible_form(char: str) -> str:
     category = unicodedata.category(char)
     if category in ("Cc", "Cf", "Cs", "Co", "Cn") and char not in "\t\n":
         return ""
     return " " if category == "Zs" else char
 
 
-def joined(text: str) -> str:
+def join_lines(text: str) -> str:
     """The text with lines joined as the shell does, where the parser does not: inside a word, and
     at the start of a line."""
     if "\\\n" not in text or text.count("\\\n") > _MAX_JOINED:
         return text
-    return _pattern("joined").sub(r"\1\2", _pattern("line start").sub("", text))
+    return _compile_pattern("joined").sub(r"\1\2", _compile_pattern("line start").sub("", text))
 
 
-def spelled_out(text: str) -> str:
-    """The same command, without what the parser is known to stumble over."""
+def avoid_parser_bugs(text: str) -> str:
+    """The same command, rewritten where the parser has known bugs."""
     if ":$" in text:
-        text = _pattern("after colon").sub(r":${\1}", text)
+        text = _compile_pattern("after colon").sub(r":${\1}", text)
     if "- <<" in text:
-        text = _pattern("dash").sub(r" \-\1", text)
+        text = _compile_pattern("dash").sub(r" \-\1", text)
     if "{" in text:
-        text = _pattern("braces first").sub(r"\1''{", text)
+        text = _compile_pattern("braces first").sub(r"\1''{", text)
     return text
 
 
@@ -91,11 +91,11 @@ def check_shape(text: str) -> None:
         or text.count("\\\n") > _MAX_JOINED
         or text.count("[[") > _MAX_TESTS
     ):
-        raise TooComplex("it has too many operators")
-    _Shape(text).check()
+        raise TooComplexError("it has too many operators")
+    _ShapeCheck(text).check()
 
 
-class _Shape:
+class _ShapeCheck:
     """Follows quotes, here-documents and brackets, roughly as the shell does."""
 
     def __init__(self, text: str) -> None:
@@ -107,35 +107,35 @@ class _Shape:
         self.documents = 0
         self.heredocs: list[str] = []
         self.waiting = ""
-        """An operator after which something must come."""
+        """An operator that something must follow."""
 
     def check(self) -> None:
         at, end = 0, len(self.text)
-        code, quoted = _pattern("code"), _pattern("quoted")
+        code, quoted = _compile_pattern("code"), _compile_pattern("quoted")
         while at < end:
             inside = bool(self.stack) and self.stack[-1] == '"'
             found = (quoted if inside else code).match(self.text, at)
             if found is None:
-                raise TooComplex("a quotation does not end")
-            at = self._token(found[0], inside, found.end())
+                raise TooComplexError("a quotation does not end")
+            at = self._take_token(found[0], inside, found.end())
             if self.operators > _MAX_OPERATORS or self.words > _MAX_WORDS:
-                raise TooComplex("it has too many parts")
+                raise TooComplexError("it has too many parts")
             if len(self.stack) > _MAX_DEPTH:
-                raise TooComplex("it is nested too deeply")
+                raise TooComplexError("it is nested too deeply")
         if self.stack:
-            raise TooComplex(f"something is never closed (missing {self.stack[-1]})")
+            raise TooComplexError(f"something is never closed (missing {self.stack[-1]})")
 
-    def _in_order(self, token: str) -> None:
+    def _check_order(self, token: str) -> None:
         """Raise TooComplex for an operator where none can be: bash would not run this."""
         if token.isspace() and token != "\n":
             return
         if self.waiting and token in _FOLLOWING and (token != "\n" or self.waiting[0] in "<>"):
-            raise TooComplex(f"{token!r} after {self.waiting!r} makes no sense")
+            raise TooComplexError(f"{token!r} after {self.waiting!r} makes no sense")
         self.waiting = token if token in _EXPECTING else ""
 
-    def _token(self, token: str, inside: bool, end: int) -> int:
+    def _take_token(self, token: str, inside: bool, end: int) -> int:
         if not inside:
-            self._in_order(token)
+            self._check_order(token)
         top = self.stack[-1] if self.stack else ""
         if token in ('"', "`"):
             if top == token:
@@ -146,12 +146,12 @@ class _Shape:
             self.operators += 1
             self.stack.append(_OPENING[token])
         elif token in (")", "}"):
-            return self._close(token, top, end)
+            return self._close_bracket(token, top, end)
         elif token.startswith("<<") and token != "<<<" and not inside:
             self.documents += 1
             if self.documents > _MAX_DOCUMENTS:
-                raise TooComplex("it has too many here-documents")
-            self.heredocs.append(_pattern("unquote").sub("", token.lstrip("<-").strip()))
+                raise TooComplexError("it has too many here-documents")
+            self.heredocs.append(_compile_pattern("unquote").sub("", token.lstrip("<-").strip()))
         elif token == "\n":
             self.operators += 1
             return self._skip_heredocs(end)
@@ -159,11 +159,11 @@ class _Shape:
             self.operators += 1
         elif not inside:
             self.words += token.count(" ")
-            if len(token) > _MAX_WORD and _pattern("long").search(token):
-                raise TooComplex("a word is too long")
+            if len(token) > _MAX_WORD and _compile_pattern("long").search(token):
+                raise TooComplexError("a word is too long")
         return end
 
-    def _close(self, token: str, top: str, end: int) -> int:
+    def _close_bracket(self, token: str, top: str, end: int) -> int:
         if top == "))" and token == ")":
             if self.text[end : end + 1] == ")":
                 self.stack.pop()
@@ -174,7 +174,7 @@ class _Shape:
         elif token == ")":
             self.stray += 1
             if self.stray > _MAX_STRAY:
-                raise TooComplex("it has too many closing brackets")
+                raise TooComplexError("it has too many closing brackets")
         return end
 
     def _skip_heredocs(self, at: int) -> int:
@@ -182,14 +182,14 @@ class _Shape:
             closing = re.compile(rf"^\t*{re.escape(delimiter)}$", re.MULTILINE)
             found = closing.search(self.text, at)
             if found is None:
-                raise TooComplex("a here-document does not end")
+                raise TooComplexError("a here-document does not end")
             at = found.end()
         self.heredocs.clear()
         return at
 
 
 @cache
-def _pattern(name: str) -> re.Pattern[str]:
+def _compile_pattern(name: str) -> re.Pattern[str]:
     return re.compile(_PATTERNS[name], re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""The simple commands found in a command line, and what is redirected around them."""
+"""Simple commands of a command line, and their redirections."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from hermes.exec.command_policy.shell.expansion import Phrase, Phrases
-from hermes.exec.command_policy.shell.static_output import output_of
+from hermes.exec.command_policy.shell.expansion import ExpandedWords, WordReader
+from hermes.exec.command_policy.shell.static_output import predict_output
 from hermes.exec.command_policy.shell.words import UNKNOWN
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ RESERVED = frozenset(
 )
 
 
-def lines_of(phrases: list[Phrase | None]) -> list[list[Phrase]]:
+def split_lines(phrases: list[ExpandedWords | None]) -> list[list[ExpandedWords]]:
     """Split where a line ends."""
-    lines: list[list[Phrase]] = [[]]
+    lines: list[list[ExpandedWords]] = [[]]
     for phrase in phrases:
         if phrase is None:
             lines.append([])
@@ -47,7 +47,7 @@ def lines_of(phrases: list[Phrase | None]) -> list[list[Phrase]]:
     return lines
 
 
-def settings_of(line: list[Phrase]) -> tuple[tuple[str, str], ...]:
+def take_assignments(line: list[ExpandedWords]) -> tuple[tuple[str, str], ...]:
     """Take the assignments off the front of a line that was read as plain words."""
     found: list[tuple[str, str]] = []
     while line and len(line[0].words) == 1 and re.match(r"[A-Za-z_]\w*=", line[0].words[0]):
@@ -56,7 +56,7 @@ def settings_of(line: list[Phrase]) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-class Simple(Struct, frozen=True):
+class SimpleCommand(Struct, frozen=True):
     """One command without operators. Words are as in `words`."""
 
     argv: tuple[str, ...]
@@ -76,56 +76,56 @@ class Simple(Struct, frozen=True):
     """Its name is a function's, whose body was read as well."""
 
 
-def printed(commands: list[Simple], kind: str) -> str:
+def group_output(commands: list[SimpleCommand], kind: str) -> str:
     """What a pipeline or a group of commands writes, as a feed."""
     last = commands[-1:] if kind == "pipeline" else commands
-    texts = [output_of(command.argv, command.feed) for command in last]
+    texts = [predict_output(command.argv, command.feed) for command in last]
     if not texts or kind not in ("pipeline", "compound_statement", "subshell"):
         return PIPE
     return PIPE if None in texts else "\n".join(filter(None, texts))
 
 
-class Redirects:
+class Redirections:
     """Gathers the redirections of one statement."""
 
     def __init__(self) -> None:
         self.writes: list[str] = []
         self.reads: list[str] = []
         self.feed: str | None = None
-        self.extra: list[Phrase | None] = []
+        self.extra: list[ExpandedWords | None] = []
         """Words the parser took for targets; None where a line, and so a command, ends."""
         self.piped: list[Node] = []
         self.after: list[Node] = []
 
-    def read_all(self, statement: Node, body: Node | None, phrases: Phrases) -> None:
+    def read_all(self, statement: Node, body: Node | None, reader: WordReader) -> None:
         before = body
         for child in statement.children:
             if child.type in REDIRECTS:
-                gap = phrases.gap(before, child) if before is not None else "none"
+                gap = reader.classify_gap(before, child) if before is not None else "none"
                 if gap == "odd":
-                    phrases.doubt("its words could not be told apart")
+                    reader.add_doubt("its words could not be separated reliably")
                 self.extra += [None] if gap == "line" else []
-                self.read(child, phrases)
+                self.read_one(child, reader)
                 before = child
 
-    def read(self, node: Node, phrases: Phrases) -> None:
+    def read_one(self, node: Node, reader: WordReader) -> None:
         if node.type == "herestring_redirect":
-            phrase = phrases.read(node.named_children[-1])
+            phrase = reader.read_words(node.named_children[-1])
             self.feed = " ".join(phrase.words if phrase.certain else phrase.likely)
         elif node.type == "heredoc_redirect":
-            self._heredoc(node, phrases)
+            self._read_heredoc(node, reader)
         else:
-            self._file(node, phrases)
+            self._read_file(node, reader)
 
-    def _file(self, node: Node, phrases: Phrases) -> None:
+    def _read_file(self, node: Node, reader: WordReader) -> None:
         operator = next((c.type for c in node.children if not c.is_named), "")
         targets = node.children_by_field_name("destination")
         number = node.child_by_field_name("descriptor")
-        if number is not None and not phrases.raw(number).strip(b"{}").isalnum():
-            phrases.doubt("a word was taken for the number of a file")
+        if number is not None and not reader.node_bytes(number).strip(b"{}").isalnum():
+            reader.add_doubt("a redirection could not be read")
         if not targets:
             return
-        phrase = phrases.read(targets[0])
+        phrase = reader.read_words(targets[0])
         words = phrase.words if phrase.certain else [*phrase.words, *phrase.likely]
         if operator in (">&", "<&") and targets[0].type == "number":
             pass
@@ -138,31 +138,31 @@ class Redirects:
             self.writes += words or [UNKNOWN]
         # The parser takes `> file more words` for several targets; the rest are arguments.
         for before, target in pairwise(targets):
-            gap = phrases.gap(before, target)
+            gap = reader.classify_gap(before, target)
             if gap in ("none", "odd"):
-                phrases.doubt("its words could not be told apart")
+                reader.add_doubt("its words could not be separated reliably")
             self.extra += [None] if gap == "line" else []
-            self.extra.append(phrases.read(target))
+            self.extra.append(reader.read_words(target))
 
-    def _heredoc(self, node: Node, phrases: Phrases) -> None:
+    def _read_heredoc(self, node: Node, reader: WordReader) -> None:
         body, as_it_is, delimiter = "", False, b""
         for child in node.children:
             kind = child.type
             if kind == "heredoc_body":
-                body = phrases.heredoc(child, as_it_is=as_it_is)
-            elif kind == "heredoc_end" and not phrases.ends_document(child, delimiter):
-                phrases.doubt("where a here-document ends is not clear")
+                body = reader.read_heredoc(child, as_it_is=as_it_is)
+            elif kind == "heredoc_end" and not reader.ends_document(child, delimiter):
+                reader.add_doubt("the end of a here-document is unclear")
             elif kind == "heredoc_start":
-                text = phrases.raw(child)
+                text = reader.node_bytes(child)
                 delimiter = re.sub(rb"['\"\\]", b"", text)
                 as_it_is = any(mark in text for mark in (b"'", b'"', b"\\"))
             elif kind == "pipeline":
                 self.piped += [c for c in child.named_children if c.type != "comment"]
             elif kind in REDIRECTS:
-                self.read(child, phrases)
+                self.read_one(child, reader)
             elif child.is_named and kind not in ("heredoc_start", "heredoc_end", "file_descriptor"):
                 if kind in WORDS:
-                    self.extra.append(phrases.read(child))
+                    self.extra.append(reader.read_words(child))
                 else:
                     self.after.append(child)
         self.feed = body

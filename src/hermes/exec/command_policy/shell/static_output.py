@@ -1,23 +1,23 @@
-"""What a few harmless programs print, when that can be told without running them."""
+"""Predicts the output of a few harmless programs without running them."""
 
 from __future__ import annotations
 
 import re
 
-from hermes.exec.command_policy.shell.words import ansi, literal, vague
+from hermes.exec.command_policy.shell.words import decode_escapes, is_vague, literal_text
 
 _LIMIT = 16_384
 
 
-def output_of(argv: tuple[str, ...], feed: str | None) -> str | None:
-    """The output of echo, printf, cat, base64 -d and the like; None when it is not known."""
-    if not argv or any(vague(word) for word in argv):
+def predict_output(argv: tuple[str, ...], feed: str | None) -> str | None:
+    """The output of echo, printf, cat, base64 -d and the like; None when it is unknown."""
+    if not argv or any(is_vague(word) for word in argv):
         return None
-    name, words = argv[0].rpartition("/")[2], [literal(word) for word in argv[1:]]
+    name, words = argv[0].rpartition("/")[2], [literal_text(word) for word in argv[1:]]
     if name == "echo":
-        return _echo(words)
+        return _predict_echo(words)
     if name == "printf" and words:
-        return _printf(words)
+        return _predict_printf(words)
     if feed is None or feed.startswith("\x02") or len(feed) > _LIMIT:
         return None
     if name == "cat" and words in ([], ["-"]):
@@ -25,31 +25,31 @@ def output_of(argv: tuple[str, ...], feed: str | None) -> str | None:
     if name == "rev" and not words:
         return "\n".join(line[::-1] for line in feed.split("\n"))
     if name == "openssl" and set(words) <= set("enc base64 -d -base64 -a -A".split()):
-        return _decoded(feed, "base64") if "-d" in words else None
+        return _decode_base(feed, "base64") if "-d" in words else None
     if name in ("base64", "base32") and words in (["-d"], ["--decode"], ["-D"], ["-di"]):
-        return _decoded(feed, name)
+        return _decode_base(feed, name)
     if name == "xxd" and set("".join(words)) <= set("-rp ps"):
-        return _from_hex(feed)
+        return _decode_hex(feed)
     if name == "tr" and len(words) == 2:
-        return _translated(feed, *words)
+        return _translate_letters(feed, *words)
     return None
 
 
-def _echo(words: list[str]) -> str:
+def _predict_echo(words: list[str]) -> str:
     escapes = False
     while words and re.fullmatch(r"-[neE]+", words[0]):
         escapes = escapes or "e" in words[0]
         words = words[1:]
     text = " ".join(words)
-    return ansi(text.replace("\\0", "\\")) if escapes else text
+    return decode_escapes(text.replace("\\0", "\\")) if escapes else text
 
 
-def _printf(words: list[str]) -> str | None:
+def _predict_printf(words: list[str]) -> str | None:
     if words[0] == "--":
         words = words[1:]
     if not words or words[0].startswith("-v"):
         return None
-    form, values = ansi(words[0]), words[1:]
+    form, values = decode_escapes(words[0]), words[1:]
     parts = re.split(r"%[-0-9.]*([a-zA-Z%])", form)
     out: list[str] = []
     rounds = 0
@@ -63,13 +63,13 @@ def _printf(words: list[str]) -> str | None:
                 out.append("%")
             else:
                 value = values.pop(0) if values else ""
-                out.append(ansi(value) if part == "b" else value)
+                out.append(decode_escapes(value) if part == "b" else value)
         if taken == len(values):
             break
     return "".join(out)[:_LIMIT]
 
 
-def _decoded(feed: str, name: str) -> str | None:
+def _decode_base(feed: str, name: str) -> str | None:
     import base64
     import binascii
 
@@ -80,14 +80,14 @@ def _decoded(feed: str, name: str) -> str | None:
         return None
 
 
-def _from_hex(feed: str) -> str | None:
+def _decode_hex(feed: str) -> str | None:
     try:
         return bytes.fromhex(feed.strip()).decode("utf-8", "replace")
     except ValueError:
         return None
 
 
-def _translated(feed: str, old: str, new: str) -> str | None:
+def _translate_letters(feed: str, old: str, new: str) -> str | None:
     ranges = {"a-z": _LOWER, "A-Z": _LOWER.upper(), "n-za-m": _LOWER[13:] + _LOWER[:13]}
     for name, letters in ranges.items():
         old, new = old.replace(name, letters), new.replace(name, letters)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from hermes.exec.command_policy.types import TooComplex
+from hermes.exec.command_policy.types import TooComplexError
 
 UNKNOWN = "\0"
 FIELDS = "\x1e"
@@ -37,7 +37,7 @@ _PLAINLY = re.compile(rf"{_ORDINARY}+(?: (?:(?:{_ORDINARY}|=)+|{_QUOTES}))*")
 _PLAIN_WORD = re.compile(rf"(?:{_ORDINARY}|=)+|{_QUOTES}")
 
 
-def plain_words(source: str) -> tuple[str, ...] | None:
+def split_plain_words(source: str) -> tuple[str, ...] | None:
     """The words of a command without anything that the shell would expand, else None."""
     if not _PLAINLY.fullmatch(source):
         return None
@@ -47,63 +47,63 @@ def plain_words(source: str) -> tuple[str, ...] | None:
     return tuple(word[1:-1] if word[0] in "'\"" else word for word in words)
 
 
-def vague(word: str) -> bool:
+def is_vague(word: str) -> bool:
     """Part of it is only known at run time."""
     return UNKNOWN in word or FIELDS in word
 
 
-def wild(word: str) -> bool:
+def has_wildcard(word: str) -> bool:
     return WILD.search(word) is not None
 
 
-def written(word: str) -> str:
+def display_word(word: str) -> str:
     """As a person would write it, with `…` for what is unknown."""
     if word.isascii():
         return word.translate(_SHOWN) if UNKNOWN in word or FIELDS in word else word
-    return literal(word).translate(_SHOWN)
+    return literal_text(word).translate(_SHOWN)
 
 
-def literal(word: str) -> str:
+def literal_text(word: str) -> str:
     return word if word.isascii() else word.translate(_FROM_LIVE)
 
 
-def clean(text: str) -> str:
+def remove_marks(text: str) -> str:
     """Source text without our own marks."""
-    return _marks().sub("?", text)
+    return _marks_pattern().sub("?", text)
 
 
 @cache
-def _marks() -> re.Pattern[str]:
+def _marks_pattern() -> re.Pattern[str]:
     marks = "".join([UNKNOWN, FIELDS, GAP, *_LIVE.values(), *_QUOTED.values()])
     return re.compile(f"[{marks}]")
 
 
-def bare(source: str) -> str:
+def mark_unquoted(source: str) -> str:
     """Text outside quotes: a backslash quotes one character."""
     if not _LIVELY.search(source):
         return source
     if "\\" not in source:
         return source.translate(_TO_LIVE)
     if len(source) == 2:
-        return "" if source[1] == "\n" else quoted(source[1])
+        return "" if source[1] == "\n" else mark_quoted(source[1])
     parts = _ESCAPES.split(source)
     return "".join(
-        ("" if part == "\n" else quoted(part)) if at % 2 else part.translate(_TO_LIVE)
+        ("" if part == "\n" else mark_quoted(part)) if at % 2 else part.translate(_TO_LIVE)
         for at, part in enumerate(parts)
     )
 
 
-def quoted(value: str) -> str:
+def mark_quoted(value: str) -> str:
     return value.translate(_TO_QUOTED) if _QUOTABLE.search(value) else value
 
 
-def in_double_quotes(source: str) -> str:
+def mark_double_quoted(source: str) -> str:
     if "\\" in source:
         source = re.sub(r'\\(?:([$`"\\])|\n)', lambda found: found[1] or "", source)
-    return quoted(source)
+    return mark_quoted(source)
 
 
-def split(value: str) -> str:
+def split_fields(value: str) -> str:
     """A known value expanded outside quotes: fields and wildcards come to life."""
     return re.sub(r"[ \t\n]+", GAP, value.translate(_TO_QUOTED)).translate(_TO_LIVE)
 
@@ -123,7 +123,7 @@ def _ansi_pattern() -> re.Pattern[str]:
     )
 
 
-def ansi(source: str) -> str:
+def decode_escapes(source: str) -> str:
     r"""The value of the inside of `$'…'`; also of a format of printf."""
 
     def replace(found: re.Match[str]) -> str:
@@ -141,25 +141,25 @@ def ansi(source: str) -> str:
     return _ansi_pattern().sub(replace, source)
 
 
-def expand(text: str, home: str, *, keep_empty: bool) -> list[str]:
+def expand_words(text: str, home: str, *, keep_empty: bool) -> list[str]:
     """Braces, fields and the tilde: the words a piece of text becomes."""
     if text and text.isascii() and "~" not in text and "{" not in text and GAP not in text:
         return [text]
     words: list[str] = []
     braces = "{" in text and ("," in text or ".." in text)
-    for piece in _braces(text) if braces else [text]:
+    for piece in _expand_braces(text) if braces else [text]:
         fields = [f for f in piece.split(GAP) if f] if GAP in piece else [piece]
-        words += [_tilde(field, home).translate(_FROM_QUOTED) for field in fields]
+        words += [_expand_tilde(field, home).translate(_FROM_QUOTED) for field in fields]
         if len(words) > _MAX_WORDS:
-            raise TooComplex("a word expands to too many")
+            raise TooComplexError("a word expands to too many words")
     return [word for word in words if word or keep_empty]
 
 
-def _tilde(word: str, home: str) -> str:
+def _expand_tilde(word: str, home: str) -> str:
     if not word.startswith("~"):
         name, equals, value = word.partition("=~")  # also in `dd of=~/x`
         if equals and name.isidentifier():
-            return f"{name}={_tilde('~' + value, home)}"
+            return f"{name}={_expand_tilde('~' + value, home)}"
         return word
     name, slash, rest = word[1:].partition("/")
     if not name:
@@ -169,22 +169,22 @@ def _tilde(word: str, home: str) -> str:
     return ("/root" if name == "root" else f"/home/{name}") + slash + rest
 
 
-def _braces(text: str, depth: int = 0) -> list[str]:
+def _expand_braces(text: str, depth: int = 0) -> list[str]:
     found = _first_braces(text)
     if found is None or depth > 6:
         return [text]
     start, end, options = found
-    tails = _braces(text[end:], depth + 1)
+    tails = _expand_braces(text[end:], depth + 1)
     if len(options) * len(tails) > _MAX_WORDS:
-        raise TooComplex("a word expands to too many")
-    heads = [h for option in options for h in _braces(option, depth + 1)]
+        raise TooComplexError("a word expands to too many words")
+    heads = [h for option in options for h in _expand_braces(option, depth + 1)]
     return [text[:start] + head + tail for head in heads for tail in tails]
 
 
 def _first_braces(text: str) -> tuple[int, int, list[str]] | None:
     """Start, end and alternatives of the first `{a,b}` or `{1..3}`."""
     if text.count("{") > MAX_BRACES:
-        raise TooComplex("a word has too many braces")
+        raise TooComplexError("a word has too many braces")
     start = text.find("{")
     while start >= 0:
         depth, begin, options = 0, start + 1, []
@@ -201,14 +201,14 @@ def _first_braces(text: str) -> tuple[int, int, list[str]] | None:
                     inside = text[begin:at]
                     if options:
                         return start, at + 1, [*options, inside]
-                    if series := _series(inside):
+                    if series := _expand_series(inside):
                         return start, at + 1, series
                     break
         start = text.find("{", start + 1)
     return None
 
 
-def _series(inside: str) -> list[str]:
+def _expand_series(inside: str) -> list[str]:
     found = re.fullmatch(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.-?\d+)?", inside)
     if not found:
         return []

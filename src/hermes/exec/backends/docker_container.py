@@ -1,0 +1,285 @@
+"""Creates, checks and removes the Docker container of one session."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import shutil
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from hermes.config.schema import Docker as DockerSettings
+from hermes.core.errors import ToolError
+from hermes.exec.backends.base import BackendSession
+from hermes.exec.backends.remote import UNLIMITED_SECONDS, Lifeline, run_client
+from hermes.exec.backends.remote_scripts import CONTAINER_INIT, END_WITH_AGENT
+from hermes.exec.process.local import CommandSpec
+from hermes.exec.sandbox import SandboxPolicy, build_policy
+from hermes.exec.sandbox.protected_paths import PathGuards, plan_guards
+
+_START_SECONDS = 60.0
+_MACHINE_LABEL, _OWNER_LABEL = "hermes.machine", "hermes.owner"
+"""Labels of a container: the machine its agent runs on, and the agent's process."""
+_SECURITY_OPTIONS = ("info", "--format", "{{.SecurityOptions}}")
+_FAILURE_REASONS = (
+    ("permission denied while trying to connect", "You have no access to the Docker daemon: "
+     "join the group `docker` and log in again, or use a rootless daemon."),
+    ("cannot connect to the docker daemon", "The Docker daemon is not running: start it."),
+    ("error during connect", "The Docker daemon is not running: start it."),
+    ("no such image", "The image {image} is missing: run `docker pull {image}`."),
+    ("unable to find image", "The image {image} is missing: run `docker pull {image}`."),
+    ("no such container", "There is no container {container}."),
+    ("is not running", "The container {container} is not running: run `docker start {container}`."),
+    ("invalid reference format", "{image} is not the name of an image."),
+    ("executable file not found", "The image {image} has no /bin/sh."),
+    ("/bin/sh: no such file", "The image {image} has no /bin/sh."),
+)  # fmt: skip
+
+
+class DockerContainer:
+    """Created by the first command, ended with the agent, and created again when somebody removed
+    it. A container named in the settings is used as it is and never removed."""
+
+    def __init__(self, settings: DockerSettings, site: BackendSession, spill: Path) -> None:
+        self._settings = settings
+        self._site = site
+        self._spill = spill
+        self.agent = secrets.token_hex(8)
+        """Random name of this agent: the beginning of all marks of its commands."""
+        self.name = settings.container or f"hermes-{self.agent}"
+        self._lifeline = Lifeline(spill)
+        self._opening = asyncio.Lock()
+        self._created = False
+        self._rootless = False
+        self._confined: bool | None = None
+
+    @property
+    def is_external(self) -> bool:
+        """Whether the settings name the container, so that it is not ours to create or remove."""
+        return bool(self._settings.container)
+
+    @property
+    def greeting(self) -> str:
+        """Operating system and processor, as the container reported them."""
+        return self._lifeline.greeting
+
+    async def ensure_running(self) -> bool:
+        """Create or join the container; True when it had to be created again."""
+        async with self._opening:
+            if self._lifeline.is_alive:
+                return False
+            again = self._created
+            await self._lifeline.close()
+            placeholders: tuple[str, ...] = ()
+            if self.is_external:
+                argv = self._find_docker("exec", "-i", self.name, "/bin/sh", "-c", END_WITH_AGENT)
+                argv = (*argv, "hermes", self.agent)
+            else:
+                if not again:
+                    await self.remove_orphans()
+                    self._rootless = "rootless" in (await self.run_docker(*_SECURITY_OPTIONS))[1]
+                self.name = f"hermes-{self.agent}-{secrets.token_hex(3)}"
+                argv, placeholders = self._build_run()
+            base = self._local_command(argv)
+
+            def client(stdin: int) -> CommandSpec:
+                return structs.replace(base, stdin=stdin, placeholders=placeholders)
+
+            await self._lifeline.open(client, _START_SECONDS, self.explain_failure)
+            self._created = True
+            return again and not self.is_external
+
+    async def disconnect(self) -> None:
+        """Forget a container that somebody else has removed."""
+        await self._lifeline.close()
+
+    async def remove_stuck(self) -> None:
+        """Remove our container when not even a command that ends others can be started in it."""
+        if not self.is_external and self._lifeline.is_alive:
+            await self.run_docker("rm", "-f", self.name)
+            await self._lifeline.close()
+
+    async def close(self) -> None:
+        await self._lifeline.close()
+        if self._created and not self.is_external:
+            self._created = False
+            await self.run_docker("rm", "-f", self.name)
+
+    async def remove_orphans(self) -> None:
+        """Remove containers left by agents of this machine that no longer run."""
+        known = f"label={_MACHINE_LABEL}={machine_label()}"
+        shown = '{{.ID}} {{.Label "' + _OWNER_LABEL + '"}}'
+        _, text, _ = await self.run_docker("ps", "-a", "--filter", known, "--format", shown)
+        rows = [line.partition(" ") for line in text.splitlines()]
+        dead = [name for name, _, owner in rows if owner and not _is_owner_alive(owner)]
+        if dead:
+            await self.run_docker("rm", "-f", *dead)
+
+    async def is_confined(self) -> bool:
+        """Whether its commands can reach nothing but the workspace."""
+        if self._confined is None:
+            if self.is_external:
+                self._confined = await self._inspect_confinement()
+            else:
+                found = self._guard_paths()
+                self._confined = self._settings.network == "none" and not found.links
+        return self._confined
+
+    async def _inspect_confinement(self) -> bool:
+        status, text, _ = await self.run_docker("inspect", "--type", "container", self.name)
+        return not status and _is_isolated(json.loads(text)[0], self._site.workspace)
+
+    def _build_run(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The `docker run` command line, and the protected names that need placeholders."""
+        settings, site = self._settings, self._site
+        workspace = os.path.realpath(site.workspace)
+        writable = site.mode != "read-only" and settings.workspace == "rw"
+        placeholders: tuple[str, ...] = ()
+        inner: list[str] = []
+        if writable and site.mode != "full-access":
+            found = self._guard_paths()
+            placeholders = found.placeholders
+            writable = not found.barred
+            inner = [_format_bind(path) for path in (*found.read_only, *placeholders)]
+            inner += [_format_bind(path, writable=writable) for path in found.pinned]
+        mounts = [_format_bind(workspace, writable=writable), *inner]
+        mounts += self._hide_paths(workspace)
+        argv = self._find_docker(
+            "run", "--rm", "--interactive", "--pull", "never", "--name", self.name,
+            "--label", f"{_MACHINE_LABEL}={machine_label()}",
+            "--label", f"{_OWNER_LABEL}={owner_label(os.getpid())}",
+            "--network", settings.network, "--cap-drop", "ALL",
+            "--security-opt", "no-new-privileges", "--ipc", "private",
+            "--pids-limit", str(settings.pids), "--memory", settings.memory,
+            "--memory-swap", settings.memory, "--cpus", f"{settings.cpus:g}",
+            # In a rootless daemon, root is whoever runs the daemon.
+            "--user", "0:0" if self._rootless else f"{os.getuid()}:{os.getgid()}",
+            "--env", "HOME=/tmp",
+            "--tmpfs", "/tmp:exec,nosuid,nodev,mode=1777",
+            "--log-driver", "none", "--workdir", workspace, "--entrypoint", "/bin/sh",
+        )  # fmt: skip
+        for mount in mounts:
+            argv += ("--mount", mount)
+        return (*argv, settings.image, "-c", CONTAINER_INIT), placeholders
+
+    def _guard_paths(self) -> PathGuards:
+        """How the protected names are guarded; a mount cannot protect links (`links`) here."""
+        policy = self._build_policy()
+        return plan_guards(policy.workspace, policy.protected, policy.kept_missing)
+
+    def _hide_paths(self, workspace: str) -> list[str]:
+        """Mounts that cover the hidden files and folders inside the workspace."""
+        hidden = [os.path.realpath(path) for path in self._build_policy().hidden]
+        inside = [path for path in hidden if path.startswith(workspace + "/")]
+        return [
+            f"type=tmpfs,{_format_field('target', path)}"
+            if os.path.isdir(path)  # noqa: PTH112 - a text already
+            else f"type=bind,source={os.devnull},{_format_field('target', path)},readonly"
+            for path in inside
+        ]
+
+    def _build_policy(self) -> SandboxPolicy:
+        site = self._site
+        return build_policy("workspace-write", site.workspace, site.home, site.user_home)
+
+    # The docker program
+
+    def build_exec(self, *words: str) -> CommandSpec:
+        """The command on this machine that executes something in the container."""
+        return self._local_command(self._find_docker("exec", *words))
+
+    async def run_docker(self, *words: str, seconds: float = 30) -> tuple[int, str, str]:
+        """Run docker to its end: status (-1: too slow), stdout, stderr."""
+        return await run_client(
+            self._local_command(self._find_docker(*words)), self._spill, seconds
+        )
+
+    def explain_failure(self, complaint: str) -> str:
+        """What a message of the docker program means, and what to do about it."""
+        low = complaint.lower()
+        names = {"image": self._settings.image, "container": self.name}
+        for sign, sentence in _FAILURE_REASONS:
+            if sign in low:
+                return sentence.format(**names)
+        lines = [line for line in complaint.splitlines() if "--help" not in line and line.strip()]
+        return (
+            f"Docker: {lines[-1].strip()[:300]}" if lines else "Docker did not start the command."
+        )
+
+    def _find_docker(self, *words: str) -> tuple[str, ...]:
+        program = shutil.which("docker", path=self._site.client_env.get("PATH", os.defpath))
+        if program is None:
+            raise ToolError(
+                "terminal.backend is docker, but there is no program `docker` here: install it, "
+                "or set terminal.backend to local. Nothing was run."
+            )
+        return (program, *words)
+
+    def _local_command(self, argv: tuple[str, ...]) -> CommandSpec:
+        return CommandSpec(argv, Path("/"), self._site.client_env, UNLIMITED_SECONDS)
+
+
+def _is_isolated(facts: dict[str, Any], workspace: Path) -> bool:
+    """Whether `docker inspect` shows a container that shares only the workspace."""
+    host = facts["HostConfig"]
+    shared = [Path(m.get("Source", "/")) for m in facts["Mounts"] if m.get("Type") == "bind"]
+    return not (
+        host["NetworkMode"] != "none"
+        or host["Privileged"]
+        or bool(host.get("CapAdd") or host.get("Devices"))
+        or "host" in (host.get("PidMode"), host.get("IpcMode"), host.get("UsernsMode"))
+        or not all(path.is_relative_to(os.path.realpath(workspace)) for path in shared)
+    )
+
+
+def _format_bind(path: str, *, writable: bool = False) -> str:
+    both = f"{_format_field('source', path)},{_format_field('target', path)}"
+    return f"type=bind,{both}" + ("" if writable else ",readonly")
+
+
+def _format_field(name: str, value: str) -> str:
+    """One field of a mount specification, quoted as CSV."""
+    text = f"{name}={value}"
+    if not set(text) & set(',"\n'):
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def machine_label() -> str:
+    """Identifies this machine and its PID namespace, outside of which a process number means
+    nothing."""
+    facts = [os.uname().nodename, str(os.getuid())]
+    for path in ("/etc/machine-id", "/proc/self/ns/pid"):
+        try:
+            facts.append(
+                os.readlink(path) if "/ns/" in path else Path(path).read_text(encoding="ascii")  # noqa: PTH115
+            )
+        except (OSError, ValueError):
+            facts.append("")
+    return blake2b("\n".join(facts).encode(), digest_size=8).hexdigest()
+
+
+def owner_label(pid: int) -> str:
+    """Identifies a process even after its number is reused; empty: there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
+        return f"{pid}-{stat.rpartition(b')')[2].split()[19].decode()}-{boot}"
+    except OSError:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return ""
+        except PermissionError:
+            pass
+        return str(pid) if not Path("/proc/self/stat").exists() else ""
+
+
+def _is_owner_alive(owner: str) -> bool:
+    pid = owner.partition("-")[0]
+    return pid.isdecimal() and owner_label(int(pid)) == owner

@@ -1,0 +1,103 @@
+"""What the agent and its launcher tell each other: messages, instructions, names of files."""
+
+from __future__ import annotations
+
+import struct
+from typing import Literal, TypeAlias, TypedDict
+
+FRAME = struct.Struct("!cii")
+"""From supervisor to agent: one of the kinds below and two numbers."""
+STARTED = b"S"
+"""(pid, 0)"""
+FAILED = b"F"
+"""(errno, what failed: 0 the program, 1 the folder, 2 the sandbox, 3 the record)"""
+ENDED = b"E"
+"""(exit status or minus the signal, number of processes left behind). The supervisor closes the
+connection after the last of those has ended."""
+HEADER = struct.Struct("!I")
+"""From agent to supervisor: the length of the marshalled (argv, cwd, env, SetupInstructions) that
+follows."""
+
+GRACE_SECONDS = 1.5
+"""Seconds between TERM and KILL."""
+
+OPERATION = struct.Struct("!cI")
+"""From agent to supervisor: one of the kinds below, and the length of the data that follows."""
+TOKEN, WRITE, CLOSE, KILL = b"T", b"W", b"C", b"K"
+ANSWER = b"A"
+"""The answer to each operation: (errno or 0, bytes of input the command has not read yet)."""
+SOCKET, LOCK, END = "socket", "lock", "end"
+SEGMENT_PREFIX = "out."
+"""The log is stored in files named after the position of their first byte."""
+SEGMENT_SIZE = 1024 * 1024
+INPUT_LIMIT = 1024 * 1024
+"""Bytes of unread input above which a command is given no more."""
+MAX_OPERATION = INPUT_LIMIT + 64
+EndCause: TypeAlias = Literal["", "killed", "agent", "sandbox"]
+"""Why a command ended: by itself, on request, with the agent; or the sandbox kept it from
+starting."""
+
+STATUS_FD = 60
+"""Descriptor on which bubblewrap reports that the command has started, and how it ended."""
+FIRST_FILE_FD = 61
+"""First of the descriptors with the contents of `memory_files`."""
+
+
+class BackgroundPlan(TypedDict):
+    """What the supervisor of a background command needs to know."""
+
+    folder: bytes
+    """Belongs to this command alone; holds its record, log and socket."""
+    token: bytes
+    """Authenticates whoever has read the record."""
+    keep: bool
+    """Whether the command outlives the agent; if so its supervisor listens for later agents."""
+
+
+class SetupInstructions(TypedDict, total=False):
+    """How a supervisor starts and confines one command; every path is bytes."""
+
+    stdin: bool
+    """Whether the last descriptor sent along is the command's standard input."""
+    pty: bool
+    """Whether the command gets a terminal of its own."""
+    background: BackgroundPlan
+    """For a background command only."""
+    limits: list[tuple[int, int]]
+    """(resource, maximum) for setrlimit."""
+    fallback_limits: list[tuple[int, int]]
+    """More of them, used where there are no control groups."""
+    cgroup_limits: tuple[int, int]
+    """Bytes of memory and number of processes, used where there are control groups."""
+    placeholders: list[bytes]
+    """Missing protected names, occupied by empty folders while the command runs."""
+    link_placeholders: list[bytes]
+    """Missing protected names, occupied by dangling links instead; also in `covered_links`."""
+    removed_after: list[bytes]
+    """Files that did not exist before the command and are removed after it."""
+    not_bare: bytes
+    """A folder that must not become a bare repository. Nothing can occupy the necessary name
+    without showing up in every listing, so a HEAD created in it is renamed afterwards."""
+    covered_links: list[bytes]
+    """Protected symbolic links, covered by a mount of their target so that nobody can replace
+    them."""
+    scratch: bytes
+    """A folder created for the command and removed after it."""
+    memory_files: list[bytes]
+    """Contents of the descriptors from FIRST_FILE_FD on."""
+    wrapped: bool
+    """Whether the program started is bubblewrap, which reports on STATUS_FD."""
+    drop_privileges: bool
+    """Whether to give up every capability and every way to regain one."""
+    landlock: tuple[tuple[int, int, int], list[tuple[bytes, int]]]
+    """Handled file accesses, network accesses and scopes; and what is allowed beneath each path."""
+    seccomp: tuple[int, bytes]
+    """Number of the seccomp system call on this machine, and the filter program."""
+    writable: list[bytes]
+    """Where the syscall broker may change files; present when the filter notifies it."""
+    readonly: list[bytes]
+    """Exceptions to `writable`."""
+    workspace: bytes
+    """Where the syscall broker creates and removes what Landlock cannot allow."""
+    proxy_address: tuple[str, int]
+    """The only address that sockets may be connected to."""

@@ -1,0 +1,33 @@
+"""Closers wait for the last runtime of an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hermes.core import shutdown
+
+
+async def test_closers_run_when_the_last_runtime_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    async def close(name: str) -> None:
+        ran.append(name)
+
+    monkeypatch.setattr(shutdown, "_closers", [])
+    shutdown.register_closer(lambda: close("first"))
+    shutdown.register_closer(lambda: close("second"))
+    shutdown.hold_closers()
+    shutdown.hold_closers()
+    await shutdown.release_closers()
+    assert ran == []
+
+    async def run_elsewhere() -> None:
+        shutdown.hold_closers()
+        await shutdown.release_closers()
+
+    await asyncio.to_thread(asyncio.run, run_elsewhere())
+    assert ran == ["second", "first"]
+    await shutdown.release_closers()
+    assert ran == ["second", "first"] * 2
