@@ -593,5 +593,5 @@ async def test_without_a_key_a_client_that_leaves_ends_the_turn(tmp_path: Path) 
             await asyncio.sleep(0.01)
         leaver.cancel()
         await asyncio.wait_for(a.provider.requests[0].gone.wait(), 3)
-        while a.server.turns.slots.active:
+        while a.server.turns.slots.active_turns:
             await asyncio.sleep(0.01)

@@ -20,7 +20,7 @@ ASK = {"messages": [{"role": "user", "content": "hi"}], "stream": True}
 async def idle(a: Api, seconds: float = 5) -> None:
     """Until nothing runs any more."""
     async with asyncio.timeout(seconds):
-        while a.server.turns.slots.active:
+        while a.server.turns.slots.active_turns:
             await asyncio.sleep(0.01)
 
 
@@ -263,10 +263,10 @@ async def test_a_slow_reader_is_dropped_and_its_run_goes_on(
         sock = await _deaf(a, path, body)
         await gate.reached()
         async with asyncio.timeout(5):  # it is dropped while the model still speaks
-            while a.server.connections:
+            while a.server.connection_count:
                 await asyncio.sleep(0.02)
         await asyncio.sleep(0.05)
-        assert a.server.turns.slots.active == 1
+        assert a.server.turns.slots.active_turns == 1
         gate.open()
         await idle(a)
         kept = (await a.get("/api/sessions/deaf/messages")).json["data"]
@@ -297,7 +297,7 @@ async def test_a_slow_reader_of_a_run_loses_nothing(
         await loop.sock_sendall(sock, f"{head}Authorization: Bearer {a.key}\r\n\r\n".encode())
         await asyncio.sleep(0.05)
         async with asyncio.timeout(5):
-            while a.server.connections > 1:
+            while a.server.connection_count > 1:
                 await asyncio.sleep(0.02)
         sock.close()
         assert (await a.get(f"/v1/runs/{run}/events")).body == whole.body

@@ -91,7 +91,7 @@ async def test_A27_a_cap_on_runs_at_the_same_time(tmp_path: Path) -> None:
             assert refused.status == 429 and int(refused.headers["Retry-After"]) > 0
             assert refused.error["code"] == "too_many_runs"
         second = asyncio.create_task(a.chat(key=BOB))
-        while a.server.turns.slots.active < 2:
+        while a.server.turns.slots.active_turns < 2:
             await asyncio.sleep(0.01)
         gate.open()
         assert (await first).status == (await second).status == 200

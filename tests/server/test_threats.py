@@ -337,14 +337,14 @@ async def test_A13_idle_connections_make_room(tmp_path: Path) -> None:
     async with api(tmp_path, settings=settings) as a:
         port = int(a.url.rpartition(":")[2])
         idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
-        assert a.server.connections <= 60
+        assert a.server.connection_count <= 60
         took = []
         for _ in range(20):
             begin = time.monotonic()
             assert (await a.get("/health")).status == 200
             took.append(time.monotonic() - begin)
         assert median(took) < 0.1
-        assert a.server.connections <= 60
+        assert a.server.connection_count <= 60
         for _, writer in idle:
             writer.close()
 
@@ -356,7 +356,7 @@ async def test_A13_busy_connections_are_not_sent_away(tmp_path: Path) -> None:
     settings = {"max_connections": 8, "max_connections_per_address": 3}
     async with api(tmp_path, then=say("Yes.").hold(gate, n=0), settings=settings) as a:
         busy = [asyncio.create_task(a.chat(f"n{n}")) for n in range(3)]
-        while a.server.turns.slots.active < 3:
+        while a.server.turns.slots.active_turns < 3:
             await asyncio.sleep(0.01)
         assert await a.raw(head("/health", "Host: localhost", method="GET")) == b""
         with socket.socket() as other:  # another address has its own

@@ -38,24 +38,24 @@ class Server:
         self._clean = Redactor(secrets).clean
         self._instance = ServerInstance(runtime.setup.home)
         self._acceptor: Acceptor | None = None
-        self.turns = TurnRunner(runtime, settings, self.metrics, self._redact)
+        self.turns = TurnRunner(runtime, settings, self.metrics, self._redact_error)
         self.runs = RunRegistry(self.turns, self._instance)
         self.services = RouteServices(
             runtime=runtime,
             settings=settings,
-            model=settings.model_name or _default_model(runtime.setup.profile),
+            model=settings.model_name or _name_model(runtime.setup.profile),
             metrics=self.metrics,
             idempotency=IdempotencyKeys(runtime.store.objects, runtime.spawn),
             turns=self.turns,
             responses=ResponseStore(runtime.store, self._instance, settings),
             runs=self.runs,
         )
-        self.metrics.add_gauge("active_turns", lambda: self.turns.slots.active)
+        self.metrics.add_gauge("active_turns", lambda: self.turns.slots.active_turns)
         self.metrics.add_gauge("active_runs", lambda: len(self.runs.active))
-        self.metrics.add_gauge("connections", lambda: self.connections)
+        self.metrics.add_gauge("connections", lambda: self.connection_count)
 
     @property
-    def connections(self) -> int:
+    def connection_count(self) -> int:
         return self._acceptor.total if self._acceptor else 0
 
     @asynccontextmanager
@@ -66,7 +66,7 @@ class Server:
             if listener is None:
                 listener = await stack.enter_async_context(open_listener(self.settings))
             stack.enter_context(self._instance.mark_running())
-            await self.runs.end_all_abandoned()
+            await self.runs.end_abandoned_runs()
             router, names = Router(list_routes()), listener.host_names
             middleware = Middleware(router, self.services, self.principals, names)
             self._acceptor = Acceptor(
@@ -81,11 +81,11 @@ class Server:
                 self.turns.slots.close()
                 listener.close()
                 self._acceptor.close_all_idle()
-                await self._drain()
+                await self._drain_turns()
                 self._acceptor.close_all_idle()
                 await self._acceptor.shutdown(1.0)
 
-    async def _drain(self) -> None:
+    async def _drain_turns(self) -> None:
         """Let running turns end for a while; then interrupt them, which their clients are told."""
         slots = self.turns.slots
         if await slots.wait_until_free(self.settings.drain_seconds):
@@ -96,10 +96,10 @@ class Server:
             session.interrupt()
         await slots.wait_until_free(LAST_SECONDS)
 
-    def _redact(self, error: str) -> str:
+    def _redact_error(self, error: str) -> str:
         """An error fit for clients: without secrets, and without the path of the home."""
         return self._clean(error).replace(str(self.runtime.setup.home), "HERMES_HOME")
 
 
-def _default_model(profile: str) -> str:
+def _name_model(profile: str) -> str:
     return profile if profile and profile != "default" else "hermes-agent"

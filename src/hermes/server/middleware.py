@@ -46,25 +46,27 @@ class Middleware:
     async def respond(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a request; every failure but a cancellation or a lost client is an answer."""
         began = time.monotonic()
-        route, path_params = self._router.find(request.method, request.path)
+        route, path_params = self._router.find_route(request.method, request.path)
         try:
-            response = await self._dispatch(request, route, path_params)
+            response = await self._dispatch_request(request, route, path_params)
         except ApiError as error:
-            response = _build_error(error)
+            response = _build_error_response(error)
         except web.HTTPException as error:
-            response = _build_error(ApiError(error.status, error.reason))
+            response = _build_error_response(ApiError(error.status, error.reason))
         except ConfigError as error:
-            response = _build_error(ApiError(500, self._redact(str(error)), code="config"))
+            response = _build_error_response(ApiError(500, self._redact(str(error)), code="config"))
         except HermesError as error:
             text = self._redact(str(error))
             log.warning("%s failed: %s", request.path, text)
-            response = _build_error(ApiError(500, text, code="internal"))
+            response = _build_error_response(ApiError(500, text, code="internal"))
         except ConnectionError:
             raise
         except Exception as error:
             log.exception("%s %s crashed", request.method, request.path)
             text = self._redact(str(error)) or type(error).__name__
-            response = _build_error(ApiError(500, f"Internal error: {text[:300]}", code="internal"))
+            response = _build_error_response(
+                ApiError(500, f"Internal error: {text[:300]}", code="internal")
+            )
         if not response.prepared:
             if RESPONSE_STARTED in request:
                 raise ConnectionResetError("failed after the response had begun")
@@ -78,12 +80,12 @@ class Middleware:
 
     def record_health_check(self, check: HealthCheck) -> None:
         """Count and log a request that never came here."""
-        route, _ = self._router.find("GET", check.path)
+        route, _ = self._router.find_route("GET", check.path)
         self._services.metrics.count_request(route.name if route else "", 200, check.seconds)
         if access.isEnabledFor(logging.INFO):
             _log_access("GET", check.path, 200, check.seconds, {"from": check.remote, "key": ""})
 
-    async def _dispatch(
+    async def _dispatch_request(
         self, request: web.BaseRequest, route: Route | None, path_params: dict[str, str]
     ) -> web.StreamResponse:
         self._check_host(request)
@@ -96,17 +98,17 @@ class Middleware:
         if route is not None and route.public:
             return await route.handle(ApiCall(request, _NOBODY, path_params), self._services)
         if route is None and not request.path.startswith(("/v1/", "/api/")):
-            raise self._router.explain_missing(request.method, request.path)
-        principal = self._principals.identify(_list_keys(request, route))
+            raise self._router.explain_missing_route(request.method, request.path)
+        principal = self._principals.identify(_list_key_headers(request, route))
         request[PRINCIPAL_NAME] = principal.name
         if route is None:
-            raise self._router.explain_missing(request.method, request.path)
+            raise self._router.explain_missing_route(request.method, request.path)
         if route.scope not in principal.scopes:
             raise ApiError(403, f"This key lacks the scope {route.scope}.", code="scope")
         self._principals.count_request(principal)
         body = b""
         if request.method in ("POST", "PATCH"):
-            _check_type(request, route)
+            _check_content_type(request, route)
             body = await _read_body(request, self._settings.max_request_bytes)
         return await route.handle(ApiCall(request, principal, path_params, body), self._services)
 
@@ -115,10 +117,10 @@ class Middleware:
         if len(hosts) != 1 or not is_known_host(self._host_names, hosts[0]):
             raise ApiError(421, "This server does not go by that name.", code="misdirected_request")
         if request.raw_path[:1] != "/" and request.method != "OPTIONS":
-            raise _bad_protocol("The request line must hold a path.")
+            raise _protocol_error("The request line must hold a path.")
 
 
-def _list_keys(request: web.BaseRequest, route: Route | None) -> list[str]:
+def _list_key_headers(request: web.BaseRequest, route: Route | None) -> list[str]:
     keys = request.headers.getall("Authorization", [])
     if not keys and route is not None and route.x_api_key:
         keys = [f"Bearer {key}" for key in request.headers.getall("X-Api-Key", [])]
@@ -127,12 +129,12 @@ def _list_keys(request: web.BaseRequest, route: Route | None) -> list[str]:
 
 def _check_protocol(request: web.BaseRequest) -> None:
     if request.version != web.HttpVersion11:
-        raise _bad_protocol("HTTP/1.1 is needed (nginx: proxy_http_version 1.1;).")
+        raise _protocol_error("HTTP/1.1 is needed (nginx: proxy_http_version 1.1;).")
     if request.method in _REFUSED_METHODS:
-        raise _bad_protocol(f"{request.method} is not possible here.")
+        raise _protocol_error(f"{request.method} is not possible here.")
 
 
-def _bad_protocol(why: str) -> ApiError:
+def _protocol_error(why: str) -> ApiError:
     return _closing_error(400, why, "bad_request")
 
 
@@ -141,7 +143,7 @@ def _closing_error(status: int, message: str, code: str) -> ApiError:
     return ApiError(status, message, code=code, headers={"Connection": "close"})
 
 
-def _check_type(request: web.BaseRequest, route: Route) -> None:
+def _check_content_type(request: web.BaseRequest, route: Route) -> None:
     """JSON or no type at all; a request without a body may have any type but that of a form."""
     types = request.headers.getall("Content-Type", [])
     kind = types[0].partition(";")[0].strip().lower() if types else ""
@@ -158,7 +160,7 @@ async def _read_body(request: web.BaseRequest, limit: int) -> bytes:
     if not request.can_read_body:
         return b""
     if request.content_length is not None and request.content_length > limit:
-        raise _too_large(limit)
+        raise _body_size_error(limit)
     if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     pieces: list[bytes] = []
@@ -168,20 +170,20 @@ async def _read_body(request: web.BaseRequest, limit: int) -> bytes:
             async for piece in request.content.iter_any():
                 size += len(piece)
                 if size > limit:
-                    raise _too_large(limit)
+                    raise _body_size_error(limit)
                 pieces.append(piece)
     except TimeoutError:
         raise _closing_error(408, "The body did not arrive in time.", "timeout") from None
     except (web.PayloadEncodingError, web.RequestPayloadError):
-        raise _bad_protocol("The body could not be understood.") from None
+        raise _protocol_error("The body could not be understood.") from None
     return b"".join(pieces)
 
 
-def _too_large(limit: int) -> ApiError:
+def _body_size_error(limit: int) -> ApiError:
     return _closing_error(413, f"The request is larger than {limit:,} bytes.", "request_too_large")
 
 
-def _build_error(error: ApiError) -> web.Response:
+def _build_error_response(error: ApiError) -> web.Response:
     response = web.Response(
         body=error.encode_envelope(),
         status=error.status,

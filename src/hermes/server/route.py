@@ -82,7 +82,7 @@ class Router:
             else:
                 self._fixed[route.method, route.path] = route
 
-    def find(self, method: str, path: str) -> tuple[Route | None, dict[str, str]]:
+    def find_route(self, method: str, path: str) -> tuple[Route | None, dict[str, str]]:
         """The route, and the values of the parameters in its path."""
         method = "GET" if method == "HEAD" else method
         if (route := self._fixed.get((method, path))) is not None:
@@ -92,7 +92,7 @@ class Router:
                 return candidate, found.groupdict()
         return None, {}
 
-    def explain_missing(self, method: str, path: str) -> ApiError:
+    def explain_missing_route(self, method: str, path: str) -> ApiError:
         """405 where the path has other methods, 404 where it has none."""
         allowed = {known for known, fixed in self._fixed if fixed == path}
         allowed |= {r.method for pattern, r in self._patterns if pattern.fullmatch(path)}

@@ -28,15 +28,17 @@ class ApiCall(Struct, frozen=True):
     def decode_body(self, kind: type[T]) -> T:
         return decode_json(self.body, kind)
 
-    def decode_optional(self, kind: type[T]) -> T:
+    def decode_optional_body(self, kind: type[T]) -> T:
         """Like `decode_body`; without a body, the Struct with its defaults."""
         return decode_json(self.body, kind) if self.body.strip() else kind()
 
     def read_session_headers(self) -> tuple[str, str]:
         """The session id and the session key, each empty when the request sends none."""
-        return self._read_name("X-Hermes-Session-Id"), self._read_name("X-Hermes-Session-Key")
+        return self._read_name_header("X-Hermes-Session-Id"), self._read_name_header(
+            "X-Hermes-Session-Key"
+        )
 
-    def _read_name(self, header: str) -> str:
+    def _read_name_header(self, header: str) -> str:
         name = self.request.headers.get(header, "").strip()
         if name and not self.principal.has_key:
             raise ApiError(403, f"{header} needs a server with a key.", code="key_required")
@@ -44,14 +46,14 @@ class ApiCall(Struct, frozen=True):
 
 
 def check_name(name: str, field: str, param: str | None = None) -> str:
-    if len(name) > MAX_NAME_LENGTH or not is_text(name):
+    if len(name) > MAX_NAME_LENGTH or not is_plain_text(name):
         raise bad_request(
             f"{field} has at most {MAX_NAME_LENGTH} characters, no control characters.", param
         )
     return name
 
 
-def is_text(name: str) -> bool:
+def is_plain_text(name: str) -> bool:
     """Neither control characters nor invalid bytes; joiners as in emoji are neither."""
     return not any(category(c) in ("Cc", "Cs", "Zl", "Zp") for c in name)
 

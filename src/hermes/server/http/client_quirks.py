@@ -22,13 +22,13 @@ that has already run, they request it again, endlessly."""
 
 
 def reads_only_chunks(headers: Mapping[str, str]) -> bool:
-    return _SDK_HEADER in headers or _is_any_of(headers, _CHUNK_READERS)
+    return _SDK_HEADER in headers or _matches_client(headers, _CHUNK_READERS)
 
 
 def runs_every_call(headers: Mapping[str, str]) -> bool:
-    return _is_any_of(headers, _CALL_RUNNERS)
+    return _matches_client(headers, _CALL_RUNNERS)
 
 
-def _is_any_of(headers: Mapping[str, str], marks: tuple[str, ...]) -> bool:
+def _matches_client(headers: Mapping[str, str], marks: tuple[str, ...]) -> bool:
     client = f"{headers.get('User-Agent', '')} {headers.get('Originator', '')}".lower()
     return any(mark in client for mark in marks)

@@ -12,7 +12,7 @@ from hermes.config.api_server import ApiServer
 from hermes.server.http import web
 from hermes.server.http.errors import ApiError
 from hermes.server.http.headers import COMMON_HEADERS
-from hermes.server.http.listener import HealthCheck, match_health_check, render_health
+from hermes.server.http.listener import HealthCheck, match_health_check, render_health_response
 
 HEADER_SECONDS = 10.0
 IDLE_SECONDS = 75.0
@@ -72,7 +72,7 @@ class Acceptor(web.ConnectionFactory):
 
     def _close_idle(self, address: str | None) -> bool:
         for connection in self.connections:
-            if isinstance(connection, Connection) and connection.is_idle(address):
+            if isinstance(connection, Connection) and connection.is_idle_from(address):
                 connection.close_idle()
                 return True
         return False
@@ -103,7 +103,7 @@ class Connection(web.HttpConnection):
         self._set_deadline(HEADER_SECONDS)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._release()
+        self._release_address()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -126,23 +126,23 @@ class Connection(web.HttpConnection):
         path = match_health_check(data, self._acceptor.host_names)
         if not path:
             return False
-        transport.write(render_health())
+        transport.write(render_health_response())
         self._was_answered = True
         self._set_deadline(IDLE_SECONDS)
         check = HealthCheck(path, time.monotonic() - began, self._address or "")
         self._acceptor.on_health_check(check)
         return True
 
-    def is_idle(self, address: str | None) -> bool:
+    def is_idle_from(self, address: str | None) -> bool:
         """Whether it waits for no answer; `address`: and comes from there."""
         is_here = self._address is not None and address in (None, self._address)
         return is_here and not self.has_request
 
     def close_idle(self) -> None:
-        self._release()
+        self._release_address()
         self.force_close()
 
-    def _release(self) -> None:
+    def _release_address(self) -> None:
         self._clear_deadline()
         if self._address is not None:
             self._acceptor.release_connection(self._address)
@@ -151,14 +151,14 @@ class Connection(web.HttpConnection):
     def _set_deadline(self, seconds: float) -> None:
         self._clear_deadline()
         loop = asyncio.get_running_loop()
-        self._deadline = loop.call_later(seconds, self._close_late)
+        self._deadline = loop.call_later(seconds, self._close_overdue)
 
     def _clear_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def _close_late(self) -> None:
+    def _close_overdue(self) -> None:
         self._deadline = None
         self.force_close()
 

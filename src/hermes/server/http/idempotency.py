@@ -55,10 +55,10 @@ class IdempotencyKeys:
 
     async def run_once(self, call: ApiCall, work: Work) -> web.Response:
         """Do the work, or repeat its earlier answer. With a key it outlives its client."""
-        key = _read_key(call)
+        key = _read_key_header(call)
         if not key:
             return await work()
-        identity, owner = _identify(call, key), call.principal.name
+        identity, owner = _hash_request(call, key), call.principal.name
         pending = self.pending.get(identity)
         if pending is None:
             found = await self._objects.get(KIND, identity, owner=owner)
@@ -93,7 +93,7 @@ class IdempotencyKeys:
             del self.pending[identity]
 
 
-def _read_key(call: ApiCall) -> str:
+def _read_key_header(call: ApiCall) -> str:
     keys = call.request.headers.getall(HEADER, [])
     if not keys:
         return ""
@@ -115,7 +115,7 @@ async def _collect_answer(work: Work) -> StoredAnswer:
     return StoredAnswer(response.status, headers, body if isinstance(body, bytes) else b"")
 
 
-def _identify(call: ApiCall, key: str) -> str:
+def _hash_request(call: ApiCall, key: str) -> str:
     """Another body, path or session under the same key is another request."""
     digest = hashlib.sha256()
     names = [call.request.headers.get(f"X-Hermes-Session-{n}", "") for n in ("Id", "Key")]

@@ -32,15 +32,15 @@ def decode_json(raw: bytes, kind: type[T]) -> T:
     if not raw.strip():
         raise bad_request("Invalid JSON: the body is empty.")
     if len(raw) > _CHECKED_FROM_BYTES:
-        _check_size(raw)
+        _check_value_count(raw)
     try:
         value = msgspec.json.decode(raw, type=kind)
         _check_depth(value)
         if len(raw) <= _DUPLICATES_UP_TO_BYTES:
-            _check_duplicates(raw)
+            _check_duplicate_keys(raw)
     except msgspec.ValidationError as error:
         _check_syntax(raw)
-        raise bad_request(*_describe_error(str(error))) from None
+        raise bad_request(*_describe_validation_error(str(error))) from None
     except _SYNTAX_ERRORS as error:
         raise _syntax_error(error) from None
     return value
@@ -59,7 +59,7 @@ def _syntax_error(error: Exception) -> ApiError:
     return bad_request(f"Invalid JSON: {why}.")
 
 
-def _check_size(raw: bytes) -> None:
+def _check_value_count(raw: bytes) -> None:
     """Count values before decoding: three bytes of JSON can take a hundred in memory."""
     containers = raw.count(b"{") + raw.count(b"[")
     if containers > _MAX_CONTAINERS or containers + raw.count(b",") > _MAX_VALUES:
@@ -90,7 +90,7 @@ def _list_children(value: Any) -> Iterable[Any]:
             return ()
 
 
-def _check_duplicates(raw: bytes) -> None:
+def _check_duplicate_keys(raw: bytes) -> None:
     """Two programs may read a body with duplicate keys differently."""
     import json
 
@@ -107,7 +107,7 @@ def _check_duplicates(raw: bytes) -> None:
         raise bad_request(f"Invalid JSON: {error}.") from None
 
 
-def _describe_error(error: str) -> tuple[str, str]:
+def _describe_validation_error(error: str) -> tuple[str, str]:
     """A validation error as a sentence, and the parameter at fault."""
     message, _, path = error.partition(" - at ")
     param = path.strip("`").removeprefix("$").removeprefix(".")

@@ -67,7 +67,7 @@ class EarlyListener:
 
     def add_connection(self, connection: _EarlyConnection, transport: asyncio.Transport) -> None:
         if self._acceptor is not None:  # handed over since the connection was accepted
-            _pass_on(connection, transport, self._acceptor)
+            _transfer_connection(connection, transport, self._acceptor)
         elif len(self._connections) >= self._max_connections:
             transport.abort()
         else:
@@ -81,7 +81,7 @@ class EarlyListener:
         connections, self._connections = self._connections, {}
         for connection, transport in connections.items():
             if not transport.is_closing():
-                _pass_on(connection, transport, acceptor)
+                _transfer_connection(connection, transport, acceptor)
 
 
 @asynccontextmanager
@@ -94,7 +94,7 @@ async def open_listener(settings: ApiServer) -> AsyncIterator[EarlyListener]:
         listener.close()
 
 
-def _pass_on(
+def _transfer_connection(
     connection: _EarlyConnection,
     transport: asyncio.Transport,
     acceptor: Callable[[], asyncio.Protocol],
@@ -129,7 +129,7 @@ class _EarlyConnection(asyncio.Protocol):
         began = time.monotonic()
         self.received += data
         if path := match_health_check(bytes(self.received), self._listener.host_names):
-            transport.write(render_health())
+            transport.write(render_health_response())
             self.received.clear()
             remote = str(transport.get_extra_info("peername")[0])
             check = HealthCheck(path, time.monotonic() - began, remote)
@@ -159,7 +159,7 @@ def match_health_check(received: bytes, host_names: frozenset[str]) -> str:
     return _HEALTH_PATHS.get(line, "") if is_ours else ""
 
 
-def render_health() -> bytes:
+def render_health_response() -> bytes:
     """The whole response, identical to what the route answers."""
     body = orjson.dumps(HEALTH)
     headers = {

@@ -22,9 +22,11 @@ class _Counter:
         self.values: defaultdict[tuple[str, ...], float] = defaultdict(float)
 
     def render(self) -> Iterator[str]:
-        yield from _render_head(self._name, "counter", self._description)
+        yield from _render_metric_head(self._name, "counter", self._description)
         for values, count in sorted(self.values.items()):
-            yield _render_line(self._name, count, **dict(zip(self._labels, values, strict=True)))
+            yield _render_sample_line(
+                self._name, count, **dict(zip(self._labels, values, strict=True))
+            )
 
 
 class _Durations:
@@ -43,9 +45,9 @@ class _Durations:
         for bound, count in zip((*BUCKETS, None), self.counts, strict=True):
             below += count
             limit = "+Inf" if bound is None else f"{bound:g}"
-            yield _render_line("request_seconds_bucket", below, route=route, le=limit)
-        yield _render_line("request_seconds_sum", self.total, route=route)
-        yield _render_line("request_seconds_count", below, route=route)
+            yield _render_sample_line("request_seconds_bucket", below, route=route, le=limit)
+        yield _render_sample_line("request_seconds_sum", self.total, route=route)
+        yield _render_sample_line("request_seconds_count", below, route=route)
 
 
 class Metrics:
@@ -90,30 +92,30 @@ class Metrics:
             self._errors.values[target.provider if target else "", result.error_code] += 1
 
     def render(self) -> str:
-        return "\n".join([*self._render_lines(), ""])
+        return "\n".join([*self._render_metric_lines(), ""])
 
-    def _render_lines(self) -> Iterator[str]:
+    def _render_metric_lines(self) -> Iterator[str]:
         yield from self._requests.render()
-        yield from _render_head("request_seconds", "histogram", "How long requests took.")
+        yield from _render_metric_head("request_seconds", "histogram", "How long requests took.")
         for route, durations in sorted(self._durations.items()):
             yield from durations.render(route)
         for counter in (self._turns, self._tokens, self._cost, self._calls, self._errors):
             yield from counter.render()
         for name, read in sorted(self._gauges.items()):
-            yield from _render_head(name, "gauge", "Right now.")
-            yield _render_line(name, read())
+            yield from _render_metric_head(name, "gauge", "Right now.")
+            yield _render_sample_line(name, read())
 
 
-def _render_head(name: str, kind: str, description: str) -> Iterator[str]:
+def _render_metric_head(name: str, kind: str, description: str) -> Iterator[str]:
     yield f"# HELP hermes_{name} {description}"
     yield f"# TYPE hermes_{name} {kind}"
 
 
-def _render_line(name: str, value: float, **labels: str) -> str:
-    inner = ",".join(f'{key}="{_escape_label(text)}"' for key, text in labels.items())
+def _render_sample_line(name: str, value: float, **labels: str) -> str:
+    inner = ",".join(f'{key}="{_escape_label_value(text)}"' for key, text in labels.items())
     number = f"{value:.15g}"
     return f"hermes_{name}{{{inner}}} {number}" if inner else f"hermes_{name} {number}"
 
 
-def _escape_label(text: str) -> str:
+def _escape_label_value(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

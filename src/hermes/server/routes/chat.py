@@ -29,11 +29,16 @@ from hermes.server.http.json_body import encode_json, parse_flag
 from hermes.server.http.request_schemas import FlagField, MessageContent, ToolExecution
 from hermes.server.http.response_schemas import AssistantMessage, IncompleteTurn
 from hermes.server.route import TURN_HEADERS, Route, RouteServices
-from hermes.server.turns.client_tools import list_open_calls, read_calls, read_result, read_tools
-from hermes.server.turns.content import read_parts
+from hermes.server.turns.client_tools import (
+    list_open_calls,
+    parse_client_tools,
+    parse_tool_calls,
+    parse_tool_result,
+)
+from hermes.server.turns.content import parse_content
 from hermes.server.turns.outcome import describe_incomplete
 from hermes.server.turns.sse import DONE_FRAME, encode_frame
-from hermes.server.turns.turn_events import is_internal, label_call
+from hermes.server.turns.turn_events import is_internal_tool, label_call
 from hermes.server.turns.turn_request import TurnRequest, join_texts, limit_settings, split_prompt
 
 _ROLES = ["system", "developer", "user", "assistant", "tool"]
@@ -116,8 +121,8 @@ async def complete_chat(call: ApiCall, services: RouteServices) -> web.StreamRes
 
 def _parse_request(call: ApiCall, services: RouteServices, body: ChatRequest) -> TurnRequest:
     session, session_key = call.read_session_headers()
-    tools = read_tools(body.tool_execution, body.tools, body.tool_choice)
-    instructions, messages = _read_messages(body.messages, client_tools=tools is not None)
+    tools = parse_client_tools(body.tool_execution, body.tools, body.tool_choice)
+    instructions, messages = _parse_messages(body.messages, client_tools=tools is not None)
     past, prompt = split_prompt(messages, "messages")
     return TurnRequest(
         prompt,
@@ -136,7 +141,9 @@ def _parse_request(call: ApiCall, services: RouteServices, body: ChatRequest) ->
     )
 
 
-def _read_messages(messages: list[ChatMessage], *, client_tools: bool) -> tuple[str, list[Message]]:
+def _parse_messages(
+    messages: list[ChatMessage], *, client_tools: bool
+) -> tuple[str, list[Message]]:
     """The system text, and all other messages."""
     if not messages:
         raise bad_request("messages must not be empty.", "messages")
@@ -147,21 +154,21 @@ def _read_messages(messages: list[ChatMessage], *, client_tools: bool) -> tuple[
         where = f"messages[{n}]"
         match message.role:
             case "system" | "developer":
-                parts = read_parts(message.content, f"{where}.content")
+                parts = parse_content(message.content, f"{where}.content")
                 system.append(Message("user", parts).text)
             case "user":
-                found.append(Message("user", read_parts(message.content, f"{where}.content")))
+                found.append(Message("user", parse_content(message.content, f"{where}.content")))
             case "assistant":
-                parts = read_parts(message.content, f"{where}.content")
+                parts = parse_content(message.content, f"{where}.content")
                 calls: tuple[ToolCall, ...] = ()
                 if client_tools:
-                    calls = read_calls(message.tool_calls, f"{where}.tool_calls")
+                    calls = parse_tool_calls(message.tool_calls, f"{where}.tool_calls")
                     call_names.update((call.id, call.name) for call in calls)
                 found.append(Message("assistant", (*parts, *calls)))
             case "tool" | "function":
                 if client_tools:
                     call_id, content = message.tool_call_id, message.content
-                    found.append(read_result(call_id, content, call_names, where))
+                    found.append(parse_tool_result(call_id, content, call_names, where))
             case _:
                 raise bad_request(f"{where}.role is unknown.", f"{where}.role")
     return join_texts(*system), found
@@ -172,22 +179,22 @@ def _read_messages(messages: list[ChatMessage], *, client_tools: bool) -> tuple[
 
 def _build_completion(model: str, result: TurnResult, *, with_reasoning: bool) -> ChatCompletion:
     message = AssistantMessage("assistant", result.text)
-    if calls := _list_calls(result):
+    if calls := _list_open_calls(result):
         message.content, message.tool_calls = result.text or None, calls
     if with_reasoning:
         message.reasoning_content = result.reasoning
     return ChatCompletion(
-        _new_id(),
+        _create_completion_id(),
         "chat.completion",
         int(time.time()),
         model,
-        [ChatChoice(0, message, _finish_reason(result))],
-        _count_usage(result.usage),
+        [ChatChoice(0, message, _choose_finish_reason(result))],
+        _build_usage(result.usage),
         describe_incomplete(result),
     )
 
 
-def _list_calls(result: TurnResult) -> list[dict[str, Any]]:
+def _list_open_calls(result: TurnResult) -> list[dict[str, Any]]:
     """Those the client has to run."""
     return [
         {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.args or "{}"}}
@@ -195,13 +202,13 @@ def _list_calls(result: TurnResult) -> list[dict[str, Any]]:
     ]
 
 
-def _finish_reason(result: TurnResult) -> Literal["stop", "length", "tool_calls", "error"]:
+def _choose_finish_reason(result: TurnResult) -> Literal["stop", "length", "tool_calls", "error"]:
     if result.status == "completed":
         return "tool_calls" if list_open_calls(result.messages) else "stop"
     return "length" if result.error_code == "output_truncated" else "error"
 
 
-def _count_usage(usage: Usage) -> ChatUsage:
+def _build_usage(usage: Usage) -> ChatUsage:
     cached, reasoning = usage.cache_read, usage.reasoning
     return ChatUsage(
         usage.input,
@@ -212,7 +219,7 @@ def _count_usage(usage: Usage) -> ChatUsage:
     )
 
 
-def _new_id() -> str:
+def _create_completion_id() -> str:
     return f"chatcmpl-{secrets.token_hex(12)}"
 
 
@@ -226,7 +233,7 @@ class _ChunkEncoder:
         self, model: str, *, with_usage: bool, with_reasoning: bool, chunks_only: bool
     ) -> None:
         chunk = {
-            "id": _new_id(),
+            "id": _create_completion_id(),
             "object": "chat.completion.chunk",
             "created": int(time.time()),
             "model": model,
@@ -243,13 +250,13 @@ class _ChunkEncoder:
     async def encode_start(self, session: Session) -> bytes:
         return self._delta_head + b'role":"assistant","content":""' + self._delta_tail
 
-    def encode(self, event: TurnEvent) -> bytes:
+    def encode_event(self, event: TurnEvent) -> bytes:
         match event:
             case TextDelta(text):
                 return self._encode_delta(b"content", text)
             case ThinkingDelta(text) if self._with_reasoning:
                 return self._encode_delta(b"reasoning_content", text)
-            case ToolStarted(call) if not is_internal(call.name):
+            case ToolStarted(call) if not is_internal_tool(call.name):
                 tool = self._running[call.id] = (call.name, label_call(call))
                 return self._encode_progress(tool, call.id, "running")
             case ToolDone(result) if done := self._running.pop(result.call_id, None):
@@ -258,10 +265,10 @@ class _ChunkEncoder:
                 return b""
 
     async def encode_end(self, result: TurnResult) -> bytes:
-        calls = [{"index": n, **call} for n, call in enumerate(_list_calls(result))]
+        calls = [{"index": n, **call} for n, call in enumerate(_list_open_calls(result))]
         delta = {"tool_calls": calls} if calls else {}
-        choice = {"index": 0, "delta": delta, "finish_reason": _finish_reason(result)}
-        usage = _count_usage(result.usage)
+        choice = {"index": 0, "delta": delta, "finish_reason": _choose_finish_reason(result)}
+        usage = _build_usage(result.usage)
         last: dict[str, Any] = {"choices": [choice], "usage": usage}
         if incomplete := describe_incomplete(result):
             last["hermes"] = incomplete

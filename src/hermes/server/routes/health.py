@@ -68,7 +68,7 @@ async def get_health(call: ApiCall, services: RouteServices) -> web.StreamRespon
 
 async def get_detailed_health(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """What is running."""
-    active = services.turns.slots.active
+    active = services.turns.slots.active_turns
     platform = HEALTH["platform"]
     health = DetailedHealth("ok", platform, None, {}, active, None, time.time(), os.getpid())
     return json_response(health)

@@ -20,8 +20,8 @@ from hermes.server.http.json_body import parse_flag
 from hermes.server.http.request_schemas import FlagField, MessageContent, ToolExecution
 from hermes.server.http.response_schemas import IncompleteTurn
 from hermes.server.route import TURN_HEADERS, Route, RouteServices
-from hermes.server.turns.client_tools import list_open_calls, read_result, read_tools
-from hermes.server.turns.content import is_visible, read_image, read_parts
+from hermes.server.turns.client_tools import list_open_calls, parse_client_tools, parse_tool_result
+from hermes.server.turns.content import has_visible_content, parse_content, parse_image_url
 from hermes.server.turns.outcome import describe_incomplete, is_unusable
 from hermes.server.turns.sse import encode_frame
 from hermes.server.turns.turn_request import TurnRequest, limit_settings, split_prompt
@@ -99,13 +99,13 @@ async def create_message(call: ApiCall, services: RouteServices) -> web.StreamRe
 
 def _parse_request(call: ApiCall, services: RouteServices, body: MessagesRequest) -> TurnRequest:
     session, session_key = call.read_session_headers()
-    tools = read_tools(body.tool_execution, body.tools, body.tool_choice)
-    messages = _read_messages(body.messages, client_tools=tools is not None)
+    tools = parse_client_tools(body.tool_execution, body.tools, body.tool_choice)
+    messages = _parse_messages(body.messages, client_tools=tools is not None)
     past, prompt = split_prompt(messages, "messages")
     return TurnRequest(
         prompt,
         past,
-        Message("user", read_parts(body.system, "system")).text,
+        Message("user", parse_content(body.system, "system")).text,
         session=session,
         session_key=session_key,
         client_tools=tools,
@@ -118,7 +118,7 @@ def _parse_request(call: ApiCall, services: RouteServices, body: MessagesRequest
     )
 
 
-def _read_messages(messages: list[InputMessage], *, client_tools: bool) -> list[Message]:
+def _parse_messages(messages: list[InputMessage], *, client_tools: bool) -> list[Message]:
     if not messages:
         raise bad_request("messages must not be empty.", "messages")
     found: list[Message] = []
@@ -133,11 +133,11 @@ def _read_messages(messages: list[InputMessage], *, client_tools: bool) -> list[
             blocks = [{"type": "text", "text": blocks}]
         if not isinstance(blocks, list):
             raise bad_request(f"{where} must be a string or a list of blocks.", where)
-        found += _read_blocks(message.role, blocks, call_names if client_tools else None, where)
+        found += _parse_blocks(message.role, blocks, call_names if client_tools else None, where)
     return found
 
 
-def _read_blocks(
+def _parse_blocks(
     role: str, blocks: list[Any], call_names: dict[str, str] | None, where: str
 ) -> Iterator[Message]:
     """The tool results, each a message, then the rest as one. `call_names`: of the calls so far by
@@ -149,14 +149,14 @@ def _read_blocks(
             raise bad_request(f"{at} must be an object.", at)
         match block.get("type"):
             case "text":
-                parts += read_parts([block], at)
+                parts += parse_content([block], at)
             case "image":
-                parts.append(_read_image_block(block, at))
+                parts.append(_parse_image_block(block, at))
             case "tool_use" if call_names is not None:
-                parts.append(_read_call(block, call_names, at))
+                parts.append(_parse_tool_use(block, call_names, at))
             case "tool_result" if call_names is not None:
                 call_id, content = block.get("tool_use_id"), block.get("content")
-                yield read_result(call_id, content, call_names, at)
+                yield parse_tool_result(call_id, content, call_names, at)
             case "tool_use" | "tool_result" | "thinking" | "redacted_thinking":
                 continue
             case kind:
@@ -166,20 +166,20 @@ def _read_blocks(
                     "unsupported_content_type",
                 )
     message = Message("user" if role == "user" else "assistant", tuple(parts))
-    if is_visible(message) or message.calls:
+    if has_visible_content(message) or message.calls:
         yield message
 
 
-def _read_image_block(block: dict[str, Any], where: str) -> Media:
+def _parse_image_block(block: dict[str, Any], where: str) -> Media:
     source = block.get("source")
     if not isinstance(source, dict):
         raise bad_request(f"{where}.source must be an object.", where)
     if source.get("type") == "url":
-        return read_image(str(source.get("url") or ""), where)
-    return read_image(f"data:{source.get('media_type')};base64,{source.get('data')}", where)
+        return parse_image_url(str(source.get("url") or ""), where)
+    return parse_image_url(f"data:{source.get('media_type')};base64,{source.get('data')}", where)
 
 
-def _read_call(block: dict[str, Any], call_names: dict[str, str], where: str) -> ToolCall:
+def _parse_tool_use(block: dict[str, Any], call_names: dict[str, str], where: str) -> ToolCall:
     call_id, name = block.get("id"), block.get("name")
     if not isinstance(call_id, str) or not isinstance(name, str):
         raise bad_request(f"{where} must have an id and a name.", where)
@@ -191,32 +191,32 @@ def _read_call(block: dict[str, Any], call_names: dict[str, str], where: str) ->
 
 
 def _build_message(model: str, result: TurnResult, *, with_reasoning: bool) -> AnthropicMessage:
-    message = _new_message(model)
+    message = _create_empty_message(model)
     if with_reasoning and result.reasoning:
         thinking = {"type": "thinking", "thinking": result.reasoning, "signature": ""}
         message.content.append(thinking)
     if result.text:
         message.content.append({"type": "text", "text": result.text})
     message.content += _list_tool_uses(result)
-    message.stop_reason = _stop_reason(result)
-    message.usage = _count_usage(result.usage)
+    message.stop_reason = _choose_stop_reason(result)
+    message.usage = _build_usage(result.usage)
     message.hermes = describe_incomplete(result)
     return message
 
 
-def _new_message(model: str) -> AnthropicMessage:
+def _create_empty_message(model: str) -> AnthropicMessage:
     identity = f"msg_{secrets.token_hex(12)}"
-    usage = _count_usage(Usage())
+    usage = _build_usage(Usage())
     return AnthropicMessage(identity, "message", "assistant", model, [], None, None, usage)
 
 
-def _stop_reason(result: TurnResult) -> Literal["end_turn", "max_tokens", "tool_use"]:
+def _choose_stop_reason(result: TurnResult) -> Literal["end_turn", "max_tokens", "tool_use"]:
     if list_open_calls(result.messages):
         return "tool_use"
     return "max_tokens" if result.error_code == "output_truncated" else "end_turn"
 
 
-def _count_usage(usage: Usage) -> dict[str, int]:
+def _build_usage(usage: Usage) -> dict[str, int]:
     """In this protocol, cached tokens do not count as input."""
     return {
         "input_tokens": max(0, usage.input - usage.cache_read - usage.cache_write),
@@ -229,12 +229,12 @@ def _count_usage(usage: Usage) -> dict[str, int]:
 def _list_tool_uses(result: TurnResult) -> list[dict[str, Any]]:
     """Those the client has to run."""
     return [
-        {"type": "tool_use", "id": c.id, "name": c.name, "input": _parse_args(c)}
+        {"type": "tool_use", "id": c.id, "name": c.name, "input": _parse_call_args(c)}
         for c in list_open_calls(result.messages)
     ]
 
 
-def _parse_args(call: ToolCall) -> Any:
+def _parse_call_args(call: ToolCall) -> Any:
     try:
         return orjson.loads(call.args or "{}")
     except orjson.JSONDecodeError:
@@ -248,15 +248,15 @@ class _MessageEncoder:
     """The events of one answer: at most one content block is open."""
 
     def __init__(self, model: str, *, with_reasoning: bool) -> None:
-        self._message = _new_message(model)
+        self._message = _create_empty_message(model)
         self._with_reasoning = with_reasoning
         self._index = -1
-        self._open_block = ""
+        self._open_kind = ""
 
     async def encode_start(self, session: Session) -> bytes:
         return _encode_event("message_start", message=self._message)
 
-    def encode(self, event: TurnEvent) -> bytes:
+    def encode_event(self, event: TurnEvent) -> bytes:
         match event:
             case TextDelta(text):
                 return self._encode_delta("text", text)
@@ -272,31 +272,31 @@ class _MessageEncoder:
         if is_unusable(result):
             error = {"type": "api_error", "message": result.error or "The agent did not finish."}
             return frames + _encode_event("error", error=error)
-        delta = {"stop_reason": _stop_reason(result), "stop_sequence": None}
-        last: dict[str, Any] = {"delta": delta, "usage": _count_usage(result.usage)}
+        delta = {"stop_reason": _choose_stop_reason(result), "stop_sequence": None}
+        last: dict[str, Any] = {"delta": delta, "usage": _build_usage(result.usage)}
         if incomplete := describe_incomplete(result):
             last["hermes"] = incomplete
         return frames + _encode_event("message_delta", **last) + _encode_event("message_stop")
 
     def _encode_delta(self, kind: str, text: str) -> bytes:
         head = b""
-        if self._open_block != kind:
+        if self._open_kind != kind:
             head = self._close_block() + self._open(kind)
         delta = {"type": f"{kind}_delta", kind: text}
         return head + _encode_event("content_block_delta", index=self._index, delta=delta)
 
     def _open(self, kind: str) -> bytes:
         self._index += 1
-        self._open_block = kind
+        self._open_kind = kind
         block = {"type": kind, kind: ""}
         if kind == "thinking":
             block["signature"] = ""
         return _encode_event("content_block_start", index=self._index, content_block=block)
 
     def _close_block(self) -> bytes:
-        if not self._open_block:
+        if not self._open_kind:
             return b""
-        self._open_block = ""
+        self._open_kind = ""
         return _encode_event("content_block_stop", index=self._index)
 
     def _encode_tool_use(self, block: dict[str, Any]) -> bytes:

@@ -18,18 +18,18 @@ from hermes.core.events import TurnEvent, TurnResult
 from hermes.core.message import Message
 from hermes.core.provider import Effort
 from hermes.server.http import web
-from hermes.server.http.call import MAX_NAME_LENGTH, ApiCall, is_text, json_response
+from hermes.server.http.call import MAX_NAME_LENGTH, ApiCall, is_plain_text, json_response
 from hermes.server.http.client_quirks import runs_every_call
 from hermes.server.http.errors import bad_request, not_found
 from hermes.server.http.json_body import parse_flag
 from hermes.server.http.request_schemas import FlagField, ToolExecution, TurnInput
 from hermes.server.http.response_schemas import DeletedObject
 from hermes.server.route import TURN_HEADERS, Route, RouteServices
-from hermes.server.turns.client_tools import list_open_calls, list_tool_names, read_tools
-from hermes.server.turns.image_links import text_filter
-from hermes.server.turns.outcome import is_unusable, raise_unusable, turn_headers
-from hermes.server.turns.response_input import read_input
-from hermes.server.turns.response_items import EVERY_TOOL, ItemEncoder, ResponseObject, list_items
+from hermes.server.turns.client_tools import list_open_calls, list_tool_names, parse_client_tools
+from hermes.server.turns.image_links import choose_text_filter
+from hermes.server.turns.outcome import build_turn_headers, is_unusable, raise_if_unusable
+from hermes.server.turns.response_input import parse_input
+from hermes.server.turns.response_items import EVERY_TOOL, ItemEncoder, ResponseObject, build_items
 from hermes.server.turns.stored_responses import CONVERSATION_KIND, StoredResponse
 from hermes.server.turns.turn_request import TurnRequest, join_texts, limit_settings
 
@@ -82,7 +82,7 @@ class _ResponseTurn(Struct):
             history = session.transcript.client_history
             self.past = history.messages if history else ()
 
-    async def save(self, services: RouteServices, added: tuple[Message, ...]) -> None:
+    async def save_response(self, services: RouteServices, added: tuple[Message, ...]) -> None:
         """`added`: the messages of this turn so far."""
         if not self.is_stored:
             return
@@ -96,7 +96,7 @@ async def create_response(call: ApiCall, services: RouteServices) -> web.StreamR
     body = call.decode_body(ResponsesRequest)
     if not parse_flag(body.stream, "stream"):
         return await services.idempotency.run_once(
-            call, lambda: _answer_whole(call, services, body)
+            call, lambda: _answer_response(call, services, body)
         )
     async with AsyncExitStack() as resources:
         turn = await _prepare_turn(call, services, body, resources)
@@ -112,17 +112,17 @@ async def _prepare_turn(
 ) -> _ResponseTurn:
     """`resources` gets the lock of a named conversation: its turns run one after the other."""
     owner = call.principal.name
-    conversation = _read_conversation(body)
+    conversation = _parse_conversation(body)
     if conversation:
         lock = f"{CONVERSATION_KIND}/{owner}/{conversation}"
         await resources.enter_async_context(services.turns.sessions.lock_session(lock))
-    tools = read_tools(body.tool_execution, body.tools, body.tool_choice)
+    tools = parse_client_tools(body.tool_execution, body.tools, body.tool_choice)
     is_stored = parse_flag(body.store, "store", default=True)
     session, session_key = call.read_session_headers()
     previous = await _load_previous(services, owner, body, conversation)
     transcript = previous.transcript if previous else ()
     calls = {c.id: c.name for m in transcript for c in m.calls} if tools else None
-    system, before, prompt = read_input(body.input, calls)
+    system, before, prompt = parse_input(body.input, calls)
     instructions = body.instructions
     if instructions is None:
         instructions = previous.instructions if previous else ""
@@ -143,19 +143,21 @@ async def _prepare_turn(
             effort=body.reasoning.effort if body.reasoning else None,
         ),
     )
-    response = _new_response(body, services.model, instructions, client_tools=tools is not None)
-    hosted = _choose_hosted(call, services, body) if tools is None else ()
+    response = _create_response_object(
+        body, services.model, instructions, client_tools=tools is not None
+    )
+    hosted = _choose_hosted_tools(call, services, body) if tools is None else ()
     return _ResponseTurn(
         owner, request, response, past, instructions, hosted, is_stored, conversation
     )
 
 
-def _read_conversation(body: ResponsesRequest) -> str:
+def _parse_conversation(body: ResponsesRequest) -> str:
     value = body.conversation
     name = value.get("id") if isinstance(value, dict) else value
     if name is None:
         return ""
-    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or not is_text(name):
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or not is_plain_text(name):
         raise bad_request("conversation must be a name of at most 256 characters.", "conversation")
     if body.previous_response_id:
         raise bad_request("Cannot use both conversation and previous_response_id.", "conversation")
@@ -167,7 +169,7 @@ async def _load_previous(
 ) -> StoredResponse | None:
     identity = body.previous_response_id
     if conversation:
-        identity = await services.responses.find_latest(owner, conversation)
+        identity = await services.responses.find_latest_id(owner, conversation)
     if not identity:
         return None
     stored = await services.responses.load(owner, identity)
@@ -176,7 +178,7 @@ async def _load_previous(
     return stored
 
 
-def _choose_hosted(
+def _choose_hosted_tools(
     call: ApiCall, services: RouteServices, body: ResponsesRequest
 ) -> Container[str]:
     wanted = call.request.headers.get(TOOL_ITEMS_HEADER)
@@ -189,7 +191,7 @@ def _choose_hosted(
     return () if wanted else list_tool_names(body.tools)
 
 
-def _new_response(
+def _create_response_object(
     body: ResponsesRequest, model: str, instructions: str, *, client_tools: bool
 ) -> ResponseObject:
     metadata = body.metadata or {}
@@ -218,7 +220,7 @@ def _new_response(
 # -- the answer ------------------------------------------------------------------------------
 
 
-async def _answer_whole(
+async def _answer_response(
     call: ApiCall, services: RouteServices, body: ResponsesRequest
 ) -> web.Response:
     async with AsyncExitStack() as resources:
@@ -226,14 +228,14 @@ async def _answer_whole(
         result, session = await services.turns.run_turn(call.principal, turn.request)
         turn.enter_session(session)
         response = turn.response
-        response.settle(result)
+        response.apply_result(result)
         if is_unusable(result):
-            response.fail(result.error_code or "server_error", result.error)
-        clean = text_filter(services.settings.images, session.transcript.taint)
-        response.output = list_items(result.messages[1:], turn.hosted, clean)
-        await turn.save(services, result.messages)
-    headers = turn_headers(session.id, turn.request, result)
-    raise_unusable(result, headers)
+            response.mark_failed(result.error_code or "server_error", result.error)
+        clean = choose_text_filter(services.settings.images, session.transcript.taint)
+        response.output = build_items(result.messages[1:], turn.hosted, clean)
+        await turn.save_response(services, result.messages)
+    headers = build_turn_headers(session.id, turn.request, result)
+    raise_if_unusable(result, headers)
     return json_response(response, headers=headers)
 
 
@@ -248,7 +250,7 @@ class _ResponseEncoder:
     async def encode_start(self, session: Session) -> bytes:
         turn, response = self._turn, self._turn.response
         turn.enter_session(session)
-        await turn.save(self._services, ())
+        await turn.save_response(self._services, ())
         if turn.is_stored:
             self._services.responses.in_progress.add(response.id)
         return b"".join(
@@ -256,8 +258,8 @@ class _ResponseEncoder:
             for kind in ("response.created", "response.in_progress")
         )
 
-    def encode(self, event: TurnEvent) -> bytes:
-        return b"".join(self._items.encode(event))
+    def encode_event(self, event: TurnEvent) -> bytes:
+        return b"".join(self._items.encode_event(event))
 
     async def encode_end(self, result: TurnResult) -> bytes:
         frames = [*self._items.end_message()]
@@ -265,22 +267,22 @@ class _ResponseEncoder:
             frames += self._items.encode_call(call)
         response, services = self._turn.response, self._services
         try:
-            settling = services.runtime.spawn(self._settle(result), "end of a turn")
+            settling = services.runtime.spawn(self._save_result(result), "end of a turn")
             await asyncio.shield(settling)  # it is stored even if the client leaves right now
         except StoreError as error:  # an answer that could not be stored is no success
-            response.fail("internal", services.turns.redact(str(error)))
+            response.mark_failed("internal", services.turns.redact(str(error)))
         frames.append(self._items.encode_frame(f"response.{response.status}", response=response))
         return b"".join(frames)
 
-    async def _settle(self, result: TurnResult) -> None:
+    async def _save_result(self, result: TurnResult) -> None:
         response = self._turn.response
-        response.settle(result)
+        response.apply_result(result)
         response.output = self._items.items
         in_progress = self._services.responses.in_progress
         if response.id not in in_progress:
             return
         try:
-            await self._turn.save(self._services, result.messages)
+            await self._turn.save_response(self._services, result.messages)
         finally:
             in_progress.discard(response.id)
 

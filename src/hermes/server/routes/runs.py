@@ -14,7 +14,7 @@ from hermes.server.http.call import ApiCall, check_name, json_response
 from hermes.server.http.errors import ApiError, bad_request, not_found
 from hermes.server.http.request_schemas import HistoryItems, TurnInput
 from hermes.server.route import TURN_HEADERS, Route, RouteServices
-from hermes.server.turns.response_input import read_history, read_input
+from hermes.server.turns.response_input import parse_history, parse_input
 from hermes.server.turns.runs import ApprovalAnswer, Run, RunObject, StoredRun
 from hermes.server.turns.sse import ClientGone, EventStream
 from hermes.server.turns.turn_request import TurnRequest, join_texts
@@ -59,14 +59,14 @@ async def _start_run(call: ApiCall, services: RouteServices) -> web.Response:
     body = call.decode_body(RunRequest)
     request = await _parse_request(call, services, body)
     model = body.model or services.model
-    run_id = await services.runs.start(call.principal, request, model)
+    run_id = await services.runs.start_run(call.principal, request, model)
     return json_response(RunStarted(run_id, "started"), 202)
 
 
 async def _parse_request(call: ApiCall, services: RouteServices, body: RunRequest) -> TurnRequest:
-    input_system, before, prompt = read_input(body.input)
+    input_system, before, prompt = parse_input(body.input)
     history = body.conversation_history or []
-    history_system, past = read_history(history, "conversation_history")
+    history_system, past = parse_history(history, "conversation_history")
     past = (*past, *before)
     instructions = body.instructions or ""
     session, session_key = call.read_session_headers()
@@ -95,7 +95,7 @@ async def _parse_request(call: ApiCall, services: RouteServices, body: RunReques
 
 async def get_run(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """The state of a run."""
-    return json_response((await _find_run(call, services)).describe())
+    return json_response((await _find_run(call, services)).build_run_object())
 
 
 async def stream_run_events(call: ApiCall, services: RouteServices) -> web.StreamResponse:
@@ -153,7 +153,7 @@ async def steer_run(call: ApiCall, services: RouteServices) -> web.StreamRespons
 
 async def _find_run(call: ApiCall, services: RouteServices) -> StoredRun:
     run_id = call.path_params["run_id"]
-    state = await services.runs.find(call.principal.name, run_id)
+    state = await services.runs.find_run(call.principal.name, run_id)
     if state is None:
         raise not_found("run", run_id)
     return state
@@ -162,7 +162,7 @@ async def _find_run(call: ApiCall, services: RouteServices) -> StoredRun:
 def _find_active(services: RouteServices, state: StoredRun) -> Run | None:
     """None: it has ended."""
     run = services.runs.active.get(state.run_id)
-    if run is None and not state.ended:
+    if run is None and not state.has_ended:
         raise ApiError(409, "Another server of this home runs it: ask there.", code="elsewhere")
     return run
 

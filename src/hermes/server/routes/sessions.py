@@ -26,12 +26,12 @@ from hermes.server.http.response_schemas import (
     ObjectPage,
 )
 from hermes.server.route import Route, RouteServices
-from hermes.server.turns.content import is_visible, read_parts
-from hermes.server.turns.image_links import text_filter
+from hermes.server.turns.content import has_visible_content, parse_content
+from hermes.server.turns.image_links import choose_text_filter
 from hermes.server.turns.outcome import describe_incomplete
-from hermes.server.turns.response_items import ResponseUsage, count_usage
-from hermes.server.turns.sessions import SOURCE, is_owner, owner_key
-from hermes.server.turns.turn_events import count_tokens, describe_event, encode_event
+from hermes.server.turns.response_items import ResponseUsage, build_response_usage
+from hermes.server.turns.sessions import SOURCE, build_owner_key, is_owner
+from hermes.server.turns.turn_events import build_token_usage, describe_event, encode_event
 from hermes.server.turns.turn_request import TurnRequest
 
 _MAX_SESSIONS = 200
@@ -92,8 +92,8 @@ class SessionChatAnswer(Struct, omit_defaults=True):
 
 async def list_sessions(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """All sessions, the most recently used first."""
-    limit = _read_number(call, "limit", 50, _MAX_SESSIONS)
-    offset = _read_number(call, "offset", 0, 1_000_000, least=0)
+    limit = _read_number_param(call, "limit", 50, _MAX_SESSIONS)
+    offset = _read_number_param(call, "offset", 0, 1_000_000, least=0)
     stored, owner = services.runtime.store.sessions, call.principal.name
     found = await stored.list_by_owner(owner, limit=limit + 1, offset=offset)
     data = [_describe_session(meta) for meta in found[:limit]]
@@ -105,7 +105,7 @@ async def search_sessions(call: ApiCall, services: RouteServices) -> web.StreamR
     query = call.request.query.get("q", "").strip()
     if not query:
         raise bad_request("q is required.", "q")
-    limit = _read_number(call, "limit", 20, _MAX_SESSIONS)
+    limit = _read_number_param(call, "limit", 20, _MAX_SESSIONS)
     hits = await services.runtime.store.search.find_messages(query[:1000], limit=_MAX_HITS)
     data: list[dict[str, Any]] = [
         {
@@ -122,10 +122,10 @@ async def search_sessions(call: ApiCall, services: RouteServices) -> web.StreamR
 
 async def create_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """A new, empty session."""
-    body = call.decode_optional(CreateSessionRequest)
+    body = call.decode_optional_body(CreateSessionRequest)
     runtime = services.runtime
     session = await runtime.session(
-        source=SOURCE, key=owner_key(call.principal), cwd=runtime.folder
+        source=SOURCE, key=build_owner_key(call.principal), cwd=runtime.folder
     )
     meta = structs.replace(session.transcript.meta, title=body.title)
     await runtime.store.sessions.create(meta)
@@ -157,10 +157,10 @@ async def delete_session(call: ApiCall, services: RouteServices) -> web.StreamRe
 async def list_messages(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """The messages of a session, in order."""
     meta = await _find_session(call, services)
-    limit = _read_number(call, "limit", 100, 1000)
-    after = _read_number(call, "after", -1, 1 << 24, least=-1)
+    limit = _read_number_param(call, "limit", 100, 1000)
+    after = _read_number_param(call, "after", -1, 1 << 24, least=-1)
     data: list[dict[str, Any]] = []
-    clean = text_filter(services.settings.images, meta.taint)
+    clean = choose_text_filter(services.settings.images, meta.taint)
     async for stored in services.runtime.store.sessions.stream_messages(meta.id):
         if stored.seq <= after:
             continue
@@ -173,7 +173,7 @@ async def list_messages(call: ApiCall, services: RouteServices) -> web.StreamRes
 
 async def fork_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """A copy of a session that continues on its own."""
-    body = call.decode_optional(ForkRequest)
+    body = call.decode_optional_body(ForkRequest)
     meta = await _find_session(call, services)
     stored = services.runtime.store.sessions
     messages = (await stored.load_messages(meta.id))[: body.messages]
@@ -182,7 +182,7 @@ async def fork_session(call: ApiCall, services: RouteServices) -> web.StreamResp
         meta,
         id=f"api-{secrets.token_hex(16)}",
         source=SOURCE,
-        key=owner_key(call.principal),
+        key=build_owner_key(call.principal),
         parent=meta.id,
         title=body.title or meta.title,
         state="idle",
@@ -202,7 +202,7 @@ async def _find_session(call: ApiCall, services: RouteServices) -> SessionMeta:
     return meta
 
 
-def _read_number(call: ApiCall, name: str, default: int, most: int, least: int = 1) -> int:
+def _read_number_param(call: ApiCall, name: str, default: int, most: int, least: int = 1) -> int:
     text = call.request.query.get(name)
     if text is None:
         return default
@@ -253,15 +253,15 @@ def _describe_message(message: Message, clean: Callable[[str], str]) -> dict[str
 
 async def chat_in_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
     """Send a message to a session, and wait for the answer."""
-    return await services.idempotency.run_once(call, lambda: _answer_whole(call, services))
+    return await services.idempotency.run_once(call, lambda: _answer_chat(call, services))
 
 
-async def _answer_whole(call: ApiCall, services: RouteServices) -> web.Response:
+async def _answer_chat(call: ApiCall, services: RouteServices) -> web.Response:
     request = await _parse_request(call, services)
 
     def build(result: TurnResult) -> SessionChatAnswer:
         message = AssistantMessage("assistant", result.text)
-        usage = count_usage(result.usage)
+        usage = build_response_usage(result.usage)
         return SessionChatAnswer(request.session, message, usage, describe_incomplete(result))
 
     return await services.turns.answer_turn(call, request, build)
@@ -280,7 +280,7 @@ class _SessionEncoder:
     async def encode_start(self, session: Session) -> bytes:
         return b""
 
-    def encode(self, event: TurnEvent) -> bytes:
+    def encode_event(self, event: TurnEvent) -> bytes:
         if isinstance(event, Notice):
             data = {"code": event.code, "text": event.text}
             return encode_event("notice", self._owner, data)
@@ -297,7 +297,7 @@ class _SessionEncoder:
             case _:
                 name = "turn.failed"
                 data |= {"error": result.error, "error_code": result.error_code}
-        return encode_event(name, self._owner, {**data, "usage": count_tokens(result)})
+        return encode_event(name, self._owner, {**data, "usage": build_token_usage(result)})
 
 
 async def _parse_request(call: ApiCall, services: RouteServices) -> TurnRequest:
@@ -306,8 +306,8 @@ async def _parse_request(call: ApiCall, services: RouteServices) -> TurnRequest:
     name, content = ("message", body.message) if body.input is None else ("input", body.input)
     if content is None:
         raise bad_request("message is required.", "message")
-    prompt = Message("user", read_parts(content, name))
-    if not is_visible(prompt):
+    prompt = Message("user", parse_content(content, name))
+    if not has_visible_content(prompt):
         raise bad_request(f"{name} has no visible content.", name)
     return TurnRequest(prompt, instructions=body.instructions, session=meta.id)
 

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from hermes.app.session import Session
 from hermes.core.events import TextDelta, TurnEnd, TurnEvent, TurnResult
-from hermes.server.turns.image_links import ImageLinkFilter, is_risky, link_images
+from hermes.server.turns.image_links import ImageLinkFilter, can_leak_data, link_images
 
 _NEVER_BEGAN = TurnResult("interrupted", error="Interrupted.", error_code="interrupted")
 
@@ -40,7 +40,7 @@ class ClientEvents:
             self._ready += self._filter_event(await self._channel.__anext__())
         return self._ready.popleft()
 
-    def take_ready(self) -> list[TurnEvent]:
+    def take_ready_events(self) -> list[TurnEvent]:
         """All events that are there by now, without waiting."""
         found = [*self._ready]
         self._ready.clear()
@@ -49,7 +49,7 @@ class ClientEvents:
         return found
 
     def _filter_event(self, event: TurnEvent) -> list[TurnEvent]:
-        if self._keep_images or not is_risky(self._session.transcript.taint):
+        if self._keep_images or not can_leak_data(self._session.transcript.taint):
             return [event]
         if isinstance(event, TextDelta):
             self._filter = self._filter or ImageLinkFilter()

@@ -10,7 +10,7 @@ from msgspec import Struct
 from hermes.core.message import Message, Text, ToolCall, ToolReturn
 from hermes.core.provider import ToolSpec
 from hermes.server.http.errors import bad_request
-from hermes.server.turns.content import read_parts
+from hermes.server.turns.content import parse_content
 
 _MAX_TOOLS = 256
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
@@ -22,7 +22,7 @@ class ClientTools(Struct, frozen=True):
     """`tool_choice`, as fields of core.provider.Settings."""
 
 
-def read_tools(execution: str | None, tools: Any, choice: Any) -> ClientTools | None:
+def parse_client_tools(execution: str | None, tools: Any, choice: Any) -> ClientTools | None:
     """None: the server runs its own tools, and ignores those of the request."""
     if execution is None or execution == "server":
         return None
@@ -32,11 +32,11 @@ def read_tools(execution: str | None, tools: Any, choice: Any) -> ClientTools | 
         raise bad_request("tools must be a list.", "tools")
     if len(tools or ()) > _MAX_TOOLS:
         raise bad_request(f"tools: at most {_MAX_TOOLS}.", "tools")
-    specs = tuple(_read_spec(tool, f"tools[{n}]") for n, tool in enumerate(tools or ()))
-    return ClientTools(specs, _read_choice(choice, {spec.name for spec in specs}))
+    specs = tuple(_parse_tool_spec(tool, f"tools[{n}]") for n, tool in enumerate(tools or ()))
+    return ClientTools(specs, _parse_tool_choice(choice, {spec.name for spec in specs}))
 
 
-def _read_spec(tool: Any, where: str) -> ToolSpec:
+def _parse_tool_spec(tool: Any, where: str) -> ToolSpec:
     """In the form of Chat Completions, Responses or Messages."""
     if not isinstance(tool, dict):
         raise bad_request(f"{where} must be an object.", where)
@@ -69,7 +69,7 @@ def list_tool_names(tools: Any) -> frozenset[str]:
     return frozenset(found)
 
 
-def _read_choice(choice: Any, names: set[str]) -> dict[str, Any]:
+def _parse_tool_choice(choice: Any, names: set[str]) -> dict[str, Any]:
     if choice is None or choice == "auto" or choice == {"type": "auto"}:
         return {}
     if choice in ("none", {"type": "none"}):
@@ -86,7 +86,7 @@ def _read_choice(choice: Any, names: set[str]) -> dict[str, Any]:
     )
 
 
-def read_calls(entries: Any, where: str) -> tuple[ToolCall, ...]:
+def parse_tool_calls(entries: Any, where: str) -> tuple[ToolCall, ...]:
     """The calls of an assistant message, in the form of Chat Completions."""
     if entries is None:
         return ()
@@ -104,11 +104,11 @@ def read_calls(entries: Any, where: str) -> tuple[ToolCall, ...]:
     return tuple(calls)
 
 
-def read_result(call_id: Any, content: Any, calls: dict[str, str], where: str) -> Message:
+def parse_tool_result(call_id: Any, content: Any, calls: dict[str, str], where: str) -> Message:
     """The result of one of `calls`, which has the names of the calls so far by id."""
     if not isinstance(call_id, str) or call_id not in calls:
         raise bad_request(f"{where} is a result of a call that was not made.", where)
-    text = Message("user", read_parts(content, where)).text
+    text = Message("user", parse_content(content, where)).text
     return Message("tool", (ToolReturn(call_id, calls[call_id], (Text(text),)),))
 
 

@@ -22,7 +22,7 @@ _TEXT_TYPES = frozenset({"text", "input_text", "output_text"})
 _DETAILS = frozenset({"auto", "low", "high"})
 
 
-def read_parts(content: Any, where: str) -> tuple[Text | Media, ...]:
+def parse_content(content: Any, where: str) -> tuple[Text | Media, ...]:
     """Parts that are all text become one, so that prompt caches see the same bytes."""
     if content is None:
         return ()
@@ -30,14 +30,14 @@ def read_parts(content: Any, where: str) -> tuple[Text | Media, ...]:
         return (Text(content),) if content else ()
     if not isinstance(content, list):
         raise bad_request(f"{where} must be a string or a list of parts.", where)
-    found = [_read_part(part, f"{where}[{n}]") for n, part in enumerate(content)]
+    found = [_parse_content_part(part, f"{where}[{n}]") for n, part in enumerate(content)]
     if all(isinstance(part, Text) for part in found):
         text = "\n".join(part.text for part in found if isinstance(part, Text) and part.text)
         return (Text(text),) if text else ()
     return tuple(part for part in found if not isinstance(part, Text) or part.text)
 
 
-def _read_part(part: Any, where: str) -> Text | Media:
+def _parse_content_part(part: Any, where: str) -> Text | Media:
     if isinstance(part, str):
         return Text(part)
     if not isinstance(part, dict):
@@ -53,19 +53,21 @@ def _read_part(part: Any, where: str) -> Text | Media:
         fields = value if isinstance(value, dict) else {"url": value, "detail": part.get("detail")}
         url, detail = fields.get("url"), fields.get("detail")
         if not isinstance(url, str) or not url:
-            raise _unsupported_content("an image needs image_url", where)
+            raise _unsupported_content_error("an image needs image_url", where)
         is_known = isinstance(detail, str) and detail in _DETAILS
-        return structs.replace(read_image(url, where), detail=detail if is_known else "")
-    raise _unsupported_content(f"parts of type {str(kind)[:40]!r} are not supported", where)
+        return structs.replace(parse_image_url(url, where), detail=detail if is_known else "")
+    raise _unsupported_content_error(f"parts of type {str(kind)[:40]!r} are not supported", where)
 
 
-def read_image(url: str, where: str) -> Media:
+def parse_image_url(url: str, where: str) -> Media:
     """The provider fetches http(s) addresses, never we; private ones are refused all the same."""
     scheme, _, rest = url.partition(":")
     if scheme.lower() == "data":
-        return _read_data_url(rest, where)
+        return _parse_data_url(rest, where)
     if scheme.lower() not in ("http", "https"):
-        raise _unsupported_content("an image is an http(s) address or a data:image/… one", where)
+        raise _unsupported_content_error(
+            "an image is an http(s) address or a data:image/… one", where
+        )
     try:
         address = parse_url(url)
     except EgressError as error:
@@ -78,11 +80,13 @@ def read_image(url: str, where: str) -> Media:
     return Media("image/*", url=url)
 
 
-def _read_data_url(rest: str, where: str) -> Media:
+def _parse_data_url(rest: str, where: str) -> Media:
     head, comma, data = rest.partition(",")
     mime, *flags = [word.strip().lower() for word in head.split(";")]
     if not mime.startswith("image/") or mime in _SCRIPTABLE or not comma or "base64" not in flags:
-        raise _unsupported_content("of data: addresses only base64 images are supported", where)
+        raise _unsupported_content_error(
+            "of data: addresses only base64 images are supported", where
+        )
     if len(data) > MAX_IMAGE_BYTES * 4 // 3 + 4:
         raise bad_request(
             f"{where}: an image may have {MAX_IMAGE_BYTES // 1024 // 1024} MB.", where
@@ -98,12 +102,12 @@ def _read_data_url(rest: str, where: str) -> Media:
     return Media("image/jpeg" if mime == "image/jpg" else mime, raw)
 
 
-def is_visible(message: Message) -> bool:
+def has_visible_content(message: Message) -> bool:
     """Whether it has an image, or text other than white space."""
     return any(
         isinstance(p, Media) or (isinstance(p, Text) and p.text.strip()) for p in message.parts
     )
 
 
-def _unsupported_content(why: str, where: str) -> ApiError:
+def _unsupported_content_error(why: str, where: str) -> ApiError:
     return bad_request(f"{where}: {why}.", where, "unsupported_content_type")

@@ -26,7 +26,7 @@ _ADDRESS = re.compile(r"[\w./%#?=~@+,-]*")
 _LOCAL_SCHEMES = ("data:", "file:", "sandbox:", "attachment:", "blob:")
 
 
-def is_risky(taint: Taint) -> bool:
+def can_leak_data(taint: Taint) -> bool:
     """Untrusted text may make the model send the private data it has read to its author."""
     return taint.private and taint.untrusted
 
@@ -39,9 +39,9 @@ def link_images(text: str) -> str:
     return image_filter.feed(text) + image_filter.close()
 
 
-def text_filter(images: str, taint: Taint) -> Callable[[str], str]:
+def choose_text_filter(images: str, taint: Taint) -> Callable[[str], str]:
     """What makes a text of the model fit for clients; `images`: the setting of that name."""
-    return link_images if images == "link" and is_risky(taint) else str
+    return link_images if images == "link" and can_leak_data(taint) else str
 
 
 class ImageLinkFilter:
@@ -61,20 +61,20 @@ class ImageLinkFilter:
         self._out: list[str] = []
 
     def feed(self, text: str) -> str:
-        return self._process(self._held + text, final=False)
+        return self._filter_text(self._held + text, final=False)
 
     def close(self) -> str:
         """The text held back, now that nothing follows."""
-        return self._process(self._held, final=True)
+        return self._filter_text(self._held, final=True)
 
-    def _process(self, text: str, *, final: bool) -> str:
+    def _filter_text(self, text: str, *, final: bool) -> str:
         self._final = final
         at = 0
         while at < len(text):
             if self._fence:
                 after = self._scan_fence(text, at)
             elif self._code:
-                after = self._scan_code(text, at)
+                after = self._scan_inline_code(text, at)
             else:
                 after = self._scan_text(text, at)
             if after == _HOLD_BACK:
@@ -85,7 +85,7 @@ class ImageLinkFilter:
         self._out.clear()
         return out
 
-    def _emit(self, text: str) -> None:
+    def _emit_text(self, text: str) -> None:
         if text:
             self._out.append(text)
             self._last = text[-1]
@@ -107,17 +107,17 @@ class ImageLinkFilter:
             found = _CLOSING.match(text, at)
             if found and found[1][0] == self._fence[0] and len(found[1]) >= len(self._fence):
                 self._fence = ""
-        self._emit(text[at : end or len(text)])
+        self._emit_text(text[at : end or len(text)])
         return end or len(text)
 
-    def _scan_code(self, text: str, at: int) -> int:
+    def _scan_inline_code(self, text: str, at: int) -> int:
         found = _IN_CODE.search(text, at)
         if found is None:
-            self._emit(text[at:])
+            self._emit_text(text[at:])
             return len(text)
         here = found.start()
         if here > at:
-            self._emit(text[at:here])
+            self._emit_text(text[at:here])
             return here
         what = found[0]
         if what == "\n":
@@ -129,7 +129,7 @@ class ImageLinkFilter:
                 self._code = 0
         else:
             return self._scan_image_in_code(text, here)
-        self._emit(what)
+        self._emit_text(what)
         return found.end()
 
     def _scan_image_in_code(self, text: str, at: int) -> int:
@@ -139,7 +139,7 @@ class ImageLinkFilter:
             if len(run[0]) == self._code:
                 if at + run.end() == len(text) and not self._final:
                     return _HOLD_BACK
-                self._emit(near[0][: run.end()])
+                self._emit_text(near[0][: run.end()])
                 self._code = 0
                 return at + run.end()
         if not near[1] and len(near[0]) < LOOKAHEAD and not self._final:
@@ -157,7 +157,7 @@ class ImageLinkFilter:
         found = _SPECIAL.search(text, at)
         here = found.start() if found else len(text)
         if here > at:
-            self._emit(text[at:here])
+            self._emit_text(text[at:here])
             return here
         match text[at]:
             case "!":
@@ -165,10 +165,10 @@ class ImageLinkFilter:
             case "<":
                 return self._scan_tag(text, at)
             case "`":
-                return self._open_code(text, at)
+                return self._open_inline_code(text, at)
             case "\\":
                 return self._copy_escape(text, at)
-        self._emit("\n")
+        self._emit_text("\n")
         return at + 1
 
     def _open_fence(self, text: str, at: int) -> int:
@@ -186,46 +186,46 @@ class ImageLinkFilter:
         if found is None:
             return at
         self._fence = found[1] or found[3]
-        self._emit(found[0])
+        self._emit_text(found[0])
         return at + found.end()
 
-    def _open_code(self, text: str, at: int) -> int:
+    def _open_inline_code(self, text: str, at: int) -> int:
         end = at
         while end < len(text) and text[end] == "`":
             end += 1
         if end == len(text) and not self._final:
             return _HOLD_BACK
         self._code = end - at
-        self._emit(text[at:end])
+        self._emit_text(text[at:end])
         return end
 
     def _copy_escape(self, text: str, at: int) -> int:
         if at + 1 == len(text) and not self._final:
             return _HOLD_BACK
         size = 2 if _ESCAPED.match(text, at) else 1
-        self._emit(text[at : at + size])
+        self._emit_text(text[at : at + size])
         return at + size
 
     def _scan_tag(self, text: str, at: int) -> int:
         if not self._final and text[at : at + 5].lower() in _TAGS:
             return _HOLD_BACK
-        self._emit("&lt;" if _TAG.match(text, at) else "<")
+        self._emit_text("&lt;" if _TAG.match(text, at) else "<")
         return at + 1
 
     def _scan_image(self, text: str, at: int) -> int:
         near = text[at : at + LOOKAHEAD]
         whole = self._final or len(near) == LOOKAHEAD
-        is_image = _is_remote_image(near, whole=whole, word=_is_word_end(self._last))
+        is_image = _is_remote_image(near, whole=whole, word=_ends_word(self._last))
         if is_image is None:
             return _HOLD_BACK
         if not is_image:
-            self._emit("!")
+            self._emit_text("!")
         elif self._last == "!":  # else the one before it would make an image again
-            self._emit(" ")
+            self._emit_text(" ")
         return at + 1
 
 
-def _is_word_end(before: str) -> bool:
+def _ends_word(before: str) -> bool:
     """After a word or `#`, as in `vec![1]` and `#![allow]`, no image begins."""
     return before.isalnum() or before in "_#"
 

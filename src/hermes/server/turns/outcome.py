@@ -10,7 +10,7 @@ from hermes.server.http.response_schemas import IncompleteTurn
 from hermes.server.turns.turn_request import TurnRequest
 
 
-def turn_headers(
+def build_turn_headers(
     session_id: str, request: TurnRequest, result: TurnResult | None = None
 ) -> dict[str, str]:
     """`result`: where the headers are sent after the turn."""
@@ -34,7 +34,7 @@ def is_unusable(result: TurnResult) -> bool:
     return result.status != "completed" and not result.text.strip()
 
 
-def raise_unusable(result: TurnResult, headers: dict[str, str]) -> None:
+def raise_if_unusable(result: TurnResult, headers: dict[str, str]) -> None:
     """Raise if there is nothing to answer with: 500 for a bug of ours, else 502."""
     if not is_unusable(result):
         return

@@ -7,14 +7,14 @@ from typing import Any
 
 from hermes.core.message import Message, Text, ToolCall
 from hermes.server.http.errors import bad_request
-from hermes.server.turns.client_tools import read_result
-from hermes.server.turns.content import is_visible, read_parts
+from hermes.server.turns.client_tools import parse_tool_result
+from hermes.server.turns.content import has_visible_content, parse_content
 from hermes.server.turns.turn_request import join_texts, split_prompt
 
 _IGNORED_ROLES = frozenset({"tool", "function"})
 
 
-def read_input(
+def parse_input(
     value: Any, calls: dict[str, str] | None = None
 ) -> tuple[str, tuple[Message, ...], Message]:
     """Its system text, past and prompt. `calls`: the names of the calls so far by id, if the client
@@ -25,17 +25,17 @@ def read_input(
         return "", (), Message("user", (Text(value),))
     if not isinstance(value, list) or not value:
         raise bad_request("input must be a string or a list of items.", "input")
-    system, messages = _read_items(value, calls, "input")
+    system, messages = _parse_items(value, calls, "input")
     return system, *split_prompt(messages, "input", "item")
 
 
-def read_history(items: Sequence[Any], field: str) -> tuple[str, tuple[Message, ...]]:
+def parse_history(items: Sequence[Any], field: str) -> tuple[str, tuple[Message, ...]]:
     """The system text and the messages of items none of which is the prompt."""
-    system, messages = _read_items(items, None, field)
-    return system, tuple(m for m in messages if is_visible(m))
+    system, messages = _parse_items(items, None, field)
+    return system, tuple(m for m in messages if has_visible_content(m))
 
 
-def _read_items(
+def _parse_items(
     items: Sequence[Any], calls: dict[str, str] | None, field: str
 ) -> tuple[str, list[Message]]:
     system: list[str] = []
@@ -46,20 +46,22 @@ def _read_items(
             raise bad_request(f"{where} must be an object.", where)
         role = item.get("role")
         if role in ("user", "assistant"):
-            messages.append(Message(role, read_parts(item.get("content"), f"{where}.content")))
+            messages.append(Message(role, parse_content(item.get("content"), f"{where}.content")))
         elif role in ("system", "developer"):
-            system.append(Message("user", read_parts(item.get("content"), f"{where}.content")).text)
+            system.append(
+                Message("user", parse_content(item.get("content"), f"{where}.content")).text
+            )
         elif role in _IGNORED_ROLES:
             continue
         elif role is None and item.get("type", "message") != "message":
             if calls is not None:
-                _read_tool_item(item, calls, messages, where)
+                _parse_tool_item(item, calls, messages, where)
         else:
             raise bad_request(f"{where}.role is unknown.", f"{where}.role")
     return join_texts(*system), messages
 
 
-def _read_tool_item(
+def _parse_tool_item(
     item: dict[str, Any], calls: dict[str, str], messages: list[Message], where: str
 ) -> None:
     """A call the client was to run, or its result; items of other types are ignored."""
@@ -76,6 +78,6 @@ def _read_tool_item(
             else:
                 messages.append(Message("assistant", (call,)))
         case "function_call_output":
-            messages.append(read_result(call_id, item.get("output"), calls, where))
+            messages.append(parse_tool_result(call_id, item.get("output"), calls, where))
         case _:
             return

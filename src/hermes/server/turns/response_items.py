@@ -12,7 +12,7 @@ from msgspec import Struct
 from hermes.core.events import TextDelta, ToolDone, ToolStarted, TurnEvent, TurnResult
 from hermes.core.message import Message, Text, ToolCall, ToolReturn, Usage
 from hermes.server.turns.sse import encode_frame
-from hermes.server.turns.turn_events import is_internal
+from hermes.server.turns.turn_events import is_internal_tool
 
 Item = dict[str, Any]
 
@@ -60,9 +60,9 @@ class ResponseObject(Struct):
     truncation: Literal["auto", "disabled"]
     usage: ResponseUsage | None
 
-    def settle(self, result: TurnResult) -> None:
+    def apply_result(self, result: TurnResult) -> None:
         """Fill in how the turn ended."""
-        self.usage = count_usage(result.usage)
+        self.usage = build_response_usage(result.usage)
         if result.status == "completed":
             self.status = "completed"
         elif result.text.strip() or result.status == "interrupted":
@@ -70,15 +70,15 @@ class ResponseObject(Struct):
             self.status = "incomplete"
             self.incomplete_details = {"reason": "max_output_tokens" if truncated else "error"}
         else:
-            self.fail(result.error_code or "server_error", result.error)
+            self.mark_failed(result.error_code or "server_error", result.error)
 
-    def fail(self, code: str, error: str) -> None:
+    def mark_failed(self, code: str, error: str) -> None:
         self.status = "failed"
         self.incomplete_details = None
         self.error = ResponseError(code, error or "The agent did not finish.")
 
 
-def count_usage(usage: Usage) -> ResponseUsage:
+def build_response_usage(usage: Usage) -> ResponseUsage:
     return ResponseUsage(
         usage.input,
         {"cached_tokens": usage.cache_read},
@@ -88,7 +88,7 @@ def count_usage(usage: Usage) -> ResponseUsage:
     )
 
 
-def list_items(
+def build_items(
     messages: Iterable[Message], hosted: Container[str] = (), clean: Callable[[str], str] = str
 ) -> list[Item]:
     """What the agent added, in order; messages of the user are not output. `hosted`: the tools
@@ -100,17 +100,17 @@ def list_items(
         for part in message.parts if message.role != "user" else ():
             match part:
                 case Text(text) if text:
-                    items.append(_make_message(clean(text)))
-                case ToolCall(id, name, args) if not is_internal(name):
+                    items.append(_build_message_item(clean(text)))
+                case ToolCall(id, name, args) if not is_internal_tool(name):
                     if name in hosted:
-                        items.append(_make_hosted(name, args))
+                        items.append(_build_hosted_item(name, args))
                         running[id] = items[-1]
                     else:
-                        items.append(_make_call(id, name, args))
+                        items.append(_build_call_item(id, name, args))
                 case ToolReturn(call_id, name) if call_id in running:
-                    _finish_hosted(running.pop(call_id), part)
-                case ToolReturn(call_id, name) if not is_internal(name):
-                    items.append(_make_output(call_id, part.text))
+                    _finish_hosted_item(running.pop(call_id), part)
+                case ToolReturn(call_id, name) if not is_internal_tool(name):
+                    items.append(_build_output_item(call_id, part.text))
                 case _:
                     continue
     return items
@@ -135,21 +135,23 @@ class ItemEncoder:
         self._sequence += 1
         return encode_frame(kind, body)
 
-    def encode(self, event: TurnEvent) -> Iterator[bytes]:
+    def encode_event(self, event: TurnEvent) -> Iterator[bytes]:
         match event:
             case TextDelta(text):
                 yield from self._encode_delta(text)
-            case ToolStarted(call) if not is_internal(call.name):
+            case ToolStarted(call) if not is_internal_tool(call.name):
                 yield from self.end_message()
                 self._called.add(call.id)
                 is_hosted = call.name in self._hosted
-                yield from self._begin_hosted(call) if is_hosted else self.encode_call(call)
+                yield from self._begin_hosted_call(call) if is_hosted else self.encode_call(call)
             case ToolDone(result) if result.call_id in self._running:
-                yield from self._end_hosted(result)
+                yield from self._end_hosted_call(result)
             case ToolDone(result) if result.call_id in self._called:
                 yield from self.end_message()
                 parts = [{"type": "input_text", "text": result.text}]
-                yield from self._encode_whole({**_make_output(result.call_id, ""), "output": parts})
+                yield from self._encode_item(
+                    {**_build_output_item(result.call_id, ""), "output": parts}
+                )
             case _:
                 return
 
@@ -161,7 +163,7 @@ class ItemEncoder:
         self._message = None
         self._text.clear()
         at = {"item_id": item["id"], "output_index": len(self.items), "content_index": 0}
-        done = _make_message(text, item["id"])
+        done = _build_message_item(text, item["id"])
         yield self.encode_frame("response.output_text.done", **at, text=text, logprobs=[])
         yield self.encode_frame("response.content_part.done", **at, part=done["content"][0])
         yield self.encode_frame(
@@ -179,7 +181,7 @@ class ItemEncoder:
         self._sequence += 1
 
     def _begin_message(self) -> Iterator[bytes]:
-        item = {**_make_message(""), "status": "in_progress", "content": []}
+        item = {**_build_message_item(""), "status": "in_progress", "content": []}
         self._message = item
         at = {"item_id": item["id"], "output_index": len(self.items), "content_index": 0}
         yield self.encode_frame(
@@ -192,7 +194,7 @@ class ItemEncoder:
         self._delta_head = f"event: {name}\ndata: ".encode() + head + b',"delta":'
 
     def encode_call(self, call: ToolCall) -> Iterator[bytes]:
-        item = _make_call(call.id, call.name, call.args)
+        item = _build_call_item(call.id, call.name, call.args)
         index = len(self.items)
         started = {**item, "arguments": "", "status": "in_progress"}
         at = {"item_id": item["id"], "output_index": index}
@@ -205,8 +207,8 @@ class ItemEncoder:
         yield self.encode_frame("response.output_item.done", output_index=index, item=item)
         self.items.append(item)
 
-    def _begin_hosted(self, call: ToolCall) -> Iterator[bytes]:
-        item = _make_hosted(call.name, call.args)
+    def _begin_hosted_call(self, call: ToolCall) -> Iterator[bytes]:
+        item = _build_hosted_item(call.name, call.args)
         index = self._running[call.id] = len(self.items)
         self.items.append(item)
         at = {"item_id": item["id"], "output_index": index}
@@ -217,24 +219,24 @@ class ItemEncoder:
         yield self.encode_frame("response.mcp_call_arguments.delta", **at, delta=arguments)
         yield self.encode_frame("response.mcp_call_arguments.done", **at, arguments=arguments)
 
-    def _end_hosted(self, result: ToolReturn) -> Iterator[bytes]:
+    def _end_hosted_call(self, result: ToolReturn) -> Iterator[bytes]:
         index = self._running.pop(result.call_id)
         item = self.items[index]
-        _finish_hosted(item, result)
+        _finish_hosted_item(item, result)
         kind = f"response.mcp_call.{item['status']}"
         yield self.encode_frame(kind, item_id=item["id"], output_index=index)
         yield self.encode_frame("response.output_item.done", output_index=index, item=item)
 
-    def _encode_whole(self, item: Item) -> Iterator[bytes]:
+    def _encode_item(self, item: Item) -> Iterator[bytes]:
         index = len(self.items)
         yield self.encode_frame("response.output_item.added", output_index=index, item=item)
         yield self.encode_frame("response.output_item.done", output_index=index, item=item)
         self.items.append(item)
 
 
-def _make_message(text: str, identity: str = "") -> Item:
+def _build_message_item(text: str, identity: str = "") -> Item:
     return {
-        "id": identity or _new_id("msg"),
+        "id": identity or _create_item_id("msg"),
         "type": "message",
         "role": "assistant",
         "status": "completed",
@@ -242,9 +244,9 @@ def _make_message(text: str, identity: str = "") -> Item:
     }
 
 
-def _make_call(call_id: str, name: str, args: str) -> Item:
+def _build_call_item(call_id: str, name: str, args: str) -> Item:
     return {
-        "id": _new_id("fc"),
+        "id": _create_item_id("fc"),
         "type": "function_call",
         "status": "completed",
         "call_id": call_id,
@@ -253,9 +255,9 @@ def _make_call(call_id: str, name: str, args: str) -> Item:
     }
 
 
-def _make_hosted(name: str, args: str) -> Item:
+def _build_hosted_item(name: str, args: str) -> Item:
     return {
-        "id": _new_id("mcp"),
+        "id": _create_item_id("mcp"),
         "type": "mcp_call",
         "status": "in_progress",
         "server_label": "hermes",
@@ -267,7 +269,7 @@ def _make_hosted(name: str, args: str) -> Item:
     }
 
 
-def _finish_hosted(item: Item, result: ToolReturn) -> None:
+def _finish_hosted_item(item: Item, result: ToolReturn) -> None:
     if result.error:
         content = [{"type": "text", "text": result.text}]
         item["error"] = {"type": "mcp_tool_execution_error", "content": content}
@@ -276,9 +278,9 @@ def _finish_hosted(item: Item, result: ToolReturn) -> None:
     item["status"] = "failed" if result.error else "completed"
 
 
-def _make_output(call_id: str, text: str) -> Item:
+def _build_output_item(call_id: str, text: str) -> Item:
     return {
-        "id": _new_id("fco"),
+        "id": _create_item_id("fco"),
         "type": "function_call_output",
         "status": "completed",
         "call_id": call_id,
@@ -286,5 +288,5 @@ def _make_output(call_id: str, text: str) -> Item:
     }
 
 
-def _new_id(kind: str) -> str:
+def _create_item_id(kind: str) -> str:
     return f"{kind}_{secrets.token_hex(12)}"

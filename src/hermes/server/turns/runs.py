@@ -32,7 +32,12 @@ from hermes.server.http.principals import Principal
 from hermes.server.http.response_schemas import RunStatus, TokenUsage
 from hermes.server.turns.client_events import ClientEvents
 from hermes.server.turns.server_instance import ServerInstance
-from hermes.server.turns.turn_events import count_tokens, describe_event, encode_event, label_call
+from hermes.server.turns.turn_events import (
+    build_token_usage,
+    describe_event,
+    encode_event,
+    label_call,
+)
 from hermes.server.turns.turn_request import TurnRequest
 from hermes.server.turns.turn_runner import TurnRunner
 
@@ -92,10 +97,10 @@ class StoredRun(Struct):
     """The token of the server that works on it."""
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         return self.status in ENDED
 
-    def describe(self) -> RunObject:
+    def build_run_object(self) -> RunObject:
         *fields, _server = structs.astuple(self)
         return RunObject("hermes.run", *fields)
 
@@ -125,12 +130,12 @@ class Run:
     # -- what clients do -------------------------------------------------------------------------
 
     async def cancel(self) -> None:
-        if self.state.ended:
+        if self.state.has_ended:
             return
         self._cancelled = True
         self.state.status = "stopping"
         self.interrupt()
-        await self._save()
+        await self._save_state()
 
     def interrupt(self) -> None:
         if self._session is not None and self._events is not None:
@@ -158,12 +163,12 @@ class Run:
         self._session.interactions.answer(found.id, applied)
         self.state.status = "waiting_for_approval" if len(waiting) > 1 else "running"
         frame = self._encode_frame("approval.responded", {"approval_id": found.id, **data})
-        await self._record([frame])
+        await self._record_frames([frame])
         return ApprovalAnswer(self.state.run_id, choice, None if applied == choice else "once")
 
     # -- what happens ----------------------------------------------------------------------------
 
-    async def work(self) -> None:
+    async def run_to_end(self) -> None:
         """Run the turn to its end; whatever fails becomes the end of the run."""
         try:
             opening = self._turns.sessions.open_session(self._principal, self._request)
@@ -172,12 +177,12 @@ class Run:
                 session.interactions.present = True
                 self.state.session_id = session.id
                 self.state.status = "running"
-                await self._save()
+                await self._save_state()
                 await self._run_turn(session)
         except (ApiError, HermesError) as error:
-            await self._fail(self._turns.redact(str(error)))
+            await self._fail_run(self._turns.redact(str(error)))
         except asyncio.CancelledError:
-            await asyncio.shield(self._fail(LOST))
+            await asyncio.shield(self._fail_run(LOST))
             raise
         finally:
             self._session = None
@@ -193,18 +198,18 @@ class Run:
             events.stop_turn()
         async for first in events:
             frames: list[bytes] = []
-            for event in (first, *events.take_ready()):
-                frames += self._encode(event)
+            for event in (first, *events.take_ready_events()):
+                frames += self._encode_turn_event(event)
             if self.state.status == "waiting_for_approval" and not session.interactions.approvals:
                 self.state.status = "running"
             if frames:
-                await self._record(frames)
+                await self._record_frames(frames)
             elif self.state.status != self.saved.status:
-                await self._save()
-            if self.state.ended:
+                await self._save_state()
+            if self.state.has_ended:
                 break
 
-    def _encode(self, event: TurnEvent) -> list[bytes]:
+    def _encode_turn_event(self, event: TurnEvent) -> list[bytes]:
         match event:
             case ToolStarted(call):
                 self._started_calls.add(call.id)
@@ -216,7 +221,7 @@ class Run:
                 self._session.interactions.reply(id, None)
                 return []
             case TurnEnd(result) if not result.pending_steer:  # else another turn follows
-                return [self._end(result)]
+                return [self._end_run(result)]
         described = describe_event(event)
         return [self._encode_frame(*described)] if described else []
 
@@ -224,16 +229,16 @@ class Run:
         self.state.status = "waiting_for_approval"
         data = {
             "approval_id": approval.id,
-            "command": approval.command or label_call(approval.call, whole=True),
+            "command": approval.command or label_call(approval.call, full=True),
             "reason": approval.summary,
             "choices": list(approval.choices),
         }
         return self._encode_frame("approval.request", data)
 
-    def _end(self, result: TurnResult) -> bytes:
+    def _end_run(self, result: TurnResult) -> bytes:
         self._turns.metrics.count_turn(result)
         state = self.state
-        state.usage = count_tokens(result)
+        state.usage = build_token_usage(result)
         if result.text:
             state.output = result.text
         if result.status == "completed":
@@ -250,25 +255,25 @@ class Run:
         state.error = error
         return self._encode_frame("run.failed", {"error": error, "error_code": error_code})
 
-    async def _fail(self, error: str) -> None:
-        if not self.state.ended:
+    async def _fail_run(self, error: str) -> None:
+        if not self.state.has_ended:
             self.state.status = "failed"
             self.state.error = error
-            await self._record([self._encode_frame("run.failed", {"error": error})])
+            await self._record_frames([self._encode_frame("run.failed", {"error": error})])
 
     def _encode_frame(self, name: str, data: dict[str, Any]) -> bytes:
         self._frames += 1
         self.state.last_event = name
         return encode_event(name, {"run_id": self.state.run_id}, data, str(self._frames))
 
-    async def _record(self, frames: list[bytes]) -> None:
+    async def _record_frames(self, frames: list[bytes]) -> None:
         """Write to disk, then wake those who read."""
         first = self._frames - len(frames) + 1
         writing = self._objects.append_events(self.state.run_id, first, frames)
-        await asyncio.gather(writing, self._save())
+        await asyncio.gather(writing, self._save_state())
         self.wake_readers()
 
-    async def _save(self) -> None:
+    async def _save_state(self) -> None:
         self.state.updated_at = time.time()
         saved = structs.replace(self.state)
         await _save_run(self._objects, self.owner, saved)
@@ -288,7 +293,7 @@ class RunRegistry:
         self._instance = instance
         self.active: dict[str, Run] = {}
 
-    async def start(self, principal: Principal, request: TurnRequest, model: str) -> str:
+    async def start_run(self, principal: Principal, request: TurnRequest, model: str) -> str:
         """The id of a run that has begun; 429 when there are too many."""
         now = time.time()
         state = StoredRun(
@@ -303,24 +308,24 @@ class RunRegistry:
         async with AsyncExitStack() as slot:
             slot.enter_context(self._turns.slots.reserve_slot(principal))
             saving = _save_run(self._objects, run.owner, state)
-            await asyncio.gather(saving, self._forget_oldest(run.owner))
+            await asyncio.gather(saving, self._trim_oldest_runs(run.owner))
             self.active[state.run_id] = run
-            self._turns.runtime.spawn(self._work(run, slot.pop_all()), f"run {state.run_id}")
+            self._turns.runtime.spawn(self._execute_run(run, slot.pop_all()), f"run {state.run_id}")
         return state.run_id
 
-    async def _work(self, run: Run, slot: AsyncExitStack) -> None:
+    async def _execute_run(self, run: Run, slot: AsyncExitStack) -> None:
         async with slot:
             try:
-                await run.work()
+                await run.run_to_end()
             finally:
                 self.active.pop(run.state.run_id, None)
                 run.wake_readers()
 
-    async def _forget_oldest(self, owner: str) -> None:
+    async def _trim_oldest_runs(self, owner: str) -> None:
         """Those at work are spared, however long they have waited for an approval."""
         await self._objects.trim(KIND, MAX_RUNS, owner=owner, spare=set(self.active))
 
-    async def find(self, owner: str, run_id: str) -> StoredRun | None:
+    async def find_run(self, owner: str, run_id: str) -> StoredRun | None:
         run = self.active.get(run_id)
         if run is not None:
             return run.saved if run.owner == owner else None
@@ -330,7 +335,7 @@ class RunRegistry:
         state = msgspec.msgpack.decode(found.body, type=StoredRun)
         if self._is_abandoned(state):
             with suppress(StoreError):  # the next request tries again
-                await self._end_abandoned(owner, state, UNWRITTEN)
+                await self._end_abandoned_run(owner, state, UNWRITTEN)
         return state
 
     async def read_frames(self, owner: str, run_id: str, after: int) -> AsyncIterator[bytes]:
@@ -348,22 +353,22 @@ class RunRegistry:
             elif ended:
                 return
             else:
-                state = await self.find(owner, run_id)
-                ended = state is None or state.ended  # read once more: it may just have ended
+                state = await self.find_run(owner, run_id)
+                ended = state is None or state.has_ended  # read once more: it may just have ended
                 if not ended:
                     await asyncio.sleep(POLL_SECONDS)
 
-    async def end_all_abandoned(self) -> None:
+    async def end_abandoned_runs(self) -> None:
         """End the runs of servers that have died as failed, with a reason."""
         for found in await self._objects.list_all(KIND):
             state = msgspec.msgpack.decode(found.body, type=StoredRun)
             if self._is_abandoned(state):
-                await self._end_abandoned(found.owner, state, LOST)
+                await self._end_abandoned_run(found.owner, state, LOST)
 
     def _is_abandoned(self, state: StoredRun) -> bool:
-        return not state.ended and not self._instance.is_elsewhere(state.server)
+        return not state.has_ended and not self._instance.is_other_running(state.server)
 
-    async def _end_abandoned(self, owner: str, state: StoredRun, error: str) -> None:
+    async def _end_abandoned_run(self, owner: str, state: StoredRun, error: str) -> None:
         state.status, state.error, state.last_event = "failed", error, "run.failed"
         state.updated_at = time.time()
         count = 0

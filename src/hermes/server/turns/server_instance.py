@@ -19,6 +19,6 @@ class ServerInstance:
         """Let other servers see that this one is alive, until the block or the process ends."""
         return mark_in_progress(self._home, self.token)
 
-    def is_elsewhere(self, token: str) -> bool:
+    def is_other_running(self, token: str) -> bool:
         """Whether another living server works on what bears this token."""
         return token != self.token and is_in_progress(self._home, token)

@@ -94,7 +94,7 @@ class ClientSessions:
             past=past,
             keep=request.keep,
             source=SOURCE,
-            key=owner_key(principal, request.session_key),
+            key=build_owner_key(principal, request.session_key),
             options=Options(toolsets=self._toolsets),
         )
         _apply_limits(session, principal)
@@ -142,5 +142,5 @@ def is_owner(principal: Principal, meta: SessionMeta) -> bool:
     return owner == principal.name
 
 
-def owner_key(principal: Principal, session_key: str = "") -> str:
+def build_owner_key(principal: Principal, session_key: str = "") -> str:
     return f"{principal.name}/{session_key}"

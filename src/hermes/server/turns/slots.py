@@ -24,7 +24,7 @@ class TurnSlots:
         self.closed = False
 
     @property
-    def active(self) -> int:
+    def active_turns(self) -> int:
         return self._used.total()
 
     @contextmanager
@@ -32,7 +32,7 @@ class TurnSlots:
         """Hold a slot for one turn; 429 when there is none, 503 when the server is stopping."""
         own_limit = principal.concurrent_runs
         retry = {"Retry-After": RETRY_AFTER}
-        is_full = self.active >= self._limit
+        is_full = self.active_turns >= self._limit
         if is_full or (own_limit is not None and self._used[principal.name] >= own_limit):
             text = f"Too many runs at the same time. Try again in {RETRY_AFTER} s."
             raise ApiError(429, text, code="too_many_runs", headers=retry)
@@ -43,7 +43,7 @@ class TurnSlots:
             yield
         finally:
             self._used[principal.name] -= 1
-            if self._all_free is not None and not self.active and not self._all_free.done():
+            if self._all_free is not None and not self.active_turns and not self._all_free.done():
                 self._all_free.set_result(None)
 
     def close(self) -> None:
@@ -51,7 +51,7 @@ class TurnSlots:
 
     async def wait_until_free(self, seconds: float) -> bool:
         """Whether all turns have ended, after this long at most."""
-        if self.active:
+        if self.active_turns:
             self._all_free = asyncio.get_running_loop().create_future()
             await asyncio.wait({self._all_free}, timeout=seconds)
-        return not self.active
+        return not self.active_turns

@@ -10,8 +10,8 @@ from hermes.core.errors import StoreError
 from hermes.core.message import Message
 from hermes.core.store import Store
 from hermes.core.taint import Taint
-from hermes.server.turns.image_links import text_filter
-from hermes.server.turns.response_items import ResponseObject, list_items
+from hermes.server.turns.image_links import choose_text_filter
+from hermes.server.turns.response_items import ResponseObject, build_items
 from hermes.server.turns.server_instance import ServerInstance
 
 RESPONSE_KIND = "response"
@@ -38,9 +38,9 @@ class ResponseStore:
         self.in_progress: set[str] = set()
         """Responses this server streams; one that is deleted meanwhile is not stored again."""
 
-    async def load(self, owner: str, identity: str) -> StoredResponse | None:
+    async def load(self, owner: str, response_id: str) -> StoredResponse | None:
         objects = self._store.objects
-        found = await objects.get(RESPONSE_KIND, identity, owner=owner, touch=True)
+        found = await objects.get(RESPONSE_KIND, response_id, owner=owner, touch=True)
         if found is None:
             return None
         stored = msgspec.msgpack.decode(found.body, type=StoredResponse)
@@ -48,9 +48,9 @@ class ResponseStore:
             await self._end_abandoned(owner, stored)
         return stored
 
-    async def find_latest(self, owner: str, conversation: str) -> str:
+    async def find_latest_id(self, owner: str, conversation: str) -> str:
         """The id of the last response of a conversation; empty when it has none."""
-        name = _qualify_name(owner, conversation)
+        name = _qualify_conversation(owner, conversation)
         pointer = await self._store.objects.get(CONVERSATION_KIND, name, owner=owner)
         return pointer.body.decode() if pointer else ""
 
@@ -62,7 +62,7 @@ class ResponseStore:
         body = msgspec.msgpack.encode(stored)
         await objects.put(RESPONSE_KIND, identity, body, owner=owner, keep_latest=limit)
         if conversation:
-            name = _qualify_name(owner, conversation)
+            name = _qualify_conversation(owner, conversation)
             await objects.put(
                 CONVERSATION_KIND,
                 name,
@@ -71,20 +71,20 @@ class ResponseStore:
                 keep_latest=_MAX_CONVERSATIONS,
             )
 
-    async def delete(self, owner: str, identity: str) -> bool:
+    async def delete(self, owner: str, response_id: str) -> bool:
         """Whether it existed. A conversation that ended with it is forgotten."""
         objects = self._store.objects
-        if not await objects.remove(RESPONSE_KIND, identity, owner=owner):
+        if not await objects.remove(RESPONSE_KIND, response_id, owner=owner):
             return False
-        self.in_progress.discard(identity)
+        self.in_progress.discard(response_id)
         for name in await objects.list_all(CONVERSATION_KIND, owner=owner):
-            if name.body == identity.encode():
+            if name.body == response_id.encode():
                 await objects.remove(CONVERSATION_KIND, name.id, owner=owner)
         return True
 
     def _is_abandoned(self, stored: StoredResponse) -> bool:
         """Whether it has no end and no server works on it any more."""
-        is_alive = stored.response.id in self.in_progress or self._instance.is_elsewhere(
+        is_alive = stored.response.id in self.in_progress or self._instance.is_other_running(
             stored.server
         )
         return stored.response.status == "in_progress" and not is_alive
@@ -104,11 +104,11 @@ class ResponseStore:
         response = stored.response
         response.status = "incomplete"
         response.incomplete_details = {"reason": "error"}
-        clean = text_filter(self._settings.images, meta.taint if meta else Taint())
-        response.output = list_items(added, clean=clean)
+        clean = choose_text_filter(self._settings.images, meta.taint if meta else Taint())
+        response.output = build_items(added, clean=clean)
         body = msgspec.msgpack.encode(stored)
         await self._store.objects.put(RESPONSE_KIND, response.id, body, owner=owner)
 
 
-def _qualify_name(owner: str, conversation: str) -> str:
+def _qualify_conversation(owner: str, conversation: str) -> str:
     return f"{owner}/{conversation}"

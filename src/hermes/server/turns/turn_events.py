@@ -29,10 +29,10 @@ def describe_event(event: TurnEvent) -> tuple[str, dict[str, Any]] | None:
             return "message.delta", {"delta": text}
         case ThinkingDelta(text):
             return "reasoning.available", {"text": text}
-        case ToolStarted(call) if not is_internal(call.name):
+        case ToolStarted(call) if not is_internal_tool(call.name):
             tool = {"tool": call.name, "toolCallId": call.id}
             return "tool.started", {**tool, "preview": label_call(call)}
-        case ToolDone(result, duration) if not is_internal(result.name):
+        case ToolDone(result, duration) if not is_internal_tool(result.name):
             tool = {"tool": result.name, "toolCallId": result.call_id}
             took = round(duration, 3)
             return "tool.completed", {**tool, "duration": took, "error": result.error}
@@ -46,22 +46,22 @@ def encode_event(name: str, owner: dict[str, str], data: dict[str, Any], number:
     return encode_frame(name, body, number)
 
 
-def is_internal(tool: str) -> bool:
+def is_internal_tool(tool: str) -> bool:
     """Whether the calls of this tool are hidden from clients."""
     return tool.startswith("_")
 
 
-def label_call(call: ToolCall, *, whole: bool = False) -> str:
+def label_call(call: ToolCall, *, full: bool = False) -> str:
     """The first argument that is text, as one short line; `whole`: as it is."""
     try:
         args = orjson.loads(call.args or "{}")
     except orjson.JSONDecodeError:
-        return call.args if whole else call.name
+        return call.args if full else call.name
     values = args.values() if isinstance(args, dict) else ()
     text = next((v for v in values if isinstance(v, str) and v.strip()), call.name)
-    return text if whole else " ".join(text.split())[:_LABEL_LENGTH]
+    return text if full else " ".join(text.split())[:_LABEL_LENGTH]
 
 
-def count_tokens(result: TurnResult) -> TokenUsage:
+def build_token_usage(result: TurnResult) -> TokenUsage:
     usage = result.usage
     return TokenUsage(usage.input, usage.output, usage.input + usage.output)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from hermes.core.message import Message
 from hermes.server.http.errors import bad_request
 from hermes.server.turns.client_tools import ClientTools
-from hermes.server.turns.content import is_visible
+from hermes.server.turns.content import has_visible_content
 
 
 class TurnRequest(Struct, frozen=True):
@@ -45,7 +45,7 @@ def split_prompt(
 
 
 def _has_content(message: Message) -> bool:
-    return message.role == "tool" or bool(message.calls) or is_visible(message)
+    return message.role == "tool" or bool(message.calls) or has_visible_content(message)
 
 
 def join_texts(*texts: str) -> str:

@@ -17,8 +17,8 @@ from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.metrics import Metrics
 from hermes.server.http.principals import Principal
 from hermes.server.turns.client_events import ClientEvents
-from hermes.server.turns.image_links import text_filter
-from hermes.server.turns.outcome import raise_unusable, turn_headers
+from hermes.server.turns.image_links import choose_text_filter
+from hermes.server.turns.outcome import build_turn_headers, raise_if_unusable
 from hermes.server.turns.sessions import ClientSessions
 from hermes.server.turns.slots import TurnSlots
 from hermes.server.turns.sse import ClientGone, EventStream
@@ -32,7 +32,7 @@ class StreamEncoder(Protocol):
 
     async def encode_start(self, session: Session) -> bytes: ...
 
-    def encode(self, event: TurnEvent) -> bytes: ...
+    def encode_event(self, event: TurnEvent) -> bytes: ...
 
     async def encode_end(self, result: TurnResult) -> bytes:
         """Called exactly once, also when no client is connected any more."""
@@ -61,16 +61,16 @@ class TurnRunner:
             async with self.sessions.open_session(principal, request) as session:
                 result = await session.submit(request.prompt)
         self.metrics.count_turn(result)
-        text = text_filter(self.settings.images, session.transcript.taint)(result.text)
-        return self._explain_end(structs.replace(result, text=text)), session
+        text = choose_text_filter(self.settings.images, session.transcript.taint)(result.text)
+        return self._explain_result(structs.replace(result, text=text)), session
 
     async def answer_turn(
         self, call: ApiCall, request: TurnRequest, build: Callable[[TurnResult], Struct]
     ) -> web.Response:
         """The whole answer, built from the result of the turn."""
         result, session = await self.run_turn(call.principal, request)
-        headers = turn_headers(session.id, request, result)
-        raise_unusable(result, headers)
+        headers = build_turn_headers(session.id, request, result)
+        raise_if_unusable(result, headers)
         return json_response(build(result), headers=headers)
 
     async def stream_turn(
@@ -88,7 +88,7 @@ class TurnRunner:
             session = await stack.enter_async_context(opening)
             events = self.follow_events(session)
             session.submit(request.prompt)
-            headers = turn_headers(session.id, request)
+            headers = build_turn_headers(session.id, request)
             stream = EventStream(call.request, self.settings.cors_origins, headers)
             is_slow = ended = False
             try:
@@ -100,7 +100,7 @@ class TurnRunner:
                         ended = True
                         await stream.send(await self._encode_end(encoder, event.result))
                         break
-                    if data := encoder.encode(event):
+                    if data := encoder.encode_event(event):
                         await stream.send(data)
             except ClientGone as gone:
                 is_slow = gone.is_slow
@@ -126,13 +126,13 @@ class TurnRunner:
                 if isinstance(event, TurnEnd):
                     await self._encode_end(encoder, event.result)
                     break
-                encoder.encode(event)
+                encoder.encode_event(event)
 
     async def _encode_end(self, encoder: StreamEncoder, result: TurnResult) -> bytes:
         self.metrics.count_turn(result)
-        return await encoder.encode_end(self._explain_end(result))
+        return await encoder.encode_end(self._explain_result(result))
 
-    def _explain_end(self, result: TurnResult) -> TurnResult:
+    def _explain_result(self, result: TurnResult) -> TurnResult:
         if result.status == "interrupted" and self.slots.closed:
             return structs.replace(result, error=STOPPED, error_code="server_stopping")
         if result.error:
