@@ -570,7 +570,7 @@ async def test_an_end_that_cannot_be_written_is_no_success(
         stored = (await a.get(f"{PATH}/{identity}")).json
         assert stored["status"] == "incomplete" and text_of(stored) == "Hello there"
         told = (await a.get(f"/v1/runs/{run}")).json
-        assert told["status"] == "failed" and "could not be written" in told["error"]
+        assert told["status"] == "failed" and "could not be stored" in told["error"]
 
 
 async def test_what_is_deleted_while_it_is_told_stays_deleted(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The server: built from a Runtime and its settings; listens, and drains when it stops."""
+"""The HTTP server of one Runtime: wires its parts together, listens, and drains on stop."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from hermes.server.turns.stored_responses import ResponseStore
 from hermes.server.turns.turn_runner import TurnRunner
 
 LAST_SECONDS = 5.0
-"""For interrupted turns to tell their clients."""
+"""How long interrupted turns have to tell their clients."""
 
 
 class Server:
-    """Serves one Runtime. Constructing it opens nothing."""
+    """Serves one Runtime. The constructor opens nothing; `listen` does."""
 
     def __init__(self, runtime: Runtime, settings: ApiServer) -> None:
         keys = load_keys(settings, runtime.setup.secrets)
@@ -39,16 +39,18 @@ class Server:
         self._instance = ServerInstance(runtime.setup.home)
         self._acceptor: Acceptor | None = None
         self.turns = TurnRunner(runtime, settings, self.metrics, self._redact_error)
-        self.runs = RunRegistry(self.turns, self._instance)
+        objects = runtime.store.objects
+        self.runs = RunRegistry(self.turns, objects, runtime.spawn, self._instance)
         self.services = RouteServices(
             runtime=runtime,
             settings=settings,
-            model=settings.model_name or _name_model(runtime.setup.profile),
+            model=settings.model_name or _choose_model_name(runtime.setup.profile),
             metrics=self.metrics,
-            idempotency=IdempotencyKeys(runtime.store.objects, runtime.spawn),
+            idempotency=IdempotencyKeys(objects, runtime.spawn),
             turns=self.turns,
             responses=ResponseStore(runtime.store, self._instance, settings),
             runs=self.runs,
+            routes=list_routes(),
         )
         self.metrics.add_gauge("active_turns", lambda: self.turns.slots.active_turns)
         self.metrics.add_gauge("active_runs", lambda: len(self.runs.active))
@@ -60,14 +62,14 @@ class Server:
 
     @asynccontextmanager
     async def listen(self, listener: EarlyListener | None = None) -> AsyncIterator[str]:
-        """Serve on the port that is open already, or open it; yields the address. On leaving,
-        running turns are drained."""
+        """Serve on `listener`, or on a port opened here; yields the address. Leaving the block
+        drains the running turns."""
         async with AsyncExitStack() as stack:
             if listener is None:
                 listener = await stack.enter_async_context(open_listener(self.settings))
             stack.enter_context(self._instance.mark_running())
             await self.runs.end_abandoned_runs()
-            router, names = Router(list_routes()), listener.host_names
+            router, names = Router(self.services.routes), listener.host_names
             middleware = Middleware(router, self.services, self.principals, names)
             self._acceptor = Acceptor(
                 middleware.respond, middleware.record_health_check, names, self.settings
@@ -86,7 +88,7 @@ class Server:
                 await self._acceptor.shutdown(1.0)
 
     async def _drain_turns(self) -> None:
-        """Let running turns end for a while; then interrupt them, which their clients are told."""
+        """Wait for running turns to end; interrupt those that take longer than `drain_seconds`."""
         slots = self.turns.slots
         if await slots.wait_until_free(self.settings.drain_seconds):
             return
@@ -97,9 +99,9 @@ class Server:
         await slots.wait_until_free(LAST_SECONDS)
 
     def _redact_error(self, error: str) -> str:
-        """An error fit for clients: without secrets, and without the path of the home."""
+        """Remove secrets and the path of the home from an error message for clients."""
         return self._clean(error).replace(str(self.runtime.setup.home), "HERMES_HOME")
 
 
-def _name_model(profile: str) -> str:
+def _choose_model_name(profile: str) -> str:
     return profile if profile and profile != "default" else "hermes-agent"

@@ -1,4 +1,4 @@
-"""What every request passes before its handler, and every response before it is sent."""
+"""Checks before every handler, and error envelopes, headers, metrics and logs after it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ access = logging.getLogger("hermes.server.access")
 
 BODY_SECONDS = 60.0
 PRINCIPAL_NAME = web.RequestKey("principal", str)
-_NOBODY = Principal()
+_ANONYMOUS = Principal()
 _FORM_TYPES = frozenset({"text/plain", "application/x-www-form-urlencoded", "multipart/form-data"})
-"""What any web page can send without a preflight."""
+"""Content types that any web page can send without a preflight."""
 _REFUSED_METHODS = frozenset({"TRACE", "CONNECT"})
 
 
 class Middleware:
-    """Checks host, origin, key, scope, rate and body; then calls the handler of the route."""
+    """Checks host, origin, key, scope, rate and body, then calls the handler of the route."""
 
     def __init__(
         self,
@@ -44,7 +44,8 @@ class Middleware:
         self._redact = services.turns.redact
 
     async def respond(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer a request; every failure but a cancellation or a lost client is an answer."""
+        """Answer a request. Failures become error responses, except a cancellation or a lost
+        client."""
         began = time.monotonic()
         route, path_params = self._router.find_route(request.method, request.path)
         try:
@@ -69,17 +70,17 @@ class Middleware:
             )
         if not response.prepared:
             if RESPONSE_STARTED in request:
-                raise ConnectionResetError("failed after the response had begun")
+                raise ConnectionResetError("the request failed after its response had started")
             add_common_headers(request, response, self._settings.cors_origins)
         seconds = time.monotonic() - began
         self._services.metrics.count_request(route.name if route else "", response.status, seconds)
         if access.isEnabledFor(logging.INFO):
-            who = {"from": request.remote, "key": request.get(PRINCIPAL_NAME, "")}
-            _log_access(request.method, request.path[:500], response.status, seconds, who)
+            caller = {"from": request.remote, "key": request.get(PRINCIPAL_NAME, "")}
+            _log_access(request.method, request.path[:500], response.status, seconds, caller)
         return response
 
     def record_health_check(self, check: HealthCheck) -> None:
-        """Count and log a request that never came here."""
+        """Count and log a health check that a connection answered without the middleware."""
         route, _ = self._router.find_route("GET", check.path)
         self._services.metrics.count_request(route.name if route else "", 200, check.seconds)
         if access.isEnabledFor(logging.INFO):
@@ -96,7 +97,7 @@ class Middleware:
         if request.method == "OPTIONS" and origin is not None:
             return web.Response(status=200)
         if route is not None and route.public:
-            return await route.handle(ApiCall(request, _NOBODY, path_params), self._services)
+            return await route.handle(ApiCall(request, _ANONYMOUS, path_params), self._services)
         if route is None and not request.path.startswith(("/v1/", "/api/")):
             raise self._router.explain_missing_route(request.method, request.path)
         principal = self._principals.identify(_list_key_headers(request, route))
@@ -104,7 +105,7 @@ class Middleware:
         if route is None:
             raise self._router.explain_missing_route(request.method, request.path)
         if route.scope not in principal.scopes:
-            raise ApiError(403, f"This key lacks the scope {route.scope}.", code="scope")
+            raise ApiError(403, f"This key does not have the scope {route.scope}.", code="scope")
         self._principals.count_request(principal)
         body = b""
         if request.method in ("POST", "PATCH"):
@@ -115,9 +116,10 @@ class Middleware:
     def _check_host(self, request: web.BaseRequest) -> None:
         hosts = request.headers.getall("Host", [])
         if len(hosts) != 1 or not is_known_host(self._host_names, hosts[0]):
-            raise ApiError(421, "This server does not go by that name.", code="misdirected_request")
+            text = "Unknown host name. Add it to platforms.api_server.allowed_hosts in config.yaml."
+            raise ApiError(421, text, code="misdirected_request")
         if request.raw_path[:1] != "/" and request.method != "OPTIONS":
-            raise _protocol_error("The request line must hold a path.")
+            raise _protocol_error("The request line must contain a path.")
 
 
 def _list_key_headers(request: web.BaseRequest, route: Route | None) -> list[str]:
@@ -129,34 +131,34 @@ def _list_key_headers(request: web.BaseRequest, route: Route | None) -> list[str
 
 def _check_protocol(request: web.BaseRequest) -> None:
     if request.version != web.HttpVersion11:
-        raise _protocol_error("HTTP/1.1 is needed (nginx: proxy_http_version 1.1;).")
+        raise _protocol_error("HTTP/1.1 is required (nginx: proxy_http_version 1.1;).")
     if request.method in _REFUSED_METHODS:
-        raise _protocol_error(f"{request.method} is not possible here.")
+        raise _protocol_error(f"The method {request.method} is not supported.")
 
 
-def _protocol_error(why: str) -> ApiError:
-    return _closing_error(400, why, "bad_request")
+def _protocol_error(message: str) -> ApiError:
+    return _closing_error(400, message, "bad_request")
 
 
 def _closing_error(status: int, message: str, code: str) -> ApiError:
-    """Closes the connection as well: whatever follows on it cannot be understood."""
+    """An error that also closes the connection: what follows on it cannot be parsed."""
     return ApiError(status, message, code=code, headers={"Connection": "close"})
 
 
 def _check_content_type(request: web.BaseRequest, route: Route) -> None:
-    """JSON or no type at all; a request without a body may have any type but that of a form."""
+    """Accept JSON or no content type; without a body, any type except those of forms."""
     types = request.headers.getall("Content-Type", [])
-    kind = types[0].partition(";")[0].strip().lower() if types else ""
+    media_type = types[0].partition(";")[0].strip().lower() if types else ""
     needed = request.can_read_body or (route.body is not None and not route.body_optional)
-    is_wrong = needed and kind not in ("", "application/json")
-    if len(types) > 1 or kind in _FORM_TYPES or is_wrong:
+    is_wrong = needed and media_type not in ("", "application/json")
+    if len(types) > 1 or media_type in _FORM_TYPES or is_wrong:
         raise ApiError(415, "Send the body as application/json.", code="unsupported_media_type")
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise ApiError(415, "A compressed body is not accepted.", code="unsupported_media_type")
+        raise ApiError(415, "Compressed bodies are not supported.", code="unsupported_media_type")
 
 
 async def _read_body(request: web.BaseRequest, limit: int) -> bytes:
-    """All of it, within the limit and in time."""
+    """Read the whole body, up to `limit` bytes and within BODY_SECONDS."""
     if not request.can_read_body:
         return b""
     if request.content_length is not None and request.content_length > limit:
@@ -175,7 +177,7 @@ async def _read_body(request: web.BaseRequest, limit: int) -> bytes:
     except TimeoutError:
         raise _closing_error(408, "The body did not arrive in time.", "timeout") from None
     except (web.PayloadEncodingError, web.RequestPayloadError):
-        raise _protocol_error("The body could not be understood.") from None
+        raise _protocol_error("The body could not be decoded.") from None
     return b"".join(pieces)
 
 
@@ -196,9 +198,9 @@ def _build_error_response(error: ApiError) -> web.Response:
 
 
 def _log_access(
-    method: str, path: str, status: int, seconds: float, who: dict[str, str | None]
+    method: str, path: str, status: int, seconds: float, caller: dict[str, str | None]
 ) -> None:
-    """One record per request: never its query, its headers or its body."""
+    """Log one record per request, without query, headers or body."""
     milliseconds = round(seconds * 1000, 1)
-    fields = {"method": method, "path": path, "status": status, "ms": milliseconds, **who}
+    fields = {"method": method, "path": path, "status": status, "ms": milliseconds, **caller}
     access.info("%s %s %d", method, path, status, extra={"fields": fields})

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the routes and the Structs of their requests and answers."""
+"""The OpenAPI document, built from the routes and their request and answer Structs."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from hermes.version import VERSION
 
 _REF = "#/components/schemas/{name}"
 _STATUS_TEXTS = {
-    400: "The request is wrong.",
-    401: "The key is missing or wrong.",
-    403: "Not allowed.",
-    404: "It is not there, or not yours.",
+    400: "The request is invalid.",
+    401: "The key is missing or invalid.",
+    403: "The origin or the key is not allowed to do this.",
+    404: "Not found, or owned by another key.",
     408: "The body did not arrive in time.",
-    409: "Not possible now.",
+    409: "Not possible in the current state.",
     413: "The request is too large.",
     415: "The body is not JSON.",
-    421: "The server does not go by that name.",
+    421: "Unknown host name.",
     429: "Too many requests or runs; see Retry-After.",
-    500: "A bug.",
+    500: "Internal error.",
     502: "The agent did not finish.",
     503: "The server is stopping.",
 }
@@ -109,8 +109,8 @@ def _list_params(route: Route) -> list[dict[str, Any]]:
     in_query = [("query", name, _QUERY_SCHEMAS[name]) for name in route.query]
     in_headers = [("header", name, _HEADER_SCHEMAS[name]) for name in route.headers]
     return [
-        {"name": name, "in": place, "required": place == "path" or name == "q", "schema": schema}
-        for place, name, schema in (*in_path, *in_query, *in_headers)
+        {"name": name, "in": kind, "required": kind == "path" or name == "q", "schema": schema}
+        for kind, name, schema in (*in_path, *in_query, *in_headers)
     ]
 
 
@@ -120,7 +120,7 @@ def _describe_answer(route: Route) -> dict[str, Any]:
         content[route.media] = {"schema": {"$ref": _REF.format(name=route.answer.__name__)}}
     if route.streams:
         content["text/event-stream"] = {}
-    return {"description": "It is done.", "content": content}
+    return {"description": "Success.", "content": content}
 
 
 def _describe_errors(route: Route) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One row per endpoint, what its handler gets, and the router that finds it."""
+"""Routes: one row per endpoint, the services of its handler, and the router that finds it."""
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ TURN_HEADERS = ("Idempotency-Key", "X-Hermes-Session-Id", "X-Hermes-Session-Key"
 
 
 class RouteServices(Struct, frozen=True):
-    """What handlers use of the server."""
+    """The parts of the server that handlers use."""
 
     runtime: Runtime
     settings: ApiServer
     model: str
-    """The model name the server goes by, unless a request gives another."""
+    """The model name to answer with when the request names none."""
     metrics: Metrics
     idempotency: IdempotencyKeys
     turns: TurnRunner
     responses: ResponseStore
     runs: RunRegistry
+    routes: tuple[Route, ...]
+    """All routes of the server, for those that describe it."""
 
 
 Handler: TypeAlias = Callable[[ApiCall, RouteServices], Awaitable[web.StreamResponse]]
@@ -44,28 +46,28 @@ class Route(Struct, frozen=True):
     method: Literal["GET", "POST", "PATCH", "DELETE"]
     path: str
     handle: Handler
-    """Its docstring is the summary in the OpenAPI document."""
+    """The docstring of the handler is the summary in the OpenAPI document."""
     name: str
-    """Also the operationId."""
+    """The operationId in the OpenAPI document, and the label in metrics."""
     answer: type[Struct] | None = None
-    """Type of the JSON answer; None: anything."""
+    """The type of the JSON answer; None: not described."""
     body: type[Struct] | None = None
     body_optional: bool = False
-    """No body means the same as an empty object."""
+    """Whether a missing body means an empty object."""
     public: bool = False
-    """Needs no key."""
+    """Whether the route needs no key."""
     scope: Scope = "chat"
     x_api_key: bool = False
-    """The key may also come in X-Api-Key, as Anthropic clients send it."""
+    """Whether X-Api-Key may hold the key as well, as Anthropic clients send it."""
     status: int = 200
     errors: tuple[int, ...] = ()
-    """Statuses that do not follow from the other fields."""
+    """Error statuses that do not follow from the other fields."""
     streams: bool = False
     media: str = "application/json"
     query: tuple[str, ...] = ()
-    """The query parameters it reads."""
+    """The query parameters the handler reads."""
     headers: tuple[str, ...] = ()
-    """The request headers it reads."""
+    """The request headers the handler reads."""
 
     @property
     def summary(self) -> str:
@@ -73,6 +75,8 @@ class Route(Struct, frozen=True):
 
 
 class Router:
+    """Finds the route of a request: fixed paths by lookup, paths with parameters by pattern."""
+
     def __init__(self, routes: Iterable[Route]) -> None:
         self._fixed: dict[tuple[str, str], Route] = {}
         self._patterns: list[tuple[re.Pattern[str], Route]] = []
@@ -83,7 +87,7 @@ class Router:
                 self._fixed[route.method, route.path] = route
 
     def find_route(self, method: str, path: str) -> tuple[Route | None, dict[str, str]]:
-        """The route, and the values of the parameters in its path."""
+        """The route and the values of its path parameters; None when no route matches."""
         method = "GET" if method == "HEAD" else method
         if (route := self._fixed.get((method, path))) is not None:
             return route, {}
@@ -93,20 +97,20 @@ class Router:
         return None, {}
 
     def explain_missing_route(self, method: str, path: str) -> ApiError:
-        """405 where the path has other methods, 404 where it has none."""
+        """A 405 for a path that has other methods, a 404 for an unknown path."""
         allowed = {known for known, fixed in self._fixed if fixed == path}
         allowed |= {r.method for pattern, r in self._patterns if pattern.fullmatch(path)}
         if not allowed:
-            return ApiError(404, "There is nothing at this address.", code="not_found")
+            return ApiError(404, "Unknown path. GET /docs lists all endpoints.", code="not_found")
         methods = ", ".join(sorted(allowed))
         return ApiError(
             405,
-            f"{method} is not possible here; use {methods}.",
+            f"{method} is not allowed for this path; use {methods}.",
             code="method_not_allowed",
             headers={"Allow": methods},
         )
 
 
 def _compile_path(path: str) -> re.Pattern[str]:
-    """`{id}` matches the characters of our ids, and none with a meaning elsewhere."""
+    """A pattern in which `{id}` matches the characters of ids and none that are special in URLs."""
     return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[A-Za-z0-9._:-]{1,256})", path))

@@ -15,10 +15,10 @@ _CHUNK_READERS = (
     "openai/",
     "opencode",
 )
-"""They read every event of a chat stream as a chunk, whatever its name."""
+"""Clients that read every event of a chat stream as a chunk, whatever its name."""
 _CALL_RUNNERS = ("agents/", "ai-sdk/", "codex", "opencode")
-"""They run every function call they see, or fail when they have no such function: shown a call
-that has already run, they request it again, endlessly."""
+"""Clients that try to run every function call they see. Shown a call that has already run, they
+run it again, or report an unknown function, endlessly."""
 
 
 def reads_only_chunks(headers: Mapping[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""Client connections: limited in number, and in the time they may take to send a request."""
+"""Client connections, limited in number and in the time a request may take to arrive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IDLE_SECONDS = 75.0
 
 
 class Acceptor(web.ConnectionFactory):
-    """Counts connections, in all and by address; one too many is closed at once."""
+    """Creates connections and limits their number, in total and per address."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Acceptor(web.ConnectionFactory):
             max_field_size=16 * 1024,
         )
         self.on_health_check = on_health_check
-        """Called for each health check that a connection has answered itself."""
+        """Called after a connection has answered a health check itself."""
         self.host_names = host_names
         self._limit = settings.max_connections
         self._limit_per_address = settings.max_connections_per_address
@@ -49,7 +49,8 @@ class Acceptor(web.ConnectionFactory):
         return self.make_connection(Connection)
 
     def admit_connection(self, address: str) -> bool:
-        """Count a new connection, unless there are too many; then an idle one makes room."""
+        """Count a new connection and return True, or return False when there are too many. An idle
+        connection is closed to make room."""
         if self._by_address[address] >= self._limit_per_address:
             self._close_idle(address)
         elif self.total >= self._limit:
@@ -79,8 +80,8 @@ class Acceptor(web.ConnectionFactory):
 
 
 class Connection(web.HttpConnection):
-    """Answers a health check as soon as its bytes arrive, until another request comes: the usual
-    way takes three rounds of the event loop, and with a thousand streams a round is long."""
+    """One client connection. Until its first other request it answers health checks as their bytes
+    arrive: the usual way takes three rounds of the event loop, long ones with many streams."""
 
     __slots__ = ("_acceptor", "_address", "_deadline", "_health_checks_only", "_was_answered")
 
@@ -116,7 +117,7 @@ class Connection(web.HttpConnection):
         super().data_received(data)
         if self.has_request:
             self._clear_deadline()
-        elif self._deadline is None and not self.is_closing:  # a request has begun to arrive
+        elif self._deadline is None and not self.is_closing:  # a request has started to arrive
             self._set_deadline(HEADER_SECONDS)
 
     def _answer_health_check(self, data: bytes) -> bool:
@@ -134,9 +135,9 @@ class Connection(web.HttpConnection):
         return True
 
     def is_idle_from(self, address: str | None) -> bool:
-        """Whether it waits for no answer; `address`: and comes from there."""
-        is_here = self._address is not None and address in (None, self._address)
-        return is_here and not self.has_request
+        """Whether no request is being answered, on a connection from this address or any."""
+        matches = self._address is not None and address in (None, self._address)
+        return matches and not self.has_request
 
     def close_idle(self) -> None:
         self._release_address()
@@ -169,10 +170,10 @@ class Connection(web.HttpConnection):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer a request that could not be parsed with the same envelope as any other error."""
-        text = "The request could not be understood." if status < 500 else "Internal error."
+        """The error response to a request that could not be parsed, or whose handler crashed."""
+        text = "The request could not be parsed." if status < 500 else "Internal error."
         error = ApiError(status, text, code="bad_request" if status < 500 else None)
-        if status >= 500 and not isinstance(exc, ConnectionError):  # that is a client who left
+        if status >= 500 and not isinstance(exc, ConnectionError):  # a client that left
             self.log_exception("request crashed", exc_info=exc)
         response = web.Response(
             body=error.encode_envelope(),

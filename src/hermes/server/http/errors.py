@@ -1,4 +1,4 @@
-"""Errors of a request, in the envelope that OpenAI clients understand."""
+"""API errors and the envelope that OpenAI clients expect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ERROR_TYPES = {
 
 
 class ApiError(Exception):
-    """Ends a request with this status. `extra`: more fields for the envelope."""
+    """Ends a request with this status; `extra` adds fields to the envelope."""
 
     def __init__(
         self,
@@ -41,8 +41,8 @@ class ApiError(Exception):
         self.headers = headers or {}
         self.extra = extra or {}
         self.final = False
-        """Whether a repetition under the same idempotency key gets this error again, because tools
-        have run and must not run twice."""
+        """Whether a retry under the same idempotency key gets this error again: tools have run, and
+        must not run twice."""
 
     def encode_envelope(self) -> bytes:
         error = {
@@ -56,9 +56,9 @@ class ApiError(Exception):
 
 
 def bad_request(message: str, param: str | None = None, code: str | None = None) -> ApiError:
-    """`param`: the field of the body that is wrong."""
+    """A 400; `param` names the field of the body that is wrong."""
     return ApiError(400, message, param=param, code=code)
 
 
-def not_found(kind: str, identity: str) -> ApiError:
-    return ApiError(404, f"There is no {kind} {identity}.", code=f"{kind}_not_found")
+def not_found(kind: str, object_id: str) -> ApiError:
+    return ApiError(404, f"No {kind} with the id {object_id}.", code=f"{kind}_not_found")

@@ -1,4 +1,4 @@
-"""Headers of every response, and those for browser pages of other origins."""
+"""Response headers: the security headers of every response, and CORS."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MAX_REQUESTED_HEADERS = 40
 def add_common_headers(
     request: web.BaseRequest, response: web.StreamResponse, allowed_origins: Collection[str]
 ) -> None:
-    """Set the headers of every response; must come before its first byte."""
+    """Set the security and CORS headers; call this before the response starts."""
     headers = response.headers
     headers.update(COMMON_HEADERS)
     origin = request.headers.get("Origin")
@@ -49,7 +49,7 @@ def add_common_headers(
 
 
 def _list_allowed_headers(request: web.BaseRequest) -> str:
-    """Our own and those the page requests: SDKs in a browser send headers of their own."""
+    """The headers this API reads and those the page asks for: browser SDKs add their own."""
     allowed = _CORS_HEADERS.split(", ")
     seen = {name.lower() for name in allowed}
     limit = _MAX_REQUESTED_HEADERS

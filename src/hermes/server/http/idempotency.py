@@ -1,17 +1,18 @@
-"""Idempotency keys: the same request under the same key runs once, also across restarts."""
+"""Idempotency keys: the same request with the same key runs once, also across restarts."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
 
+from hermes.app.titles import Spawn
 from hermes.core.object_store import Objects
 from hermes.server.http import web
 from hermes.server.http.call import ApiCall
@@ -23,16 +24,18 @@ MAX_KEY_LENGTH = 255
 MAX_ANSWERS = 2000
 KEPT_SECONDS = 24 * 3600.0
 _TEMPORARY = frozenset({408, 429})
-"""Statuses that say nothing about the request itself: the next try may succeed."""
+"""Statuses that a retry may not get again."""
 Work: TypeAlias = Callable[[], Awaitable[web.Response]]
 
 
 class StoredAnswer(Struct):
+    """The answer to a request with an idempotency key, as retries get it."""
+
     status: int
     headers: dict[str, str]
     body: bytes
     final: bool = True
-    """Whether it is stored, and given to repetitions."""
+    """Whether the answer is stored for retries."""
 
     def build_response(self) -> web.Response:
         return web.Response(
@@ -44,43 +47,44 @@ class StoredAnswer(Struct):
 
 
 class IdempotencyKeys:
-    """Answers under idempotency keys: those being made, and those stored for a day."""
+    """Runs requests once per key; answers are stored for a day."""
 
-    def __init__(
-        self, objects: Objects, spawn: Callable[[Coroutine[Any, Any, None], str], object]
-    ) -> None:
+    def __init__(self, objects: Objects, spawn: Spawn) -> None:
         self._objects = objects
         self._spawn = spawn
         self.pending: dict[str, asyncio.Future[StoredAnswer]] = {}
 
     async def run_once(self, call: ApiCall, work: Work) -> web.Response:
-        """Do the work, or repeat its earlier answer. With a key it outlives its client."""
+        """Do the work, or repeat its earlier answer. With a key, the work continues when its client
+        disconnects."""
         key = _read_key_header(call)
         if not key:
             return await work()
-        identity, owner = _hash_request(call, key), call.principal.name
-        pending = self.pending.get(identity)
+        request_hash, owner = _hash_request(call, key), call.principal.name
+        pending = self.pending.get(request_hash)
         if pending is None:
-            found = await self._objects.get(KIND, identity, owner=owner)
+            found = await self._objects.get(KIND, request_hash, owner=owner)
             if found is not None and found.created > time.time() - KEPT_SECONDS:
                 return msgspec.msgpack.decode(found.body, type=StoredAnswer).build_response()
-            if found is not None:  # replaced, its answer would count as old as this one
-                await self._objects.remove(KIND, identity, owner=owner)
-            pending = self.pending.get(identity)  # a repetition may have been quicker
+            if found is not None:  # `put` would keep the age of the old answer
+                await self._objects.remove(KIND, request_hash, owner=owner)
+            pending = self.pending.get(request_hash)  # a retry may have been quicker
         if pending is None:
-            pending = self.pending[identity] = asyncio.get_running_loop().create_future()
-            task = self._answer_pending(owner, identity, work, pending)
-            self._spawn(task, f"request {identity[:8]}")
+            pending = self.pending[request_hash] = asyncio.get_running_loop().create_future()
+            task = self._answer_pending(owner, request_hash, work, pending)
+            self._spawn(task, f"request {request_hash[:8]}")
         return (await asyncio.shield(pending)).build_response()
 
     async def _answer_pending(
-        self, owner: str, identity: str, work: Work, pending: asyncio.Future[StoredAnswer]
+        self, owner: str, request_hash: str, work: Work, pending: asyncio.Future[StoredAnswer]
     ) -> None:
         try:
             answer = await _collect_answer(work)
             if answer.final:
                 body = msgspec.msgpack.encode(answer)
-                await self._objects.put(KIND, identity, body, owner=owner, keep_latest=MAX_ANSWERS)
+                await self._objects.put(
+                    KIND, request_hash, body, owner=owner, keep_latest=MAX_ANSWERS
+                )
             pending.set_result(answer)
         except BaseException as error:
             if not pending.done():
@@ -90,7 +94,7 @@ class IdempotencyKeys:
                     pending.exception()
             raise
         finally:
-            del self.pending[identity]
+            del self.pending[request_hash]
 
 
 def _read_key_header(call: ApiCall) -> str:
@@ -98,9 +102,11 @@ def _read_key_header(call: ApiCall) -> str:
     if not keys:
         return ""
     if len(keys) > 1:
-        raise bad_request(f"More than one {HEADER} header.")
+        raise bad_request(f"Send only one {HEADER} header.")
     if not 0 < len(keys[0]) <= MAX_KEY_LENGTH or not keys[0].isprintable():
-        raise bad_request(f"{HEADER} has 1 to {MAX_KEY_LENGTH} characters, no control characters.")
+        raise bad_request(
+            f"{HEADER} must have 1 to {MAX_KEY_LENGTH} characters and no control characters."
+        )
     return keys[0]
 
 
@@ -116,7 +122,7 @@ async def _collect_answer(work: Work) -> StoredAnswer:
 
 
 def _hash_request(call: ApiCall, key: str) -> str:
-    """Another body, path or session under the same key is another request."""
+    """A hash that differs for another body, path, session or principal."""
     digest = hashlib.sha256()
     names = [call.request.headers.get(f"X-Hermes-Session-{n}", "") for n in ("Id", "Key")]
     for part in (call.principal.name, call.request.path, key, *names):

@@ -1,4 +1,4 @@
-"""JSON of requests and answers: bodies are decoded into Structs within limits on their shape."""
+"""JSON bodies: decoding into Structs with limits on size and depth, and encoding."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _MAX_CONTAINERS = 200_000
 _MAX_VALUES = 1_000_000
 _CHECKED_FROM_BYTES = 256 * 1024
 _DUPLICATES_UP_TO_BYTES = 64 * 1024
-"""Looking for duplicate keys is slow, and larger bodies are histories."""
+"""Larger bodies are not searched for duplicate keys: the search is slow."""
 _SYNTAX_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _SCALARS = frozenset({str, bool, float, type(None)})
 
 
 def encode_json(value: Any) -> bytes:
-    """Plain data, with Structs anywhere in it."""
+    """Encode plain data, with Structs anywhere in it."""
     return orjson.dumps(value, default=msgspec.to_builtins)
 
 
 def decode_json(raw: bytes, kind: type[T]) -> T:
-    """The body as that Struct; a 400 that says what is wrong with it otherwise."""
+    """Decode a body into a Struct; a 400 says what is wrong with it."""
     if not raw.strip():
         raise bad_request("Invalid JSON: the body is empty.")
     if len(raw) > _CHECKED_FROM_BYTES:
@@ -47,7 +47,7 @@ def decode_json(raw: bytes, kind: type[T]) -> T:
 
 
 def _check_syntax(raw: bytes) -> None:
-    """Report invalid JSON as such, even if its beginning is of the wrong shape already."""
+    """Report invalid JSON as such, even if a wrong shape was found first."""
     try:
         msgspec.json.decode(raw)
     except _SYNTAX_ERRORS as error:
@@ -55,22 +55,23 @@ def _check_syntax(raw: bytes) -> None:
 
 
 def _syntax_error(error: Exception) -> ApiError:
-    why = "nested too deeply" if isinstance(error, RecursionError) else error
-    return bad_request(f"Invalid JSON: {why}.")
+    reason = "nested too deeply" if isinstance(error, RecursionError) else error
+    return bad_request(f"Invalid JSON: {reason}.")
 
 
 def _check_value_count(raw: bytes) -> None:
-    """Count values before decoding: three bytes of JSON can take a hundred in memory."""
+    """Limit the values before decoding: three bytes of JSON can take a hundred in memory."""
     containers = raw.count(b"{") + raw.count(b"[")
     if containers > _MAX_CONTAINERS or containers + raw.count(b",") > _MAX_VALUES:
         raise bad_request("Invalid JSON: too many values.")
 
 
 def _check_depth(value: Struct) -> None:
-    """Make sure the value can be encoded again: neither too deep nor with huge integers."""
+    """Reject values that could not be encoded again: nested too deeply, or with huge integers."""
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
-        level = [x for each in level for x in _list_children(each) if type(x) not in _SCALARS]
+        children = (child for parent in level for child in _list_children(parent))
+        level = [child for child in children if type(child) not in _SCALARS]
         if not level:
             return
     raise bad_request("Invalid JSON: nested too deeply.")
@@ -91,14 +92,14 @@ def _list_children(value: Any) -> Iterable[Any]:
 
 
 def _check_duplicate_keys(raw: bytes) -> None:
-    """Two programs may read a body with duplicate keys differently."""
+    """Reject duplicate keys: two programs could read such a body differently."""
     import json
 
     def check_object(pairs: list[tuple[str, Any]]) -> None:
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                raise bad_request(f"Invalid JSON: the key {name[:80]!r} is there twice.")
+                raise bad_request(f"Invalid JSON: duplicate key {name[:80]!r}.")
             seen.add(name)
 
     try:
@@ -108,7 +109,7 @@ def _check_duplicate_keys(raw: bytes) -> None:
 
 
 def _describe_validation_error(error: str) -> tuple[str, str]:
-    """A validation error as a sentence, and the parameter at fault."""
+    """A validation error as a sentence, and the parameter it is about."""
     message, _, path = error.partition(" - at ")
     param = path.strip("`").removeprefix("$").removeprefix(".")
     if not param and message.startswith("Object missing required field"):
@@ -116,11 +117,11 @@ def _describe_validation_error(error: str) -> tuple[str, str]:
         return f"{param} is required.", param
     if param:
         return f"{param}: {message}.", param
-    return f"The body is of the wrong shape: {message}.", param
+    return f"The body has the wrong shape: {message}.", param
 
 
 def parse_flag(value: bool | str | None, name: str, *, default: bool = False) -> bool:
-    """A JSON boolean, or the words some clients send for it."""
+    """Read a JSON boolean, or the string that some clients send for it."""
     if value is None:
         return default
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""The listening port: opened first, it answers health checks itself while the rest is imported."""
+"""The listening port, which answers health checks while the rest of the server is imported."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _HEALTH_PATHS = {b"GET /health HTTP/1.1": "/health", b"GET /v1/health HTTP/1.1":
 _NEUTRAL_HEADERS = frozenset(
     {b"user-agent", b"accept", b"accept-encoding", b"accept-language", b"authorization"}
 )
-"""Headers that do not affect the answer. A request with any other waits for the whole server."""
+"""Headers that do not affect the answer; a request with any other waits for the server."""
 _MAX_EARLY_BYTES = 16 * 1024
 
 
 class HealthCheck(Struct, frozen=True):
-    """A health check that was answered without the router."""
+    """A health check that was answered before it reached the router."""
 
     path: str
     seconds: float
@@ -36,15 +36,15 @@ class HealthCheck(Struct, frozen=True):
 
 
 class EarlyListener:
-    """Accepts connections while the server is still importing: answers health checks, queues the
-    rest. `hand_over` gives all connections to the acceptor, with every byte not answered yet."""
+    """Accepts connections while the server is still importing; answers health checks, queues the
+    rest. `hand_over` passes all connections to the acceptor, with their unanswered bytes."""
 
     def __init__(self, settings: ApiServer) -> None:
         self._socket = _open_socket(settings.host, settings.port)
         self.host_names = find_host_names(settings)
         self.address = _format_address(settings.host, self._socket.getsockname()[1])
         self.health_checks: list[HealthCheck] = []
-        """Those it answered, for the metrics of the server."""
+        """The health checks answered so far, for metrics and the access log."""
         self._max_connections = settings.max_connections
         self._connections: dict[_EarlyConnection, asyncio.Transport] = {}
         self._acceptor: Callable[[], asyncio.Protocol] | None = None
@@ -58,7 +58,7 @@ class EarlyListener:
         self._listener = await loop.create_server(self, sock=self._socket, backlog=_BACKLOG)
 
     def close(self) -> None:
-        """Stop listening, and drop the connections that were never handed over."""
+        """Stop listening and drop the connections that were never handed over."""
         if self._listener is not None:
             self._listener.close()
         self._socket.close()
@@ -112,7 +112,7 @@ class _EarlyConnection(asyncio.Protocol):
         self._listener = listener
         self._transport: asyncio.Transport | None = None
         self.received = bytearray()
-        """What is not answered yet."""
+        """The bytes that are not answered yet."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -139,8 +139,8 @@ class _EarlyConnection(asyncio.Protocol):
 
 
 def match_health_check(received: bytes, host_names: frozenset[str]) -> str:
-    """The path, if this is exactly one complete and plain health check for one of our names.
-    Anything doubtful is left to the server."""
+    """The path, if the bytes are exactly one complete, plain health check for a known host name;
+    otherwise empty, and the server decides."""
     if len(received) > _MAX_EARLY_BYTES or not received.endswith(b"\r\n\r\n"):
         return ""
     if not received.isascii():
@@ -155,12 +155,12 @@ def match_health_check(received: bytes, host_names: frozenset[str]) -> str:
             hosts.append(value.decode().strip(" "))
         elif name.lower() not in _NEUTRAL_HEADERS:
             return ""
-    is_ours = len(hosts) == 1 and is_known_host(host_names, hosts[0])
-    return _HEALTH_PATHS.get(line, "") if is_ours else ""
+    has_known_host = len(hosts) == 1 and is_known_host(host_names, hosts[0])
+    return _HEALTH_PATHS.get(line, "") if has_known_host else ""
 
 
 def render_health_response() -> bytes:
-    """The whole response, identical to what the route answers."""
+    """The complete response, identical to that of the route."""
     body = orjson.dumps(HEALTH)
     headers = {
         "Content-Type": "application/json",
@@ -172,7 +172,7 @@ def render_health_response() -> bytes:
     return f"HTTP/1.1 200 OK\r\n{lines}\r\n".encode() + body
 
 
-# -- the socket, and the names it is reached by ----------------------------------------------
+# -- the socket and its host names -----------------------------------------------------------
 
 
 def _open_socket(host: str, port: int) -> socket.socket:
@@ -181,12 +181,12 @@ def _open_socket(host: str, port: int) -> socket.socket:
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host.strip("[]"), port))
-        sock.listen(_BACKLOG)  # of two servers that start at once, one fails only here
+        sock.listen(_BACKLOG)  # of two servers started at once, one fails only here
     except OSError as error:
         sock.close()
         raise ConfigError(
             f"The API server cannot listen on {host}:{port}: {error.strerror}. Choose another "
-            "with --port, or stop what uses it."
+            "port with --port, or stop the program that uses this one."
         ) from None
     return sock
 
@@ -196,7 +196,7 @@ def _format_address(host: str, port: int) -> str:
 
 
 def find_host_names(settings: ApiServer) -> frozenset[str]:
-    """The names a request may give in its Host header."""
+    """The host names that requests may use in their Host header."""
     bound = [settings.host.lower()] if settings.host not in _ALL_INTERFACES else []
     if not bound:
         bound = [socket.gethostname().lower(), *_list_own_addresses()]
@@ -205,7 +205,7 @@ def find_host_names(settings: ApiServer) -> frozenset[str]:
 
 
 def is_known_host(host_names: frozenset[str], host: str) -> bool:
-    """`host`: the value of a Host header, with or without a port."""
+    """Whether the value of a Host header, with or without a port, is one of the names."""
     name, port = _split_host(host)
     return name in host_names and (not port or port.isdigit())
 

@@ -1,4 +1,4 @@
-"""Counters of the server, rendered in the text format of Prometheus."""
+"""Metrics of the server, in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class _Counter:
-    """One metric: its values by the values of its labels."""
+    """A counter with one value per combination of label values."""
 
     def __init__(self, name: str, description: str, *labels: str) -> None:
         self._name = name
@@ -30,6 +30,8 @@ class _Counter:
 
 
 class _Durations:
+    """A histogram of the durations of one route."""
+
     __slots__ = ("counts", "total")
 
     def __init__(self) -> None:
@@ -51,7 +53,7 @@ class _Durations:
 
 
 class Metrics:
-    """Counting takes constant time; sums are made when they are rendered."""
+    """Counts requests, turns and tokens in constant time; sums are computed on rendering."""
 
     def __init__(self) -> None:
         self._requests = _Counter(

@@ -1,4 +1,4 @@
-"""Who is calling: the owner of a key, or anybody where no key is set."""
+"""Principals: the owners of API keys, their scopes and their limits."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hermes.core.errors import ConfigError
 from hermes.server.http.errors import ApiError
 
 _BURST_SECONDS = 10.0
-"""So many seconds' worth of requests may come at once."""
+"""How many seconds' worth of requests may arrive at once."""
 
 
 class Principal(Struct, frozen=True):
-    """A caller. Sessions, responses and runs of one do not exist for another."""
+    """A caller. Sessions, responses and runs of one principal are invisible to all others."""
 
     name: str = ""
     digest: bytes = b""
@@ -34,7 +34,7 @@ class Principal(Struct, frozen=True):
 
 
 class Principals:
-    """All who may call. Where no key is set, everybody is the same nameless principal."""
+    """All callers. Without any key, everybody is the same nameless principal."""
 
     def __init__(self, settings: ApiServer, keys: Mapping[str, str]) -> None:
         self._all = [_build_principal(settings, name, key) for name, key in keys.items()]
@@ -42,11 +42,11 @@ class Principals:
         self._tokens: dict[str, tuple[float, float]] = {}
 
     def identify(self, headers: Sequence[str]) -> Principal:
-        """The owner of the key; 401 if there is none. `headers`: all Authorization headers."""
+        """The owner of the key in these Authorization headers; 401 if there is none."""
         if not self._all:
             return self._anybody
         if len(headers) > 1:
-            raise ApiError(400, "More than one Authorization header.")
+            raise ApiError(400, "Send only one Authorization header.")
         scheme, _, key = (headers[0] if headers else "").partition(" ")
         digest = _hash_key(key.strip())
         found = None
@@ -54,28 +54,32 @@ class Principals:
             if hmac.compare_digest(digest, principal.digest):
                 found = principal
         if found is None or scheme.lower() != "bearer" or not key.strip():
-            text = "Invalid API key." if headers else "Missing API key: Authorization: Bearer KEY."
+            text = (
+                "Invalid API key."
+                if headers
+                else "Missing API key. Send the header Authorization: Bearer KEY."
+            )
             raise ApiError(
                 401, text, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"}
             )
         return found
 
     def count_request(self, principal: Principal) -> None:
-        """Count a request against the rate limit of its principal; 429 over it."""
+        """Count a request against the rate limit of its principal; 429 when it is exceeded."""
         rate = principal.requests_per_minute
         if rate is None:
             return
         per_second = rate / 60.0
-        most = max(1.0, per_second * _BURST_SECONDS)
+        burst = max(1.0, per_second * _BURST_SECONDS)
         now = time.monotonic()
-        left, then = self._tokens.get(principal.name, (most, now))
-        left = min(most, left + (now - then) * per_second)
+        left, counted_at = self._tokens.get(principal.name, (burst, now))
+        left = min(burst, left + (now - counted_at) * per_second)
         if left < 1.0:
             self._tokens[principal.name] = (left, now)
             wait = str(int((1.0 - left) / per_second) + 1)
             raise ApiError(
                 429,
-                f"Too many requests: at most {rate} in a minute. Try again in {wait} s.",
+                f"Too many requests: at most {rate} per minute. Try again in {wait} s.",
                 code="rate_limit_exceeded",
                 headers={"Retry-After": wait},
             )
@@ -83,14 +87,14 @@ class Principals:
 
 
 def load_keys(settings: ApiServer, secrets: Secrets) -> dict[str, str]:
-    """Name -> key. Raises ConfigError when one is missing, or too weak for where it listens."""
+    """The keys by name. Raises ConfigError if one is missing, or too weak for a public address."""
     keys = _read_keys(settings, secrets)
     check_exposure(settings, {name or "API_SERVER_KEY": key for name, key in keys.items()})
     return keys
 
 
 def _read_keys(settings: ApiServer, secrets: Secrets) -> dict[str, str]:
-    """Name -> key; the key without a name has the empty one."""
+    """The keys by name; the key of `key` or `key_env` has the empty name."""
     keys: dict[str, str] = {}
     unnamed = settings.key or (secrets.get(settings.key_env) if settings.key_env else "") or ""
     if settings.key_env and not unnamed:
@@ -101,11 +105,13 @@ def _read_keys(settings: ApiServer, secrets: Secrets) -> dict[str, str]:
         key = secrets.get(entry.key_env)
         if not key:
             raise ConfigError(
-                f"platforms.api_server.keys: {entry.key_env} of {entry.name} is not set, in the "
-                "environment or in .env."
+                f"platforms.api_server.keys: {entry.key_env}, the key of {entry.name}, is not set "
+                "in the environment or in .env."
             )
         if entry.name in keys or key in keys.values():
-            raise ConfigError(f"platforms.api_server.keys: {entry.name} is there twice.")
+            raise ConfigError(
+                f"platforms.api_server.keys: {entry.name} or its key is listed twice."
+            )
         keys[entry.name] = key
     return keys
 

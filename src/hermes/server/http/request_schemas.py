@@ -1,4 +1,4 @@
-"""Types of request fields that code checks by hand, with their schemas for OpenAPI."""
+"""Types of request fields that are parsed by hand, with their schemas for OpenAPI."""
 
 from __future__ import annotations
 

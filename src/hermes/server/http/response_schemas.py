@@ -1,4 +1,4 @@
-"""Parts of JSON answers that several routes share: handlers build them, OpenAPI describes them."""
+"""Structs of JSON answers that several routes share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The endpoints: every module here has a tuple ROUTES."""
+"""The endpoints: each module defines a tuple ROUTES."""
 
 from __future__ import annotations
 

@@ -96,9 +96,9 @@ class ChatCompletion(Struct, omit_defaults=True):
 
 
 async def complete_chat(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """One turn of a conversation whose past is in the request."""
+    """Run one turn of a conversation whose history is in the request."""
     body = call.decode_body(ChatRequest)
-    request = _parse_request(call, services, body)
+    request = _parse_request(call, body, services.settings.max_output_tokens)
     model = body.model or services.model
     if not parse_flag(body.stream, "stream"):
         build = partial(_build_completion, model, with_reasoning=services.settings.reasoning)
@@ -119,7 +119,7 @@ async def complete_chat(call: ApiCall, services: RouteServices) -> web.StreamRes
 # -- the request -----------------------------------------------------------------------------
 
 
-def _parse_request(call: ApiCall, services: RouteServices, body: ChatRequest) -> TurnRequest:
+def _parse_request(call: ApiCall, body: ChatRequest, max_output: int | None) -> TurnRequest:
     session, session_key = call.read_session_headers()
     tools = parse_client_tools(body.tool_execution, body.tools, body.tool_choice)
     instructions, messages = _parse_messages(body.messages, client_tools=tools is not None)
@@ -132,7 +132,7 @@ def _parse_request(call: ApiCall, services: RouteServices, body: ChatRequest) ->
         session_key=session_key,
         client_tools=tools,
         settings=limit_settings(
-            services.settings.max_output_tokens,
+            max_output,
             tokens=body.max_completion_tokens or body.max_tokens,
             temperature=body.temperature,
             effort=body.reasoning_effort,
@@ -144,37 +144,37 @@ def _parse_request(call: ApiCall, services: RouteServices, body: ChatRequest) ->
 def _parse_messages(
     messages: list[ChatMessage], *, client_tools: bool
 ) -> tuple[str, list[Message]]:
-    """The system text, and all other messages."""
+    """The system text and all other messages."""
     if not messages:
         raise bad_request("messages must not be empty.", "messages")
     system: list[str] = []
-    found: list[Message] = []
+    parsed: list[Message] = []
     call_names: dict[str, str] = {}
     for n, message in enumerate(messages):
-        where = f"messages[{n}]"
+        field = f"messages[{n}]"
         match message.role:
             case "system" | "developer":
-                parts = parse_content(message.content, f"{where}.content")
+                parts = parse_content(message.content, f"{field}.content")
                 system.append(Message("user", parts).text)
             case "user":
-                found.append(Message("user", parse_content(message.content, f"{where}.content")))
+                parsed.append(Message("user", parse_content(message.content, f"{field}.content")))
             case "assistant":
-                parts = parse_content(message.content, f"{where}.content")
+                parts = parse_content(message.content, f"{field}.content")
                 calls: tuple[ToolCall, ...] = ()
                 if client_tools:
-                    calls = parse_tool_calls(message.tool_calls, f"{where}.tool_calls")
+                    calls = parse_tool_calls(message.tool_calls, f"{field}.tool_calls")
                     call_names.update((call.id, call.name) for call in calls)
-                found.append(Message("assistant", (*parts, *calls)))
+                parsed.append(Message("assistant", (*parts, *calls)))
             case "tool" | "function":
                 if client_tools:
                     call_id, content = message.tool_call_id, message.content
-                    found.append(parse_tool_result(call_id, content, call_names, where))
+                    parsed.append(parse_tool_result(call_id, content, call_names, field))
             case _:
-                raise bad_request(f"{where}.role is unknown.", f"{where}.role")
-    return join_texts(*system), found
+                raise bad_request(f"{field}.role is unknown.", f"{field}.role")
+    return join_texts(*system), parsed
 
 
-# -- the whole answer ------------------------------------------------------------------------
+# -- the answer ------------------------------------------------------------------------------
 
 
 def _build_completion(model: str, result: TurnResult, *, with_reasoning: bool) -> ChatCompletion:
@@ -195,7 +195,7 @@ def _build_completion(model: str, result: TurnResult, *, with_reasoning: bool) -
 
 
 def _list_open_calls(result: TurnResult) -> list[dict[str, Any]]:
-    """Those the client has to run."""
+    """The calls that the client must run."""
     return [
         {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.args or "{}"}}
         for c in list_open_calls(result.messages)
@@ -227,7 +227,7 @@ def _create_completion_id() -> str:
 
 
 class _ChunkEncoder:
-    """The chunks of one answer: what they have in common is encoded once."""
+    """Encodes the chunks of one answer; what they share is encoded once."""
 
     def __init__(
         self, model: str, *, with_usage: bool, with_reasoning: bool, chunks_only: bool
@@ -245,7 +245,7 @@ class _ChunkEncoder:
         self._with_reasoning = with_reasoning
         self._chunks_only = chunks_only
         self._running: dict[str, tuple[str, str]] = {}
-        """Running tools: name and label, by call."""
+        """Running tools: name and label by call id."""
 
     async def encode_start(self, session: Session) -> bytes:
         return self._delta_head + b'role":"assistant","content":""' + self._delta_tail
@@ -284,7 +284,7 @@ class _ChunkEncoder:
         return b"".join((self._delta_head, field, b'":', orjson.dumps(text), self._delta_tail))
 
     def _encode_progress(self, tool: tuple[str, str], call_id: str, status: str) -> bytes:
-        """For clients that read every event as a chunk, it is an empty chunk as well."""
+        """Encode tool progress, for clients that read only chunks also as an empty chunk."""
         name, label = tool
         data = orjson.dumps({"tool": name, "label": label, "toolCallId": call_id, "status": status})
         if self._chunks_only:

@@ -1,4 +1,4 @@
-"""Whether the server is alive, and what it can do."""
+"""Health, models and capabilities of the server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from hermes.server.http import web
 from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.listener import HEALTH
 from hermes.server.route import Route, RouteServices
-from hermes.server.routes import list_routes
 
 _STARTED = int(time.time())
 
@@ -62,12 +61,12 @@ class Capabilities(Struct):
 
 
 async def get_health(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """Whether the server is alive."""
+    """Check that the server is alive."""
     return json_response(HEALTH)
 
 
 async def get_detailed_health(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """What is running."""
+    """Get the health of the server with details."""
     active = services.turns.slots.active_turns
     platform = HEALTH["platform"]
     health = DetailedHealth("ok", platform, None, {}, active, None, time.time(), os.getpid())
@@ -75,15 +74,15 @@ async def get_detailed_health(call: ApiCall, services: RouteServices) -> web.Str
 
 
 async def list_models(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """The one model this server is."""
+    """List the one model this server offers."""
     name = services.model
     entry = ModelEntry(name, "model", _STARTED, "hermes", [], name, None)
     return json_response(ModelList("list", [entry]))
 
 
 async def get_capabilities(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """What this server can do."""
-    routes = {route.name: route for route in list_routes()}
+    """Get the features and endpoints of this server."""
+    routes = {route.name: route for route in services.routes}
     features: dict[str, bool | str] = {name: route in routes for name, route in _FEATURES.items()}
     features["tool_progress_events"] = True
     features["cors"] = bool(services.settings.cors_origins)
@@ -116,7 +115,7 @@ _FEATURES = {
     "run_events_sse": "run_events",
     "run_stop": "run_stop",
 }
-"""Feature -> the name of the route it needs."""
+"""The name of the route that each feature needs."""
 
 ROUTES = (
     Route("GET", "/health", get_health, "health", HealthAnswer, public=True),

@@ -1,4 +1,4 @@
-"""POST /v1/messages: the same agent for clients that speak Anthropic's protocol."""
+"""POST /v1/messages, the Messages protocol of Anthropic."""
 
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ class AnthropicMessage(Struct, omit_defaults=True):
 
 
 async def create_message(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """One turn, in the protocol of Anthropic."""
+    """Run one turn in the Messages protocol of Anthropic."""
     body = call.decode_body(MessagesRequest)
-    request = _parse_request(call, services, body)
+    request = _parse_request(call, body, services.settings.max_output_tokens)
     model = body.model or services.model
     if not parse_flag(body.stream, "stream"):
         build = partial(_build_message, model, with_reasoning=services.settings.reasoning)
@@ -97,7 +97,7 @@ async def create_message(call: ApiCall, services: RouteServices) -> web.StreamRe
 # -- the request -----------------------------------------------------------------------------
 
 
-def _parse_request(call: ApiCall, services: RouteServices, body: MessagesRequest) -> TurnRequest:
+def _parse_request(call: ApiCall, body: MessagesRequest, max_output: int | None) -> TurnRequest:
     session, session_key = call.read_session_headers()
     tools = parse_client_tools(body.tool_execution, body.tools, body.tool_choice)
     messages = _parse_messages(body.messages, client_tools=tools is not None)
@@ -110,7 +110,7 @@ def _parse_request(call: ApiCall, services: RouteServices, body: MessagesRequest
         session_key=session_key,
         client_tools=tools,
         settings=limit_settings(
-            services.settings.max_output_tokens,
+            max_output,
             tokens=body.max_tokens,
             temperature=body.temperature,
             stop=body.stop_sequences,
@@ -121,10 +121,10 @@ def _parse_request(call: ApiCall, services: RouteServices, body: MessagesRequest
 def _parse_messages(messages: list[InputMessage], *, client_tools: bool) -> list[Message]:
     if not messages:
         raise bad_request("messages must not be empty.", "messages")
-    found: list[Message] = []
+    parsed: list[Message] = []
     call_names: dict[str, str] = {}
     for n, message in enumerate(messages):
-        where = f"messages[{n}].content"
+        field = f"messages[{n}].content"
         if message.role not in ("user", "assistant"):
             role = f"messages[{n}].role"
             raise bad_request(f"{role} must be user or assistant.", role)
@@ -132,37 +132,37 @@ def _parse_messages(messages: list[InputMessage], *, client_tools: bool) -> list
         if isinstance(blocks, str):
             blocks = [{"type": "text", "text": blocks}]
         if not isinstance(blocks, list):
-            raise bad_request(f"{where} must be a string or a list of blocks.", where)
-        found += _parse_blocks(message.role, blocks, call_names if client_tools else None, where)
-    return found
+            raise bad_request(f"{field} must be a string or a list of blocks.", field)
+        parsed += _parse_blocks(message.role, blocks, call_names if client_tools else None, field)
+    return parsed
 
 
 def _parse_blocks(
-    role: str, blocks: list[Any], call_names: dict[str, str] | None, where: str
+    role: str, blocks: list[Any], call_names: dict[str, str] | None, field: str
 ) -> Iterator[Message]:
-    """The tool results, each a message, then the rest as one. `call_names`: of the calls so far by
-    id, if the client runs them; without it they are left out."""
+    """Yield a message per tool result, then one of all other blocks. `call_names`: the names of the
+    tool calls so far, by id; None leaves tool blocks out, for tools that the server runs."""
     parts: list[Any] = []
     for n, block in enumerate(blocks):
-        at = f"{where}[{n}]"
+        block_field = f"{field}[{n}]"
         if not isinstance(block, dict):
-            raise bad_request(f"{at} must be an object.", at)
+            raise bad_request(f"{block_field} must be an object.", block_field)
         match block.get("type"):
             case "text":
-                parts += parse_content([block], at)
+                parts += parse_content([block], block_field)
             case "image":
-                parts.append(_parse_image_block(block, at))
+                parts.append(_parse_image_block(block, block_field))
             case "tool_use" if call_names is not None:
-                parts.append(_parse_tool_use(block, call_names, at))
+                parts.append(_parse_tool_use(block, call_names, block_field))
             case "tool_result" if call_names is not None:
                 call_id, content = block.get("tool_use_id"), block.get("content")
-                yield parse_tool_result(call_id, content, call_names, at)
+                yield parse_tool_result(call_id, content, call_names, block_field)
             case "tool_use" | "tool_result" | "thinking" | "redacted_thinking":
                 continue
             case kind:
                 raise bad_request(
-                    f"{at}: blocks of type {str(kind)[:40]!r} are not supported.",
-                    at,
+                    f"{block_field}: blocks of type {str(kind)[:40]!r} are not supported.",
+                    block_field,
                     "unsupported_content_type",
                 )
     message = Message("user" if role == "user" else "assistant", tuple(parts))
@@ -170,24 +170,24 @@ def _parse_blocks(
         yield message
 
 
-def _parse_image_block(block: dict[str, Any], where: str) -> Media:
+def _parse_image_block(block: dict[str, Any], field: str) -> Media:
     source = block.get("source")
     if not isinstance(source, dict):
-        raise bad_request(f"{where}.source must be an object.", where)
+        raise bad_request(f"{field}.source must be an object.", field)
     if source.get("type") == "url":
-        return parse_image_url(str(source.get("url") or ""), where)
-    return parse_image_url(f"data:{source.get('media_type')};base64,{source.get('data')}", where)
+        return parse_image_url(str(source.get("url") or ""), field)
+    return parse_image_url(f"data:{source.get('media_type')};base64,{source.get('data')}", field)
 
 
-def _parse_tool_use(block: dict[str, Any], call_names: dict[str, str], where: str) -> ToolCall:
+def _parse_tool_use(block: dict[str, Any], call_names: dict[str, str], field: str) -> ToolCall:
     call_id, name = block.get("id"), block.get("name")
     if not isinstance(call_id, str) or not isinstance(name, str):
-        raise bad_request(f"{where} must have an id and a name.", where)
+        raise bad_request(f"{field} must have an id and a name.", field)
     call_names[call_id] = name
     return ToolCall(call_id, name, orjson.dumps(block.get("input") or {}).decode())
 
 
-# -- the whole answer ------------------------------------------------------------------------
+# -- the answer ------------------------------------------------------------------------------
 
 
 def _build_message(model: str, result: TurnResult, *, with_reasoning: bool) -> AnthropicMessage:
@@ -205,9 +205,9 @@ def _build_message(model: str, result: TurnResult, *, with_reasoning: bool) -> A
 
 
 def _create_empty_message(model: str) -> AnthropicMessage:
-    identity = f"msg_{secrets.token_hex(12)}"
+    message_id = f"msg_{secrets.token_hex(12)}"
     usage = _build_usage(Usage())
-    return AnthropicMessage(identity, "message", "assistant", model, [], None, None, usage)
+    return AnthropicMessage(message_id, "message", "assistant", model, [], None, None, usage)
 
 
 def _choose_stop_reason(result: TurnResult) -> Literal["end_turn", "max_tokens", "tool_use"]:
@@ -217,7 +217,7 @@ def _choose_stop_reason(result: TurnResult) -> Literal["end_turn", "max_tokens",
 
 
 def _build_usage(usage: Usage) -> dict[str, int]:
-    """In this protocol, cached tokens do not count as input."""
+    """Token counts; in this protocol, cached tokens are not part of the input."""
     return {
         "input_tokens": max(0, usage.input - usage.cache_read - usage.cache_write),
         "cache_read_input_tokens": usage.cache_read,
@@ -227,7 +227,7 @@ def _build_usage(usage: Usage) -> dict[str, int]:
 
 
 def _list_tool_uses(result: TurnResult) -> list[dict[str, Any]]:
-    """Those the client has to run."""
+    """The calls that the client must run."""
     return [
         {"type": "tool_use", "id": c.id, "name": c.name, "input": _parse_call_args(c)}
         for c in list_open_calls(result.messages)
@@ -245,7 +245,7 @@ def _parse_call_args(call: ToolCall) -> Any:
 
 
 class _MessageEncoder:
-    """The events of one answer: at most one content block is open."""
+    """Encodes the events of one answer; at most one content block is open."""
 
     def __init__(self, model: str, *, with_reasoning: bool) -> None:
         self._message = _create_empty_message(model)
@@ -281,11 +281,11 @@ class _MessageEncoder:
     def _encode_delta(self, kind: str, text: str) -> bytes:
         head = b""
         if self._open_kind != kind:
-            head = self._close_block() + self._open(kind)
+            head = self._close_block() + self._open_block(kind)
         delta = {"type": f"{kind}_delta", kind: text}
         return head + _encode_event("content_block_delta", index=self._index, delta=delta)
 
-    def _open(self, kind: str) -> bytes:
+    def _open_block(self, kind: str) -> bytes:
         self._index += 1
         self._open_kind = kind
         block = {"type": kind, kind: ""}
@@ -301,12 +301,12 @@ class _MessageEncoder:
 
     def _encode_tool_use(self, block: dict[str, Any]) -> bytes:
         self._index += 1
-        at = {"index": self._index}
+        position = {"index": self._index}
         delta = {"type": "input_json_delta", "partial_json": orjson.dumps(block["input"]).decode()}
         return (
-            _encode_event("content_block_start", **at, content_block={**block, "input": {}})
-            + _encode_event("content_block_delta", **at, delta=delta)
-            + _encode_event("content_block_stop", **at)
+            _encode_event("content_block_start", **position, content_block={**block, "input": {}})
+            + _encode_event("content_block_delta", **position, delta=delta)
+            + _encode_event("content_block_stop", **position)
         )
 
 

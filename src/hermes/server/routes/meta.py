@@ -1,4 +1,4 @@
-"""What the server publishes about itself: its API document, its metrics, its tools."""
+"""The API document, metrics and tools of the server."""
 
 from __future__ import annotations
 
@@ -10,27 +10,26 @@ from hermes.server.http.metrics import CONTENT_TYPE
 from hermes.server.http.response_schemas import ObjectList
 from hermes.server.openapi import build_document
 from hermes.server.route import Route, RouteServices
-from hermes.server.routes import list_routes
 from hermes.server.turns.sessions import SOURCE
 from hermes.tools.registry import select
 
 
 async def get_openapi(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """This description."""
-    return json_response(build_document(list_routes()))
+    """Get this OpenAPI document."""
+    return json_response(build_document(services.routes))
 
 
 async def get_docs(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """The same for people."""
+    """Get a readable list of all endpoints."""
     rows = "".join(
         f"<tr><td><code>{r.method}</code></td><td><code>{escape(r.path)}</code></td>"
         f"<td>{escape(r.summary)}</td><td>{'no' if r.public else r.scope}</td></tr>"
-        for r in sorted(list_routes(), key=lambda r: (r.path, r.method))
+        for r in sorted(services.routes, key=lambda r: (r.path, r.method))
     )
     page = (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Hermes API</title>'
-        "<h1>Hermes API</h1><p>The protocols of OpenAI and Anthropic, with an agent behind them. "
-        'The whole description: <a href="/openapi.json">/openapi.json</a>.</p>'
+        "<h1>Hermes API</h1><p>An agent behind the protocols of OpenAI and Anthropic. "
+        'Full description: <a href="/openapi.json">/openapi.json</a>.</p>'
         "<table><tr><th>Method<th>Path<th>What it does<th>Key (scope)</tr>"
         f"{rows}</table></html>"
     )
@@ -38,13 +37,13 @@ async def get_docs(call: ApiCall, services: RouteServices) -> web.StreamResponse
 
 
 async def get_metrics(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """Metrics for Prometheus."""
+    """Get metrics in the text format of Prometheus."""
     text = services.metrics.render()
     return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
 
 async def list_toolsets(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """The tools the agent has here."""
+    """List the tools of the agent by toolset."""
     config = services.runtime.setup.config
     tools = select(services.settings.toolsets, platform=SOURCE, settings=config.tools)
     groups: dict[str, list[dict[str, str]]] = {}
@@ -56,7 +55,7 @@ async def list_toolsets(call: ApiCall, services: RouteServices) -> web.StreamRes
 
 
 async def list_skills(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """The skills the agent has here: none yet."""
+    """List the skills of the agent; there are none yet."""
     return json_response(ObjectList("list", []))
 
 

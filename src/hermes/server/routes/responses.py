@@ -1,4 +1,4 @@
-"""POST /v1/responses, and the responses it has stored."""
+"""/v1/responses: create responses, and read or delete stored ones."""
 
 from __future__ import annotations
 
@@ -30,12 +30,16 @@ from hermes.server.turns.image_links import choose_text_filter
 from hermes.server.turns.outcome import build_turn_headers, is_unusable, raise_if_unusable
 from hermes.server.turns.response_input import parse_input
 from hermes.server.turns.response_items import EVERY_TOOL, ItemEncoder, ResponseObject, build_items
-from hermes.server.turns.stored_responses import CONVERSATION_KIND, StoredResponse
+from hermes.server.turns.stored_responses import (
+    CONVERSATION_KIND,
+    ResponseStore,
+    StoredResponse,
+)
 from hermes.server.turns.turn_request import TurnRequest, join_texts, limit_settings
 
 TOOL_ITEMS_HEADER = "X-Hermes-Tool-Items"
 _TRUNCATED_MESSAGES = 100
-"""The messages of history that `truncation: auto` leaves."""
+"""How many messages of the history `truncation: auto` keeps."""
 
 
 class ReasoningOptions(Struct):
@@ -61,38 +65,38 @@ class ResponsesRequest(Struct):
 
 
 class _ResponseTurn(Struct):
-    """A request while it is answered."""
+    """A request in progress, and what is stored of it."""
 
     owner: str
     request: TurnRequest
     response: ResponseObject
     past: tuple[Message, ...]
-    """All of it; the request may have a part only."""
+    """The complete past; `request` may have been truncated."""
     instructions: str
-    """What the next response inherits."""
+    """The instructions that the next response inherits."""
     hosted: Container[str]
-    """Tools whose calls must not look like ones for the client to run."""
+    """Tools whose calls must not look like calls for the client to run."""
     is_stored: bool
     conversation: str
     session: str = ""
 
     def enter_session(self, session: Session) -> None:
         self.session = session.id
-        if self.request.session:  # then the past is the stored one, not the client's
+        if self.request.session:  # then the past is the stored one, not the request's
             history = session.transcript.client_history
             self.past = history.messages if history else ()
 
-    async def save_response(self, services: RouteServices, added: tuple[Message, ...]) -> None:
-        """`added`: the messages of this turn so far."""
+    async def save_response(self, responses: ResponseStore, added: tuple[Message, ...]) -> None:
+        """Store the response, if it is to be stored; `added`: the messages of this turn so far."""
         if not self.is_stored:
             return
         transcript = (*self.past, *(added or (self.request.prompt,)))
         stored = StoredResponse(self.response, transcript, self.session, self.instructions)
-        await services.responses.save(self.owner, stored, self.conversation)
+        await responses.save(self.owner, stored, self.conversation)
 
 
 async def create_response(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """One turn; the server keeps what is needed to continue from it."""
+    """Run one turn and store what is needed to continue from it."""
     body = call.decode_body(ResponsesRequest)
     if not parse_flag(body.stream, "stream"):
         return await services.idempotency.run_once(
@@ -110,7 +114,8 @@ async def create_response(call: ApiCall, services: RouteServices) -> web.StreamR
 async def _prepare_turn(
     call: ApiCall, services: RouteServices, body: ResponsesRequest, resources: AsyncExitStack
 ) -> _ResponseTurn:
-    """`resources` gets the lock of a named conversation: its turns run one after the other."""
+    """Parse the request. `resources` gets the lock of a named conversation, whose turns run one
+    after the other."""
     owner = call.principal.name
     conversation = _parse_conversation(body)
     if conversation:
@@ -119,7 +124,7 @@ async def _prepare_turn(
     tools = parse_client_tools(body.tool_execution, body.tools, body.tool_choice)
     is_stored = parse_flag(body.store, "store", default=True)
     session, session_key = call.read_session_headers()
-    previous = await _load_previous(services, owner, body, conversation)
+    previous = await _load_previous(services.responses, owner, body, conversation)
     transcript = previous.transcript if previous else ()
     calls = {c.id: c.name for m in transcript for c in m.calls} if tools else None
     system, before, prompt = parse_input(body.input, calls)
@@ -146,7 +151,8 @@ async def _prepare_turn(
     response = _create_response_object(
         body, services.model, instructions, client_tools=tools is not None
     )
-    hosted = _choose_hosted_tools(call, services, body) if tools is None else ()
+    default = services.settings.tool_items
+    hosted = _choose_hosted_tools(call, body, default) if tools is None else ()
     return _ResponseTurn(
         owner, request, response, past, instructions, hosted, is_stored, conversation
     )
@@ -158,35 +164,38 @@ def _parse_conversation(body: ResponsesRequest) -> str:
     if name is None:
         return ""
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or not is_plain_text(name):
-        raise bad_request("conversation must be a name of at most 256 characters.", "conversation")
+        raise bad_request(
+            f"conversation must be a name of at most {MAX_NAME_LENGTH} characters.", "conversation"
+        )
     if body.previous_response_id:
         raise bad_request("Cannot use both conversation and previous_response_id.", "conversation")
     return name
 
 
 async def _load_previous(
-    services: RouteServices, owner: str, body: ResponsesRequest, conversation: str
+    responses: ResponseStore, owner: str, body: ResponsesRequest, conversation: str
 ) -> StoredResponse | None:
-    identity = body.previous_response_id
+    response_id = body.previous_response_id
     if conversation:
-        identity = await services.responses.find_latest_id(owner, conversation)
-    if not identity:
+        response_id = await responses.find_latest_id(owner, conversation)
+    if not response_id:
         return None
-    stored = await services.responses.load(owner, identity)
+    stored = await responses.load(owner, response_id)
     if stored is None and not conversation:
-        raise not_found("response", identity[:80])
+        raise not_found("response", response_id[:80])
     return stored
 
 
 def _choose_hosted_tools(
-    call: ApiCall, services: RouteServices, body: ResponsesRequest
+    call: ApiCall, body: ResponsesRequest, default: ToolItems
 ) -> Container[str]:
+    """Tools shown as `mcp_call`: by header, by client, by setting, or as the request declares."""
     wanted = call.request.headers.get(TOOL_ITEMS_HEADER)
     if wanted and wanted not in get_args(ToolItems):
-        raise bad_request(f"{TOOL_ITEMS_HEADER} is one of {', '.join(get_args(ToolItems))}.")
+        raise bad_request(f"{TOOL_ITEMS_HEADER} must be one of {', '.join(get_args(ToolItems))}.")
     if not wanted and runs_every_call(call.request.headers):
         wanted = "mcp_call"
-    if (wanted or services.settings.tool_items) == "mcp_call":
+    if (wanted or default) == "mcp_call":
         return EVERY_TOOL
     return () if wanted else list_tool_names(body.tools)
 
@@ -233,14 +242,14 @@ async def _answer_response(
             response.mark_failed(result.error_code or "server_error", result.error)
         clean = choose_text_filter(services.settings.images, session.transcript.taint)
         response.output = build_items(result.messages[1:], turn.hosted, clean)
-        await turn.save_response(services, result.messages)
+        await turn.save_response(services.responses, result.messages)
     headers = build_turn_headers(session.id, turn.request, result)
     raise_if_unusable(result, headers)
     return json_response(response, headers=headers)
 
 
 class _ResponseEncoder:
-    """Stores the response before its id is sent, and again when the turn has ended."""
+    """Encodes the events of a response; stores it before its id is sent and when the turn ends."""
 
     def __init__(self, services: RouteServices, turn: _ResponseTurn) -> None:
         self._services = services
@@ -250,7 +259,7 @@ class _ResponseEncoder:
     async def encode_start(self, session: Session) -> bytes:
         turn, response = self._turn, self._turn.response
         turn.enter_session(session)
-        await turn.save_response(self._services, ())
+        await turn.save_response(self._services.responses, ())
         if turn.is_stored:
             self._services.responses.in_progress.add(response.id)
         return b"".join(
@@ -267,9 +276,9 @@ class _ResponseEncoder:
             frames += self._items.encode_call(call)
         response, services = self._turn.response, self._services
         try:
-            settling = services.runtime.spawn(self._save_result(result), "end of a turn")
-            await asyncio.shield(settling)  # it is stored even if the client leaves right now
-        except StoreError as error:  # an answer that could not be stored is no success
+            saving = services.runtime.spawn(self._save_result(result), "end of a turn")
+            await asyncio.shield(saving)  # it is stored even if the client disconnects now
+        except StoreError as error:  # a response that could not be stored has failed
             response.mark_failed("internal", services.turns.redact(str(error)))
         frames.append(self._items.encode_frame(f"response.{response.status}", response=response))
         return b"".join(frames)
@@ -282,7 +291,7 @@ class _ResponseEncoder:
         if response.id not in in_progress:
             return
         try:
-            await self._turn.save_response(self._services, result.messages)
+            await self._turn.save_response(self._services.responses, result.messages)
         finally:
             in_progress.discard(response.id)
 
@@ -291,20 +300,20 @@ class _ResponseEncoder:
 
 
 async def get_response(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """A stored response."""
-    identity = call.path_params["id"]
-    stored = await services.responses.load(call.principal.name, identity)
+    """Get a stored response."""
+    response_id = call.path_params["id"]
+    stored = await services.responses.load(call.principal.name, response_id)
     if stored is None:
-        raise not_found("response", identity)
+        raise not_found("response", response_id)
     return json_response(stored.response)
 
 
 async def delete_response(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """Forget a stored response."""
-    identity = call.path_params["id"]
-    if not await services.responses.delete(call.principal.name, identity):
-        raise not_found("response", identity)
-    return json_response(DeletedObject(identity, "response", True))
+    """Delete a stored response."""
+    response_id = call.path_params["id"]
+    if not await services.responses.delete(call.principal.name, response_id):
+        raise not_found("response", response_id)
+    return json_response(DeletedObject(response_id, "response", True))
 
 
 _PATH = "/v1/responses/{id}"

@@ -1,4 +1,4 @@
-"""/v1/runs: start a run, look at it, follow it, answer its approvals, steer it, stop it."""
+"""/v1/runs: start, read, follow, approve, steer and stop runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hermes.server.http.errors import ApiError, bad_request, not_found
 from hermes.server.http.request_schemas import HistoryItems, TurnInput
 from hermes.server.route import TURN_HEADERS, Route, RouteServices
 from hermes.server.turns.response_input import parse_history, parse_input
-from hermes.server.turns.runs import ApprovalAnswer, Run, RunObject, StoredRun
+from hermes.server.turns.runs import ApprovalAnswer, Run, RunObject, RunRegistry, StoredRun
 from hermes.server.turns.sse import ClientGone, EventStream
 from hermes.server.turns.turn_request import TurnRequest, join_texts
 
@@ -51,7 +51,7 @@ class RunStatusAnswer(Struct):
 
 
 async def start_run(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """Start work that needs no open connection."""
+    """Start a run, which needs no open connection."""
     return await services.idempotency.run_once(call, lambda: _start_run(call, services))
 
 
@@ -72,7 +72,9 @@ async def _parse_request(call: ApiCall, services: RouteServices, body: RunReques
     session, session_key = call.read_session_headers()
     session = check_name(body.session_id or "", "session_id", "session_id") or session
     if session:
-        await services.turns.sessions.load_past(call.principal, session)  # 404 if not theirs
+        await services.turns.sessions.load_past(
+            call.principal, session
+        )  # 404 if another principal owns it
     new_session = f"api-{secrets.token_hex(16)}"
     if body.previous_response_id:
         previous = await services.responses.load(call.principal.name, body.previous_response_id)
@@ -81,7 +83,7 @@ async def _parse_request(call: ApiCall, services: RouteServices, body: RunReques
         past = (*previous.transcript, *past)
         instructions = instructions or previous.instructions
         new_session = previous.session or new_session
-    if past and session:  # a past that is sent wins over the stored one
+    if past and session:  # the history in the request replaces the stored one
         new_session, session = session, ""
     return TurnRequest(
         prompt,
@@ -94,16 +96,16 @@ async def _parse_request(call: ApiCall, services: RouteServices, body: RunReques
 
 
 async def get_run(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """The state of a run."""
-    return json_response((await _find_run(call, services)).build_run_object())
+    """Get the state of a run."""
+    return json_response((await _find_run(call, services.runs)).build_run_object())
 
 
 async def stream_run_events(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """The events of a run, from the beginning or after Last-Event-ID."""
-    state = await _find_run(call, services)
+    """Stream the events of a run, from the start or after Last-Event-ID."""
+    state = await _find_run(call, services.runs)
     after = call.request.headers.get("Last-Event-ID", "0").strip() or "0"
     if not after.isascii() or not after.isdigit():
-        raise bad_request("Last-Event-ID must be the id of an event of this run.")
+        raise bad_request("Last-Event-ID must be the id of an event.")
     frames = services.runs.read_frames(call.principal.name, state.run_id, int(after[:18]))
     stream = EventStream(call.request, services.settings.cors_origins)
     await stream.open()
@@ -118,9 +120,9 @@ async def stream_run_events(call: ApiCall, services: RouteServices) -> web.Strea
 
 
 async def stop_run(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """Interrupt a run."""
-    state = await _find_run(call, services)
-    run = _find_active(services, state)
+    """Stop a run."""
+    state = await _find_run(call, services.runs)
+    run = _find_active(services.runs, state)
     if run is not None:
         await run.cancel()
         state = run.saved
@@ -128,42 +130,46 @@ async def stop_run(call: ApiCall, services: RouteServices) -> web.StreamResponse
 
 
 async def answer_approval(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """Answer the approval a run waits for."""
+    """Answer an approval that a run is waiting for."""
     body = call.decode_body(ApprovalRequest)
-    state = await _find_run(call, services)
+    state = await _find_run(call, services.runs)
     choice = next((c for c in _CHOICES if c == body.choice), None)
     if choice is None:
         raise bad_request(f"choice must be one of {', '.join(_CHOICES)}.", "choice")
-    run = _find_active(services, state)
+    run = _find_active(services.runs, state)
     if run is None:
         raise ApiError(409, "This run has ended.", code="nothing_to_approve")
     return json_response(await run.answer_approval(choice, body.approval_id or ""))
 
 
 async def steer_run(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """Give a run guidance while it works."""
+    """Send a run guidance while it is running."""
     body = call.decode_body(SteerRequest)
-    state = await _find_run(call, services)
-    run = _find_active(services, state)
+    state = await _find_run(call, services.runs)
+    run = _find_active(services.runs, state)
     if run is None:
         raise ApiError(409, "This run has ended.", code="not_running")
     await run.steer(body.text)
     return json_response(RunStatusAnswer(state.run_id, state.status))
 
 
-async def _find_run(call: ApiCall, services: RouteServices) -> StoredRun:
+async def _find_run(call: ApiCall, runs: RunRegistry) -> StoredRun:
     run_id = call.path_params["run_id"]
-    state = await services.runs.find_run(call.principal.name, run_id)
+    state = await runs.find_run(call.principal.name, run_id)
     if state is None:
         raise not_found("run", run_id)
     return state
 
 
-def _find_active(services: RouteServices, state: StoredRun) -> Run | None:
-    """None: it has ended."""
-    run = services.runs.active.get(state.run_id)
+def _find_active(runs: RunRegistry, state: StoredRun) -> Run | None:
+    """The run, or None if it has ended; 409 if another server works on it."""
+    run = runs.active.get(state.run_id)
     if run is None and not state.has_ended:
-        raise ApiError(409, "Another server of this home runs it: ask there.", code="elsewhere")
+        raise ApiError(
+            409,
+            "This run belongs to another server of this home; send the request there.",
+            code="elsewhere",
+        )
     return run
 
 

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct, structs
 from hermes.app.session import Session
 from hermes.core.events import Notice, TurnEvent, TurnResult
 from hermes.core.message import Media, Message, Text, Thinking, ToolCall, ToolReturn
-from hermes.core.store import SessionMeta
+from hermes.core.store import SessionMeta, SessionStore
 from hermes.server.http import web
 from hermes.server.http.call import ApiCall, json_response
 from hermes.server.http.errors import ApiError, bad_request, not_found
@@ -36,7 +36,7 @@ from hermes.server.turns.turn_request import TurnRequest
 
 _MAX_SESSIONS = 200
 _MAX_HITS = 1000
-"""Hits of all principals that are searched for those of one."""
+"""How many hits of all principals are searched for those of one."""
 
 
 class CreateSessionRequest(Struct):
@@ -50,14 +50,14 @@ class UpdateSessionRequest(Struct):
 class ForkRequest(Struct):
     title: Annotated[str, Meta(max_length=200)] = ""
     messages: Annotated[int, Meta(ge=0)] | None = None
-    """How many of the first messages the fork has; absent: all."""
+    """How many messages the fork takes over, from the first; absent: all."""
 
 
 class SessionChatRequest(Struct):
     message: MessageContent = None
-    """A string, or parts."""
+    """A string, or a list of parts."""
     input: MessageContent = None
-    """The same, under the name it has in responses and runs."""
+    """Another name for `message`, as in responses and runs."""
     instructions: str = ""
 
 
@@ -91,17 +91,17 @@ class SessionChatAnswer(Struct, omit_defaults=True):
 
 
 async def list_sessions(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """All sessions, the most recently used first."""
+    """List sessions, the most recently used first."""
     limit = _read_number_param(call, "limit", 50, _MAX_SESSIONS)
-    offset = _read_number_param(call, "offset", 0, 1_000_000, least=0)
-    stored, owner = services.runtime.store.sessions, call.principal.name
-    found = await stored.list_by_owner(owner, limit=limit + 1, offset=offset)
+    offset = _read_number_param(call, "offset", 0, 1_000_000, minimum=0)
+    sessions, owner = services.runtime.store.sessions, call.principal.name
+    found = await sessions.list_by_owner(owner, limit=limit + 1, offset=offset)
     data = [_describe_session(meta) for meta in found[:limit]]
     return json_response(SessionPage("list", data, len(found) > limit))
 
 
 async def search_sessions(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """Messages that contain all the words."""
+    """Find messages that contain all words of the query."""
     query = call.request.query.get("q", "").strip()
     if not query:
         raise bad_request("q is required.", "q")
@@ -121,7 +121,7 @@ async def search_sessions(call: ApiCall, services: RouteServices) -> web.StreamR
 
 
 async def create_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """A new, empty session."""
+    """Create an empty session."""
     body = call.decode_optional_body(CreateSessionRequest)
     runtime = services.runtime
     session = await runtime.session(
@@ -133,32 +133,34 @@ async def create_session(call: ApiCall, services: RouteServices) -> web.StreamRe
 
 
 async def get_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """One session."""
-    return json_response(_describe_session(await _find_session(call, services)))
+    """Get a session."""
+    return json_response(
+        _describe_session(await _find_session(call, services.runtime.store.sessions))
+    )
 
 
 async def update_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """Give a session another title."""
+    """Change the title of a session."""
     body = call.decode_body(UpdateSessionRequest)
-    meta = await _find_session(call, services)
+    meta = await _find_session(call, services.runtime.store.sessions)
     await services.runtime.store.sessions.update_meta(meta.id, title=body.title)
     return json_response(_describe_session(structs.replace(meta, title=body.title)))
 
 
 async def delete_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """Delete a session with all its messages."""
-    meta = await _find_session(call, services)
+    """Delete a session and its messages."""
+    meta = await _find_session(call, services.runtime.store.sessions)
     if services.turns.sessions.is_busy(meta.id):
-        raise ApiError(409, "A turn of this session is going on.", code="busy")
+        raise ApiError(409, "A turn of this session is running.", code="busy")
     await services.runtime.store.sessions.delete(meta.id)
     return json_response(DeletedObject(meta.id, "hermes.session", True))
 
 
 async def list_messages(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """The messages of a session, in order."""
-    meta = await _find_session(call, services)
+    """List the messages of a session, in order."""
+    meta = await _find_session(call, services.runtime.store.sessions)
     limit = _read_number_param(call, "limit", 100, 1000)
-    after = _read_number_param(call, "after", -1, 1 << 24, least=-1)
+    after = _read_number_param(call, "after", -1, 1 << 24, minimum=-1)
     data: list[dict[str, Any]] = []
     clean = choose_text_filter(services.settings.images, meta.taint)
     async for stored in services.runtime.store.sessions.stream_messages(meta.id):
@@ -172,11 +174,11 @@ async def list_messages(call: ApiCall, services: RouteServices) -> web.StreamRes
 
 
 async def fork_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """A copy of a session that continues on its own."""
+    """Create a copy of a session that continues independently."""
     body = call.decode_optional_body(ForkRequest)
-    meta = await _find_session(call, services)
-    stored = services.runtime.store.sessions
-    messages = (await stored.load_messages(meta.id))[: body.messages]
+    meta = await _find_session(call, services.runtime.store.sessions)
+    sessions = services.runtime.store.sessions
+    messages = (await sessions.load_messages(meta.id))[: body.messages]
     now = time.time()
     fork = structs.replace(
         meta,
@@ -190,25 +192,27 @@ async def fork_session(call: ApiCall, services: RouteServices) -> web.StreamResp
         updated=now,
         messages=len(messages),
     )
-    await stored.append(fork.id, messages, create=fork)
+    await sessions.append(fork.id, messages, create=fork)
     return json_response(_describe_session(fork), 201)
 
 
-async def _find_session(call: ApiCall, services: RouteServices) -> SessionMeta:
+async def _find_session(call: ApiCall, sessions: SessionStore) -> SessionMeta:
     session_id = call.path_params["id"]
-    meta = await services.runtime.store.sessions.get_meta(session_id)
+    meta = await sessions.get_meta(session_id)
     if meta is None or not is_owner(call.principal, meta):
         raise not_found("session", session_id)
     return meta
 
 
-def _read_number_param(call: ApiCall, name: str, default: int, most: int, least: int = 1) -> int:
+def _read_number_param(
+    call: ApiCall, name: str, default: int, maximum: int, minimum: int = 1
+) -> int:
     text = call.request.query.get(name)
     if text is None:
         return default
     if not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 9:
-        raise bad_request(f"{name} must be a number.", name)
-    return max(least, min(int(text), most))
+        raise bad_request(f"{name} must be an integer.", name)
+    return max(minimum, min(int(text), maximum))
 
 
 def _describe_session(meta: SessionMeta) -> SessionObject:
@@ -227,7 +231,7 @@ def _describe_session(meta: SessionMeta) -> SessionObject:
 
 
 def _describe_message(message: Message, clean: Callable[[str], str]) -> dict[str, Any]:
-    """`clean`: makes a text of the model fit for clients."""
+    """The JSON object of a message; `clean` filters the texts of the model."""
     content: list[dict[str, Any]] = []
     for part in message.parts:
         match part:
@@ -252,28 +256,30 @@ def _describe_message(message: Message, clean: Callable[[str], str]) -> dict[str
 
 
 async def chat_in_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """Send a message to a session, and wait for the answer."""
+    """Send a message to a session and wait for the answer."""
     return await services.idempotency.run_once(call, lambda: _answer_chat(call, services))
 
 
 async def _answer_chat(call: ApiCall, services: RouteServices) -> web.Response:
     request = await _parse_request(call, services)
 
-    def build(result: TurnResult) -> SessionChatAnswer:
+    def build_answer(result: TurnResult) -> SessionChatAnswer:
         message = AssistantMessage("assistant", result.text)
         usage = build_response_usage(result.usage)
         return SessionChatAnswer(request.session, message, usage, describe_incomplete(result))
 
-    return await services.turns.answer_turn(call, request, build)
+    return await services.turns.answer_turn(call, request, build_answer)
 
 
 async def stream_in_session(call: ApiCall, services: RouteServices) -> web.StreamResponse:
-    """Send a message to a session, and read the answer as a stream."""
+    """Send a message to a session and stream the answer."""
     request = await _parse_request(call, services)
     return await services.turns.stream_turn(call, request, _SessionEncoder(request.session))
 
 
 class _SessionEncoder:
+    """Encodes the events of a turn in a stored session."""
+
     def __init__(self, session_id: str) -> None:
         self._owner = {"session_id": session_id}
 
@@ -302,7 +308,7 @@ class _SessionEncoder:
 
 async def _parse_request(call: ApiCall, services: RouteServices) -> TurnRequest:
     body = call.decode_body(SessionChatRequest)
-    meta = await _find_session(call, services)
+    meta = await _find_session(call, services.runtime.store.sessions)
     name, content = ("message", body.message) if body.input is None else ("input", body.input)
     if content is None:
         raise bad_request("message is required.", "message")

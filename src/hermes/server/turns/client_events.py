@@ -1,4 +1,4 @@
-"""The events of a session as its client may see them."""
+"""The events of a session as its client sees them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hermes.app.session import Session
 from hermes.core.events import TextDelta, TurnEnd, TurnEvent, TurnResult
 from hermes.server.turns.image_links import ImageLinkFilter, can_leak_data, link_images
 
-_NEVER_BEGAN = TurnResult("interrupted", error="Interrupted.", error_code="interrupted")
+_NEVER_STARTED = TurnResult("interrupted", error="Interrupted.", error_code="interrupted")
 
 
 class ClientEvents:
-    """The same events in the same order; remote images become links where they could carry
-    data out, unless `keep_images`."""
+    """Iterates over the events of a session, in order. Remote images become links when they could
+    leak data, unless `keep_images`."""
 
     __slots__ = ("_channel", "_filter", "_keep_images", "_ready", "_session")
 
@@ -27,9 +27,9 @@ class ClientEvents:
         self._ready: deque[TurnEvent] = deque()
 
     def stop_turn(self) -> None:
-        """Interrupt the turn; also one that is about to begin ends with a TurnEnd."""
+        """Interrupt the turn. A turn that is only about to start ends with a TurnEnd as well."""
         if self._session.starting:
-            self._channel.put(TurnEnd(_NEVER_BEGAN))
+            self._channel.put(TurnEnd(_NEVER_STARTED))
         self._session.stop()
 
     def __aiter__(self) -> ClientEvents:
@@ -41,7 +41,7 @@ class ClientEvents:
         return self._ready.popleft()
 
     def take_ready_events(self) -> list[TurnEvent]:
-        """All events that are there by now, without waiting."""
+        """The events that are available now, without waiting."""
         found = [*self._ready]
         self._ready.clear()
         for event in self._channel.ready():
@@ -56,7 +56,7 @@ class ClientEvents:
             text = self._filter.feed(event.text)
             return [TextDelta(text)] if text else []
         held_back = self._filter.close() if self._filter else ""
-        self._filter = None  # whatever comes next is another text
+        self._filter = None  # the next delta starts another text
         if isinstance(event, TurnEnd):
             result = event.result
             event = TurnEnd(structs.replace(result, text=link_images(result.text)))

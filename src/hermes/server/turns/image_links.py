@@ -1,6 +1,6 @@
-"""Remote images in answers become links once a session could leak data through them.
+"""Turns remote images in answers into links in sessions that could leak data through them.
 
-Clients fetch images without asking, and an address can carry data.
+Clients fetch images without asking, and an image URL can carry data.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from hermes.core.taint import Taint
 
 LOOKAHEAD = 1000
-"""So many characters are held back at most until it is clear whether they are an image."""
+"""The most characters that are held back until it is clear whether they are an image."""
 _HOLD_BACK = -1
 _SPECIAL = re.compile(r"[\n!`<\\]")
 _IN_CODE = re.compile(r"\n|`+|!(?=\[|\Z)|<")
@@ -27,12 +27,13 @@ _LOCAL_SCHEMES = ("data:", "file:", "sandbox:", "attachment:", "blob:")
 
 
 def can_leak_data(taint: Taint) -> bool:
-    """Untrusted text may make the model send the private data it has read to its author."""
+    """Whether the session has read private data and untrusted text, which may make the model send
+    that data out."""
     return taint.private and taint.untrusted
 
 
 def link_images(text: str) -> str:
-    """A complete text with its remote images as links."""
+    """A complete text with remote images turned into links."""
     if "![" not in text and "<" not in text:
         return text
     image_filter = ImageLinkFilter()
@@ -40,22 +41,22 @@ def link_images(text: str) -> str:
 
 
 def choose_text_filter(images: str, taint: Taint) -> Callable[[str], str]:
-    """What makes a text of the model fit for clients; `images`: the setting of that name."""
+    """The function that filters the model's texts for clients; `images`: the setting."""
     return link_images if images == "link" and can_leak_data(taint) else str
 
 
 class ImageLinkFilter:
-    """Text in, text out; the output does not depend on how the text was cut into pieces. Code is
-    left alone: in fences at the beginning of a line, and between backticks on one line."""
+    """Filters text piece by piece; the result does not depend on how it is cut. Fenced code blocks
+    and inline code on one line are left alone."""
 
-    __slots__ = ("_at_line", "_code", "_fence", "_final", "_held", "_last", "_out")
+    __slots__ = ("_at_line_start", "_code", "_fence", "_final", "_held", "_last", "_out")
 
     def __init__(self) -> None:
         self._held = ""
-        self._at_line = True
+        self._at_line_start = True
         self._fence = ""
         self._code = 0
-        """The number of backticks that opened the inline code; 0 outside of it."""
+        """The number of backticks that opened the inline code; 0 outside."""
         self._last = "\n"
         self._final = False
         self._out: list[str] = []
@@ -64,23 +65,23 @@ class ImageLinkFilter:
         return self._filter_text(self._held + text, final=False)
 
     def close(self) -> str:
-        """The text held back, now that nothing follows."""
+        """The text held back until now; no more text follows."""
         return self._filter_text(self._held, final=True)
 
     def _filter_text(self, text: str, *, final: bool) -> str:
         self._final = final
-        at = 0
-        while at < len(text):
+        index = 0
+        while index < len(text):
             if self._fence:
-                after = self._scan_fence(text, at)
+                after = self._scan_fence(text, index)
             elif self._code:
-                after = self._scan_inline_code(text, at)
+                after = self._scan_inline_code(text, index)
             else:
-                after = self._scan_text(text, at)
+                after = self._scan_text(text, index)
             if after == _HOLD_BACK:
                 break
-            at = after
-        self._held = text[at:]
+            index = after
+        self._held = text[index:]
         out = "".join(self._out)
         self._out.clear()
         return out
@@ -89,184 +90,185 @@ class ImageLinkFilter:
         if text:
             self._out.append(text)
             self._last = text[-1]
-            self._at_line = self._last == "\n"
+            self._at_line_start = self._last == "\n"
 
     # -- code ------------------------------------------------------------------------------------
 
-    def _scan_fence(self, text: str, at: int) -> int:
-        end = text.find("\n", at) + 1
-        if self._at_line:
-            near = text[at : at + LOOKAHEAD]
+    def _scan_fence(self, text: str, index: int) -> int:
+        end = text.find("\n", index) + 1
+        if self._at_line_start:
+            window = text[index : index + LOOKAHEAD]
             if (
                 not end
                 and not self._final
-                and _PERHAPS_CLOSING.fullmatch(near)
-                and len(near) < LOOKAHEAD
+                and _PERHAPS_CLOSING.fullmatch(window)
+                and len(window) < LOOKAHEAD
             ):
                 return _HOLD_BACK
-            found = _CLOSING.match(text, at)
+            found = _CLOSING.match(text, index)
             if found and found[1][0] == self._fence[0] and len(found[1]) >= len(self._fence):
                 self._fence = ""
-        self._emit_text(text[at : end or len(text)])
+        self._emit_text(text[index : end or len(text)])
         return end or len(text)
 
-    def _scan_inline_code(self, text: str, at: int) -> int:
-        found = _IN_CODE.search(text, at)
+    def _scan_inline_code(self, text: str, index: int) -> int:
+        found = _IN_CODE.search(text, index)
         if found is None:
-            self._emit_text(text[at:])
+            self._emit_text(text[index:])
             return len(text)
-        here = found.start()
-        if here > at:
-            self._emit_text(text[at:here])
-            return here
-        what = found[0]
-        if what == "\n":
+        found_at = found.start()
+        if found_at > index:
+            self._emit_text(text[index:found_at])
+            return found_at
+        mark = found[0]
+        if mark == "\n":
             self._code = 0
-        elif what[0] == "`":
+        elif mark[0] == "`":
             if found.end() == len(text) and not self._final:
                 return _HOLD_BACK
-            if len(what) == self._code:
+            if len(mark) == self._code:
                 self._code = 0
         else:
-            return self._scan_image_in_code(text, here)
-        self._emit_text(what)
+            return self._scan_image_in_code(text, found_at)
+        self._emit_text(mark)
         return found.end()
 
-    def _scan_image_in_code(self, text: str, at: int) -> int:
-        """An image inside inline code stays, unless the code never ends: then it is no code."""
-        near = text[at : at + LOOKAHEAD].partition("\n")
-        for run in re.finditer("`+", near[0]):
+    def _scan_image_in_code(self, text: str, index: int) -> int:
+        """Keep an image inside inline code, unless the code is never closed."""
+        window = text[index : index + LOOKAHEAD].partition("\n")
+        for run in re.finditer("`+", window[0]):
             if len(run[0]) == self._code:
-                if at + run.end() == len(text) and not self._final:
+                if index + run.end() == len(text) and not self._final:
                     return _HOLD_BACK
-                self._emit_text(near[0][: run.end()])
+                self._emit_text(window[0][: run.end()])
                 self._code = 0
-                return at + run.end()
-        if not near[1] and len(near[0]) < LOOKAHEAD and not self._final:
+                return index + run.end()
+        if not window[1] and len(window[0]) < LOOKAHEAD and not self._final:
             return _HOLD_BACK
         self._code = 0
-        return at
+        return index
 
     # -- text ------------------------------------------------------------------------------------
 
-    def _scan_text(self, text: str, at: int) -> int:
-        if self._at_line and text[at] in "`~":
-            after = self._open_fence(text, at)
-            if after != at:
+    def _scan_text(self, text: str, index: int) -> int:
+        if self._at_line_start and text[index] in "`~":
+            after = self._open_fence(text, index)
+            if after != index:
                 return after
-        found = _SPECIAL.search(text, at)
-        here = found.start() if found else len(text)
-        if here > at:
-            self._emit_text(text[at:here])
-            return here
-        match text[at]:
+        found = _SPECIAL.search(text, index)
+        found_at = found.start() if found else len(text)
+        if found_at > index:
+            self._emit_text(text[index:found_at])
+            return found_at
+        match text[index]:
             case "!":
-                return self._scan_image(text, at)
+                return self._scan_image(text, index)
             case "<":
-                return self._scan_tag(text, at)
+                return self._scan_tag(text, index)
             case "`":
-                return self._open_inline_code(text, at)
+                return self._open_inline_code(text, index)
             case "\\":
-                return self._copy_escape(text, at)
+                return self._copy_escape(text, index)
         self._emit_text("\n")
-        return at + 1
+        return index + 1
 
-    def _open_fence(self, text: str, at: int) -> int:
-        near = text[at : at + LOOKAHEAD]
-        mark = near[0]
-        run = len(near) - len(near.lstrip(mark))
+    def _open_fence(self, text: str, index: int) -> int:
+        window = text[index : index + LOOKAHEAD]
+        mark = window[0]
+        run = len(window) - len(window.lstrip(mark))
         if (
-            "\n" not in near
-            and len(near) < LOOKAHEAD
+            "\n" not in window
+            and len(window) < LOOKAHEAD
             and not self._final
-            and (run > 2 or run == len(near))
+            and (run > 2 or run == len(window))
         ):
             return _HOLD_BACK  # the rest of the line decides
-        found = _OPENING.match(near)
+        found = _OPENING.match(window)
         if found is None:
-            return at
+            return index
         self._fence = found[1] or found[3]
         self._emit_text(found[0])
-        return at + found.end()
+        return index + found.end()
 
-    def _open_inline_code(self, text: str, at: int) -> int:
-        end = at
+    def _open_inline_code(self, text: str, index: int) -> int:
+        end = index
         while end < len(text) and text[end] == "`":
             end += 1
         if end == len(text) and not self._final:
             return _HOLD_BACK
-        self._code = end - at
-        self._emit_text(text[at:end])
+        self._code = end - index
+        self._emit_text(text[index:end])
         return end
 
-    def _copy_escape(self, text: str, at: int) -> int:
-        if at + 1 == len(text) and not self._final:
+    def _copy_escape(self, text: str, index: int) -> int:
+        if index + 1 == len(text) and not self._final:
             return _HOLD_BACK
-        size = 2 if _ESCAPED.match(text, at) else 1
-        self._emit_text(text[at : at + size])
-        return at + size
+        size = 2 if _ESCAPED.match(text, index) else 1
+        self._emit_text(text[index : index + size])
+        return index + size
 
-    def _scan_tag(self, text: str, at: int) -> int:
-        if not self._final and text[at : at + 5].lower() in _TAGS:
+    def _scan_tag(self, text: str, index: int) -> int:
+        if not self._final and text[index : index + 5].lower() in _TAGS:
             return _HOLD_BACK
-        self._emit_text("&lt;" if _TAG.match(text, at) else "<")
-        return at + 1
+        self._emit_text("&lt;" if _TAG.match(text, index) else "<")
+        return index + 1
 
-    def _scan_image(self, text: str, at: int) -> int:
-        near = text[at : at + LOOKAHEAD]
-        whole = self._final or len(near) == LOOKAHEAD
-        is_image = _is_remote_image(near, whole=whole, word=_ends_word(self._last))
+    def _scan_image(self, text: str, index: int) -> int:
+        window = text[index : index + LOOKAHEAD]
+        complete = self._final or len(window) == LOOKAHEAD
+        is_image = _is_remote_image(window, complete=complete, after_word=_ends_word(self._last))
         if is_image is None:
             return _HOLD_BACK
         if not is_image:
             self._emit_text("!")
-        elif self._last == "!":  # else the one before it would make an image again
+        elif self._last == "!":  # otherwise the one before it would start an image
             self._emit_text(" ")
-        return at + 1
+        return index + 1
 
 
 def _ends_word(before: str) -> bool:
-    """After a word or `#`, as in `vec![1]` and `#![allow]`, no image begins."""
+    """Whether this character ends a word or is `#`: no image starts in `vec![1]` or `#![allow]`."""
     return before.isalnum() or before in "_#"
 
 
-def _is_remote_image(near: str, *, whole: bool, word: bool) -> bool | None:
-    """Whether a remote image begins here; None: more text is needed."""
-    if len(near) == 1:
-        return False if whole else None
-    if near[1] != "[":
+def _is_remote_image(window: str, *, complete: bool, after_word: bool) -> bool | None:
+    """Whether the text starts with a remote image; None if more text is needed to tell.
+    `complete`: no more text can follow. `after_word`: the text follows a word."""
+    if len(window) == 1:
+        return False if complete else None
+    if window[1] != "[":
         return False
-    end = _find_label_end(near)
+    end = _find_label_end(window)
     if end < 0:
-        return len(near) == LOOKAHEAD if whole else None
-    if end == len(near):
-        return not word if whole else None
-    if near[end] != "(":
-        return not word
-    start = _BEFORE_ADDRESS.match(near, end)
+        return len(window) == LOOKAHEAD if complete else None
+    if end == len(window):
+        return not after_word if complete else None
+    if window[end] != "(":
+        return not after_word
+    start = _BEFORE_ADDRESS.match(window, end)
     assert start is not None
-    path = _ADDRESS.match(near, start.end())
+    path = _ADDRESS.match(window, start.end())
     assert path is not None
-    if path.end() == len(near):
-        return len(near) == LOOKAHEAD if whole else None
-    address, stop = path[0].lower(), near[path.end()]
+    if path.end() == len(window):
+        return len(window) == LOOKAHEAD if complete else None
+    address, stop = path[0].lower(), window[path.end()]
     if stop == ":":
         return not f"{address}:".startswith(_LOCAL_SCHEMES)
     return stop not in ")> \t\n\"'" or address.startswith("//")
 
 
-def _find_label_end(near: str) -> int:
-    """The index after the bracket that closes the one at 1; -1 when there is none."""
-    depth, at = 0, 1
-    while at < len(near):
-        match near[at]:
+def _find_label_end(window: str) -> int:
+    """The index after the bracket that closes the one at index 1; -1 if there is none."""
+    depth, index = 0, 1
+    while index < len(window):
+        match window[index]:
             case "\\":
-                at += 1
+                index += 1
             case "[":
                 depth += 1
             case "]":
                 depth -= 1
                 if not depth:
-                    return at + 1
-        at += 1
+                    return index + 1
+        index += 1
     return -1

@@ -1,4 +1,4 @@
-"""How a turn ended, as the headers, fields and errors that all protocols share."""
+"""The end of a turn as headers, fields and errors that all protocols share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hermes.server.turns.turn_request import TurnRequest
 def build_turn_headers(
     session_id: str, request: TurnRequest, result: TurnResult | None = None
 ) -> dict[str, str]:
-    """`result`: where the headers are sent after the turn."""
+    """The headers of a turn's response; `result` when the turn has already ended."""
     headers = {"X-Hermes-Session-Id": session_id}
     if request.session_key:
         headers["X-Hermes-Session-Key"] = request.session_key
@@ -23,19 +23,19 @@ def build_turn_headers(
 
 
 def describe_incomplete(result: TurnResult) -> IncompleteTurn | None:
-    """None when the turn is complete."""
+    """The `hermes` field of an incomplete turn; None for a complete one."""
     if result.status == "completed":
         return None
     return IncompleteTurn(False, True, result.status == "failed", result.error, result.error_code)
 
 
 def is_unusable(result: TurnResult) -> bool:
-    """Whether the turn ended before there was any text to answer with."""
+    """Whether the turn ended early and without any text."""
     return result.status != "completed" and not result.text.strip()
 
 
 def raise_if_unusable(result: TurnResult, headers: dict[str, str]) -> None:
-    """Raise if there is nothing to answer with: 500 for a bug of ours, else 502."""
+    """Raise an error if the turn has no usable text: 500 for an internal error, otherwise 502."""
     if not is_unusable(result):
         return
     if result.error_code == "internal":

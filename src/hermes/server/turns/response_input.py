@@ -1,4 +1,4 @@
-"""The input of a response or a run: a string, or items the last of which is the prompt."""
+"""Parses the input of responses and runs: a string, or items of which the last is the prompt."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _IGNORED_ROLES = frozenset({"tool", "function"})
 def parse_input(
     value: Any, calls: dict[str, str] | None = None
 ) -> tuple[str, tuple[Message, ...], Message]:
-    """Its system text, past and prompt. `calls`: the names of the calls so far by id, if the client
-    runs them; without it they are left out."""
+    """The system text, past and prompt of an input. `calls`: the names of the tool calls so far, by
+    id; None leaves tool items out, for tools that the server runs."""
     if isinstance(value, str):
         if not value.strip():
             raise bad_request("input must not be empty.", "input")
@@ -30,7 +30,7 @@ def parse_input(
 
 
 def parse_history(items: Sequence[Any], field: str) -> tuple[str, tuple[Message, ...]]:
-    """The system text and the messages of items none of which is the prompt."""
+    """The system text and messages of items that do not include the prompt."""
     system, messages = _parse_items(items, None, field)
     return system, tuple(m for m in messages if has_visible_content(m))
 
@@ -41,43 +41,47 @@ def _parse_items(
     system: list[str] = []
     messages: list[Message] = []
     for n, item in enumerate(items):
-        where = f"{field}[{n}]"
+        item_field = f"{field}[{n}]"
         if not isinstance(item, dict):
-            raise bad_request(f"{where} must be an object.", where)
+            raise bad_request(f"{item_field} must be an object.", item_field)
         role = item.get("role")
         if role in ("user", "assistant"):
-            messages.append(Message(role, parse_content(item.get("content"), f"{where}.content")))
+            messages.append(
+                Message(role, parse_content(item.get("content"), f"{item_field}.content"))
+            )
         elif role in ("system", "developer"):
             system.append(
-                Message("user", parse_content(item.get("content"), f"{where}.content")).text
+                Message("user", parse_content(item.get("content"), f"{item_field}.content")).text
             )
         elif role in _IGNORED_ROLES:
             continue
         elif role is None and item.get("type", "message") != "message":
             if calls is not None:
-                _parse_tool_item(item, calls, messages, where)
+                _parse_tool_item(item, calls, messages, item_field)
         else:
-            raise bad_request(f"{where}.role is unknown.", f"{where}.role")
+            raise bad_request(f"{item_field}.role is unknown.", f"{item_field}.role")
     return join_texts(*system), messages
 
 
 def _parse_tool_item(
-    item: dict[str, Any], calls: dict[str, str], messages: list[Message], where: str
+    item: dict[str, Any], calls: dict[str, str], messages: list[Message], field: str
 ) -> None:
-    """A call the client was to run, or its result; items of other types are ignored."""
+    """Add a tool call or its result to `messages`; items of other types are ignored."""
     call_id = item.get("call_id")
     match item.get("type"):
         case "function_call":
             name, args = item.get("name"), item.get("arguments", "{}")
             if not all(isinstance(text, str) for text in (call_id, name, args)):
-                raise bad_request(f"{where} must have a call_id, a name and arguments.", where)
+                raise bad_request(f"{field} must have a call_id, a name and arguments.", field)
             calls[str(call_id)] = str(name)
             call = ToolCall(str(call_id), str(name), str(args))
-            if messages and messages[-1].role == "assistant":  # one answer, one message
+            if (
+                messages and messages[-1].role == "assistant"
+            ):  # calls belong to the message before them
                 messages[-1] = Message("assistant", (*messages[-1].parts, call))
             else:
                 messages.append(Message("assistant", (call,)))
         case "function_call_output":
-            messages.append(parse_tool_result(call_id, item.get("output"), calls, where))
+            messages.append(parse_tool_result(call_id, item.get("output"), calls, field))
         case _:
             return

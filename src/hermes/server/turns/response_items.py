@@ -1,4 +1,4 @@
-"""The output of a turn as items of the Responses protocol, whole or as a stream of events."""
+"""The output of a turn as items of the Responses protocol, complete or as stream events."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ Item = dict[str, Any]
 
 
 class _EveryTool:
+    """Contains every tool name."""
+
     def __contains__(self, _: object) -> bool:
         return True
 
@@ -39,7 +41,7 @@ class ResponseError(Struct):
 
 
 class ResponseObject(Struct):
-    """Filled in while its turn runs."""
+    """A response; its fields are filled in while the turn runs."""
 
     id: str
     object: Literal["response"]
@@ -61,7 +63,7 @@ class ResponseObject(Struct):
     usage: ResponseUsage | None
 
     def apply_result(self, result: TurnResult) -> None:
-        """Fill in how the turn ended."""
+        """Set the status, usage and error of a turn that has ended."""
         self.usage = build_response_usage(result.usage)
         if result.status == "completed":
             self.status = "completed"
@@ -91,9 +93,8 @@ def build_response_usage(usage: Usage) -> ResponseUsage:
 def build_items(
     messages: Iterable[Message], hosted: Container[str] = (), clean: Callable[[str], str] = str
 ) -> list[Item]:
-    """What the agent added, in order; messages of the user are not output. `hosted`: the tools
-    whose call and output are one `mcp_call` item, which every client knows to have run already.
-    `clean`: makes a text fit for clients."""
+    """The output items of messages, in order; user messages are not output. Calls of `hosted` tools
+    are single `mcp_call` items, which clients do not run again. `clean` filters texts."""
     items: list[Item] = []
     running: dict[str, Item] = {}
     for message in messages:
@@ -117,13 +118,13 @@ def build_items(
 
 
 class ItemEncoder:
-    """Turn events in, frames out. At most one message is open; finished items are in `items`."""
+    """Encodes turn events as frames and collects finished items; at most one message is open."""
 
     def __init__(self, hosted: Container[str] = ()) -> None:
         self.items: list[Item] = []
         self._hosted = hosted
         self._running: dict[str, int] = {}
-        """Hosted calls that run: their indexes in `items`."""
+        """Running hosted calls: their index in `items`."""
         self._sequence = 0
         self._text: list[str] = []
         self._message: Item | None = None
@@ -156,23 +157,23 @@ class ItemEncoder:
                 return
 
     def end_message(self) -> Iterator[bytes]:
-        """End the open message, if there is one."""
+        """End the open message, if any."""
         if self._message is None:
             return
         item, text = self._message, "".join(self._text)
         self._message = None
         self._text.clear()
-        at = {"item_id": item["id"], "output_index": len(self.items), "content_index": 0}
+        position = {"item_id": item["id"], "output_index": len(self.items), "content_index": 0}
         done = _build_message_item(text, item["id"])
-        yield self.encode_frame("response.output_text.done", **at, text=text, logprobs=[])
-        yield self.encode_frame("response.content_part.done", **at, part=done["content"][0])
+        yield self.encode_frame("response.output_text.done", **position, text=text, logprobs=[])
+        yield self.encode_frame("response.content_part.done", **position, part=done["content"][0])
         yield self.encode_frame(
             "response.output_item.done", output_index=len(self.items), item=done
         )
         self.items.append(done)
 
     def _encode_delta(self, text: str) -> Iterator[bytes]:
-        """What all deltas of a message have in common is encoded once."""
+        """Encode a delta; what all deltas of a message share is encoded once."""
         if self._message is None:
             yield from self._begin_message()
         self._text.append(text)
@@ -183,26 +184,28 @@ class ItemEncoder:
     def _begin_message(self) -> Iterator[bytes]:
         item = {**_build_message_item(""), "status": "in_progress", "content": []}
         self._message = item
-        at = {"item_id": item["id"], "output_index": len(self.items), "content_index": 0}
+        position = {"item_id": item["id"], "output_index": len(self.items), "content_index": 0}
         yield self.encode_frame(
             "response.output_item.added", output_index=len(self.items), item=item
         )
         part = {"type": "output_text", "text": "", "annotations": []}
-        yield self.encode_frame("response.content_part.added", **at, part=part)
+        yield self.encode_frame("response.content_part.added", **position, part=part)
         name = "response.output_text.delta"
-        head = orjson.dumps({"type": name, **at, "logprobs": []})[:-1]
+        head = orjson.dumps({"type": name, **position, "logprobs": []})[:-1]
         self._delta_head = f"event: {name}\ndata: ".encode() + head + b',"delta":'
 
     def encode_call(self, call: ToolCall) -> Iterator[bytes]:
         item = _build_call_item(call.id, call.name, call.args)
         index = len(self.items)
         started = {**item, "arguments": "", "status": "in_progress"}
-        at = {"item_id": item["id"], "output_index": index}
+        position = {"item_id": item["id"], "output_index": index}
         yield self.encode_frame("response.output_item.added", output_index=index, item=started)
         arguments = item["arguments"]
-        yield self.encode_frame("response.function_call_arguments.delta", **at, delta=arguments)
         yield self.encode_frame(
-            "response.function_call_arguments.done", **at, name=call.name, arguments=arguments
+            "response.function_call_arguments.delta", **position, delta=arguments
+        )
+        yield self.encode_frame(
+            "response.function_call_arguments.done", **position, name=call.name, arguments=arguments
         )
         yield self.encode_frame("response.output_item.done", output_index=index, item=item)
         self.items.append(item)
@@ -211,13 +214,13 @@ class ItemEncoder:
         item = _build_hosted_item(call.name, call.args)
         index = self._running[call.id] = len(self.items)
         self.items.append(item)
-        at = {"item_id": item["id"], "output_index": index}
+        position = {"item_id": item["id"], "output_index": index}
         started = {**item, "arguments": ""}
         yield self.encode_frame("response.output_item.added", output_index=index, item=started)
-        yield self.encode_frame("response.mcp_call.in_progress", **at)
+        yield self.encode_frame("response.mcp_call.in_progress", **position)
         arguments = item["arguments"]
-        yield self.encode_frame("response.mcp_call_arguments.delta", **at, delta=arguments)
-        yield self.encode_frame("response.mcp_call_arguments.done", **at, arguments=arguments)
+        yield self.encode_frame("response.mcp_call_arguments.delta", **position, delta=arguments)
+        yield self.encode_frame("response.mcp_call_arguments.done", **position, arguments=arguments)
 
     def _end_hosted_call(self, result: ToolReturn) -> Iterator[bytes]:
         index = self._running.pop(result.call_id)
@@ -234,9 +237,9 @@ class ItemEncoder:
         self.items.append(item)
 
 
-def _build_message_item(text: str, identity: str = "") -> Item:
+def _build_message_item(text: str, item_id: str = "") -> Item:
     return {
-        "id": identity or _create_item_id("msg"),
+        "id": item_id or _create_item_id("msg"),
         "type": "message",
         "role": "assistant",
         "status": "completed",

@@ -1,4 +1,4 @@
-"""Runs: turns that need no connected client. Their events are on disk before anybody sees them."""
+"""Runs: turns that need no connected client. Events are stored before any client sees them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from hermes.app.session import Session
+from hermes.app.titles import Spawn
 from hermes.core.errors import HermesError, StoreError
 from hermes.core.events import (
     Answer,
@@ -48,15 +49,15 @@ MAX_RUNS = 1000
 _PAGE_FRAMES = 500
 ENDED = frozenset({"completed", "failed", "cancelled"})
 LOST = (
-    "The server stopped while this run was going on. What it had done is kept in its session; "
-    "start another run with that session_id to go on."
+    "The server stopped during this run. The work so far is kept in its session; to continue, "
+    "start another run with that session_id."
 )
-UNWRITTEN = (
-    "The end of this run could not be written. What it had done until then is kept in its "
-    "session; start another run with that session_id to go on."
+UNSTORED = (
+    "The end of this run could not be stored. The work so far is kept in its session; to "
+    "continue, start another run with that session_id."
 )
 POLL_SECONDS = 0.5
-"""Between two looks at a run of another server of this home."""
+"""How often a run of another server of this home is checked for news."""
 
 
 class RunObject(Struct, omit_defaults=True):
@@ -77,11 +78,11 @@ class ApprovalAnswer(Struct, omit_defaults=True):
     run_id: str
     choice: Literal["once", "session", "always", "deny"]
     applied: Literal["once"] | None = None
-    """Present when it could not be granted for longer."""
+    """Present when the approval could only be granted once."""
 
 
 class StoredRun(Struct):
-    """What is known of a run, and stored of it."""
+    """The state of a run, as it is stored."""
 
     run_id: str
     session_id: str
@@ -106,17 +107,22 @@ class StoredRun(Struct):
 
 
 class Run:
-    """A run this process works on."""
+    """A run that this process works on."""
 
     def __init__(
-        self, turns: TurnRunner, principal: Principal, request: TurnRequest, state: StoredRun
+        self,
+        turns: TurnRunner,
+        objects: Objects,
+        principal: Principal,
+        request: TurnRequest,
+        state: StoredRun,
     ) -> None:
         self.state = state
         self.saved = structs.replace(state)
-        """As it was stored last: clients are shown nothing that is not on disk."""
+        """The state as last stored: clients see nothing that is not on disk."""
         self.owner = principal.name
         self._turns = turns
-        self._objects = turns.runtime.store.objects
+        self._objects = objects
         self._principal = principal
         self._request = request
         self._frames = 0
@@ -125,9 +131,9 @@ class Run:
         self._cancelled = False
         self._started_calls: set[str] = set()
         self.news = asyncio.Event()
-        """Set, and replaced, whenever there is something new to read."""
+        """Set, and replaced by a new one, whenever there is something new to read."""
 
-    # -- what clients do -------------------------------------------------------------------------
+    # -- requests of clients ---------------------------------------------------------------------
 
     async def cancel(self) -> None:
         if self.state.has_ended:
@@ -144,32 +150,32 @@ class Run:
     async def steer(self, text: str) -> None:
         for _ in range(10):
             if self._session is not None and self._session.starting:
-                await asyncio.sleep(0)  # its turn begins right now
+                await asyncio.sleep(0)  # its turn is about to start
         if self._session is None or not self._session.busy:
-            raise ApiError(409, "This run is not at work.", code="not_running")
+            raise ApiError(409, "This run is not running.", code="not_running")
         self._session.submit(user(text), "steer")
 
     async def answer_approval(self, choice: Answer, approval_id: str) -> ApprovalAnswer:
-        """Answer this approval, or the oldest that waits. One that cannot be granted for longer
-        is granted once, and the answer says so."""
-        waiting = self._session.interactions.approvals if self._session is not None else ()
-        found = next((a for a in waiting if not approval_id or a.id == approval_id), None)
+        """Answer this approval, or the oldest pending one if no id is given. An approval that can
+        only be granted once is granted once, and the answer says so."""
+        pending = self._session.interactions.approvals if self._session is not None else ()
+        found = next((a for a in pending if not approval_id or a.id == approval_id), None)
         if found is None or self._session is None:
-            raise ApiError(409, "No approval is waiting.", code="nothing_to_approve")
+            raise ApiError(409, "No approval is pending.", code="nothing_to_approve")
         applied = choice if choice in found.choices else "once"
         data: dict[str, str] = {"choice": choice}
         if applied != choice:
             data["applied"] = applied
         self._session.interactions.answer(found.id, applied)
-        self.state.status = "waiting_for_approval" if len(waiting) > 1 else "running"
+        self.state.status = "waiting_for_approval" if len(pending) > 1 else "running"
         frame = self._encode_frame("approval.responded", {"approval_id": found.id, **data})
         await self._record_frames([frame])
         return ApprovalAnswer(self.state.run_id, choice, None if applied == choice else "once")
 
-    # -- what happens ----------------------------------------------------------------------------
+    # -- the turn --------------------------------------------------------------------------------
 
     async def run_to_end(self) -> None:
-        """Run the turn to its end; whatever fails becomes the end of the run."""
+        """Run the turn to its end; an error ends the run as failed."""
         try:
             opening = self._turns.sessions.open_session(self._principal, self._request)
             async with opening as session:
@@ -217,10 +223,12 @@ class Run:
                 return []
             case Approval():
                 return [self._request_approval(event)]
-            case Question(id) if self._session is not None:  # nobody can answer questions here
+            case Question(id) if (
+                self._session is not None
+            ):  # clients of runs cannot answer questions
                 self._session.interactions.reply(id, None)
                 return []
-            case TurnEnd(result) if not result.pending_steer:  # else another turn follows
+            case TurnEnd(result) if not result.pending_steer:  # otherwise another turn follows
                 return [self._end_run(result)]
         described = describe_event(event)
         return [self._encode_frame(*described)] if described else []
@@ -267,7 +275,7 @@ class Run:
         return encode_event(name, {"run_id": self.state.run_id}, data, str(self._frames))
 
     async def _record_frames(self, frames: list[bytes]) -> None:
-        """Write to disk, then wake those who read."""
+        """Store the frames and the state, then wake the readers."""
         first = self._frames - len(frames) + 1
         writing = self._objects.append_events(self.state.run_id, first, frames)
         await asyncio.gather(writing, self._save_state())
@@ -285,16 +293,19 @@ async def _save_run(objects: Objects, owner: str, state: StoredRun) -> None:
 
 
 class RunRegistry:
-    """All runs of this home: those this server works on, and those that are stored."""
+    """All runs of this home: those this server works on, and the stored ones."""
 
-    def __init__(self, turns: TurnRunner, instance: ServerInstance) -> None:
+    def __init__(
+        self, turns: TurnRunner, objects: Objects, spawn: Spawn, instance: ServerInstance
+    ) -> None:
         self._turns = turns
-        self._objects = turns.runtime.store.objects
+        self._objects = objects
+        self._spawn = spawn
         self._instance = instance
         self.active: dict[str, Run] = {}
 
     async def start_run(self, principal: Principal, request: TurnRequest, model: str) -> str:
-        """The id of a run that has begun; 429 when there are too many."""
+        """Start a run and return its id; 429 if too many turns are running."""
         now = time.time()
         state = StoredRun(
             f"run_{secrets.token_hex(16)}",
@@ -304,13 +315,13 @@ class RunRegistry:
             now,
             server=self._instance.token,
         )
-        run = Run(self._turns, principal, request, state)
+        run = Run(self._turns, self._objects, principal, request, state)
         async with AsyncExitStack() as slot:
             slot.enter_context(self._turns.slots.reserve_slot(principal))
             saving = _save_run(self._objects, run.owner, state)
             await asyncio.gather(saving, self._trim_oldest_runs(run.owner))
             self.active[state.run_id] = run
-            self._turns.runtime.spawn(self._execute_run(run, slot.pop_all()), f"run {state.run_id}")
+            self._spawn(self._execute_run(run, slot.pop_all()), f"run {state.run_id}")
         return state.run_id
 
     async def _execute_run(self, run: Run, slot: AsyncExitStack) -> None:
@@ -322,7 +333,7 @@ class RunRegistry:
                 run.wake_readers()
 
     async def _trim_oldest_runs(self, owner: str) -> None:
-        """Those at work are spared, however long they have waited for an approval."""
+        """Delete the oldest runs of an owner, but never one that is active."""
         await self._objects.trim(KIND, MAX_RUNS, owner=owner, spare=set(self.active))
 
     async def find_run(self, owner: str, run_id: str) -> StoredRun | None:
@@ -334,16 +345,18 @@ class RunRegistry:
             return None
         state = msgspec.msgpack.decode(found.body, type=StoredRun)
         if self._is_abandoned(state):
-            with suppress(StoreError):  # the next request tries again
-                await self._end_abandoned_run(owner, state, UNWRITTEN)
+            with suppress(StoreError):  # the next request will try again
+                await self._end_abandoned_run(owner, state, UNSTORED)
         return state
 
     async def read_frames(self, owner: str, run_id: str, after: int) -> AsyncIterator[bytes]:
-        """The frames after number `after`, stored and new ones, until the run has ended."""
+        """Yield the frames after number `after`, stored and new ones, until the run has ended."""
         ended = False
         while True:
             run = self.active.get(run_id)
-            news = run.news if run else None  # before reading: anything later sets it
+            news = (
+                run.news if run else None
+            )  # taken before reading: whatever is added later sets it
             page = await self._objects.read_events(run_id, after=after, limit=_PAGE_FRAMES)
             after += len(page)
             if page:
@@ -354,12 +367,14 @@ class RunRegistry:
                 return
             else:
                 state = await self.find_run(owner, run_id)
-                ended = state is None or state.has_ended  # read once more: it may just have ended
+                ended = (
+                    state is None or state.has_ended
+                )  # read once more: the last frames may be new
                 if not ended:
                     await asyncio.sleep(POLL_SECONDS)
 
     async def end_abandoned_runs(self) -> None:
-        """End the runs of servers that have died as failed, with a reason."""
+        """Mark the runs of servers that have died as failed, with a reason."""
         for found in await self._objects.list_all(KIND):
             state = msgspec.msgpack.decode(found.body, type=StoredRun)
             if self._is_abandoned(state):
@@ -375,7 +390,7 @@ class RunRegistry:
         limit = _PAGE_FRAMES
         while page := await self._objects.read_events(state.run_id, after=count, limit=limit):
             count += len(page)
-        owned_by = {"run_id": state.run_id}
-        last = encode_event("run.failed", owned_by, {"error": error}, str(count + 1))
+        owner_field = {"run_id": state.run_id}
+        last = encode_event("run.failed", owner_field, {"error": error}, str(count + 1))
         await self._objects.append_events(state.run_id, count + 1, [last])
         await _save_run(self._objects, owner, state)

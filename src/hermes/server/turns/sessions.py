@@ -1,4 +1,4 @@
-"""Sessions of clients: opened for a turn, owned by a principal, one turn at a time in each."""
+"""Sessions of API clients: each is owned by a principal and runs one turn at a time."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ SOURCE = "api"
 
 
 class ClientSessions:
-    """Opens the sessions of turns, and knows which are at work."""
+    """Opens sessions for turns and knows which are active."""
 
     def __init__(self, runtime: Runtime, toolsets: tuple[str, ...] | None) -> None:
         self._runtime = runtime
         self._toolsets = toolsets
         self.active: set[Session] = set()
         self.locks: dict[str, tuple[asyncio.Lock, int]] = {}
-        """By session id: its lock, and how many turns hold or await it."""
+        """By name: the lock, and how many turns hold it or wait for it."""
 
     @asynccontextmanager
     async def open_session(
         self, principal: Principal, request: TurnRequest
     ) -> AsyncIterator[Session]:
-        """The session of this turn. Leaving the block ends whatever still runs in it."""
+        """Open the session of a turn. Leaving the block stops what still runs in it."""
         async with self.lock_session(request.session):
             session = await self._prepare_session(principal, request)
             self.active.add(session)
@@ -48,7 +48,8 @@ class ClientSessions:
 
     @asynccontextmanager
     async def lock_session(self, name: str) -> AsyncIterator[None]:
-        """Turns of one stored session or named conversation run one after the other."""
+        """Make turns of the same session or conversation run one after the other; an empty name
+        locks nothing."""
         if not name:
             yield
             return
@@ -69,7 +70,8 @@ class ClientSessions:
         return session_id in self.locks or any(s.id == session_id for s in self.active)
 
     async def load_past(self, principal: Principal, session_id: str) -> tuple[Message, ...]:
-        """Empty when the session is new or the store cannot be read; 404 when it is another's."""
+        """The stored messages: none if the session is new or the store unreadable; 404 if another
+        principal owns it."""
         stored = self._runtime.store.sessions
         try:
             meta = await stored.get_meta(session_id)
@@ -124,7 +126,8 @@ def _apply_settings(session: Session, request: TurnRequest) -> None:
 
 
 def derive_session_id(principal: Principal, instructions: str, messages: Sequence[Message]) -> str:
-    """The same for all turns of a conversation: from its beginning, and from who has it."""
+    """An id that all turns of a conversation share: a hash of the principal, the instructions and
+    the first user message."""
     first = next((m for m in messages if m.role == "user"), None)
     digest = hashlib.sha256()
     for text in (principal.name, instructions, first.text if first else ""):
@@ -137,7 +140,8 @@ def derive_session_id(principal: Principal, instructions: str, messages: Sequenc
 
 
 def is_owner(principal: Principal, meta: SessionMeta) -> bool:
-    """The nameless principal is the operator, who owns whatever no other principal does."""
+    """Whether the principal owns the session. The nameless principal is the operator, who owns all
+    sessions that no other principal does."""
     owner = meta.key.partition("/")[0] if meta.source == SOURCE else ""
     return owner == principal.name
 

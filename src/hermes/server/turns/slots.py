@@ -1,4 +1,4 @@
-"""How many turns run at the same time, in all and for each principal."""
+"""Slots limit how many turns run at the same time, in total and per principal."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ RETRY_AFTER = "5"
 
 
 class TurnSlots:
-    """Limits the turns that run at once. After `close` no new one begins."""
+    """Limits the turns that run at the same time. After `close`, no new turn starts."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._used: Counter[str] = Counter()
         self._all_free: asyncio.Future[None] | None = None
-        """Exists while somebody waits for all turns to end."""
+        """Exists while `wait_until_free` waits."""
         self.closed = False
 
     @property
@@ -29,12 +29,12 @@ class TurnSlots:
 
     @contextmanager
     def reserve_slot(self, principal: Principal) -> Iterator[None]:
-        """Hold a slot for one turn; 429 when there is none, 503 when the server is stopping."""
+        """Hold a slot for one turn; 429 if none is free, 503 if the server is stopping."""
         own_limit = principal.concurrent_runs
         retry = {"Retry-After": RETRY_AFTER}
         is_full = self.active_turns >= self._limit
         if is_full or (own_limit is not None and self._used[principal.name] >= own_limit):
-            text = f"Too many runs at the same time. Try again in {RETRY_AFTER} s."
+            text = f"Too many turns are running. Try again in {RETRY_AFTER} s."
             raise ApiError(429, text, code="too_many_runs", headers=retry)
         if self.closed:
             raise ApiError(503, "The server is stopping.", code="stopping", headers=retry)
@@ -50,7 +50,7 @@ class TurnSlots:
         self.closed = True
 
     async def wait_until_free(self, seconds: float) -> bool:
-        """Whether all turns have ended, after this long at most."""
+        """Wait for all turns to end, for this long at most; returns whether they have."""
         if self.active_turns:
             self._all_free = asyncio.get_running_loop().create_future()
             await asyncio.wait({self._all_free}, timeout=seconds)

@@ -1,4 +1,4 @@
-"""Server-sent events to one client: kept alive while silent, given up when it does not read."""
+"""Server-sent events to one client, with keep-alives, and a limit for clients that do not read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hermes.server.http.json_body import encode_json
 KEEPALIVE_SECONDS = 30.0
 STALLED_SECONDS = 30.0
 MAX_UNREAD_BYTES = 1024 * 1024
-"""Below that, sending never waits for the client."""
+"""Sending waits for the client only above this."""
 DONE_FRAME = b"data: [DONE]\n\n"
 _HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -25,7 +25,7 @@ _HEADERS = {
 
 
 class ClientGone(Exception):
-    """The client hung up, or stopped reading (`is_slow`)."""
+    """The client disconnected, or stopped reading (`is_slow`)."""
 
     def __init__(self, *, is_slow: bool = False) -> None:
         super().__init__()
@@ -33,6 +33,8 @@ class ClientGone(Exception):
 
 
 class EventStream:
+    """A response of server-sent events; silence is filled with keep-alive comments."""
+
     def __init__(
         self,
         request: web.BaseRequest,
@@ -49,13 +51,13 @@ class EventStream:
 
     async def open(self) -> None:
         transport = self._request.transport
-        if transport is not None:  # else writing waits from 64 KB on, without a time limit
+        if transport is not None:  # by default, writing waits above 64 KB without a time limit
             transport.set_write_buffer_limits(high=MAX_UNREAD_BYTES)
         self._request[RESPONSE_STARTED] = True
         await self._response.prepare(self._request)
 
     async def send(self, data: bytes) -> None:
-        """Raises ClientGone."""
+        """Send data; raises ClientGone when the client has disconnected or does not read."""
         if not data:
             return
         transport = self._request.transport
@@ -68,7 +70,7 @@ class EventStream:
                 return
             async with asyncio.timeout(STALLED_SECONDS):
                 await self._response.write(data)
-                await self._request.writer.drain()  # write itself drains only now and then
+                await self._request.writer.drain()  # write() drains only now and then
         except TimeoutError:
             raise self._drop_client(transport) from None
         except ConnectionError:
@@ -78,7 +80,7 @@ class EventStream:
         self._timer.cancel()
 
     async def close(self) -> web.StreamResponse:
-        """End the response, unless the client does not take it in time."""
+        """End the response; a client that does not read in time is disconnected."""
         self.stop_keepalive()
         transport = self._request.transport
         if transport is None or transport.is_closing():
@@ -106,7 +108,7 @@ class EventStream:
             self._timer = self._loop.call_later(KEEPALIVE_SECONDS - silent, self._keep_alive)
             return
         self._timer = self._loop.call_later(KEEPALIVE_SECONDS, self._keep_alive)
-        if not transport.get_write_buffer_size():  # else the client still has data to read
+        if not transport.get_write_buffer_size():  # otherwise the client still has data to read
             self._ping = self._loop.create_task(self._send_ping())
 
     async def _send_ping(self) -> None:
@@ -114,8 +116,8 @@ class EventStream:
             await self.send(b": keepalive\n\n")
 
 
-def encode_frame(name: str, data: Any, identity: str = "") -> bytes:
-    """One event; `data`: encoded already, or to be."""
-    head = f"id: {identity}\n" if identity else ""
+def encode_frame(name: str, data: Any, event_id: str = "") -> bytes:
+    """One event; `data` is encoded unless it is bytes."""
+    head = f"id: {event_id}\n" if event_id else ""
     body = data if isinstance(data, bytes) else encode_json(data)
     return f"{head}event: {name}\ndata: ".encode() + body + b"\n\n"

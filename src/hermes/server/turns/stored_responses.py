@@ -1,4 +1,4 @@
-"""Responses on disk, with what it takes to continue from them, and the conversations they end."""
+"""Stored responses, their transcripts, and the latest response of each named conversation."""
 
 from __future__ import annotations
 
@@ -20,23 +20,26 @@ _MAX_CONVERSATIONS = 1000
 
 
 class StoredResponse(Struct):
+    """A response with everything needed to continue from it."""
+
     response: ResponseObject
     transcript: tuple[Message, ...] = ()
     session: str = ""
     instructions: str = ""
     server: str = ""
-    """The token of the server that fills it in."""
+    """The token of the server that works on it."""
 
 
 class ResponseStore:
-    """The stored responses of all principals; each gets its own only."""
+    """Stores the responses of all principals; each can only read its own."""
 
     def __init__(self, store: Store, instance: ServerInstance, settings: ApiServer) -> None:
         self._store = store
         self._instance = instance
         self._settings = settings
         self.in_progress: set[str] = set()
-        """Responses this server streams; one that is deleted meanwhile is not stored again."""
+        """The responses this server is streaming. A deleted one is removed from here, and therefore
+        not stored again."""
 
     async def load(self, owner: str, response_id: str) -> StoredResponse | None:
         objects = self._store.objects
@@ -49,30 +52,30 @@ class ResponseStore:
         return stored
 
     async def find_latest_id(self, owner: str, conversation: str) -> str:
-        """The id of the last response of a conversation; empty when it has none."""
+        """The id of the latest response of a conversation; empty if it has none."""
         name = _qualify_conversation(owner, conversation)
         pointer = await self._store.objects.get(CONVERSATION_KIND, name, owner=owner)
         return pointer.body.decode() if pointer else ""
 
     async def save(self, owner: str, stored: StoredResponse, conversation: str) -> None:
-        """`conversation`: the one that continues from here; may be empty."""
-        objects, identity = self._store.objects, stored.response.id
+        """Store a response; `conversation`, unless empty, continues from it."""
+        objects, response_id = self._store.objects, stored.response.id
         stored.server = self._instance.token
         limit = self._settings.max_stored_responses
         body = msgspec.msgpack.encode(stored)
-        await objects.put(RESPONSE_KIND, identity, body, owner=owner, keep_latest=limit)
+        await objects.put(RESPONSE_KIND, response_id, body, owner=owner, keep_latest=limit)
         if conversation:
             name = _qualify_conversation(owner, conversation)
             await objects.put(
                 CONVERSATION_KIND,
                 name,
-                identity.encode(),
+                response_id.encode(),
                 owner=owner,
                 keep_latest=_MAX_CONVERSATIONS,
             )
 
     async def delete(self, owner: str, response_id: str) -> bool:
-        """Whether it existed. A conversation that ended with it is forgotten."""
+        """Delete a response and the conversation that ends with it; returns whether it existed."""
         objects = self._store.objects
         if not await objects.remove(RESPONSE_KIND, response_id, owner=owner):
             return False
@@ -83,14 +86,14 @@ class ResponseStore:
         return True
 
     def _is_abandoned(self, stored: StoredResponse) -> bool:
-        """Whether it has no end and no server works on it any more."""
+        """Whether the response is unfinished and no running server works on it."""
         is_alive = stored.response.id in self.in_progress or self._instance.is_other_running(
             stored.server
         )
         return stored.response.status == "in_progress" and not is_alive
 
     async def _end_abandoned(self, owner: str, stored: StoredResponse) -> None:
-        """Complete a response whose server died with what its session has of the turn."""
+        """Finish a response whose server has died, with the messages its session has stored."""
         try:
             messages = await self._store.sessions.load_messages(stored.session)
             meta = await self._store.sessions.get_meta(stored.session)

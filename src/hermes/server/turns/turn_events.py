@@ -1,4 +1,4 @@
-"""The events of a turn as named events with a little JSON: the streams of runs and sessions."""
+"""Turn events as server-sent events, for the streams of runs and sessions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LABEL_LENGTH = 80
 
 
 def describe_event(event: TurnEvent) -> tuple[str, dict[str, Any]] | None:
-    """The name and the fields of an event that both streams show; None for any other."""
+    """The name and fields of an event that both streams show; None for other events."""
     match event:
         case TextDelta(text):
             return "message.delta", {"delta": text}
@@ -41,18 +41,18 @@ def describe_event(event: TurnEvent) -> tuple[str, dict[str, Any]] | None:
 
 
 def encode_event(name: str, owner: dict[str, str], data: dict[str, Any], number: str = "") -> bytes:
-    """`owner`: the field that says which run or session it belongs to."""
+    """Encode an event; `owner` is the field that names its run or session."""
     body = {"event": name, **owner, "timestamp": time.time(), **data}
     return encode_frame(name, body, number)
 
 
 def is_internal_tool(tool: str) -> bool:
-    """Whether the calls of this tool are hidden from clients."""
+    """Whether calls of this tool are hidden from clients."""
     return tool.startswith("_")
 
 
 def label_call(call: ToolCall, *, full: bool = False) -> str:
-    """The first argument that is text, as one short line; `whole`: as it is."""
+    """The first text argument of a call as one short line, or in full."""
     try:
         args = orjson.loads(call.args or "{}")
     except orjson.JSONDecodeError:

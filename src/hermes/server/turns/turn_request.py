@@ -1,4 +1,4 @@
-"""One turn as a client requests it: every protocol is parsed into the same value."""
+"""The request for one turn: the value that every protocol is parsed into."""
 
 from __future__ import annotations
 
@@ -14,33 +14,35 @@ from hermes.server.turns.content import has_visible_content
 
 
 class TurnRequest(Struct, frozen=True):
+    """One turn as a client requests it."""
+
     prompt: Message
     past: tuple[Message, ...] = ()
     instructions: str = ""
-    """Added to the system prompt of this turn, never stored with the session."""
+    """Added to the system prompt of this turn; never stored with the session."""
     session: str = ""
-    """The id of a stored session to continue; empty: the client sends the past itself."""
+    """The id of a stored session to continue; empty if the request contains the past."""
     session_key: str = ""
     new_session: str = ""
-    """The id to store a sent past under; empty: it is derived from the beginning."""
+    """The id for a session whose past is in the request; empty: derived from its first message."""
     keep: bool = True
     """Whether the session is stored."""
     client_tools: ClientTools | None = None
-    """Tools the client runs; the server's own are off then."""
+    """Tools that the client runs instead of the server's own."""
     settings: dict[str, Any] = {}
-    """Replaces fields of core.provider.Settings."""
+    """Fields of core.provider.Settings to replace."""
 
 
 def split_prompt(
     messages: Sequence[Message], field: str, noun: str = "message"
 ) -> tuple[tuple[Message, ...], Message]:
-    """The past and the prompt: the last message that is not the assistant's. `field` and `noun`
-    name it in the error when there is none."""
+    """Split messages into past and prompt, the last message that is not the assistant's. `field`
+    and `noun` are for the error when there is none."""
     last = len(messages) - 1
     while last >= 0 and messages[last].role == "assistant":
         last -= 1
     if last < 0 or not _has_content(messages[last]):
-        raise bad_request(f"{field}: there is no user {noun} with visible content.", field)
+        raise bad_request(f"{field} must contain a user {noun} with visible content.", field)
     return tuple(m for m in messages[:last] if _has_content(m)), messages[last]
 
 
@@ -60,8 +62,8 @@ def limit_settings(
     effort: str | None = None,
     stop: str | Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """What the client wants of the provider, within the operator's `max_output`. Many clients
-    send 0 or -1 tokens when they want no limit."""
+    """The client's model settings, within the operator's `max_output`. Many clients send 0 or -1
+    tokens for no limit."""
     tokens = tokens if tokens and tokens > 0 else None
     changes = {
         "max_output": min(tokens or max_output, max_output) if max_output else tokens,

@@ -1,4 +1,4 @@
-"""Runs the turns of clients, to the end or as a stream."""
+"""Runs the turns of clients, with a single answer or as a stream."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hermes.server.turns.slots import TurnSlots
 from hermes.server.turns.sse import ClientGone, EventStream
 from hermes.server.turns.turn_request import TurnRequest
 
-STOPPED = "The server stopped before this was done. What there is so far is kept in the session."
+STOPPED = "The server stopped before the turn ended. The work so far is kept in the session."
 
 
 class StreamEncoder(Protocol):
@@ -35,7 +35,7 @@ class StreamEncoder(Protocol):
     def encode_event(self, event: TurnEvent) -> bytes: ...
 
     async def encode_end(self, result: TurnResult) -> bytes:
-        """Called exactly once, also when no client is connected any more."""
+        """Called exactly once, even if the client has disconnected."""
         ...
 
 
@@ -45,29 +45,29 @@ class TurnRunner:
     def __init__(
         self, runtime: Runtime, settings: ApiServer, metrics: Metrics, redact: Callable[[str], str]
     ) -> None:
-        self.runtime = runtime
-        self.settings = settings
+        self._spawn = runtime.spawn
+        self._settings = settings
         self.metrics = metrics
         self.redact = redact
-        """Makes an error message fit for clients."""
+        """Removes what clients must not see from an error message."""
         self.slots = TurnSlots(settings.concurrent_runs)
         self.sessions = ClientSessions(runtime, settings.toolsets)
 
     async def run_turn(
         self, principal: Principal, request: TurnRequest
     ) -> tuple[TurnResult, Session]:
-        """A turn whose client waits for all of it; cancelling ends the turn."""
+        """Run a turn to its end; cancelling stops the turn."""
         with self.slots.reserve_slot(principal):
             async with self.sessions.open_session(principal, request) as session:
                 result = await session.submit(request.prompt)
         self.metrics.count_turn(result)
-        text = choose_text_filter(self.settings.images, session.transcript.taint)(result.text)
+        text = choose_text_filter(self._settings.images, session.transcript.taint)(result.text)
         return self._explain_result(structs.replace(result, text=text)), session
 
     async def answer_turn(
         self, call: ApiCall, request: TurnRequest, build: Callable[[TurnResult], Struct]
     ) -> web.Response:
-        """The whole answer, built from the result of the turn."""
+        """Run a turn and respond with what `build` makes of its result."""
         result, session = await self.run_turn(call.principal, request)
         headers = build_turn_headers(session.id, request, result)
         raise_if_unusable(result, headers)
@@ -80,8 +80,8 @@ class TurnRunner:
         encoder: StreamEncoder,
         resources: AsyncExitStack | None = None,
     ) -> web.StreamResponse:
-        """A turn whose client reads along. When it leaves, the turn is stopped; when it does not
-        read, the turn goes on without it. `resources` are released when the turn has ended."""
+        """Run a turn and stream its events. If the client disconnects, the turn is stopped; if it
+        stops reading, the turn continues. `resources` are released when the turn has ended."""
         async with resources or AsyncExitStack() as stack:
             stack.enter_context(self.slots.reserve_slot(call.principal))
             opening = self.sessions.open_session(call.principal, request)
@@ -89,7 +89,7 @@ class TurnRunner:
             events = self.follow_events(session)
             session.submit(request.prompt)
             headers = build_turn_headers(session.id, request)
-            stream = EventStream(call.request, self.settings.cors_origins, headers)
+            stream = EventStream(call.request, self._settings.cors_origins, headers)
             is_slow = ended = False
             try:
                 first = await encoder.encode_start(session)
@@ -110,17 +110,17 @@ class TurnRunner:
                     if not is_slow:
                         events.stop_turn()
                     unread = self._finish_unread(events, encoder, stack.pop_all())
-                    self.runtime.spawn(unread, f"rest of {session.id}")
+                    self._spawn(unread, f"rest of {session.id}")
         return await stream.close()
 
     def follow_events(self, session: Session) -> ClientEvents:
-        """The events of the session from now on."""
-        return ClientEvents(session, keep_images=self.settings.images == "keep")
+        """The events of the session from now on, as its client may see them."""
+        return ClientEvents(session, keep_images=self._settings.images == "keep")
 
     async def _finish_unread(
         self, events: ClientEvents, encoder: StreamEncoder, resources: AsyncExitStack
     ) -> None:
-        """Bring a turn to its end after its client has gone: the encoder may store it."""
+        """Follow a turn to its end without its client, so that the encoder can store it."""
         async with resources:
             async for event in events:
                 if isinstance(event, TurnEnd):
