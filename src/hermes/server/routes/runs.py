@@ -72,9 +72,7 @@ async def _parse_request(call: ApiCall, services: RouteServices, body: RunReques
     session, session_key = call.read_session_headers()
     session = check_name(body.session_id or "", "session_id", "session_id") or session
     if session:
-        await services.turns.sessions.load_past(
-            call.principal, session
-        )  # 404 if another principal owns it
+        await services.turns.sessions.load_past(call.principal, session)  # 404 if not owned
     new_session = f"api-{secrets.token_hex(16)}"
     if body.previous_response_id:
         previous = await services.responses.load(call.principal.name, body.previous_response_id)

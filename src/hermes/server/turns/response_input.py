@@ -75,9 +75,7 @@ def _parse_tool_item(
                 raise bad_request(f"{field} must have a call_id, a name and arguments.", field)
             calls[str(call_id)] = str(name)
             call = ToolCall(str(call_id), str(name), str(args))
-            if (
-                messages and messages[-1].role == "assistant"
-            ):  # calls belong to the message before them
+            if messages and messages[-1].role == "assistant":  # the call is part of it
                 messages[-1] = Message("assistant", (*messages[-1].parts, call))
             else:
                 messages.append(Message("assistant", (call,)))

@@ -223,9 +223,7 @@ class Run:
                 return []
             case Approval():
                 return [self._request_approval(event)]
-            case Question(id) if (
-                self._session is not None
-            ):  # clients of runs cannot answer questions
+            case Question(id) if self._session is not None:  # clients cannot answer questions
                 self._session.interactions.reply(id, None)
                 return []
             case TurnEnd(result) if not result.pending_steer:  # otherwise another turn follows
@@ -354,9 +352,7 @@ class RunRegistry:
         ended = False
         while True:
             run = self.active.get(run_id)
-            news = (
-                run.news if run else None
-            )  # taken before reading: whatever is added later sets it
+            news = run.news if run else None  # before reading: later frames set it
             page = await self._objects.read_events(run_id, after=after, limit=_PAGE_FRAMES)
             after += len(page)
             if page:
@@ -367,9 +363,7 @@ class RunRegistry:
                 return
             else:
                 state = await self.find_run(owner, run_id)
-                ended = (
-                    state is None or state.has_ended
-                )  # read once more: the last frames may be new
+                ended = state is None or state.has_ended  # read once more for its last frames
                 if not ended:
                     await asyncio.sleep(POLL_SECONDS)
 
