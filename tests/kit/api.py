@@ -119,7 +119,7 @@ class Api:
     async def post(self, path: str, json: Any = None, **rest: Any) -> Answer:
         return await self.call("POST", path, json, **rest)
 
-    async def raw(self, data: bytes, *, until: bytes = b"", timeout: float = 10) -> bytes:
+    async def raw(self, data: bytes, *, until: bytes = b"", timeout: float = 30) -> bytes:
         """These bytes on a connection of their own; what came back until it was closed, or until
         `until` was there."""
         host, port = urlsplit(self.url).hostname, urlsplit(self.url).port

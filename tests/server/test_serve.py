@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import socket
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -44,13 +43,25 @@ class Served:
         async with aiohttp.ClientSession() as http, http.get(self.url + path, headers=headers) as r:
             return await r.read()
 
-    async def ended(self, seconds: float = 10) -> int:
-        async with asyncio.timeout(seconds):
+    async def wait(self) -> int:
+        async with asyncio.timeout(30):
             return await self.process.wait()
 
     async def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return await self.ended()
+        return await self.wait()
+
+    async def wait_until_closed(self) -> None:
+        """Wait until the port no longer accepts connections."""
+        _, _, port = self.url.rpartition(":")
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    _, writer = await asyncio.open_connection("127.0.0.1", int(port))
+                except ConnectionError:
+                    return
+                writer.close()
+                await asyncio.sleep(0.02)
 
 
 @asynccontextmanager
@@ -95,6 +106,7 @@ def _free_port() -> int:
 
 
 async def test_a_free_port_and_a_graceful_end(home: Home) -> None:
+    home.configure(platforms={"api_server": {"drain_seconds": 600}})
     async with served(home) as s:
         assert s.url.startswith("http://127.0.0.1:") and not s.url.endswith(":0")
         assert await s.call("GET", "/health") == (
@@ -103,9 +115,7 @@ async def test_a_free_port_and_a_graceful_end(home: Home) -> None:
         )
         status, told = await s.call("GET", "/health/detailed")
         assert status == 200 and told["pid"] == s.process.pid
-        begin = time.monotonic()
-        assert await s.stop() == 0
-        assert time.monotonic() - begin < 5
+        assert await s.stop() == 0  # without turns there is nothing to drain
 
 
 async def test_variables(home: Home) -> None:
@@ -146,14 +156,14 @@ REFUSED = {
 
 
 async def test_A4_exposed_without_a_good_key_it_does_not_start(home: Home) -> None:
-    async def one(case: str) -> None:
+    async def check_refusal(case: str) -> None:
         option, value, env = REFUSED[case]
         ran = await run_hermes(["serve", option, value], home, env=env)
         assert ran.rc == 2, case
         assert "token_urlsafe" in ran.stderr and "API_SERVER_KEY" in ran.stderr, case
         assert "listening" not in ran.stderr
 
-    await asyncio.gather(*(one(case) for case in REFUSED))
+    await asyncio.gather(*(check_refusal(case) for case in REFUSED))
 
 
 async def test_other_reasons_not_to_start(home: Home) -> None:
@@ -175,16 +185,17 @@ async def test_other_reasons_not_to_start(home: Home) -> None:
 async def test_sigterm_lets_work_end_and_a_second_one_does_not(
     home: Home, provider: Provider
 ) -> None:
+    home.configure(platforms={"api_server": {"drain_seconds": 600}})
     gate = Gate()
     provider.then = say("Half", " of it").hold(gate, after="text")
     async with served(home) as s:
         _, started = await s.call("POST", "/v1/runs", {"input": "x"})
         await gate.reached()
         s.process.send_signal(signal.SIGTERM)
-        await asyncio.sleep(0.2)
-        assert s.process.returncode is None  # it waits
+        await s.wait_until_closed()
+        assert s.process.returncode is None  # it waits for the run
         gate.open()
-        assert await s.ended(5) == 0
+        assert await s.wait() == 0
     provider.then = say("Yes.")
     async with served(home) as s:
         _, told = await s.call("GET", f"/v1/runs/{started['run_id']}")
@@ -195,11 +206,9 @@ async def test_sigterm_lets_work_end_and_a_second_one_does_not(
         while len(provider.requests) < 2:
             await asyncio.sleep(0.01)
         s.process.send_signal(signal.SIGTERM)
-        await asyncio.sleep(0.2)
-        begin = time.monotonic()
+        await s.wait_until_closed()
         s.process.send_signal(signal.SIGTERM)
-        assert await s.ended(5) == 128 + signal.SIGTERM
-        assert time.monotonic() - begin < 2
+        assert await s.wait() == 128 + signal.SIGTERM
 
 
 async def test_stopping_ends_tools_and_tells_the_client(home: Home, provider: Provider) -> None:
@@ -216,7 +225,7 @@ async def test_stopping_ends_tools_and_tells_the_client(home: Home, provider: Pr
             s.process.send_signal(signal.SIGTERM)
             rest = await answer.read()
         assert b"server_stopping" in rest and rest.endswith(b"data: [DONE]\n\n")
-        assert await s.ended(8) == 0
+        assert await s.wait() == 0
 
 
 # -- kill -9 ---------------------------------------------------------------------------------
@@ -229,7 +238,7 @@ async def test_a_killed_server_leaves_a_run_failed_with_a_reason(
     read = call(("c1", "read_file", {"path": "a.txt"}))
     provider.add(read, say("Read", " it").hold(Gate(), after="text"))
     provider.then = say("Half", " of it").hold(Gate(), after="text")
-    async with served(home) as s, _told(s, b"Read") as response:
+    async with served(home) as s, _stream_response(s, b"Read") as response:
         _, started = await s.call("POST", "/v1/runs", {"input": "x"})
         run = started["run_id"]
         async with asyncio.timeout(20):
@@ -239,7 +248,7 @@ async def test_a_killed_server_leaves_a_run_failed_with_a_reason(
                     break
                 await asyncio.sleep(0.02)
         s.process.kill()
-        await s.ended()
+        await s.wait()
     provider.then = say("The rest.")
     async with served(home) as s:
         _, told = await s.call("GET", f"/v1/runs/{run}")
@@ -268,8 +277,8 @@ async def test_a_killed_server_leaves_a_run_failed_with_a_reason(
 
 
 @asynccontextmanager
-async def _told(s: Served, mark: bytes) -> AsyncIterator[str]:
-    """The id of a response that is being streamed, once that was said in it."""
+async def _stream_response(s: Served, mark: bytes) -> AsyncIterator[str]:
+    """The id of a response that is being streamed, once `mark` has arrived."""
     headers = {"Authorization": f"Bearer {SECRET}"}
     body = {"input": "read it", "stream": True}
     got = b""
@@ -290,7 +299,7 @@ async def test_idempotency_survives_a_kill(home: Home, provider: Provider) -> No
         begun = await s.call("POST", "/v1/runs", {"input": "x"}, **header)
         await s.read(f"/v1/runs/{begun[1]['run_id']}/events")
         s.process.kill()
-        await s.ended()
+        await s.wait()
     made = len(provider.requests)
     async with served(home) as s:
         assert await s.call("POST", "/v1/chat/completions", body, **header) == first
