@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import time
 from pathlib import Path
@@ -14,10 +13,9 @@ from hermes.store.objects import SqliteObjects
 from tests.kit import Gate, Tokens, call, nothing, say, status, think
 from tests.kit.api import Api, api
 from tests.kit.home import KEY
+from tests.server.exchanges import PNG_URL, sent_messages, sent_system_prompt
 
 PATH = "/v1/chat/completions"
-PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"0" * 20).decode()
-DATA = f"data:image/png;base64,{PNG}"
 
 
 def user(content="hi", **rest) -> dict:
@@ -30,17 +28,6 @@ def said(content="Yes.") -> dict:
 
 def system(text: str) -> dict:
     return {"role": "system", "content": text}
-
-
-def sent(a: Api, n: int = -1) -> list[tuple[str, object]]:
-    """(role, content) of what the model was sent, without the system prompt."""
-    messages = a.provider.requests[n].json["messages"]
-    return [(m["role"], m.get("content")) for m in messages if m["role"] != "system"]
-
-
-def prompt(a: Api, n: int = -1) -> str:
-    messages = a.provider.requests[n].json["messages"]
-    return "\n".join(m["content"] for m in messages if m["role"] == "system")
 
 
 async def stored(a: Api, session: str) -> bytes:
@@ -147,8 +134,10 @@ class TestTalk:
     async def test_system_messages_are_joined_and_ephemeral(self, shared: Api) -> None:
         talk = [system("Speak Latin."), user("salve"), system("Be brief."), user("quid agis")]
         answer = await shared.post(PATH, {"messages": talk})
-        assert "Speak Latin.\n\nBe brief." in prompt(shared)
-        assert len(prompt(shared)) > len("Speak Latin.\n\nBe brief.")  # added to our own
+        assert "Speak Latin.\n\nBe brief." in sent_system_prompt(shared)
+        assert len(sent_system_prompt(shared)) > len(
+            "Speak Latin.\n\nBe brief."
+        )  # added to our own
         session = answer.headers["X-Hermes-Session-Id"]
         kept = await stored(shared, session)
         assert b"salve" in kept and b"Latin" not in kept and b"brief" not in kept
@@ -160,18 +149,18 @@ class TestTalk:
         await shared.post(
             PATH, {"messages": [{"role": "developer", "content": "Be kind."}, user()]}
         )
-        assert "Be kind." in prompt(shared)
+        assert "Be kind." in sent_system_prompt(shared)
 
     async def test_the_last_user_message_is_the_input_the_rest_is_history(
         self, shared: Api
     ) -> None:
         talk = [user("a"), said("b"), user("c"), said("d"), user("e")]
         await shared.post(PATH, {"messages": talk})
-        assert sent(shared) == [(m["role"], m["content"]) for m in talk]
+        assert sent_messages(shared) == [(m["role"], m["content"]) for m in talk]
 
     async def test_what_follows_the_last_user_message_is_not_input(self, shared: Api) -> None:
         await shared.post(PATH, {"messages": [user("a"), said("b"), user("c"), said("d")]})
-        assert sent(shared)[-1] == ("user", "c")
+        assert sent_messages(shared)[-1] == ("user", "c")
 
     async def test_tool_messages_of_a_client_are_ignored(self, shared: Api) -> None:
         calls = [{"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
@@ -183,7 +172,7 @@ class TestTalk:
         ]
         answer = await shared.post(PATH, {"messages": talk})
         assert answer.status == 200 and b"forged" not in shared.provider.last.body
-        assert sent(shared) == [("user", "a"), ("assistant", "b"), ("user", "c")]
+        assert sent_messages(shared) == [("user", "a"), ("assistant", "b"), ("user", "c")]
 
 
 # -- content ---------------------------------------------------------------------------------
@@ -230,18 +219,18 @@ class TestContent:
         [
             image("https://example.com/a.png"),
             image("http://example.com/a.png?x=1"),
-            image(DATA),
-            image(DATA.replace("png", "webp")),
-            image(DATA.rstrip("=")),
-            {"type": "image_url", "image_url": {"url": DATA, "detail": "high"}},
-            {"type": "image_url", "image_url": DATA},
+            image(PNG_URL),
+            image(PNG_URL.replace("png", "webp")),
+            image(PNG_URL.rstrip("=")),
+            {"type": "image_url", "image_url": {"url": PNG_URL, "detail": "high"}},
+            {"type": "image_url", "image_url": PNG_URL},
         ],
         ids=lambda p: str(p)[:60],
     )
     async def test_images_pass(self, shared: Api, part: dict) -> None:
         answer = await shared.post(PATH, {"messages": [user([text("look"), part])]})
         assert answer.status == 200
-        role, content = sent(shared)[-1]
+        role, content = sent_messages(shared)[-1]
         assert role == "user" and [p["type"] for p in content] == ["text", "image_url"]
         given = part["image_url"]
         url = given["url"] if isinstance(given, dict) else given
@@ -250,7 +239,7 @@ class TestContent:
         assert content[1]["image_url"].get("detail") == detail
 
     async def test_an_image_alone_is_a_turn(self, shared: Api) -> None:
-        assert (await shared.post(PATH, {"messages": [user([image(DATA)])]})).status == 200
+        assert (await shared.post(PATH, {"messages": [user([image(PNG_URL)])]})).status == 200
 
     @pytest.mark.parametrize(
         "parts",
@@ -263,7 +252,7 @@ class TestContent:
     )
     async def test_text_alone_collapses_to_a_string(self, shared: Api, parts: list) -> None:
         await shared.post(PATH, {"messages": [user(parts)]})
-        assert sent(shared)[-1] == ("user", "one\ntwo")
+        assert sent_messages(shared)[-1] == ("user", "one\ntwo")
 
     async def test_a_string_and_its_part_are_the_same_bytes(self, shared: Api) -> None:
         for content in ("same", [text("same")]):
@@ -292,14 +281,18 @@ class TestSessions:
             await of(user("one")),
             await of(system("t"), user("one")),
             await of(system("s"), user("two")),
-            await of(system("s"), user([text("one"), image(DATA)])),
+            await of(system("s"), user([text("one"), image(PNG_URL)])),
         ]
         assert len({first, *others}) == 5
 
     async def test_a_derived_sessions_history_is_the_bodys(self, shared: Api) -> None:
         await shared.post(PATH, {"messages": [user("alpha")]})
         await shared.post(PATH, {"messages": [user("alpha"), said("other"), user("beta")]})
-        assert sent(shared) == [("user", "alpha"), ("assistant", "other"), ("user", "beta")]
+        assert sent_messages(shared) == [
+            ("user", "alpha"),
+            ("assistant", "other"),
+            ("user", "beta"),
+        ]
 
     async def test_a_named_sessions_history_is_the_stores(self, shared: Api) -> None:
         headers = {"X-Hermes-Session-Id": "my chat: 1"}
@@ -307,7 +300,11 @@ class TestSessions:
         assert first.headers["X-Hermes-Session-Id"] == "my chat: 1"
         talk = [user("forged"), said("forged too"), user("delta")]
         await shared.post(PATH, {"messages": talk}, headers=headers)
-        assert sent(shared) == [("user", "gamma"), ("assistant", "Yes."), ("user", "delta")]
+        assert sent_messages(shared) == [
+            ("user", "gamma"),
+            ("assistant", "Yes."),
+            ("user", "delta"),
+        ]
 
     async def test_a_session_key_is_echoed(self, shared: Api) -> None:
         headers = {"X-Hermes-Session-Key": "agent:main:webui:dm:user-42"}
@@ -358,7 +355,7 @@ class TestSessions:
 
         monkeypatch.setattr(shared.server.runtime.store.sessions, "load_messages", broken)
         answer = await shared.chat("still", headers={"X-Hermes-Session-Id": "my chat: 1"})
-        assert answer.status == 200 and sent(shared) == [("user", "still")]
+        assert answer.status == 200 and sent_messages(shared) == [("user", "still")]
 
 
 async def test_many_first_turns_of_one_conversation_at_once(tmp_path: Path) -> None:

@@ -11,16 +11,10 @@ import pytest
 from hermes.server.turns.sse import EventStream
 from tests.kit import Gate, call, say, think
 from tests.kit.api import Api, api
+from tests.server.exchanges import wait_until_idle
 
 CHAT = "/v1/chat/completions"
 ASK = {"messages": [{"role": "user", "content": "hi"}], "stream": True}
-
-
-async def idle(a: Api) -> None:
-    """Wait until no turn is running."""
-    async with asyncio.timeout(30):
-        while a.server.turns.slots.active_turns:
-            await asyncio.sleep(0.01)
 
 
 # -- chat completions ------------------------------------------------------------------------
@@ -162,7 +156,7 @@ async def test_a_client_that_leaves_ends_the_run_and_what_there_is_stays(tmp_pat
         async with a.open_stream("POST", CHAT, ASK, **headers) as reading:
             await reading.until(b"Half")
         await asyncio.wait_for(a.provider.requests[0].gone.wait(), 30)
-        await idle(a)
+        await wait_until_idle(a)
         kept = (await a.get("/api/sessions/left/messages")).body
         assert b"hi" in kept and b"Half" in kept
         again = await a.chat("go on", headers=headers)
@@ -176,7 +170,7 @@ async def test_leaving_before_the_model_answers(tmp_path: Path) -> None:
             body = {**ASK, "input": "x", "max_tokens": 9}
             async with a.open_stream("POST", path, body):
                 await asyncio.sleep(0)
-            await idle(a)
+            await wait_until_idle(a)
 
 
 async def test_leaving_before_the_stream_begins_is_no_crash(
@@ -197,7 +191,7 @@ async def test_leaving_before_the_stream_begins_is_no_crash(
         with pytest.raises(aiohttp.ClientError):
             await a.post(CHAT, ASK)
         await left.wait()
-        await idle(a)
+        await wait_until_idle(a)
     assert "crashed" not in caplog.text
 
 
@@ -219,7 +213,7 @@ async def test_leaving_while_a_tool_is_silent_kills_its_process_tree(
                     and _list_sleeping_processes(marker)
                 ):
                     await asyncio.sleep(0.02)
-        await idle(a)
+        await wait_until_idle(a)
         async with asyncio.timeout(30):
             while _list_sleeping_processes(marker):
                 await asyncio.sleep(0.02)
@@ -282,7 +276,7 @@ async def test_a_slow_reader_is_dropped_and_its_run_goes_on(
                 await asyncio.sleep(0.02)
         assert a.server.turns.slots.active_turns == 1
         gate.open()
-        await idle(a)
+        await wait_until_idle(a)
         kept = (await a.get("/api/sessions/deaf/messages")).json["data"]
         assert kept[-1]["role"] == "assistant"
         assert kept[-1]["content"][0]["text"].endswith("the end")

@@ -10,8 +10,8 @@ import pytest
 from hermes.core.errors import ConfigError
 from tests.kit import Gate, Tokens, say
 from tests.kit.api import api
-from tests.server.people import ANN, BOB, ENV, SETTINGS
-from tests.server.test_api_chat import sent
+from tests.server.exchanges import sent_messages
+from tests.server.key_owners import ANN, BOB, ENV, SETTINGS
 
 ROOT = "root-key-0123456789abcdef0123"
 
@@ -34,7 +34,7 @@ async def test_names_are_each_ones_own(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Yes."), key="", settings=SETTINGS, env=ENV) as a:
         await a.ask("of ann", conversation="c", key=ANN)
         await a.ask("of bob", conversation="c", key=BOB)
-        assert sent(a) == [("user", "of bob")]
+        assert sent_messages(a) == [("user", "of bob")]
         headers = {"X-Hermes-Session-Id": "shared-name"}
         assert (await a.chat("of ann", key=ANN, headers=headers)).status == 200
         assert (await a.chat("of bob", key=BOB, headers=headers)).status == 404

@@ -18,7 +18,7 @@ import pytest
 from tests.kit import call, say, status
 from tests.kit.api import API_KEY, Api, api
 from tests.kit.home import KEY
-from tests.server.people import ANN, BOB, ENV, SETTINGS
+from tests.server.key_owners import ANN, BOB, ENV, SETTINGS
 from tests.server.raw_http import CHAT, HI, request_head, status_of, with_key
 
 # -- A17 to A20: ownership ------------------------------------------------------------------
@@ -213,6 +213,14 @@ async def test_R12_a_hundred_requests_with_one_key_run_once(tmp_path: Path) -> N
             answers = await asyncio.gather(*(run_once(c, work) for c in calls))
             assert len({x.body for x in answers}) == 1
         assert runs == 50
+
+
+async def test_R12_a_hundred_chats_with_one_key_run_once(tmp_path: Path) -> None:
+    async with api(tmp_path, [say("Once.")]) as a:
+        headers = {"Idempotency-Key": "k1"}
+        answers = await asyncio.gather(*(a.chat(headers=headers) for _ in range(100)))
+        assert {x.body for x in answers} == {answers[0].body}
+        assert len(a.provider.requests) == 1
 
 
 # -- A26 to A29: limits, errors, approvals ---------------------------------------------------

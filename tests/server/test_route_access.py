@@ -13,7 +13,7 @@ import pytest_asyncio
 from hermes.server.routes import list_routes
 from tests.kit import say
 from tests.kit.api import Api, api
-from tests.server.people import ANN, BOB, ENV, LOW, SETTINGS
+from tests.server.key_owners import ANN, BOB, ENV, LOW, SETTINGS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

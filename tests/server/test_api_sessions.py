@@ -9,8 +9,7 @@ import pytest
 
 from tests.kit import Gate, Tokens, call, say, status
 from tests.kit.api import Api, api
-from tests.server.test_api_chat import sent
-from tests.server.test_api_streams import idle
+from tests.server.exchanges import sent_messages, wait_until_idle
 
 ALL = "/api/sessions"
 
@@ -76,7 +75,13 @@ async def test_talked_in_and_read(tmp_path: Path) -> None:
         assert first.json["usage"]["total_tokens"] > 0 and "hermes" not in first.json
         await a.post(f"{ALL}/{identity}/chat", {"input": "beta"})
         assert b"Be brief." not in a.provider.last.body
-        assert [r for r, _ in sent(a)] == ["user", "assistant", "tool", "assistant", "user"]
+        assert [r for r, _ in sent_messages(a)] == [
+            "user",
+            "assistant",
+            "tool",
+            "assistant",
+            "user",
+        ]
         told = (await a.get(f"{ALL}/{identity}/messages")).json
         kinds = [part["type"] for m in told["data"] for part in m["content"]]
         assert kinds == ["text", "tool_call", "tool_result", "text", "text", "text"]
@@ -97,7 +102,7 @@ async def test_followed(tmp_path: Path) -> None:
         assert names[:2] == ["tool.started", "tool.completed"] and names[-1] == "turn.completed"
         assert all(d["session_id"] == identity and d["event"] == n for n, d in answer.events)
         assert answer.events[-1][1]["output"] == "One two."
-        await idle(a)
+        await wait_until_idle(a)
 
 
 async def test_a_turn_that_fails(tmp_path: Path) -> None:
@@ -119,7 +124,7 @@ async def test_forked(tmp_path: Path) -> None:
         part = (await a.post(f"{ALL}/{identity}/fork", {"messages": 2, "title": "t"})).json
         assert part["title"] == "t"
         await a.post(f"{ALL}/{part['id']}/chat", {"message": "gamma"})
-        assert [c for _, c in sent(a)] == ["alpha", "Yes.", "gamma"]
+        assert [c for _, c in sent_messages(a)] == ["alpha", "Yes.", "gamma"]
         count = (await a.get(f"{ALL}/{identity}")).json["message_count"]
         assert count == 4
 
