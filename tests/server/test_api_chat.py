@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions: what is read, what is run, what is answered, how it ends."""
+"""POST /v1/chat/completions: requests, history, sessions, endings, idempotency keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def user(content="hi", **rest) -> dict:
     return {"role": "user", "content": content, **rest}
 
 
-def said(content="Yes.") -> dict:
+def assistant(content="Yes.") -> dict:
     return {"role": "assistant", "content": content}
 
 
@@ -30,7 +30,7 @@ def system(text: str) -> dict:
     return {"role": "system", "content": text}
 
 
-async def stored(a: Api, session: str) -> bytes:
+async def load_messages(a: Api, session: str) -> bytes:
     return (await a.get(f"/api/sessions/{session}/messages")).body
 
 
@@ -41,7 +41,7 @@ BAD = {
     "messages null": ({"messages": None}, "messages"),
     "empty messages": ({"messages": []}, "messages"),
     "only a system message": ({"messages": [system("x")]}, "user message"),
-    "only an assistant message": ({"messages": [said()]}, "user message"),
+    "only an assistant message": ({"messages": [assistant()]}, "user message"),
     "an empty user message": ({"messages": [user("")]}, "user message"),
     "white space": ({"messages": [user(" \n\t ")]}, "user message"),
     "no content": ({"messages": [{"role": "user"}]}, "user message"),
@@ -82,7 +82,7 @@ class TestRequests:
         ],
         ids=str,
     )
-    async def test_whatever_else_a_client_sends_is_accepted(self, shared: Api, extra: dict) -> None:
+    async def test_unknown_fields_are_accepted(self, shared: Api, extra: dict) -> None:
         answer = await shared.post(PATH, {"messages": [user()], **extra})
         assert answer.status == 200
         assert answer.json["choices"][0]["message"]["content"] == "Yes."
@@ -91,7 +91,7 @@ class TestRequests:
         ("value", "streams"),
         [(True, True), (False, False), ("true", True), ("false", False), ("False", False)],
     )
-    async def test_stream_is_a_boolean_or_its_word(
+    async def test_stream_is_a_boolean_or_its_string(
         self, shared: Api, value: object, streams: bool
     ) -> None:
         answer = await shared.post(PATH, {"messages": [user()], "stream": value})
@@ -120,7 +120,7 @@ class TestRequests:
             assert header not in answer.headers
         assert answer.headers["X-Hermes-Session-Id"].startswith("api-")
 
-    async def test_the_model_is_echoed_or_ours(self, shared: Api) -> None:
+    async def test_the_model_is_echoed_or_the_default(self, shared: Api) -> None:
         assert (await shared.chat(model="gpt-4o")).json["model"] == "gpt-4o"
         assert (await shared.chat()).json["model"] == "hermes-agent"
 
@@ -128,7 +128,7 @@ class TestRequests:
 # -- system messages, history ----------------------------------------------------------------
 
 
-class TestTalk:
+class TestHistory:
     pytestmark = pytest.mark.asyncio(loop_scope="module")
 
     async def test_system_messages_are_joined_and_ephemeral(self, shared: Api) -> None:
@@ -139,7 +139,7 @@ class TestTalk:
             "Speak Latin.\n\nBe brief."
         )  # added to our own
         session = answer.headers["X-Hermes-Session-Id"]
-        kept = await stored(shared, session)
+        kept = await load_messages(shared, session)
         assert b"salve" in kept and b"Latin" not in kept and b"brief" not in kept
         headers = {"X-Hermes-Session-Id": session}
         await shared.post(PATH, {"messages": [user("vale")]}, headers=headers)
@@ -151,22 +151,22 @@ class TestTalk:
         )
         assert "Be kind." in sent_system_prompt(shared)
 
-    async def test_the_last_user_message_is_the_input_the_rest_is_history(
-        self, shared: Api
-    ) -> None:
-        talk = [user("a"), said("b"), user("c"), said("d"), user("e")]
+    async def test_the_last_user_message_is_the_prompt(self, shared: Api) -> None:
+        talk = [user("a"), assistant("b"), user("c"), assistant("d"), user("e")]
         await shared.post(PATH, {"messages": talk})
         assert sent_messages(shared) == [(m["role"], m["content"]) for m in talk]
 
-    async def test_what_follows_the_last_user_message_is_not_input(self, shared: Api) -> None:
-        await shared.post(PATH, {"messages": [user("a"), said("b"), user("c"), said("d")]})
+    async def test_messages_after_the_last_user_message_are_ignored(self, shared: Api) -> None:
+        await shared.post(
+            PATH, {"messages": [user("a"), assistant("b"), user("c"), assistant("d")]}
+        )
         assert sent_messages(shared)[-1] == ("user", "c")
 
     async def test_tool_messages_of_a_client_are_ignored(self, shared: Api) -> None:
         calls = [{"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
         talk = [
             user("a"),
-            {**said("b"), "tool_calls": calls},
+            {**assistant("b"), "tool_calls": calls},
             {"role": "tool", "tool_call_id": "x", "content": "forged"},
             user("c"),
         ]
@@ -227,7 +227,7 @@ class TestContent:
         ],
         ids=lambda p: str(p)[:60],
     )
-    async def test_images_pass(self, shared: Api, part: dict) -> None:
+    async def test_images_reach_the_model(self, shared: Api, part: dict) -> None:
         answer = await shared.post(PATH, {"messages": [user([text("look"), part])]})
         assert answer.status == 200
         role, content = sent_messages(shared)[-1]
@@ -254,7 +254,7 @@ class TestContent:
         await shared.post(PATH, {"messages": [user(parts)]})
         assert sent_messages(shared)[-1] == ("user", "one\ntwo")
 
-    async def test_a_string_and_its_part_are_the_same_bytes(self, shared: Api) -> None:
+    async def test_a_string_and_its_part_give_the_same_bytes(self, shared: Api) -> None:
         for content in ("same", [text("same")]):
             await shared.post(PATH, {"messages": [user(content)]})
         one, two = (r.body for r in shared.provider.requests[-2:])
@@ -267,38 +267,40 @@ class TestContent:
 class TestSessions:
     pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-    async def test_derived_ids(self, shared: Api) -> None:
-        async def of(*messages: dict) -> str:
+    async def test_derived_session_ids(self, shared: Api) -> None:
+        async def session_of(*messages: dict) -> str:
             answer = await shared.post(PATH, {"messages": list(messages)})
             return answer.headers["X-Hermes-Session-Id"]
 
-        first = await of(system("s"), user("one"))
+        first = await session_of(system("s"), user("one"))
         assert first.startswith("api-")
-        assert await of(system("s"), user("one")) == first
-        assert await of(system("s"), user("one"), said(), user("two")) == first
-        assert await of(system("s"), user([text("one")]), said(), user("three")) == first
+        assert await session_of(system("s"), user("one")) == first
+        assert await session_of(system("s"), user("one"), assistant(), user("two")) == first
+        assert (
+            await session_of(system("s"), user([text("one")]), assistant(), user("three")) == first
+        )
         others = [
-            await of(user("one")),
-            await of(system("t"), user("one")),
-            await of(system("s"), user("two")),
-            await of(system("s"), user([text("one"), image(PNG_URL)])),
+            await session_of(user("one")),
+            await session_of(system("t"), user("one")),
+            await session_of(system("s"), user("two")),
+            await session_of(system("s"), user([text("one"), image(PNG_URL)])),
         ]
         assert len({first, *others}) == 5
 
-    async def test_a_derived_sessions_history_is_the_bodys(self, shared: Api) -> None:
+    async def test_a_derived_session_takes_the_history_of_the_request(self, shared: Api) -> None:
         await shared.post(PATH, {"messages": [user("alpha")]})
-        await shared.post(PATH, {"messages": [user("alpha"), said("other"), user("beta")]})
+        await shared.post(PATH, {"messages": [user("alpha"), assistant("other"), user("beta")]})
         assert sent_messages(shared) == [
             ("user", "alpha"),
             ("assistant", "other"),
             ("user", "beta"),
         ]
 
-    async def test_a_named_sessions_history_is_the_stores(self, shared: Api) -> None:
+    async def test_a_named_session_takes_the_stored_history(self, shared: Api) -> None:
         headers = {"X-Hermes-Session-Id": "my chat: 1"}
         first = await shared.chat("gamma", headers=headers)
         assert first.headers["X-Hermes-Session-Id"] == "my chat: 1"
-        talk = [user("forged"), said("forged too"), user("delta")]
+        talk = [user("forged"), assistant("forged too"), user("delta")]
         await shared.post(PATH, {"messages": talk}, headers=headers)
         assert sent_messages(shared) == [
             ("user", "gamma"),
@@ -328,7 +330,9 @@ class TestSessions:
         ("value", "status"),
         [("a" * 256, 200), ("a" * 257, 400), ("a\tb", 400), ("Büro 👩\u200d💻", 200)],
     )
-    async def test_limits(self, shared: Api, header: str, value: str, status: int) -> None:
+    async def test_session_headers_have_a_length_limit(
+        self, shared: Api, header: str, value: str, status: int
+    ) -> None:
         answer = await shared.chat(headers={header: value})
         assert answer.status == status
         if status == 400:
@@ -336,7 +340,9 @@ class TestSessions:
 
     @pytest.mark.parametrize("header", ["X-Hermes-Session-Id", "X-Hermes-Session-Key"])
     @pytest.mark.parametrize("value", [b"a\x01b", b"a\x00b", b"a\x7fb", b"a\x1b[31m"])
-    async def test_control_characters(self, shared: Api, header: str, value: bytes) -> None:
+    async def test_session_headers_have_no_control_characters(
+        self, shared: Api, header: str, value: bytes
+    ) -> None:
         body = json.dumps({"messages": [user()]}).encode()
         got = await shared.raw(
             b"POST %b HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %b\r\n%b: %b\r\n"
@@ -359,7 +365,7 @@ class TestSessions:
 
 
 async def test_many_first_turns_of_one_conversation_at_once(tmp_path: Path) -> None:
-    """They share a derived session, which only one of them can create."""
+    """They share a derived session that only one of them can create."""
     async with api(tmp_path, then=say("Yes.")) as a:
         answers = await asyncio.gather(*(a.chat("same") for _ in range(20)))
         assert {x.status for x in answers} == {200}
@@ -400,7 +406,7 @@ async def test_usage_is_summed_over_all_calls_of_the_turn(tmp_path: Path) -> Non
         assert usage["total_tokens"] == 660
 
 
-def _incomplete(answer, hermes: dict) -> None:
+def check_incomplete(answer, hermes: dict) -> None:
     assert answer.headers["X-Hermes-Completed"] == "false"
     assert answer.headers["X-Hermes-Partial"] == "true"
     assert hermes["completed"] is False and hermes["partial"] is True
@@ -408,14 +414,14 @@ def _incomplete(answer, hermes: dict) -> None:
     assert hermes["error"] and hermes["error_code"]
 
 
-async def test_truncated_text_is_said_to_be_that(tmp_path: Path) -> None:
+async def test_truncated_text_is_marked_incomplete(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Half a sen").stop("length")) as a:
         answer = await a.chat()
         assert answer.status == 200
         (choice,) = answer.json["choices"]
         assert choice["finish_reason"] == "length"
         assert choice["message"]["content"].startswith("Half a sen")
-        _incomplete(answer, answer.json["hermes"])
+        check_incomplete(answer, answer.json["hermes"])
         assert answer.json["hermes"]["error_code"] == "output_truncated"
         streamed = await a.chat(stream=True)
         last = streamed.events[-2][1]
@@ -423,8 +429,8 @@ async def test_truncated_text_is_said_to_be_that(tmp_path: Path) -> None:
         assert last["hermes"]["error_code"] == "output_truncated"
 
 
-async def test_text_and_then_a_failure(tmp_path: Path) -> None:
-    """The first call said something and asked for a tool; the second one fails for good."""
+async def test_a_failure_after_text(tmp_path: Path) -> None:
+    """The first model call has text and a tool call; the second fails permanently."""
     first = say("Let me look.") + call(("c1", "read_file", {"path": "a"}))
     bad = status(400, f"your key {KEY} is not good here")
     async with api(tmp_path, [first], then=bad) as a:
@@ -433,9 +439,9 @@ async def test_text_and_then_a_failure(tmp_path: Path) -> None:
         assert KEY.encode() not in answer.body
         if answer.status == 200:
             assert answer.json["choices"][0]["finish_reason"] == "error"
-            _incomplete(answer, answer.json["hermes"])
+            check_incomplete(answer, answer.json["hermes"])
         else:
-            _incomplete(answer, answer.error["hermes"])
+            check_incomplete(answer, answer.error["hermes"])
 
 
 async def test_a_cut_stream_with_text(tmp_path: Path) -> None:
@@ -445,11 +451,11 @@ async def test_a_cut_stream_with_text(tmp_path: Path) -> None:
         choice = answer.json["choices"][0]
         assert choice["finish_reason"] in ("length", "error")
         assert choice["message"]["content"].startswith("Half")
-        _incomplete(answer, answer.json["hermes"])
+        check_incomplete(answer, answer.json["hermes"])
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_the_provider_fails_for_good(tmp_path: Path, stream: bool) -> None:
+async def test_the_provider_fails_permanently(tmp_path: Path, stream: bool) -> None:
     said = f"The model kit-model does not exist for {KEY}"
     async with api(tmp_path, then=status(404, said)) as a:
         answer = await a.chat(stream=stream)
@@ -463,7 +469,7 @@ async def test_the_provider_fails_for_good(tmp_path: Path, stream: bool) -> None
         error = answer.error
         assert error["code"] == "agent_incomplete" and error["type"] == "server_error"
         assert "kit-model" in error["message"]
-        _incomplete(answer, error["hermes"])
+        check_incomplete(answer, error["hermes"])
         assert error["hermes"]["failed"] is True
         assert answer.headers["X-Hermes-Session-Id"]
 
@@ -476,10 +482,10 @@ async def test_no_usable_text(tmp_path: Path, reply) -> None:
         answer = await a.chat()
         assert answer.status == 502
         assert answer.error["code"] == "agent_incomplete"
-        _incomplete(answer, answer.error["hermes"])
+        check_incomplete(answer, answer.error["hermes"])
 
 
-async def test_an_exception_of_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_internal_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def explode(*_: object) -> None:
         raise RuntimeError(f"the frobnicator broke near {KEY}")
 
@@ -495,7 +501,7 @@ async def test_an_exception_of_our_own(tmp_path: Path, monkeypatch: pytest.Monke
         assert KEY not in answer.body.decode()
 
 
-async def test_approvals_are_refused_here(tmp_path: Path) -> None:
+async def test_approvals_are_refused_in_chats(tmp_path: Path) -> None:
     write = call(("c1", "write_file", {"path": "../out.txt", "content": "x"}))
     async with api(tmp_path, [write, say("No."), write, say("No.")]) as a:
         assert (await a.chat()).json["choices"][0]["message"]["content"] == "No."
@@ -524,7 +530,7 @@ async def test_the_same_key_and_body_run_once(tmp_path: Path) -> None:
         assert len(a.provider.requests) == 3
 
 
-async def test_a_key_that_is_used_again_after_a_day_counts_from_then(tmp_path: Path) -> None:
+async def test_an_idempotency_key_expires_after_a_day(tmp_path: Path) -> None:
     async with api(tmp_path, [say("One."), say("Two."), say("Three.")]) as a:
         headers = {"Idempotency-Key": "k"}
         objects = a.server.runtime.store.objects
@@ -537,7 +543,7 @@ async def test_a_key_that_is_used_again_after_a_day_counts_from_then(tmp_path: P
         assert (await a.chat("x", headers=headers)).body == two.body
 
 
-async def test_a_client_that_leaves_does_not_cancel_what_others_wait_for(tmp_path: Path) -> None:
+async def test_a_client_that_leaves_does_not_cancel_the_work_of_others(tmp_path: Path) -> None:
     gate = Gate()
     async with api(tmp_path, [say("Once.").hold(gate, n=0)]) as a:
         headers = {"Idempotency-Key": "k"}
@@ -555,7 +561,7 @@ async def test_a_client_that_leaves_does_not_cancel_what_others_wait_for(tmp_pat
         assert len(a.provider.requests) == 1
 
 
-async def test_the_only_client_leaves_and_comes_back(tmp_path: Path) -> None:
+async def test_a_retry_gets_the_answer_its_client_has_missed(tmp_path: Path) -> None:
     gate = Gate()
     async with api(tmp_path, [say("Once.").hold(gate, n=0)]) as a:
         headers = {"Idempotency-Key": "k"}
@@ -569,7 +575,7 @@ async def test_the_only_client_leaves_and_comes_back(tmp_path: Path) -> None:
         assert len(a.provider.requests) == 1
 
 
-async def test_a_failure_is_tried_again_unless_tools_have_run(tmp_path: Path) -> None:
+async def test_a_failure_is_retried_unless_tools_have_run(tmp_path: Path) -> None:
     broken = status(404, "no such model")
     tool = call(("c1", "todo", {}))
     script = [broken, say("Better."), tool, broken]

@@ -1,4 +1,4 @@
-"""/v1/responses: what is read, chained, named, kept, forgotten and streamed."""
+"""/v1/responses: requests, chains, conversations, the store, endings."""
 
 from __future__ import annotations
 
@@ -123,10 +123,10 @@ class TestRequests:
         ],
         ids=str,
     )
-    async def test_whatever_else_a_client_sends_is_accepted(self, shared: Api, extra: dict) -> None:
+    async def test_unknown_fields_are_accepted(self, shared: Api, extra: dict) -> None:
         assert (await shared.ask(**extra)).status == 200
 
-    async def test_system_items_hold_for_this_turn_only(self, shared: Api) -> None:
+    async def test_system_items_apply_to_one_turn(self, shared: Api) -> None:
         items = [{"role": "developer", "content": "Be kind."}, {"role": "user", "content": "x"}]
         first = (await shared.ask(items)).json
         assert "Be kind." in sent_system_prompt(shared)
@@ -140,7 +140,7 @@ class TestRequests:
 class TestInstructions:
     pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-    async def test_ephemeral_and_inherited(self, shared: Api) -> None:
+    async def test_instructions_are_ephemeral_and_inherited(self, shared: Api) -> None:
         first = await shared.ask("a", instructions="Speak Latin.")
         assert "Speak Latin." in sent_system_prompt(shared)
         session = first.headers["X-Hermes-Session-Id"]
@@ -151,7 +151,7 @@ class TestInstructions:
         await shared.ask("c", previous_response_id=second.json["id"])
         assert "Speak Latin." in sent_system_prompt(shared)
 
-    async def test_given_ones_replace_inherited_ones(self, shared: Api) -> None:
+    async def test_instructions_of_the_request_replace_inherited_ones(self, shared: Api) -> None:
         first = (await shared.ask("a", instructions="Speak Latin.")).json
         second = (
             await shared.ask("b", previous_response_id=first["id"], instructions="Speak Greek.")
@@ -160,7 +160,7 @@ class TestInstructions:
         await shared.ask("c", previous_response_id=second["id"])
         assert "Greek" in sent_system_prompt(shared) and "Latin" not in sent_system_prompt(shared)
 
-    async def test_an_empty_string_is_none_at_all(self, shared: Api) -> None:
+    async def test_empty_instructions_are_not_inherited(self, shared: Api) -> None:
         first = (await shared.ask("a", instructions="Speak Latin.")).json
         await shared.ask("b", previous_response_id=first["id"], instructions="")
         assert "Latin" not in shared.provider.last.body.decode()
@@ -169,7 +169,7 @@ class TestInstructions:
 # -- chains ----------------------------------------------------------------------------------
 
 
-async def test_a_chain_holds_every_message_once(tmp_path: Path) -> None:
+async def test_a_chain_contains_every_message_once(tmp_path: Path) -> None:
     script = [READ, say("first answer"), READ, say("second answer"), say("third answer")]
     async with api(tmp_path, script) as a:
         one = await a.ask("alpha")
@@ -201,7 +201,7 @@ async def test_a_chain_can_branch(tmp_path: Path) -> None:
         assert sent_messages(a) == [("user", "root"), ("assistant", "Yes."), ("user", "right")]
 
 
-async def test_a_response_in_a_named_session_is_gone_on_from_with_all_of_it(tmp_path: Path) -> None:
+async def test_a_response_in_a_named_session_continues_all_of_it(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Yes.")) as a:
         headers = {"X-Hermes-Session-Id": "mine"}
         await a.chat("alpha", headers=headers)
@@ -260,7 +260,7 @@ async def test_a_named_conversation(tmp_path: Path) -> None:
         assert [c for _, c in sent_messages(a)] == ["alpha", "Yes.", "beta", "Yes.", "gamma"]
 
 
-async def test_store_false_keeps_nothing_and_moves_no_name(tmp_path: Path) -> None:
+async def test_store_false_stores_nothing_and_moves_no_conversation(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Yes.")) as a:
         await a.ask("alpha", conversation="c")
         for value in (False, "false"):
@@ -280,7 +280,7 @@ async def test_store_false_keeps_nothing_and_moves_no_name(tmp_path: Path) -> No
         assert (await a.get(f"{PATH}/{kept.json['id']}")).status == 200
 
 
-async def test_turns_of_one_name_come_one_after_the_other(tmp_path: Path) -> None:
+async def test_turns_of_one_conversation_run_one_after_the_other(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Yes.")) as a:
         await asyncio.gather(*(a.ask(f"n{n}", conversation="c") for n in range(6)))
         await a.ask("last", conversation="c")
@@ -304,7 +304,7 @@ async def test_get_and_delete(tmp_path: Path) -> None:
         assert sent_messages(a) == [("user", "beta")]
 
 
-async def test_the_least_recently_used_goes_first(tmp_path: Path) -> None:
+async def test_the_least_recently_used_response_is_deleted_first(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Yes."), settings={"max_stored_responses": 3}) as a:
         first, second, third = [
             (await a.ask(f"n{n}", conversation=f"c{n}")).json["id"] for n in "012"
@@ -320,7 +320,7 @@ async def test_the_least_recently_used_goes_first(tmp_path: Path) -> None:
         assert sent_messages(a) == [("user", "again")]
 
 
-async def test_a_hundred_are_kept_by_default(tmp_path: Path) -> None:
+async def test_a_hundred_responses_are_stored_by_default(tmp_path: Path) -> None:
     async with api(tmp_path) as a:
         assert a.server.settings.max_stored_responses == 100
 
@@ -390,7 +390,7 @@ async def test_truncated(tmp_path: Path) -> None:
         assert last["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
 
 
-async def test_cut_off_with_text(tmp_path: Path) -> None:
+async def test_interrupted_with_text(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Half", " of", " it").cut(after="text", n=2)) as a:
         answer = await a.ask()
         assert answer.status == 200 and answer.json["status"] == "incomplete"
@@ -418,7 +418,7 @@ async def test_failed_without_text(tmp_path: Path, reply) -> None:
 # -- idempotency -----------------------------------------------------------------------------
 
 
-async def test_idempotency_keys_count_here_too(tmp_path: Path) -> None:
+async def test_idempotency_keys_apply_to_responses(tmp_path: Path) -> None:
     async with api(tmp_path, then=say("Yes.")) as a:
         headers = {"Idempotency-Key": "k"}
         one, two = await asyncio.gather(*(a.ask(headers=headers) for _ in range(2)))

@@ -1,4 +1,4 @@
-"""Streams: frames and their order, silence, clients that leave and clients that do not read."""
+"""Streams: frames and their order, keep-alives, clients that leave or do not read."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_include_usage_adds_its_own_chunk(tmp_path: Path) -> None:
         assert last["choices"] == [] and last["usage"]["total_tokens"] > 0
 
 
-async def test_tools_have_events_of_their_own(tmp_path: Path) -> None:
+async def test_tool_progress_has_its_own_events(tmp_path: Path) -> None:
     script = [
         say("Let me see. ") + call(("c1", "read_file", {"path": "a.txt"})),
         call(("c2", "todo", {}), ("c3", "read_file", {"path": "b.txt"})),
@@ -150,7 +150,7 @@ async def test_no_keepalive_while_there_is_news(
         assert b"keepalive" not in await reading.rest()
 
 
-async def test_a_client_that_leaves_ends_the_run_and_what_there_is_stays(tmp_path: Path) -> None:
+async def test_a_client_that_leaves_stops_the_turn_and_its_text_is_kept(tmp_path: Path) -> None:
     headers = {"X-Hermes-Session-Id": "left"}
     async with api(tmp_path, [say("Half", " of it").stall(after="text"), say("On.")]) as a:
         async with a.open_stream("POST", CHAT, ASK, **headers) as reading:
@@ -173,7 +173,7 @@ async def test_leaving_before_the_model_answers(tmp_path: Path) -> None:
             await wait_until_idle(a)
 
 
-async def test_leaving_before_the_stream_begins_is_no_crash(
+async def test_leaving_before_the_stream_starts_is_no_crash(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with api(tmp_path, then=say("never read")) as a:
@@ -256,7 +256,7 @@ async def _connect_without_reading(a: Api, path: str, body: bytes) -> asyncio.St
 
 
 @pytest.mark.parametrize("path", [CHAT, "/v1/responses"])
-async def test_a_slow_reader_is_dropped_and_its_run_goes_on(
+async def test_a_slow_reader_is_dropped_and_its_turn_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     from hermes.server.turns import sse

@@ -1,4 +1,4 @@
-"""The port is open before the server is there: nobody can tell from what is answered."""
+"""The port that is open before the server is loaded: answers are the same as later."""
 
 from __future__ import annotations
 
@@ -22,45 +22,45 @@ KEY = f"Authorization: Bearer {API_KEY}"
 BODY = '{"messages": [{"role": "user", "content": "hi"}]}'
 
 
-def request(line: str, *fields: str, body: str = "") -> bytes:
+def build_request(line: str, *fields: str, body: str = "") -> bytes:
     return "\r\n".join((line, *fields, "", body)).encode()
 
 
 HEALTH = "GET /health HTTP/1.1"
 AT_ONCE = {
-    "health": request(HEALTH, HOST),
-    "under v1": request("GET /v1/health HTTP/1.1", "host:127.0.0.1:8642"),
-    "as curl asks": request(HEALTH, "Host: [::1]:1", "User-Agent: curl/8.5.0", "Accept: */*"),
-    "with a key": request(HEALTH, HOST, KEY),
+    "health": build_request(HEALTH, HOST),
+    "under v1": build_request("GET /v1/health HTTP/1.1", "host:127.0.0.1:8642"),
+    "as curl asks": build_request(HEALTH, "Host: [::1]:1", "User-Agent: curl/8.5.0", "Accept: */*"),
+    "with a key": build_request(HEALTH, HOST, KEY),
 }
 LATER = {
-    "another name": request(HEALTH, "Host: evil.example"),
-    "no name": request(HEALTH),
-    "two names": request(HEALTH, HOST, HOST),
-    "a name that ends early": request(HEALTH, "Host : localhost"),
-    "a name of no port": request(HEALTH, "Host: localhost:x"),
-    "an old protocol": request("GET /health HTTP/1.0", HOST),
-    "the last request": request(HEALTH, HOST, "Connection: close"),
-    "a strange origin": request(HEALTH, HOST, "Origin: https://evil.example"),
-    "a good origin": request(HEALTH, HOST, "Origin: https://ui.example"),
-    "a query": request("GET /health?x=1 HTTP/1.1", HOST),
-    "its head alone": request("HEAD /health HTTP/1.1", HOST),
-    "a wrong method": request("POST /health HTTP/1.1", HOST, "Content-Length: 0"),
-    "a folded line": request(HEALTH, HOST, "Accept: a", " b"),
-    "a control character": request(HEALTH, HOST, "User-Agent: a\x00b"),
-    "a bare line feed": request(HEALTH, HOST, "User-Agent: a\nX: b"),
-    "more than ASCII": request(HEALTH, HOST, "User-Agent: é"),
-    "no field": request(HEALTH, HOST, "Accept"),
-    "a length": request(HEALTH, HOST, "Content-Length: 0"),
-    "in pieces": request(HEALTH, HOST, "Transfer-Encoding: chunked", body="0\r\n\r\n"),
-    "too much": request(HEALTH, HOST, "User-Agent: " + "x" * 20_000),
-    "details": request("GET /health/detailed HTTP/1.1", "Host: evil.example"),
-    "models": request("GET /v1/models HTTP/1.1", HOST, KEY),
-    "no key": request("GET /v1/models HTTP/1.1", HOST),
-    "nothing there": request("GET / HTTP/1.1", HOST),
-    "no HTTP": request("\x16\x03\x01", "x"),
+    "another name": build_request(HEALTH, "Host: evil.example"),
+    "no name": build_request(HEALTH),
+    "two names": build_request(HEALTH, HOST, HOST),
+    "a name that ends early": build_request(HEALTH, "Host : localhost"),
+    "a name of no port": build_request(HEALTH, "Host: localhost:x"),
+    "an old protocol": build_request("GET /health HTTP/1.0", HOST),
+    "the last request": build_request(HEALTH, HOST, "Connection: close"),
+    "a strange origin": build_request(HEALTH, HOST, "Origin: https://evil.example"),
+    "a good origin": build_request(HEALTH, HOST, "Origin: https://ui.example"),
+    "a query": build_request("GET /health?x=1 HTTP/1.1", HOST),
+    "its head alone": build_request("HEAD /health HTTP/1.1", HOST),
+    "a wrong method": build_request("POST /health HTTP/1.1", HOST, "Content-Length: 0"),
+    "a folded line": build_request(HEALTH, HOST, "Accept: a", " b"),
+    "a control character": build_request(HEALTH, HOST, "User-Agent: a\x00b"),
+    "a bare line feed": build_request(HEALTH, HOST, "User-Agent: a\nX: b"),
+    "more than ASCII": build_request(HEALTH, HOST, "User-Agent: é"),
+    "no field": build_request(HEALTH, HOST, "Accept"),
+    "a length": build_request(HEALTH, HOST, "Content-Length: 0"),
+    "in pieces": build_request(HEALTH, HOST, "Transfer-Encoding: chunked", body="0\r\n\r\n"),
+    "too much": build_request(HEALTH, HOST, "User-Agent: " + "x" * 20_000),
+    "details": build_request("GET /health/detailed HTTP/1.1", "Host: evil.example"),
+    "models": build_request("GET /v1/models HTTP/1.1", HOST, KEY),
+    "no key": build_request("GET /v1/models HTTP/1.1", HOST),
+    "nothing there": build_request("GET / HTTP/1.1", HOST),
+    "no HTTP": build_request("\x16\x03\x01", "x"),
 }
-CHAT = request(
+CHAT = build_request(
     "POST /v1/chat/completions HTTP/1.1",
     HOST,
     KEY,
@@ -70,13 +70,13 @@ CHAT = request(
 )
 
 
-class Guest:
+class EarlyClient:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
 
-    async def told(self, *, bodiless: bool = False) -> bytes:
-        """One answer, but for its date."""
+    async def read_response(self, *, bodiless: bool = False) -> bytes:
+        """One response without its Date header."""
         async with asyncio.timeout(30):
             head = await self.reader.readuntil(b"\r\n\r\n")
             length = re.search(rb"Content-Length: (\d+)", head)
@@ -92,50 +92,50 @@ async def a(tmp_path: Path) -> AsyncIterator[Api]:
         yield a
 
 
-Come = Callable[..., Awaitable[Guest]]
+Connect = Callable[..., Awaitable[EarlyClient]]
 
 
 @pytest.fixture
-async def come() -> AsyncIterator[Come]:
-    """A connection to that address, and the first that is said there."""
+async def connect() -> AsyncIterator[Connect]:
+    """Connects to an address and sends the first bytes."""
     writers = []
 
-    async def come(url: str, said: bytes = b"") -> Guest:
+    async def connect(url: str, said: bytes = b"") -> EarlyClient:
         host, _, port = url.removeprefix("http://").partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writers.append(writer)
         writer.write(said)
-        return Guest(reader, writer)
+        return EarlyClient(reader, writer)
 
-    yield come
+    yield connect
     for writer in writers:
         writer.transport.abort()
         with suppress(ConnectionError):
             await writer.wait_closed()
 
 
-async def test_nobody_can_tell(a: Api, come: Come) -> None:
+async def test_early_requests_get_the_same_answers(a: Api, connect: Connect) -> None:
     async def direct(said: bytes) -> bytes:
-        guest = await come(a.url, LATER["nothing there"])  # from then on all goes the usual way
-        await guest.told()
-        guest.writer.write(said)
-        return await guest.told(bodiless=said[:4] == b"HEAD")
+        client = await connect(a.url, LATER["nothing there"])  # from then on all goes the usual way
+        await client.read_response()
+        client.writer.write(said)
+        return await client.read_response(bodiless=said[:4] == b"HEAD")
 
     wanted = {name: await direct(said) for name, said in (AT_ONCE | LATER).items()}
-    async with open_listener(a.server.settings) as lobby:
-        waiting = {name: await come(lobby.address, said) for name, said in LATER.items()}
+    async with open_listener(a.server.settings) as listener:
+        waiting = {name: await connect(listener.address, said) for name, said in LATER.items()}
         for name, said in AT_ONCE.items():
-            waiting[name] = await come(lobby.address, said)
-            assert (name, await waiting[name].told()) == (name, wanted[name])
+            waiting[name] = await connect(listener.address, said)
+            assert (name, await waiting[name].read_response()) == (name, wanted[name])
         server = Server(a.server.runtime, a.server.settings)
-        async with server.listen(lobby):
+        async with server.listen(listener):
             for name in LATER:
-                got = await waiting[name].told(bodiless=name == "its head alone")
+                got = await waiting[name].read_response(bodiless=name == "its head alone")
                 assert (name, got) == (name, wanted[name])
             for name, said in AT_ONCE.items():  # the connection is kept, as it would be
                 waiting[name].writer.write(said)
-                assert await waiting[name].told() == wanted[name]
-            assert [one.path for one in lobby.health_checks] == [
+                assert await waiting[name].read_response() == wanted[name]
+            assert [one.path for one in listener.health_checks] == [
                 "/health",
                 "/v1/health",
                 *["/health"] * 2,
@@ -144,88 +144,90 @@ async def test_nobody_can_tell(a: Api, come: Come) -> None:
             assert counted in server.metrics.render()
 
 
-async def test_a_connection_that_asks_nothing_else_is_answered_at_once(a: Api, come: Come) -> None:
-    """As by the route, to the byte, and counted; also while the loop has no round to spare."""
+async def test_health_checks_are_answered_as_their_bytes_arrive(a: Api, connect: Connect) -> None:
+    """The response equals that of the route and is counted; no round of the loop is needed."""
     wanted = {}
     for name, said in AT_ONCE.items():
-        guest = await come(a.url, said[:9])
+        client = await connect(a.url, said[:9])
         await asyncio.sleep(0)
-        guest.writer.write(said[9:])
-        wanted[name] = await guest.told()
+        client.writer.write(said[9:])
+        wanted[name] = await client.read_response()
     for name, said in AT_ONCE.items():
-        guest = await come(a.url, said)
+        client = await connect(a.url, said)
         for _ in range(3):
-            assert await guest.told() == wanted[name]
-            guest.writer.write(said)
+            assert await client.read_response() == wanted[name]
+            client.writer.write(said)
     assert 'hermes_requests_total{route="health_v1",status="200"}' in a.server.metrics.render()
 
 
-async def test_a_body_that_looks_like_a_request_is_none(a: Api, come: Come) -> None:
+async def test_a_body_that_looks_like_a_request_is_a_body(a: Api, connect: Connect) -> None:
     inner = AT_ONCE["health"]
-    head = request("POST /v1/chat/completions HTTP/1.1", HOST, f"Content-Length: {len(inner)}")
-    guest = await come(a.url, head)
-    refused = guest.told()
-    guest.writer.write(inner)
+    head = build_request(
+        "POST /v1/chat/completions HTTP/1.1", HOST, f"Content-Length: {len(inner)}"
+    )
+    client = await connect(a.url, head)
+    refused = client.read_response()
+    client.writer.write(inner)
     assert b" 401 " in await refused
-    guest.writer.write(AT_ONCE["health"])
-    assert b" 200 " in await guest.told()
-    guest.writer.write(LATER["nothing there"])
-    assert b" 404 " in await guest.told()  # and not one answer more
+    client.writer.write(AT_ONCE["health"])
+    assert b" 200 " in await client.read_response()
+    client.writer.write(LATER["nothing there"])
+    assert b" 404 " in await client.read_response()  # and not one answer more
 
 
-async def test_what_was_begun_goes_on(a: Api, come: Come) -> None:
-    """Bytes that came before, in whatever pieces, and those that come after are one request."""
+async def test_a_request_may_arrive_before_and_after_the_handover(a: Api, connect: Connect) -> None:
+    """Bytes from before and after the handover, in any pieces, are one request."""
     cuts = (1, 60, len(CHAT) - 5)
-    async with open_listener(a.server.settings) as lobby:
-        halves = [await come(lobby.address, CHAT[:cut]) for cut in cuts]
-        whole = await come(lobby.address, CHAT + LATER["models"])
-        gone = await come(lobby.address, CHAT)
+    async with open_listener(a.server.settings) as listener:
+        halves = [await connect(listener.address, CHAT[:cut]) for cut in cuts]
+        whole = await connect(listener.address, CHAT + LATER["models"])
+        gone = await connect(listener.address, CHAT)
         gone.writer.transport.abort()
-        slow = await come(lobby.address, AT_ONCE["health"][:20])
+        slow = await connect(listener.address, AT_ONCE["health"][:20])
         slow.writer.write(AT_ONCE["health"][20:])
-        assert (await slow.told()).startswith(b"HTTP/1.1 200")
+        assert (await slow.read_response()).startswith(b"HTTP/1.1 200")
         assert not a.provider.requests
-        async with Server(a.server.runtime, a.server.settings).listen(lobby):
-            for guest, cut in zip(halves, cuts, strict=True):
-                guest.writer.write(CHAT[cut:])
-                assert b'"Yes."' in await guest.told()
-            assert b'"Yes."' in await whole.told()
-            assert b'"hermes-agent"' in await whole.told()
+        async with Server(a.server.runtime, a.server.settings).listen(listener):
+            for client, cut in zip(halves, cuts, strict=True):
+                client.writer.write(CHAT[cut:])
+                assert b'"Yes."' in await client.read_response()
+            assert b'"Yes."' in await whole.read_response()
+            assert b'"hermes-agent"' in await whole.read_response()
 
 
-async def test_who_arrives_in_the_moment_of_the_handing_over(a: Api, come: Come) -> None:
-    """Between the making of a protocol and its connection the loop does other things."""
-    async with open_listener(a.server.settings) as lobby:
-        early = lobby()
-        async with Server(a.server.runtime, a.server.settings).listen(lobby):
+async def test_a_connection_made_during_the_handover_is_served(a: Api, connect: Connect) -> None:
+    """The loop does other things between creating a protocol and connecting it."""
+    async with open_listener(a.server.settings) as listener:
+        early = listener()
+        async with Server(a.server.runtime, a.server.settings).listen(listener):
             with socket.create_server(("127.0.0.1", 0)) as door:
-                guest = await come(f"http://127.0.0.1:{door.getsockname()[1]}", LATER["models"])
+                client = await connect(f"http://127.0.0.1:{door.getsockname()[1]}", LATER["models"])
                 accepted, _ = door.accept()
             accepted.setblocking(False)
             loop = asyncio.get_running_loop()
             await loop.connect_accepted_socket(lambda: early, accepted)
-            assert b'"hermes-agent"' in await guest.told()
+            assert b'"hermes-agent"' in await client.read_response()
 
 
-async def test_no_more_than_the_server_would_take(a: Api, come: Come) -> None:
+async def test_early_connections_are_limited(a: Api, connect: Connect) -> None:
     settings = structs.replace(a.server.settings, max_connections=2)
-    async with open_listener(settings) as lobby:
-        there = [await come(lobby.address, AT_ONCE["health"]) for _ in range(2)]
-        for guest in there:
-            await guest.told()
+    async with open_listener(settings) as listener:
+        there = [await connect(listener.address, AT_ONCE["health"]) for _ in range(2)]
+        for client in there:
+            await client.read_response()
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-            await (await come(lobby.address, AT_ONCE["health"])).told()
-        async with Server(a.server.runtime, settings).listen(lobby):
-            for guest in there:
-                guest.writer.write(AT_ONCE["health"])
-                assert (await guest.told()).startswith(b"HTTP/1.1 200")
+            await (await connect(listener.address, AT_ONCE["health"])).read_response()
+        async with Server(a.server.runtime, settings).listen(listener):
+            for client in there:
+                client.writer.write(AT_ONCE["health"])
+                assert (await client.read_response()).startswith(b"HTTP/1.1 200")
 
 
-async def test_a_start_that_fails_leaves_nobody_waiting(a: Api, come: Come) -> None:
-    async with open_listener(a.server.settings) as lobby:
-        guest = await come(lobby.address, CHAT)
-        await (await come(lobby.address, AT_ONCE["health"])).told()
+async def test_a_failed_start_closes_early_connections(a: Api, connect: Connect) -> None:
+    async with open_listener(a.server.settings) as listener:
+        client = await connect(listener.address, CHAT)
+        await (await connect(listener.address, AT_ONCE["health"])).read_response()
     with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-        await guest.told()
+        await client.read_response()
     with pytest.raises(OSError):
-        await come(lobby.address)
+        await connect(listener.address)

@@ -30,7 +30,7 @@ LAST = _event({}, "stop") + b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
 
 
 class Model(asyncio.Protocol):
-    """A model that answers each request with one word, and another whenever `more` is called."""
+    """A model that answers with one word, and another whenever `add_word` is called."""
 
     def __init__(self, talking: set[Model]) -> None:
         self._talking = talking
@@ -50,7 +50,7 @@ class Model(asyncio.Protocol):
             self._talking.add(self)
             self._transport.write(HEAD + MORE)
 
-    def more(self) -> None:
+    def add_word(self) -> None:
         self._transport.write(MORE)
 
     def end(self) -> None:
@@ -154,13 +154,13 @@ async def check_health(port: int, times: int) -> None:
     writer.close()
 
 
-async def talk(talking: set[Model], ending: asyncio.Event) -> None:
+async def let_models_talk(talking: set[Model], ending: asyncio.Event) -> None:
     """Let each model say a word twice a second, a tenth of them at a time."""
     while not ending.is_set():
         models = list(talking)
         for tenth in range(10):
             for model in models[tenth::10]:
-                model.more()
+                model.add_word()
             await asyncio.sleep(0.05)
     for model in talking:
         model.end()
@@ -181,7 +181,7 @@ async def test_a_thousand_streams_and_health_is_still_answered(tmp_path: Path) -
     loop = asyncio.get_running_loop()
     model = await loop.create_server(lambda: Model(talking), "127.0.0.1", 0, backlog=1024)
     async with serve(tmp_path, model.sockets[0].getsockname()[1]) as (port, pid):
-        speaker = asyncio.ensure_future(talk(talking, ending))
+        speaker = asyncio.ensure_future(let_models_talk(talking, ending))
         readers = await open_streams(port)
         async with asyncio.timeout(60):
             while not all(reader.words for reader in readers):

@@ -61,7 +61,7 @@ async def test_events_and_their_order(tmp_path: Path) -> None:
         assert begun["status"] == "in_progress" and begun["id"] == final["id"]
 
 
-async def test_what_the_events_hold(tmp_path: Path) -> None:
+async def test_the_fields_of_events(tmp_path: Path) -> None:
     async with api(tmp_path, [READ, say("One ", "two.")]) as a:
         events = (await a.ask(stream=True)).events
         added: dict[int, dict] = {}
@@ -87,7 +87,7 @@ async def test_what_the_events_hold(tmp_path: Path) -> None:
         assert [part["type"] for part in item["output"]] == ["input_text"]
 
 
-async def test_a_client_that_leaves_leaves_an_incomplete_response(tmp_path: Path) -> None:
+async def test_a_client_that_leaves_gets_an_incomplete_response(tmp_path: Path) -> None:
     script = [say("Half", " of it").stall(after="text"), say("The rest.")]
     async with api(tmp_path, script) as a:
         body = {"input": "alpha", "stream": True, "conversation": "c"}
@@ -123,8 +123,8 @@ async def test_a_client_that_leaves_while_a_tool_is_silent(tmp_path: Path) -> No
         assert roles == ["user", "assistant", "tool", "user"]  # the call has its one result
 
 
-async def test_leaving_again_and_again_loses_nothing(tmp_path: Path) -> None:
-    """The response of each left stream is there, whatever the moment."""
+async def test_leaving_at_any_moment_leaves_a_stored_response(tmp_path: Path) -> None:
+    """Each response can be read, whenever its client has left."""
     gate = Gate()
     gate.open()
     async with api(tmp_path, then=say(*["w "] * 30).slow(0.002)) as a:
@@ -139,10 +139,10 @@ async def test_leaving_again_and_again_loses_nothing(tmp_path: Path) -> None:
             assert stored["status"] in ("incomplete", "completed"), n
 
 
-async def test_an_end_that_cannot_be_written_is_no_success(
+async def test_an_end_that_cannot_be_stored_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a response that is streamed, and of a run."""
+    """For a streamed response and for a run."""
     gates = Gate(), Gate()
     steps = [say("Hello ", "there").hold(gate, "text") for gate in gates]
     async with api(tmp_path, steps) as a:
@@ -171,7 +171,7 @@ async def test_an_end_that_cannot_be_written_is_no_success(
         assert told["status"] == "failed" and "could not be stored" in told["error"]
 
 
-async def test_what_is_deleted_while_it_is_told_stays_deleted(tmp_path: Path) -> None:
+async def test_a_response_deleted_while_it_is_streamed_stays_deleted(tmp_path: Path) -> None:
     gate = Gate()
     steps = [say("Hello ", "there").hold(gate, "text"), say("Yes.")]
     async with api(tmp_path, steps) as a:

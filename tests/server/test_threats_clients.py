@@ -25,7 +25,7 @@ from tests.server.raw_http import CHAT, HI, request_head, status_of, with_key
 
 
 async def test_A17_A19_objects_of_another_key_do_not_exist(tmp_path: Path) -> None:
-    """The matrix has every route; here what is reached through bodies."""
+    """test_route_access has every route; these are objects named in bodies."""
     async with api(tmp_path, then=say("Yes."), key="", settings=SETTINGS, env=ENV) as a:
         made = await a.ask("of ann", key=ANN)
         identity = made.json["id"]

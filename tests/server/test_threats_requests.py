@@ -184,7 +184,7 @@ class TestText:
 
     @pytest.mark.parametrize("text", ["a\r\nSet-Cookie: x=1", "a\0b", "\x1b[31m"])
     async def test_A14_control_characters_in_bodies(self, shared: Api, text: str) -> None:
-        """What comes in JSON goes out in JSON, never as a header."""
+        """Text from JSON is answered in JSON, never in a header."""
         chat = await shared.chat(model=text)
         assert chat.json["model"] == text and "Set-Cookie" not in chat.headers
         made = await shared.post("/api/sessions", {"title": text})
@@ -262,11 +262,11 @@ class TestText:
 
 
 EVIL = "../../escaped"
-"""From where large outputs are kept to the folder of the test."""
+"""Leads from the folder of large outputs to the folder of the test."""
 
 
 async def test_A15_large_output_of_a_session_with_an_evil_name(tmp_path: Path) -> None:
-    """What does not fit is saved to a file, which an id must not place."""
+    """Large output is saved to a file; the session id must not choose its folder."""
     work = call(("c1", "terminal", {"command": "seq 1 60000"}))
     async with api(tmp_path, [work, say("Done.")]) as a:
         await a.chat(headers={"X-Hermes-Session-Id": EVIL})
