@@ -28,27 +28,18 @@ class _StoredBeginning(Struct):
     messages: tuple[Message, ...]
 
 
-class ClientConversation(Struct, frozen=True):
-    """A conversation whose past the client brings along with each turn."""
-
-    id: str
-    past: tuple[Message, ...] = ()
-    instructions: str = ""
-    """Added to the system prompt, never stored."""
-    keep: bool = True
-    """Whether anything of it is stored."""
-
-
 class ClientHistory:
     """The whole past of one conversation, and what its turn begins with instead. Without it each
     turn of a long conversation would ask a model for the same summary again."""
 
-    def __init__(self, store: Store, conversation: ClientConversation) -> None:
-        self.messages = conversation.past
-        self.kept = conversation.keep
+    def __init__(
+        self, store: Store, session_id: str, past: tuple[Message, ...], *, keep: bool
+    ) -> None:
+        self.messages = past
+        self.kept = keep
         self._store = store
-        self._id = conversation.id
-        self._begins: tuple[Message, ...] | None = conversation.past
+        self._id = session_id
+        self._begins: tuple[Message, ...] | None = past
 
     async def recall(self) -> tuple[Message, ...]:
         with suppress(StoreError, msgspec.DecodeError):

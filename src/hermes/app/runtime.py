@@ -18,7 +18,7 @@ from hermes.app.auxiliary import Auxiliary, Sleep
 from hermes.app.backends import Backends
 from hermes.app.background_commands import BackgroundCommands
 from hermes.app.background_prompts import BackgroundPrompts
-from hermes.app.client_history import ClientConversation, ClientHistory
+from hermes.app.client_history import ClientHistory
 from hermes.app.egress_proxy import Egress
 from hermes.app.session import Session
 from hermes.app.session_chain import find_current
@@ -31,6 +31,7 @@ from hermes.config.env import build_child_env
 from hermes.config.load import Setup
 from hermes.core.errors import ConfigError
 from hermes.core.history import History
+from hermes.core.message import Message
 from hermes.core.services import Services
 from hermes.core.shutdown import hold_closers, release_closers
 from hermes.core.store import SessionMeta, Store
@@ -158,19 +159,21 @@ class Runtime:
         new.present, new.busy, new.verbose = old.present, old.busy, old.verbose
         return other
 
-    async def bring(
+    async def open_client_session(
         self,
-        conversation: ClientConversation,
+        session_id: str,
         *,
+        past: tuple[Message, ...] = (),
+        keep: bool = True,
         source: str,
         key: str = "",
         options: Options | None = None,
     ) -> Session:
-        """A session with the id and the past that a client brings; what is new in it is added to
-        the stored one."""
+        """A session with the past that a client sends along with each turn; with `keep`, what is
+        new is added to the stored session of that id."""
         settings = await self._settings(options, source)
         where = self.folder
-        known = await self.store.sessions.get_meta(conversation.id) if conversation.keep else None
+        known = await self.store.sessions.get_meta(session_id) if keep else None
         meta = known or new_meta(
             self.setup,
             settings.agent,
@@ -179,12 +182,10 @@ class Runtime:
             place=self.backends.description,
             notes=False,
         )
-        meta = structs.replace(meta, id=conversation.id)
-        session = self._build_session(meta, where, settings)
-        past = ClientHistory(self.store, conversation)
-        await session.transcript.adopt(past, stored=known is not None)
+        session = self._build_session(structs.replace(meta, id=session_id), where, settings)
+        history = ClientHistory(self.store, session_id, past, keep=keep)
+        await session.transcript.adopt(history, stored=known is not None)
         session.host.compress_late()
-        session.host.instructions = conversation.instructions
         return session
 
     def adapt(self, session: Session, options: Options) -> None:
