@@ -137,7 +137,7 @@ async def test_subagents_and_schedules_are_purposes(tmp_path: Path) -> None:
     async with rig(tmp_path, [], then=answer(), config=priced({"session_usd": 1})) as r:
         await r.turn()
         for source in ("subagent", "cron"):
-            session = await r.runtime.session(source=source, cwd=r.home.work)
+            session = await r.runtime.open_session(source=source, cwd=r.home.work)
             session.transcript.meta = structs.replace(session.transcript.meta, parent=r.session.id)
             session.host.account = structs.replace(session.host.account, root="", user="u", job="j")
             assert (await session.submit(user("hi"))).status == "completed"
@@ -286,7 +286,7 @@ async def test_users_and_jobs_have_caps_of_their_own(tmp_path: Path) -> None:
     async with rig(tmp_path, [], then=answer(), config=config) as r:
         codes = []
         for name in ("ann", "ann", "ann", "bob"):
-            session = await r.runtime.session(cwd=r.home.work, options=Options(yolo=True))
+            session = await r.runtime.open_session(cwd=r.home.work, options=Options(yolo=True))
             session.host.account = structs.replace(session.host.account, user=name, job="nightly")
             codes.append((await session.submit(user("hi"))).error_code)
         assert codes == ["", "", "budget", ""]
@@ -302,7 +302,7 @@ async def opened(home: Home) -> AsyncIterator[Runtime]:
 
 
 async def _one(runtime: Runtime, home: Home) -> TurnResult:
-    session = await runtime.session(cwd=home.work, options=Options(yolo=True))
+    session = await runtime.open_session(cwd=home.work, options=Options(yolo=True))
     try:
         return await session.submit(user("hi"))
     finally:

@@ -11,8 +11,8 @@ import pytest
 from msgspec import Struct, structs
 
 from hermes.app.commands import CommandContext
-from hermes.app.commands.model import run as model_command
-from hermes.app.commands.reasoning import run as reasoning_command
+from hermes.app.commands.effort import set_effort as reasoning_command
+from hermes.app.commands.model import switch_model as model_command
 from hermes.core.message import Text, user
 from hermes.core.tool import Tool, ToolResult
 from tests.kit import WIRES, Gate, Provider, Received, call, say, status, think

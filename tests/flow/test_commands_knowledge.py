@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.app.commands import CommandContext, run
+from hermes.app.commands import CommandContext, run_command
 from hermes.core.errors import ConfigError
 from tests.flow.test_compression import desk, work, working
 from tests.kit import say
@@ -14,7 +14,7 @@ from tests.kit.rig import Rig, rig
 
 
 async def do(r: Rig, name: str, args: str = "") -> str:
-    return (await run(CommandContext(r.runtime, r.session, "cli"), name, args)).text
+    return (await run_command(CommandContext(r.runtime, r.session, "cli"), name, args)).text
 
 
 async def test_compress_goes_on_in_a_shorter_conversation(tmp_path: Path) -> None:

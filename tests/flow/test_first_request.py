@@ -15,7 +15,7 @@ from hermes.config.load import load
 from hermes.core.message import user
 async def main():
     async with Runtime.open(load()) as runtime:
-        session = await runtime.session()
+        session = await runtime.open_session()
         print((await session.turn(user("hi"))).text)
 asyncio.run(main())
 print(*sorted(sys.modules))

@@ -270,7 +270,7 @@ async def test_20_a_stored_history_with_holes_is_made_legal(tmp_path: Path, wire
     async with rig(tmp_path, [say("whole again")], wire=wire) as r:
         meta = SessionMeta("holes", cwd=str(r.home.work), system="You are a test.")
         await r.runtime.store.sessions.append("holes", past, create=meta)
-        session = await r.runtime.session(resume="holes", cwd=r.home.work)
+        session = await r.runtime.open_session(resume="holes", cwd=r.home.work)
         assert (await session.submit(user("and now?"))).text == "whole again"
         seen = check_legal(r.requests[0])
         missing, given = [text for m in seen for _, text in m.results]
@@ -592,7 +592,9 @@ async def test_many_sessions_at_once_do_not_mix(tmp_path: Path) -> None:
 
     async with rig(tmp_path, [], then=echo) as r:
         options = Options(yolo=True)
-        sessions = [await r.runtime.session(cwd=r.home.work, options=options) for _ in range(30)]
+        sessions = [
+            await r.runtime.open_session(cwd=r.home.work, options=options) for _ in range(30)
+        ]
         turns = [s.submit(user(f"I am n{i}")) for i, s in enumerate(sessions)]
         for i, result in enumerate(await asyncio.gather(*turns)):
             assert result.status == "completed" and result.text == f"done n{i}"

@@ -16,10 +16,10 @@ from hermes.core.message import Message
 
 class BackgroundPrompt(Struct, eq=False):
     session: Session
-    prompt: str
+    text: str
     owner: tuple[str, str]
     """The surface and the conversation it was ordered in."""
-    since: float
+    started: float
 
 
 class BackgroundPrompts:
@@ -29,25 +29,27 @@ class BackgroundPrompts:
     def __init__(self, spawn: Spawn) -> None:
         self._spawn = spawn
         self._running: list[BackgroundPrompt] = []
-        self.done: Callable[[BackgroundPrompt, TurnResult], None] = lambda errand, result: None
+        self.on_done: Callable[[BackgroundPrompt, TurnResult], None] = lambda errand, result: None
         """Told of every one that has ended."""
 
     def __len__(self) -> int:
         return len(self._running)
 
-    def of(self, session: Session) -> list[BackgroundPrompt]:
+    def list_prompts(self, session: Session) -> list[BackgroundPrompt]:
         """Those of this conversation, the oldest first."""
         owner = (session.transcript.meta.source, session.transcript.meta.key)
         return [errand for errand in self._running if errand.owner == owner]
 
-    def start(self, ordered_in: Session, session: Session, told: Message) -> None:
-        owner = (ordered_in.transcript.meta.source, ordered_in.transcript.meta.key)
-        errand = BackgroundPrompt(session, told.text, owner, time.time())
+    def start_prompt(self, origin: Session, session: Session, message: Message) -> None:
+        owner = (origin.transcript.meta.source, origin.transcript.meta.key)
+        errand = BackgroundPrompt(session, message.text, owner, time.time())
         self._running.append(errand)
-        answer = session.submit(told)  # at once: what was ordered can be stopped
-        self._spawn(self._run(errand, answer), f"errand {session.id}")
+        answer = session.submit(message)  # at once: what was ordered can be stopped
+        self._spawn(self._await_answer(errand, answer), f"errand {session.id}")
 
-    async def _run(self, errand: BackgroundPrompt, answer: asyncio.Future[TurnResult]) -> None:
+    async def _await_answer(
+        self, errand: BackgroundPrompt, answer: asyncio.Future[TurnResult]
+    ) -> None:
         try:
             await asyncio.wait({answer})
         finally:
@@ -55,4 +57,4 @@ class BackgroundPrompts:
         stopped = TurnResult("interrupted", error="Interrupted.")
         result = stopped if answer.cancelled() else answer.result()
         await errand.session.close()
-        self.done(errand, result)
+        self.on_done(errand, result)

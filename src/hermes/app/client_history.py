@@ -16,8 +16,8 @@ from hermes.core.store import Store
 
 log = logging.getLogger(__name__)
 
-KIND = "handoff"
-MOST = 200
+_OBJECT_KIND = "handoff"
+_MAX_STORED = 200
 
 
 class _StoredBeginning(Struct):
@@ -35,7 +35,7 @@ class ClientConversation(Struct, frozen=True):
     past: tuple[Message, ...] = ()
     instructions: str = ""
     """Added to the system prompt, never stored."""
-    keep: bool = True
+    persistent: bool = True
     """Whether anything of it is stored."""
 
 
@@ -45,42 +45,46 @@ class ClientHistory:
 
     def __init__(self, store: Store, conversation: ClientConversation) -> None:
         self.messages = conversation.past
-        self.kept = conversation.keep
+        self.persistent = conversation.persistent
         self._store = store
         self._id = conversation.id
-        self._begins: tuple[Message, ...] | None = conversation.past
+        self._beginning: tuple[Message, ...] | None = conversation.past
 
-    async def recall(self) -> tuple[Message, ...]:
+    async def recall_messages(self) -> tuple[Message, ...]:
         with suppress(StoreError, msgspec.DecodeError):
             get = self._store.objects.get
-            found = await get(KIND, self._id, owner="") if self.kept and self.messages else None
+            found = (
+                await get(_OBJECT_KIND, self._id, owner="")
+                if self.persistent and self.messages
+                else None
+            )
             if found is not None:
                 kept = msgspec.msgpack.decode(found.body, type=_StoredBeginning)
                 covered = self.messages[: kept.covered]
-                if len(covered) == kept.covered and _digest(covered) == kept.digest:
-                    self._begins = (*kept.messages, *self.messages[kept.covered :])
-        return self._begins or ()
+                if len(covered) == kept.covered and _hash_messages(covered) == kept.digest:
+                    self._beginning = (*kept.messages, *self.messages[kept.covered :])
+        return self._beginning or ()
 
-    async def keep(self, old: Sequence[Message], new: Sequence[Message]) -> None:
+    async def save_shortened(self, old: Sequence[Message], new: Sequence[Message]) -> None:
         """The history `old` became `new`: what is not of this turn is kept for the next one."""
-        begins, self._begins = self._begins, None
+        begins, self._beginning = self._beginning, None
         if begins is None:
             return
         own = len(old) - len(begins)
         cut = len(new) - own
         if cut < 0 or list(new[cut:]) != list(old[len(begins) :]):
             return  # of this turn, too, something was shortened
-        self._begins = tuple(new[:cut])
-        if not self.kept:
+        self._beginning = tuple(new[:cut])
+        if not self.persistent:
             return
-        kept = _StoredBeginning(len(self.messages), _digest(self.messages), self._begins)
+        kept = _StoredBeginning(len(self.messages), _hash_messages(self.messages), self._beginning)
         try:
             await self._store.objects.put(
-                KIND, self._id, msgspec.msgpack.encode(kept), keep_latest=MOST
+                _OBJECT_KIND, self._id, msgspec.msgpack.encode(kept), keep_latest=_MAX_STORED
             )
         except StoreError as error:
             log.warning("what session %s was shortened to is not kept: %s", self._id, error)
 
 
-def _digest(messages: Sequence[Message]) -> bytes:
+def _hash_messages(messages: Sequence[Message]) -> bytes:
     return hashlib.sha256(msgspec.msgpack.encode(messages)).digest()

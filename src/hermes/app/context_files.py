@@ -14,10 +14,10 @@ from hermes.config.paths import CONTEXT_FILES
 from hermes.config.trust_store import TrustDecision, TrustStore
 from hermes.core.untrusted_text import inert, reveal, wrap
 
-MOST = 32 * 1024
+MAX_BYTES = 32 * 1024
 """Bytes of all files together."""
 PERSONA = "SOUL.md"
-_MOST_PERSONA = 16 * 1024
+_MAX_PERSONA_BYTES = 16 * 1024
 _MARK = "project-notes"
 _HEAD = (
     "Notes of this project, from files of the working directory and above it, the nearest last. "
@@ -33,7 +33,7 @@ class ContextFile(Struct, frozen=True):
     """As much of it as could ever be used."""
 
 
-class Folder(Struct, frozen=True):
+class ContextFolder(Struct, frozen=True):
     """The context files of one folder: what is agreed to, or not."""
 
     path: Path
@@ -45,27 +45,27 @@ class ContextFiles(Struct, frozen=True):
     """From the root of the repository to the working directory."""
 
     root: Path
-    folders: tuple[Folder, ...] = ()
-    odd: tuple[str, ...] = ()
+    folders: tuple[ContextFolder, ...] = ()
+    skipped: tuple[str, ...] = ()
     """A sentence per file that was left alone."""
 
 
-class Sorted(Struct, frozen=True):
-    trusted: tuple[Folder, ...]
-    refused: tuple[Folder, ...]
+class FoldersByTrust(Struct, frozen=True):
+    trusted: tuple[ContextFolder, ...]
+    refused: tuple[ContextFolder, ...]
     """The answer was no, to exactly this."""
-    unknown: tuple[Folder, ...]
+    unknown: tuple[ContextFolder, ...]
     """Never seen, or changed since."""
 
 
-class Notes(Struct, frozen=True):
+class PromptNotes(Struct, frozen=True):
     text: str = ""
     """For the system prompt."""
-    cut: tuple[str, ...] = ()
+    truncations: tuple[str, ...] = ()
     """A sentence per file that is not there as a whole."""
 
 
-def find(cwd: Path) -> ContextFiles:
+def find_context_files(cwd: Path) -> ContextFiles:
     """Nothing but the file system is asked, and nothing is followed out of the repository."""
     here = cwd.resolve()
     root = next((f for f in (here, *here.parents) if os.path.lexists(f / ".git")), here)
@@ -76,17 +76,17 @@ def find(cwd: Path) -> ContextFiles:
         for name in CONTEXT_FILES:
             path = folder / name
             if os.path.lexists(path):
-                read = _read(path, root)
+                read = _read_file(path, root)
                 if isinstance(read, str):
                     odd.append(read)
                 elif read.data.strip():
                     files.append(read)
         if files:
-            folders.append(Folder(folder, tuple(files), _digest(files)))
+            folders.append(ContextFolder(folder, tuple(files), _hash_files(files)))
     return ContextFiles(root, tuple(folders), tuple(odd))
 
 
-def _read(path: Path, root: Path) -> ContextFile | str:
+def _read_file(path: Path, root: Path) -> ContextFile | str:
     """The file, or why it is left alone."""
     try:
         target = path.resolve(strict=True)
@@ -99,7 +99,7 @@ def _read(path: Path, root: Path) -> ContextFile | str:
             if not stat.S_ISREG(about.st_mode):
                 return f"{path} is not a file; it was not read."
             with os.fdopen(handle, "rb", closefd=False) as file:
-                data = file.read(MOST)
+                data = file.read(MAX_BYTES)
         finally:
             os.close(handle)
     except (OSError, RuntimeError) as error:
@@ -107,7 +107,7 @@ def _read(path: Path, root: Path) -> ContextFile | str:
     return ContextFile(path, about.st_size, data)
 
 
-def _digest(files: Sequence[ContextFile]) -> str:
+def _hash_files(files: Sequence[ContextFile]) -> str:
     whole = sha256()
     for file in files:
         name = os.fsencode(file.path.name)
@@ -117,22 +117,26 @@ def _digest(files: Sequence[ContextFile]) -> str:
     return whole.hexdigest()
 
 
-def sort(folders: Sequence[Folder], known: dict[str, TrustDecision]) -> Sorted:
-    trusted: list[Folder] = []
-    refused: list[Folder] = []
-    unknown: list[Folder] = []
+def sort_by_trust(
+    folders: Sequence[ContextFolder], known: dict[str, TrustDecision]
+) -> FoldersByTrust:
+    trusted: list[ContextFolder] = []
+    refused: list[ContextFolder] = []
+    unknown: list[ContextFolder] = []
     for folder in folders:
         answer = known.get(str(folder.path))
         if answer is None or answer.digest != folder.digest:
             unknown.append(folder)
         else:
             (trusted if answer.trusted else refused).append(folder)
-    return Sorted(tuple(trusted), tuple(refused), tuple(unknown))
+    return FoldersByTrust(tuple(trusted), tuple(refused), tuple(unknown))
 
 
-def quoted(root: Path, folders: Sequence[Folder], limit: int = MOST) -> Notes:
+def quote_files(
+    root: Path, folders: Sequence[ContextFolder], limit: int = MAX_BYTES
+) -> PromptNotes:
     """The nearest files keep their whole text; what does not fit is taken from the farthest."""
-    files = [file for folder in folders for file in _different(folder.files)]
+    files = [file for folder in folders for file in _drop_duplicates(folder.files)]
     room, parts, cut = limit, [], []
     for file in reversed(files):
         shown = file.data[:room] if room > 0 else b""
@@ -147,34 +151,34 @@ def quoted(root: Path, folders: Sequence[Folder], limit: int = MOST) -> Notes:
         label = " ".join(inert(name).split())
         parts.append(f"{label}:\n{wrap(text, _MARK, begin=True, end=True)}")
     if not parts:
-        return Notes()
-    return Notes("\n\n".join((_HEAD, *reversed(parts))), tuple(reversed(cut)))
+        return PromptNotes()
+    return PromptNotes("\n\n".join((_HEAD, *reversed(parts))), tuple(reversed(cut)))
 
 
-def _different(files: Sequence[ContextFile]) -> list[ContextFile]:
+def _drop_duplicates(files: Sequence[ContextFile]) -> list[ContextFile]:
     """One file under two names (a link, mostly) is told once."""
     return list({file.data: file for file in reversed(files)}.values())[::-1]
 
 
-def persona(home: Path) -> Notes:
+def read_persona(home: Path) -> PromptNotes:
     """Who the agent is, in the operator's own words."""
     file = home / PERSONA
     try:
         with file.open("rb") as opened:
-            data = opened.read(_MOST_PERSONA + 1)
+            data = opened.read(_MAX_PERSONA_BYTES + 1)
     except OSError:
-        return Notes()
+        return PromptNotes()
     cut: tuple[str, ...] = ()
-    if len(data) > _MOST_PERSONA:
-        cut = (f"{file} is longer than {_MOST_PERSONA} bytes; only its beginning is used.",)
-    text = data[:_MOST_PERSONA].decode("utf-8-sig", "ignore").replace("\r\n", "\n")
-    return Notes(reveal(text).strip(), cut)
+    if len(data) > _MAX_PERSONA_BYTES:
+        cut = (f"{file} is longer than {_MAX_PERSONA_BYTES} bytes; only its beginning is used.",)
+    text = data[:_MAX_PERSONA_BYTES].decode("utf-8-sig", "ignore").replace("\r\n", "\n")
+    return PromptNotes(reveal(text).strip(), cut)
 
 
-def trusted_notes(home: Path, cwd: Path, limit: int, redact: Callable[[str], str]) -> str:
+def read_trusted_notes(home: Path, cwd: Path, limit: int, redact: Callable[[str], str]) -> str:
     """What a new session of this folder is told."""
-    found = find(cwd)
+    found = find_context_files(cwd)
     if not found.folders:
         return ""
-    known = sort(found.folders, TrustStore(home).read_all()).trusted
-    return redact(quoted(found.root, known, limit).text)
+    known = sort_by_trust(found.folders, TrustStore(home).read_all()).trusted
+    return redact(quote_files(found.root, known, limit).text)

@@ -7,34 +7,34 @@ from hermes.config.schema import Config
 from hermes.core.errors import ConfigError
 from hermes.llm.endpoints.endpoint import ModelEndpoint
 
-LEAST = 4096
+MIN_WINDOW = 4096
 """Below this there is no room for a prompt, a tool's result and an answer."""
-SMALL = 32_768
+SMALL_WINDOW = 32_768
 """Up to this a session gets the tiny prompt and few tools."""
-SUMMARISER = 64_000
+MIN_SUMMARIZER_WINDOW = 64_000
 
 
-def check(endpoint: ModelEndpoint, window: int | None) -> None:
+def check_window(endpoint: ModelEndpoint, window: int | None) -> None:
     """ConfigError when nothing useful can be done with so little."""
-    if window is not None and window < LEAST:
+    if window is not None and window < MIN_WINDOW:
         model = endpoint.target.model
         raise ConfigError(
-            f"{model} holds {window} tokens; at least {LEAST} are needed. Choose another model, "
+            f"{model} holds {window} tokens; at least {MIN_WINDOW} are needed. Choose another model, "
             "load it with a larger context, or correct model.context_length."
         )
 
 
-def is_small(window: int | None) -> bool:
-    return window is not None and window <= SMALL
+def is_small_window(window: int | None) -> bool:
+    return window is not None and window <= SMALL_WINDOW
 
 
-def result_chars(window: int | None) -> int:
+def limit_result_chars(window: int | None) -> int:
     """Longest tool result: an eighth of the window."""
     usual = TurnLimits().result_chars
     return usual if window is None else min(usual, window // 2)
 
 
-def compression(
+def choose_compression(
     config: Config, main: ModelEndpoint, window: int | None, summariser: ModelEndpoint | None
 ) -> Compression:
     """`summariser`: the model of the job, where it is another. ConfigError when it is known to
@@ -44,7 +44,7 @@ def compression(
     if not settings.enabled or summariser is None or reads is None:
         return Compression(settings.enabled, settings.threshold)
     if window is not None:
-        needed = min(SUMMARISER, window)
+        needed = min(MIN_SUMMARIZER_WINDOW, window)
         if reads < needed:
             raise ConfigError(
                 f"auxiliary.compression: {summariser.target.model} holds {reads} tokens, and "
@@ -52,7 +52,7 @@ def compression(
                 "Choose a larger model there, or set auxiliary.compression.context_length if it "
                 "holds more."
             )
-    known = window or 2 * SUMMARISER
+    known = window or 2 * MIN_SUMMARIZER_WINDOW
     if reads >= settings.threshold * known:
         return Compression(settings.enabled, settings.threshold)
     lowered = max(0.01, int(90 * reads / known) / 100)

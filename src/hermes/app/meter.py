@@ -22,18 +22,18 @@ from hermes.core.store import Store
 from hermes.llm.endpoints.model_facts import Prices
 from hermes.llm.hosts import is_own_address
 
-MARGIN = 1.25
+ESTIMATE_MARGIN = 1.25
 """On what was estimated and not reported."""
 UNKNOWN_OUTPUT = 16_384
 """Tokens of an answer where nobody says how long one may be; asked for where a cap must hold."""
 USUAL_OUTPUT = 2_048
 """Tokens a call without a cap is taken to have written if its process is killed."""
-SHARE = 8
+OUTPUT_SHARE = 8
 """Where nobody set a limit, one answer may take an eighth of what is left, and no less than: """
 FAIR_OUTPUT = 4_096
 LEAST_OUTPUT = 1_024
 """An answer that may not even be this long is not asked for."""
-WAITS = (0.02, 0.05, 0.1, 0.25, 0.5, *[1.0] * 60)
+RETRY_WAITS = (0.02, 0.05, 0.1, 0.25, 0.5, *[1.0] * 60)
 """Seconds between looks at a cap that only running calls keep full."""
 _NO_CAPS = Budget()
 _UNITS: tuple[Unit, ...] = ("usd", "tokens")
@@ -48,7 +48,7 @@ _CAP_WORDS = {
 class Meter:
     """One session's, or one job's of it. `once` returns a text unless this process has said it."""
 
-    __slots__ = ("_account", "_budget", "_emit", "_ledger", "_once", "_store")
+    __slots__ = ("_account", "_budget", "_emit", "_ledger", "_say_once", "_store")
 
     def __init__(
         self,
@@ -56,30 +56,30 @@ class Meter:
         budget: Budget,
         account: Account,
         emit: Callable[[TurnEvent], None],
-        once: Callable[[str], str],
+        say_once: Callable[[str], str],
     ) -> None:
         self._store = store
         self._ledger = store.ledger
         self._budget = budget
         self._account = account
         self._emit = emit
-        self._once = once
+        self._say_once = say_once
 
     def for_purpose(self, purpose: str) -> Meter:
         """The same account, other work."""
         account = structs.replace(self._account, purpose=purpose)
-        return Meter(self._store, self._budget, account, self._emit, self._once)
+        return Meter(self._store, self._budget, account, self._emit, self._say_once)
 
-    async def reserve(self, endpoint: ModelClient, request: Request) -> Ticket:
+    async def reserve(self, client: ModelClient, request: Request) -> Ticket:
         """OverBudget when a cap forbids the call."""
         now = time.time()
         began = time.monotonic()
         day = time.strftime("%Y-%m-%d", time.localtime(now))
         if not self._account.root:
-            root = await root_of(self._store, self._account.session)
+            root = await find_root_session(self._store, self._account.session)
             self._account = structs.replace(self._account, root=root)
-        target, prices = endpoint.target, endpoint.endpoint.facts.prices
-        prompt, cached = expect_prompt(request)
+        target, prices = client.target, client.endpoint.facts.prices
+        prompt, cached = estimate_prompt(request)
         blank = Entry(
             id=(int(now * 1e9) & ~0xFFFF) | secrets.randbelow(0x10000),
             day=day,
@@ -89,25 +89,25 @@ class Meter:
             input=prompt,
             estimated=True,
         )
-        caps = caps_of(self._budget, blank)
-        if not self._countable(caps, endpoint):
+        caps = list_caps(self._budget, blank)
+        if not self._drop_uncountable(caps, client):
             output = min(request.settings.max_output or USUAL_OUTPUT, USUAL_OUTPUT)
-            if caps and not is_own_address(endpoint.endpoint.base_url):
+            if caps and not is_own_address(client.endpoint.base_url):
                 # Some say afterwards what a call cost: past a cap nobody is asked again.
-                offer = _Offer(blank, prices, cached, output, free=False)
-                return Ticket(request, await self._admitted(caps, offer), caps, prices, began)
-            entry = _worst_case(blank, prices, output)
+                offer = _CallEstimate(blank, prices, cached, output, shortenable=False)
+                return Ticket(request, await self._admit_call(caps, offer), caps, prices, began)
+            entry = _reserve_worst_case(blank, prices, output)
             self._ledger.begin(entry)
             return Ticket(request, entry, (), prices, began)
-        offer = _Offer(
+        offer = _CallEstimate(
             blank,
             prices,
             cached,
-            _longest_output(endpoint, request),
-            free=_may_shorten(endpoint, request),
+            _find_max_output(client, request),
+            shortenable=_may_shorten(client, request),
         )
-        entry = await self._admitted(caps, offer)
-        return Ticket(_limit_output(request, endpoint, entry.output), entry, caps, prices, began)
+        entry = await self._admit_call(caps, offer)
+        return Ticket(_limit_output(request, client, entry.output), entry, caps, prices, began)
 
     def settle(self, ticket: Ticket, usage: Usage, outcome: str, tools: Sequence[str]) -> Usage:
         """What the call cost, added to what the provider reported. Never waits, never fails."""
@@ -127,87 +127,95 @@ class Meter:
             outcome=outcome,
             tools=tuple(tools),
         )
-        self._ledger.settle(entry, ticket.caps, self._warn)
+        self._ledger.settle(entry, ticket.caps, self._emit_warnings)
         return usage
 
     # -- inside ----------------------------------------------------------------------------
 
-    def _countable(self, caps: tuple[Cap, ...], endpoint: ModelClient) -> tuple[Cap, ...]:
+    def _drop_uncountable(self, caps: tuple[Cap, ...], client: ModelClient) -> tuple[Cap, ...]:
         """Without a price money cannot be counted beforehand; said once, and tokens still are."""
-        if endpoint.endpoint.facts.prices is not None:
+        if client.endpoint.facts.prices is not None:
             return caps
         counted = tuple(c for c in caps if c.unit == "tokens")
-        name = f"{endpoint.target.provider}:{endpoint.target.model}"
-        if len(counted) < len(caps) and self._once(name):
+        name = f"{client.target.provider}:{client.target.model}"
+        if len(counted) < len(caps) and self._say_once(name):
             self._emit(Notice("budget", describe_unpriced(name, tokens=bool(counted))))
         return counted
 
-    async def _admitted(self, caps: tuple[Cap, ...], offer: _Offer) -> Entry:
+    async def _admit_call(self, caps: tuple[Cap, ...], offer: _CallEstimate) -> Entry:
         """Running calls are taken at their worst; when only they are in the way, wait for them."""
-        for wait in (*WAITS, 0.0):
-            entry, levels = await self._ledger.reserve(caps, offer.entry)
+        for wait in (*RETRY_WAITS, 0.0):
+            entry, levels = await self._ledger.reserve(caps, offer.fit_entry)
             if entry is not None:
                 return entry
-            blocked = [x for x in levels if not offer.fits(x.cap.unit, x.room, offer.least)]
+            blocked = [
+                x for x in levels if not offer.fits_room(x.cap.unit, x.room, offer.min_output)
+            ]
             hopeless = [
-                x for x in blocked if not offer.fits(x.cap.unit, x.cap.limit - x.spent, offer.least)
+                x
+                for x in blocked
+                if not offer.fits_room(x.cap.unit, x.cap.limit - x.spent, offer.min_output)
             ]
             if hopeless or not wait:
                 raise OverBudget(describe_refusal((hopeless or blocked)[0], time.time()))
             await asyncio.sleep(wait)
         raise AssertionError("unreachable")
 
-    def _warn(self, warned: Sequence[Warned]) -> None:
+    def _emit_warnings(self, warned: Sequence[Warned]) -> None:
         for each in warned:
             self._emit(Notice("budget", describe_warning(each, time.time())))
 
 
-class _Offer(Struct, frozen=True):
+class _CallEstimate(Struct, frozen=True):
     """What a call needs, in the units of caps."""
 
-    blank: Entry
+    draft: Entry
     prices: Prices | None
     cached: int
     """Prompt tokens that likely come from a cache."""
-    ceiling: int
+    max_output: int
     """The longest answer it can have."""
-    free: bool
+    shortenable: bool
     """Nobody asked for that length: it may be shortened to leave room for others."""
 
     @property
-    def least(self) -> int:
-        return min(LEAST_OUTPUT, self.ceiling)
+    def min_output(self) -> int:
+        return min(LEAST_OUTPUT, self.max_output)
 
-    def entry(self, levels: Sequence[Level]) -> Entry | None:
+    def fit_entry(self, levels: Sequence[Level]) -> Entry | None:
         """Reserved is the worst; what is likely must fit. So all calls together overstep a cap by
         less than one of them reserved."""
-        output = self.ceiling
-        fair = min(FAIR_OUTPUT, self.ceiling)
-        while self.free and output > fair and not self._all(levels, output, SHARE):
-            output = max(fair, _halve(output))
-        while output > self.least and not self._all(levels, output, 1):
-            output = max(self.least, _halve(output))
-        if not self._all(levels, output, 1):
+        output = self.max_output
+        fair = min(FAIR_OUTPUT, self.max_output)
+        while (
+            self.shortenable
+            and output > fair
+            and not self._fits_levels(levels, output, OUTPUT_SHARE)
+        ):
+            output = max(fair, _halve_output(output))
+        while output > self.min_output and not self._fits_levels(levels, output, 1):
+            output = max(self.min_output, _halve_output(output))
+        if not self._fits_levels(levels, output, 1):
             return None
-        return _worst_case(self.blank, self.prices, output)
+        return _reserve_worst_case(self.draft, self.prices, output)
 
-    def fits(self, unit: str, room: float, output: int) -> bool:
+    def fits_room(self, unit: str, room: float, output: int) -> bool:
         if unit == "usd" and self.prices is None:
             return room > 0
-        return self._likely(unit, output) <= room
+        return self._estimate_spend(unit, output) <= room
 
-    def _all(self, levels: Sequence[Level], output: int, share: int) -> bool:
-        return all(self.fits(x.cap.unit, x.room / share, output) for x in levels)
+    def _fits_levels(self, levels: Sequence[Level], output: int, share: int) -> bool:
+        return all(self.fits_room(x.cap.unit, x.room / share, output) for x in levels)
 
-    def _likely(self, unit: str, output: int) -> float:
-        prompt = self.blank.input
+    def _estimate_spend(self, unit: str, output: int) -> float:
+        prompt = self.draft.input
         if unit == "tokens":
             return prompt + output
         assert self.prices is not None
         return self.prices.cost_of(Usage(prompt, output, cache_read=min(self.cached, prompt)))
 
 
-async def root_of(store: Store, session_id: str) -> str:
+async def find_root_session(store: Store, session_id: str) -> str:
     """Where a chain of compressed or delegated sessions began: they share one cap."""
     seen = {session_id}
     while (meta := await store.sessions.get_meta(session_id)) is not None and meta.parent:
@@ -218,31 +226,31 @@ async def root_of(store: Store, session_id: str) -> str:
     return session_id
 
 
-def _halve(output: int) -> int:
+def _halve_output(output: int) -> int:
     """To the next power of two below: the head of a request is encoded once per limit."""
     return int(1 << (output - 1).bit_length() - 1)
 
 
-def _worst_case(blank: Entry, prices: Prices | None, output: int) -> Entry:
+def _reserve_worst_case(blank: Entry, prices: Prices | None, output: int) -> Entry:
     cost = None if prices is None else prices.max_cost(blank.input, output)
     return structs.replace(blank, output=output, cost=cost)
 
 
-def _longest_output(endpoint: ModelClient, request: Request) -> int:
-    asked = request.settings.max_output or endpoint.endpoint.default_output
-    return asked or endpoint.endpoint.facts.output or UNKNOWN_OUTPUT
+def _find_max_output(client: ModelClient, request: Request) -> int:
+    asked = request.settings.max_output or client.endpoint.default_output
+    return asked or client.endpoint.facts.output or UNKNOWN_OUTPUT
 
 
-def _may_shorten(endpoint: ModelClient, request: Request) -> bool:
-    return not (request.settings.max_output or endpoint.endpoint.default_output)
+def _may_shorten(client: ModelClient, request: Request) -> bool:
+    return not (request.settings.max_output or client.endpoint.default_output)
 
 
-def _limit_output(request: Request, endpoint: ModelClient, output: int) -> Request:
+def _limit_output(request: Request, client: ModelClient, output: int) -> Request:
     """A limit is sent only when it is lower than what holds anyway."""
     holds = (
         request.settings.max_output
-        or endpoint.endpoint.default_output
-        or endpoint.endpoint.facts.output
+        or client.endpoint.default_output
+        or client.endpoint.facts.output
     )
     if holds is not None and output >= holds:
         return request
@@ -250,7 +258,7 @@ def _limit_output(request: Request, endpoint: ModelClient, output: int) -> Reque
     return structs.replace(request, settings=settings)
 
 
-def expect_prompt(request: Request) -> tuple[int, int]:
+def estimate_prompt(request: Request) -> tuple[int, int]:
     """Tokens of the prompt, and how many of them a cache likely holds: the last report and what
     was added since, which is little however long the history is."""
     reported = cached = since = 0
@@ -262,19 +270,19 @@ def expect_prompt(request: Request) -> tuple[int, int]:
             break
         since += weight(message)
     else:
-        since += text_weight(request.system) + _encoded_size(request.tools) // 4
+        since += text_weight(request.system) + _measure_encoded(request.tools) // 4
     since += sum(weight(m) for m in request.tail)
-    return reported + int(since * MARGIN), cached
+    return reported + int(since * ESTIMATE_MARGIN), cached
 
 
-def _encoded_size(value: Any) -> int:
+def _measure_encoded(value: Any) -> int:
     return len(msgspec.json.encode(value))
 
 
 # Which caps concern a call, and how they are spoken of
 
 
-def caps_of(budget: Budget, entry: Entry) -> tuple[Cap, ...]:
+def list_caps(budget: Budget, entry: Entry) -> tuple[Cap, ...]:
     """In the order in which they are named when several are reached."""
     if budget == _NO_CAPS:
         return ()

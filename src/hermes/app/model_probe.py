@@ -29,7 +29,7 @@ from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
 from hermes.llm.http.transport import EMBEDDED, Transport
 from hermes.llm.provider_spec import overlay_quirks
 
-State: TypeAlias = Literal["yes", "no", "unknown"]
+FeatureState: TypeAlias = Literal["yes", "no", "unknown"]
 FEATURES = ("streaming", "tools", "images", "reasoning", "cache")
 _ANSWERED = ("output_truncated", "thinking_exhausted", "empty_response")
 """Ends that are no fault of the connection: the model was reached and took the key."""
@@ -56,17 +56,17 @@ _HELLO_CALLS = 3
 """Model calls: hello takes one, and a small model may try a tool first."""
 _HELLO_SECONDS = 60.0
 
-Prepare: TypeAlias = Callable[[str, Transport], Awaitable[None]]
+PrepareEndpoint: TypeAlias = Callable[[str, Transport], Awaitable[None]]
 """Makes the endpoint at an address ready to be called."""
 
 
 class Feature(Struct, frozen=True):
     name: str
-    state: State
+    state: FeatureState
     note: str = ""
 
 
-class Trial(Struct, frozen=True):
+class ModelTrial(Struct, frozen=True):
     """How it went. `error` is empty when the model answered."""
 
     target: Target
@@ -100,21 +100,23 @@ class _ProbeHost(SideHost):
 
     def __init__(self, runtime: Runtime, endpoint: ModelEndpoint) -> None:
         super().__init__(runtime.sleep)
-        self.client = runtime.agents.client(endpoint)
+        self.client = runtime.agents.get_client(endpoint)
         self.endpoint = endpoint
         self.learned: dict[Target, Learned] = {}
-        self.first: float | None = None
+        self.first_seconds: float | None = None
         self.notes: list[str] = []
         self._runtime = runtime
         self._began = time.monotonic()
 
-    async def ask(
+    async def ask_model(
         self, prompt: Message, settings: Settings, *, system: str = _SYSTEM, tools: bool = False
     ) -> tuple[Message | None, Turn, str, str]:
         """The answer or (code, sentence) of why there is none."""
         runtime = self._runtime
         account = Account(purpose="test")
-        meter = Meter(runtime.store, runtime.setup.config.budget, account, self.emit, runtime.once)
+        meter = Meter(
+            runtime.store, runtime.setup.config.budget, account, self.emit, runtime.say_once
+        )
         turn = Turn(
             system=system,
             history=History((prompt,)),
@@ -131,73 +133,73 @@ class _ProbeHost(SideHost):
             return None, turn, stop.code, stop.error
 
     @override
-    def remember_limits(
-        self, endpoint: ModelClient, context: int | None, output: int | None
-    ) -> None:
-        self._runtime.agents.remember_limits(endpoint, context, output)
+    def remember_limits(self, client: ModelClient, context: int | None, output: int | None) -> None:
+        self._runtime.agents.remember_limits(client, context, output)
 
     @override
     def emit(self, event: TurnEvent) -> None:
         if isinstance(event, Notice):
             self.notes.append(event.text)
-        elif self.first is None:
-            self.first = time.monotonic() - self._began
+        elif self.first_seconds is None:
+            self.first_seconds = time.monotonic() - self._began
 
     @property
     def seconds(self) -> float:
         return time.monotonic() - self._began
 
-    def trial(self, turn: Turn, **more: Any) -> Trial:
+    def build_trial(self, turn: Turn, **more: Any) -> ModelTrial:
         client = self.client
-        return Trial(
+        return ModelTrial(
             client.target,
             client.endpoint.base_url,
             client.credentials.key_source,
             seconds=self.seconds,
-            first=self.first,
+            first=self.first_seconds,
             usage=turn.usage,
             notes=tuple(self.notes),
             **more,
         )
 
 
-async def ping(runtime: Runtime, endpoint: ModelEndpoint) -> Trial:
+async def ping_model(runtime: Runtime, endpoint: ModelEndpoint) -> ModelTrial:
     """The cheapest call that shows whether the key is taken."""
     run = _ProbeHost(runtime, endpoint)
     prompt = user("Reply with the word OK.")
-    answer, turn, code, error = await run.ask(prompt, Settings(max_output=64))
-    return run.trial(turn, error=error, code=code, text=answer.text if answer else "")
+    answer, turn, code, error = await run.ask_model(prompt, Settings(max_output=64))
+    return run.build_trial(turn, error=error, code=code, text=answer.text if answer else "")
 
 
-async def examine(runtime: Runtime, endpoint: ModelEndpoint, *, cache: bool = False) -> Trial:
+async def examine_model(
+    runtime: Runtime, endpoint: ModelEndpoint, *, cache: bool = False
+) -> ModelTrial:
     """What works: one call that tries everything at once, in the way the agent makes its calls;
     with `cache` it is made twice, with a prompt long enough to be cached."""
     run = _ProbeHost(runtime, endpoint)
     quirks = endpoint.quirks
     pictured = quirks.media and endpoint.facts.images is not False
-    prompt = user(_ASK, *((Media("image/png", red_square()),) if pictured else ()))
+    prompt = user(_ASK, *((Media("image/png", draw_red_square()),) if pictured else ()))
     settings = Settings(max_output=1024, effort="low" if quirks.effort != "omit" else None)
     system = _LONG if cache else _SYSTEM
-    answer, turn, code, error = await run.ask(prompt, settings, system=system, tools=True)
+    answer, turn, code, error = await run.ask_model(prompt, settings, system=system, tools=True)
     usage = turn.usage
     if answer is not None and cache:
-        again, turn, code, error = await run.ask(prompt, settings, system=system, tools=True)
+        again, turn, code, error = await run.ask_model(prompt, settings, system=system, tools=True)
         answer, usage = again, usage + turn.usage
         turn.usage = usage
     if answer is None:
-        return run.trial(turn, error=error, code=code)
+        return run.build_trial(turn, error=error, code=code)
     quirks = overlay_quirks(quirks, run.learned[endpoint.target].quirks if run.learned else {})
     features = (
         Feature("streaming", "yes" if quirks.stream else "no"),
-        _tools(quirks.tools, answer),
-        _images(quirks.media and pictured, endpoint, answer),
-        _reasoning(quirks.effort, answer, usage),
-        _cache(usage, asked=cache),
+        _judge_tools(quirks.tools, answer),
+        _judge_images(quirks.media and pictured, endpoint, answer),
+        _judge_reasoning(quirks.effort, answer, usage),
+        _judge_cache(usage, asked=cache),
     )
-    return run.trial(turn, code=code, text=answer.text, features=features)
+    return run.build_trial(turn, code=code, text=answer.text, features=features)
 
 
-def _tools(offered: bool, answer: Message) -> Feature:
+def _judge_tools(offered: bool, answer: Message) -> Feature:
     if not offered:
         return Feature("tools", "no", "the endpoint takes none")
     if answer.calls:
@@ -205,24 +207,26 @@ def _tools(offered: bool, answer: Message) -> Feature:
     return Feature("tools", "unknown", "offered, but the model called none")
 
 
-def _images(sent: bool, endpoint: ModelEndpoint, answer: Message) -> Feature:
+def _judge_images(sent: bool, endpoint: ModelEndpoint, answer: Message) -> Feature:
     if not sent:
         known = endpoint.facts.images is False
         return Feature("images", "no", "as known of the model" if known else "it takes none")
-    told = " ".join([answer.text, *(str(v) for c in answer.calls for v in _values(c))]).lower()
+    told = " ".join(
+        [answer.text, *(str(v) for c in answer.calls for v in _list_arguments(c))]
+    ).lower()
     if any(colour in told for colour in _COLOURS):
         return Feature("images", "yes")
     return Feature("images", "unknown", "taken, but the model did not say what it saw")
 
 
-def _values(call: ToolCall) -> Collection[Any]:
+def _list_arguments(call: ToolCall) -> Collection[Any]:
     try:
         return parse(call.args).values()
     except BadArguments:
         return (call.args,)
 
 
-def _reasoning(effort: str, answer: Message, usage: Usage) -> Feature:
+def _judge_reasoning(effort: str, answer: Message, usage: Usage) -> Feature:
     if usage.reasoning or any(isinstance(part, Thinking) for part in answer.parts):
         return Feature("reasoning", "yes")
     if effort == "omit":
@@ -230,7 +234,7 @@ def _reasoning(effort: str, answer: Message, usage: Usage) -> Feature:
     return Feature("reasoning", "unknown", "asked for, none came")
 
 
-def _cache(usage: Usage, *, asked: bool) -> Feature:
+def _judge_cache(usage: Usage, *, asked: bool) -> Feature:
     if usage.cache_read or usage.cache_write:
         return Feature("cache", "yes", f"{usage.cache_read} tokens read, {usage.cache_write} kept")
     if asked:
@@ -238,7 +242,7 @@ def _cache(usage: Usage, *, asked: bool) -> Feature:
     return Feature("cache", "unknown", "too short a prompt to tell; --cache tries a long one")
 
 
-def red_square() -> bytes:
+def draw_red_square() -> bytes:
     """A PNG of 32 by 32 pixels."""
     import struct
     import zlib
@@ -253,7 +257,7 @@ def red_square() -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
-async def greet(setup: Setup, choice: ModelChoice, prepare: Prepare) -> Greeting:
+async def greet_model(setup: Setup, choice: ModelChoice, prepare: PrepareEndpoint) -> Greeting:
     """One real turn with exactly this model, through everything a conversation goes through; it is
     stored as a session when the model answered."""
     config = setup.config
@@ -261,14 +265,16 @@ async def greet(setup: Setup, choice: ModelChoice, prepare: Prepare) -> Greeting
     config = structs.replace(config, fallback_providers=(), agent=agent)
     try:
         async with Runtime.open(structs.replace(setup, config=config)) as runtime:
-            return await _greet(runtime, choice, prepare)
+            return await _run_greeting(runtime, choice, prepare)
     except HermesError as error:
         return Greeting(str(error))
 
 
-async def _greet(runtime: Runtime, choice: ModelChoice, prepare: Prepare) -> Greeting:
+async def _run_greeting(
+    runtime: Runtime, choice: ModelChoice, prepare: PrepareEndpoint
+) -> Greeting:
     options = Options(choice=choice, max_turns=_HELLO_CALLS)
-    session = await runtime.session(cwd=runtime.folder, options=options)
+    session = await runtime.open_session(cwd=runtime.working_folder, options=options)
     endpoint = session.agent.providers[0]
     await prepare(endpoint.endpoint.base_url, runtime.transport)
     limit = None if endpoint.endpoint.base_url.startswith(EMBEDDED) else _HELLO_SECONDS

@@ -14,16 +14,16 @@ from msgspec import structs
 from hermes.agent.turn import Agent
 from hermes.app.agents import Agents, Options
 from hermes.app.approvals import Rulebook, Safety
-from hermes.app.auxiliary import Auxiliary, Sleep
+from hermes.app.auxiliary import AuxiliaryQuestions, Sleep
 from hermes.app.backends import Backends
 from hermes.app.background_commands import BackgroundCommands
 from hermes.app.background_prompts import BackgroundPrompts
 from hermes.app.client_history import ClientConversation, ClientHistory
-from hermes.app.egress_proxy import Egress
+from hermes.app.egress_proxy import SharedEgressProxy
 from hermes.app.session import Session
-from hermes.app.session_chain import find_current
+from hermes.app.session_chain import find_current_session
 from hermes.app.session_host import SessionSettings, SharedServices
-from hermes.app.session_init import new_meta
+from hermes.app.session_init import create_session_meta
 from hermes.app.titles import JOB, Titles
 from hermes.app.transcript import Transcript
 from hermes.config import paths
@@ -63,15 +63,19 @@ class Runtime:
         self.sleep = sleep
         self._child_env = build_child_env(setup.secrets)
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._said: set[str] = set()
+        self._said_texts: set[str] = set()
         self._web: WebAccess | None = None
-        self._egress: Egress | None = None
+        self._egress: SharedEgressProxy | None = None
         self.backends = Backends(setup, self._child_env)
         self.agents = Agents(setup, transport, sleep, self.backends)
-        self.auxiliary = Auxiliary(self.agents.auxiliary_models, self.agents.learned, sleep)
-        self.background = BackgroundCommands(setup.home, keep=setup.config.terminal.keep_background)
-        self.errands = BackgroundPrompts(self.spawn)
-        self._titles = Titles(store, self.spawn) if JOB in setup.config.auxiliary else None
+        self.auxiliary = AuxiliaryQuestions(
+            self.agents.auxiliary_models, self.agents.learned, sleep
+        )
+        self.background_commands = BackgroundCommands(
+            setup.home, keep=setup.config.terminal.keep_background
+        )
+        self.background_prompts = BackgroundPrompts(self.spawn_task)
+        self._titles = Titles(store, self.spawn_task) if JOB in setup.config.auxiliary else None
         self._shared = SharedServices(
             store=store,
             budget=setup.config.budget,
@@ -79,11 +83,11 @@ class Runtime:
             auxiliary=self.auxiliary,
             rulebook=Rulebook(setup.home, setup.config.approvals.rules),
             backends=self.backends,
-            background=self.background,
+            background_commands=self.background_commands,
             titles=self._titles,
             sleep=sleep,
-            once=self.once,
-            spawn=self.spawn,
+            say_once=self.say_once,
+            spawn_task=self.spawn_task,
         )
 
     @classmethod
@@ -102,17 +106,17 @@ class Runtime:
         try:
             yield runtime
         finally:
-            await runtime._stop()
+            await runtime._shut_down()
             await transport.close()
             if own is not None:
                 await own.close()
 
     @property
-    def folder(self) -> Path:
+    def working_folder(self) -> Path:
         """Where sessions work that nobody gives a folder."""
         return paths.find_working_folder(self.setup.config.terminal.cwd)
 
-    async def session(
+    async def open_session(
         self,
         *,
         resume: str = "",
@@ -125,27 +129,27 @@ class Runtime:
         """A new session, or the stored one called `resume` with its whole history; where that
         one was compressed, the one it continues in. Without `needs_model` it is opened even when
         there is no model to call."""
-        settings = await self._settings(options, source, needs_model=needs_model)
+        settings = await self._resolve_settings(options, source, needs_model=needs_model)
         where = cwd or Path.cwd()
         if not resume:
-            meta = new_meta(
+            meta = create_session_meta(
                 self.setup,
                 settings.agent,
                 where,
                 owner=(source, key),
-                place=self.backends.description,
+                backend_description=self.backends.description,
             )
             return self._build_session(meta, where, settings)
-        found = await find_current(self.store, resume)
+        found = await find_current_session(self.store, resume)
         if found is None:
             raise ConfigError(f"There is no session {resume}. `hermes sessions list` shows them.")
         history = History(await self.store.sessions.load_messages(found.id), mark=mark_of(found.id))
         return self._build_session(found, where, settings, history)
 
-    async def reopen(self, session: Session, resume: str = "") -> Session:
+    async def reopen_session(self, session: Session, resume: str = "") -> Session:
         """A stored session, or a new one, in the same folder and for the same user."""
         meta = session.transcript.meta
-        other = await self.session(
+        other = await self.open_session(
             resume=resume,
             source=meta.source,
             key=meta.key,
@@ -153,10 +157,10 @@ class Runtime:
             options=session.options,
         )
         new, old = other.interactions, session.interactions
-        new.present, new.busy, new.verbose = old.present, old.busy, old.verbose
+        new.user_present, new.busy_mode, new.verbose = old.user_present, old.busy_mode, old.verbose
         return other
 
-    async def bring(
+    async def open_client_session(
         self,
         conversation: ClientConversation,
         *,
@@ -166,39 +170,43 @@ class Runtime:
     ) -> Session:
         """A session with the id and the past that a client brings; what is new in it is added to
         the stored one."""
-        settings = await self._settings(options, source)
-        where = self.folder
-        known = await self.store.sessions.get_meta(conversation.id) if conversation.keep else None
-        meta = known or new_meta(
+        settings = await self._resolve_settings(options, source)
+        where = self.working_folder
+        known = (
+            await self.store.sessions.get_meta(conversation.id) if conversation.persistent else None
+        )
+        meta = known or create_session_meta(
             self.setup,
             settings.agent,
             where,
             owner=(source, key),
-            place=self.backends.description,
-            notes=False,
+            backend_description=self.backends.description,
+            project_notes=False,
         )
         meta = structs.replace(meta, id=conversation.id)
         session = self._build_session(meta, where, settings)
         past = ClientHistory(self.store, conversation)
-        await session.transcript.adopt(past, stored=known is not None)
+        await session.transcript.adopt_history(past, stored=known is not None)
         session.host.compress_late()
         session.host.instructions = conversation.instructions
         return session
 
-    def adapt(self, session: Session, options: Options) -> None:
+    def adapt_session(self, session: Session, options: Options) -> None:
         """Continue the session with another model or other limits."""
-        agent = self.agents.agent_for(options, session.transcript.meta.source)
-        session.adapt(SessionSettings(options, agent, self._safety(options, agent)))
+        agent = self.agents.get_agent(options, session.transcript.meta.source)
+        session.apply_settings(
+            SessionSettings(options, agent, self._resolve_safety(options, agent))
+        )
         session.transcript.history.sent.clear()  # what begins differently now was asked for
 
-    def once(self, text: str) -> str:
+    def say_once(self, text: str) -> str:
         """The text, unless this process has said it before."""
-        if text in self._said:
+        if text in self._said_texts:
             return ""
-        self._said.add(text)
+        self._said_texts.add(text)
         return text
 
-    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    def spawn_task(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """A task that cannot be lost: it is kept here, and its failure is logged."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
@@ -210,31 +218,31 @@ class Runtime:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s failed", task.get_name(), exc_info=error)
 
-    async def _stop(self) -> None:
+    async def _shut_down(self) -> None:
         if self._titles is not None:
-            await self._titles.wait()
+            await self._titles.wait_unfinished()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
         await release_closers()
-        await self.background.close()
+        await self.background_commands.close()
         await self.backends.close()
         if self._egress is not None:
             await self._egress.close()
 
-    async def _settings(
+    async def _resolve_settings(
         self, options: Options | None, source: str, *, needs_model: bool = True
     ) -> SessionSettings:
         options = await self.agents.settle_model(options or Options())
         try:
-            agent = self.agents.agent_for(options, source)
+            agent = self.agents.get_agent(options, source)
         except ConfigError:
             if needs_model:
                 raise
-            agent = self.agents.agent_without_model(options, source)
-        return SessionSettings(options, agent, self._safety(options, agent))
+            agent = self.agents.build_agent_without_model(options, source)
+        return SessionSettings(options, agent, self._resolve_safety(options, agent))
 
     def _build_session(
         self,
@@ -257,16 +265,16 @@ class Runtime:
         services = Services()
         services.set(STORE, self.store)
         services.set(OPEN_WEB, self._open_web)
-        services.set(PROCESSES, self.background.share(meta))
+        services.set(PROCESSES, self.background_commands.grant_access(meta))
         services.set(BROWSER_SETTINGS, config.browser)
-        if backend := self.backends.backend_for(meta.id, cwd, safety.mode):
+        if backend := self.backends.get_backend(meta.id, cwd, safety.mode):
             services.set(BACKEND, backend)
         if history is not None:
             services.set(TODO_LIST, recall(history.messages))
-        transcript = Transcript(self.store, self.background, meta, history)
+        transcript = Transcript(self.store, self.background_commands, meta, history)
         return Session(self._shared, settings, transcript, workspace, services)
 
-    def _safety(self, options: Options, agent: Agent) -> Safety:
+    def _resolve_safety(self, options: Options, agent: Agent) -> Safety:
         """Whoever asks for no questions takes the walls down too; the hard rules stay."""
         config = self.setup.config
         mode = "full-access" if options.yolo else config.sandbox.mode
@@ -283,7 +291,9 @@ class Runtime:
         """The way out for confined commands, opened by the first that may use it."""
         if self._egress is None:
             domains = self.setup.config.sandbox.network.allow
-            self._egress = Egress(self.setup.home, domains, lambda: self._open_web().fetcher.guard)
+            self._egress = SharedEgressProxy(
+                self.setup.home, domains, lambda: self._open_web().fetcher.guard
+            )
         return await self._egress.open()
 
     def _open_web(self) -> WebAccess:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from hermes.agent.loop import run_turn
 from hermes.agent.turn import Agent
-from hermes.app.interactions import Busy, Interactions
+from hermes.app.interactions import BusyMode, Interactions
 from hermes.app.session_host import SessionHost, SessionSettings, SharedServices
 from hermes.app.transcript import Transcript
 from hermes.core.channel import Broadcast, Channel
@@ -58,7 +58,7 @@ class Session:
         self.host = SessionHost(
             shared, settings, transcript, workspace, services, self.interactions
         )
-        self._spawn = shared.spawn
+        self._spawn = shared.spawn_task
         self._queue: deque[Pending] = deque()
         self._turn: asyncio.Task[TurnResult] | None = None
         self._worker: asyncio.Task[None] | None = None
@@ -73,32 +73,32 @@ class Session:
         return self.host.agent
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         return self._turn is not None
 
     @property
-    def starting(self) -> bool:
+    def is_starting(self) -> bool:
         """A message was taken, and its turn has not begun."""
         return self._turn is None and bool(self._queue)
 
-    def submit(self, message: Message, busy: Busy = "queue") -> asyncio.Future[TurnResult]:
+    def submit(self, message: Message, busy: BusyMode = "queue") -> asyncio.Future[TurnResult]:
         """The result of the turn that answers it; for guidance, of the turn it joins."""
         message = cleaned(message)
         if self._turn is not None and busy == "steer":
-            self.host.steer.append(message.text)
+            self.host.pending_steer.append(message.text)
             return asyncio.shield(self._turn)
         if busy == "interrupt":
             self.interrupt()
         future: asyncio.Future[TurnResult] = asyncio.get_running_loop().create_future()
         self._queue.append((message, future))
         if self._worker is None:
-            self._worker = self._spawn(self._work(), f"session {self.id}")
+            self._worker = self._spawn(self._run_queue(), f"session {self.id}")
         return future
 
     def interrupt(self) -> None:
         """Stop the running turn; what it streamed stays. Guidance nobody consumed is dropped."""
         if self._turn is not None:
-            self.host.steer.clear()
+            self.host.pending_steer.clear()
             self._turn.cancel()
 
     def stop(self) -> None:
@@ -108,26 +108,26 @@ class Session:
         self._queue.clear()
         self.interrupt()
 
-    def adapt(self, settings: SessionSettings) -> None:
+    def apply_settings(self, settings: SessionSettings) -> None:
         """Continue with other settings from the next model call on."""
         self.options = settings.options
-        self.host.adapt(settings)
+        self.host.apply_settings(settings)
 
-    def events(self) -> Channel:
+    def subscribe_events(self) -> Channel:
         """The events from now on, until the session is closed; a slow reader sees text in larger
         pieces."""
         return self._events.subscribe()
 
-    async def stream(self, message: Message) -> AsyncGenerator[TurnEvent, None]:
+    async def stream_turn(self, message: Message) -> AsyncGenerator[TurnEvent, None]:
         """The events of the turn that answers a message, once earlier turns have ended, and of the
         turn that answers guidance it left over. Closing the generator stops the turn."""
         while self._worker is not None and not self._worker.done():
             await asyncio.wait({self._worker})
         if self._closed:
             raise RuntimeError("The session is closed.")
-        events = self.events()
+        events = self.subscribe_events()
         answer = self.submit(message)
-        answer.add_done_callback(lambda _: _end_unbegun(answer, events))
+        answer.add_done_callback(lambda _: _report_cancelled_answer(answer, events))
         ended = False
         try:
             async for event in events:
@@ -157,7 +157,7 @@ class Session:
         await self.host.close()
         self._events.close()
 
-    async def _work(self) -> None:
+    async def _run_queue(self) -> None:
         try:
             while self._queue:
                 message, future = self._queue.popleft()
@@ -198,7 +198,7 @@ class Session:
         return result
 
 
-def _end_unbegun(answer: asyncio.Future[TurnResult], events: Channel) -> None:
+def _report_cancelled_answer(answer: asyncio.Future[TurnResult], events: Channel) -> None:
     """A message that was taken back before its turn began ends like a turn."""
     if answer.cancelled():
         events.put(TurnEnd(_INTERRUPTED))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from hermes.app.session_init import new_id
+from hermes.app.session_init import create_session_id
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta, State, Store
 from hermes.core.taint import Taint
@@ -26,7 +26,7 @@ _LONGEST_LABEL = 100
 _MAX_ANCESTORS = 100
 
 
-async def find_current(store: Store, session_id: str) -> SessionMeta | None:
+async def find_current_session(store: Store, session_id: str) -> SessionMeta | None:
     """The session, or the one it continues in since it was compressed."""
     meta = await store.sessions.get_meta(session_id)
     while meta is not None and meta.next:
@@ -43,7 +43,13 @@ async def continue_in_child(
     """Store a child that begins with these messages; the conversation continues there."""
     now = time.time()
     child = structs.replace(
-        meta, id=new_id(now), parent=meta.id, created=now, updated=now, taint=taint, next=""
+        meta,
+        id=create_session_id(now),
+        parent=meta.id,
+        created=now,
+        updated=now,
+        taint=taint,
+        next="",
     )
     state: State = "running" if running else "idle"
     await store.sessions.continue_in_child(meta.id, child, messages, state)
@@ -57,7 +63,7 @@ async def store_branch(
     now = time.time()
     child = structs.replace(
         meta,
-        id=new_id(now),
+        id=create_session_id(now),
         parent=meta.id,
         title=title or meta.title,
         created=now,
@@ -72,7 +78,7 @@ async def store_branch(
     return child.id
 
 
-def turn_starts(messages: Sequence[Message]) -> list[int]:
+def find_turn_starts(messages: Sequence[Message]) -> list[int]:
     """Indexes of the messages that a turn answered."""
     return [i for i, m in enumerate(messages) if m.role == "user" and m.kind == "normal"]
 
@@ -80,20 +86,20 @@ def turn_starts(messages: Sequence[Message]) -> list[int]:
 # The checkpoint of a turn is found again by its label
 
 
-def readable_label(label: str) -> str:
+def strip_label_mark(label: str) -> str:
     """A checkpoint's label without the part that only serves to find it again."""
     return _MARK.sub("", label)
 
 
-async def save_checkpoint(cwd: Path, home: Path, asked: str, session_id: str, index: int) -> None:
+async def save_checkpoint(cwd: Path, home: Path, prompt: str, session_id: str, index: int) -> None:
     """Save the files as they are before the turn that answers message `index` changes any."""
     from hermes.exec.snapshots.checkpoints import create_checkpoint
 
-    label = f"{asked[:_LONGEST_LABEL]} [{session_id} {index}]".strip()
+    label = f"{prompt[:_LONGEST_LABEL]} [{session_id} {index}]".strip()
     await create_checkpoint(cwd, home, label, log.info)
 
 
-async def checkpoint_since(
+async def find_checkpoint_since(
     store: Store, home: Path, meta: SessionMeta, *, index: int, length: int
 ) -> Checkpoint | None:
     """The files as they were before message `index` was answered: the earliest checkpoint of a

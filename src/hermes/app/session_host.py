@@ -12,14 +12,14 @@ from hermes.agent.compression.compressor import Compressor
 from hermes.agent.turn import Agent, ModelClient, Summarizer, Turn, sees_images
 from hermes.app.agents import Agents, Options
 from hermes.app.approvals import Approvals, ApprovalSeams, Rulebook, Safety
-from hermes.app.auxiliary import Auxiliary, Sleep
+from hermes.app.auxiliary import AuxiliaryQuestions, Sleep
 from hermes.app.backends import Backends
 from hermes.app.background_commands import BackgroundCommands
 from hermes.app.interactions import Interactions
 from hermes.app.meter import Meter
 from hermes.app.session_chain import save_checkpoint
 from hermes.app.titles import Spawn, Titles
-from hermes.app.transcript import Transcript, first_words
+from hermes.app.transcript import Transcript, take_first_words
 from hermes.config.schema import Budget
 from hermes.core.events import Notice
 from hermes.core.history import History
@@ -41,16 +41,16 @@ class SharedServices(Struct, frozen=True):
     store: Store
     budget: Budget
     agents: Agents
-    auxiliary: Auxiliary
+    auxiliary: AuxiliaryQuestions
     rulebook: Rulebook
     backends: Backends
-    background: BackgroundCommands
+    background_commands: BackgroundCommands
     titles: Titles | None
     """None: no model is configured for titles."""
     sleep: Sleep
-    once: Callable[[str], str]
+    say_once: Callable[[str], str]
     """The text, unless this process has said it before."""
-    spawn: Spawn
+    spawn_task: Spawn
 
 
 class SessionSettings(Struct, frozen=True):
@@ -82,46 +82,53 @@ class SessionHost:
         """Whom its model calls are charged to; a surface adds its user, a schedule its job."""
         self.instructions = ""
         """Added to the system prompt while this object lives; never stored."""
-        self.steer: list[str] = []
+        self.pending_steer: list[str] = []
         """Guidance for the running turn that it has not taken yet."""
         self.emit = interactions.emit
         self._shared = shared
         self._transcript = transcript
         self._services = services
-        self._user = UserAccess(self.approve, interactions.ask)
+        self._user = UserAccess(self.approve, interactions.ask_question)
         self._approvals = Approvals(
             settings.safety,
             cwd=workspace.cwd,
             home=workspace.home,
             book=shared.rulebook,
             seams=ApprovalSeams(
-                interactions.approve, lambda: interactions.present, self, self._notify
+                interactions.request_approval,
+                lambda: interactions.user_present,
+                self,
+                self._emit_notice,
             ),
             backend=services.get(BACKEND),
         )
         self._compressor = Compressor(
-            self._summarizer, self._continue_with, lambda: transcript.id, shared.once
+            self._new_summarizer, self._replace_history, lambda: transcript.id, shared.say_once
         )
-        self._running = False
-        self._saved = False
+        self._turn_running = False
+        self._checkpoint_saved = False
         """Whether this turn's checkpoint was made."""
-        self._began = ("", meta.id, 0)
+        self._turn_start = ("", meta.id, 0)
         """This turn's message: how it begins, in which session it stands, at which index."""
         services.models = self
-        transcript.on_first_answer = self._name_conversation
+        transcript.on_first_answer = self._start_title
 
     # -- for the session -------------------------------------------------------------------
 
     def begin_turn(self, message: Message) -> Turn:
         """The turn that answers this message."""
-        self._running, self._saved = True, False
-        self._began = (first_words(message), self.session_id, len(self._transcript.history))
+        self._turn_running, self._checkpoint_saved = True, False
+        self._turn_start = (
+            take_first_words(message),
+            self.session_id,
+            len(self._transcript.history),
+        )
         return self._new_turn()
 
     def end_turn(self) -> None:
-        self._running = False
+        self._turn_running = False
 
-    def adapt(self, settings: SessionSettings) -> None:
+    def apply_settings(self, settings: SessionSettings) -> None:
         """Continue with another agent and other permissions from the next model call on."""
         self.agent = settings.agent
         self._approvals.safety = settings.safety
@@ -139,7 +146,7 @@ class SessionHost:
         """Close what tools kept open."""
         backend = self._services.get(BACKEND)
         await self._services.aclose()
-        await self._shared.backends.release(backend)
+        await self._shared.backends.release_backend(backend)
         # These point back here; without them the memory of a closed session is free at once.
         del self._approvals, self._compressor, self._user
         self._transcript.on_first_answer = lambda question, answer: None
@@ -154,8 +161,8 @@ class SessionHost:
         await self._transcript.record(message, state)
 
     def take_steer(self) -> str:
-        text = "\n".join(self.steer)
-        self.steer.clear()
+        text = "\n".join(self.pending_steer)
+        self.pending_steer.clear()
         return text
 
     async def approve(
@@ -163,10 +170,10 @@ class SessionHost:
     ) -> Verdict:
         taint = self._transcript.taint
         verdict = await self._approvals.check(call, tool, params, keys, taint)
-        if verdict.allowed and verdict.changes and not self._saved:
-            self._saved = True
-            if not self._shared.backends.other_files:  # a command there changes nothing here
-                await save_checkpoint(self.workspace.cwd, self.workspace.home, *self._began)
+        if verdict.allowed and verdict.changes and not self._checkpoint_saved:
+            self._checkpoint_saved = True
+            if not self._shared.backends.has_remote_files:  # a command there changes nothing here
+                await save_checkpoint(self.workspace.cwd, self.workspace.home, *self._turn_start)
         return verdict
 
     def tool_context(
@@ -193,10 +200,8 @@ class SessionHost:
     def sleep(self, seconds: float) -> Awaitable[None]:
         return self._shared.sleep(seconds)
 
-    def remember_limits(
-        self, endpoint: ModelClient, context: int | None, output: int | None
-    ) -> None:
-        self._shared.agents.remember_limits(endpoint, context, output)
+    def remember_limits(self, client: ModelClient, context: int | None, output: int | None) -> None:
+        self._shared.agents.remember_limits(client, context, output)
 
     # -- ModelAccess -----------------------------------------------------------------------
 
@@ -207,13 +212,13 @@ class SessionHost:
     async def consult(
         self, job: str, prompt: Message, *, system: str = "", max_output: int = 1024
     ) -> str:
-        return await self._shared.auxiliary.ask(
+        return await self._shared.auxiliary.ask_model(
             job,
             prompt,
             main=self.agent,
             system=system,
             max_output=max_output,
-            meter=self._meter().for_purpose(f"auxiliary/{job}"),
+            meter=self._new_meter().for_purpose(f"auxiliary/{job}"),
         )
 
     # -- inside ----------------------------------------------------------------------------
@@ -227,23 +232,23 @@ class SessionHost:
             host=self,
             learned=self._shared.agents.learned,
             compressor=self._compressor,
-            meter=self._meter(),
+            meter=self._new_meter(),
         )
 
-    def _meter(self) -> Meter:
+    def _new_meter(self) -> Meter:
         account = structs.replace(self.account, session=self.session_id)
-        return Meter(self._shared.store, self.budget, account, self.emit, self._shared.once)
+        return Meter(self._shared.store, self.budget, account, self.emit, self._shared.say_once)
 
-    def _summarizer(self) -> Summarizer:
-        window = self._shared.auxiliary.models.window_of("compression", self.agent)
+    def _new_summarizer(self) -> Summarizer:
+        window = self._shared.auxiliary.models.find_window("compression", self.agent)
         return Summarizer(partial(self.consult, "compression"), window)
 
-    async def _continue_with(self, messages: Sequence[Message]) -> History:
-        return await self._transcript.continue_with(messages, running=self._running)
+    async def _replace_history(self, messages: Sequence[Message]) -> History:
+        return await self._transcript.replace_history(messages, running=self._turn_running)
 
-    def _notify(self, code: str, text: str) -> None:
+    def _emit_notice(self, code: str, text: str) -> None:
         self.emit(Notice(code, self.agent.redactor.clean(text)))
 
-    def _name_conversation(self, question: str, answer: str) -> None:
+    def _start_title(self, question: str, answer: str) -> None:
         if self._shared.titles is not None:
-            self._shared.titles.begin(self._transcript, self, question, answer)
+            self._shared.titles.begin_title(self._transcript, self, question, answer)

@@ -10,41 +10,47 @@ from pathlib import Path
 from hermes.agent.system_prompt import Extras, system_prompt
 from hermes.agent.turn import Agent
 from hermes.app import context_window as windows
-from hermes.app.context_files import MOST, persona, trusted_notes
+from hermes.app.context_files import MAX_BYTES, read_persona, read_trusted_notes
 from hermes.config.load import Setup
 from hermes.core.store import SessionMeta
 
 
-def new_id(now: float) -> str:
+def create_session_id(now: float) -> str:
     """Sorts by time, reads as a date, cannot be guessed or collide."""
     return time.strftime("%Y%m%d-%H%M%S-", time.localtime(now)) + secrets.token_hex(4)
 
 
-def new_meta(
-    setup: Setup, agent: Agent, cwd: Path, *, owner: tuple[str, str], place: str, notes: bool = True
+def create_session_meta(
+    setup: Setup,
+    agent: Agent,
+    cwd: Path,
+    *,
+    owner: tuple[str, str],
+    backend_description: str,
+    project_notes: bool = True,
 ) -> SessionMeta:
     """`owner`: which surface it belongs to, and where it lives there. `notes`: whether the project
     in `cwd` has a say."""
     now = time.time()
     first = agent.providers[0] if agent.providers else None
     window = first.endpoint.context_length if first else None
-    tiny = windows.is_small(window)
+    tiny = windows.is_small_window(window)
     told = ""
-    if notes and not agent.small:
+    if project_notes and not agent.small:
         # A twelfth of a small window: a byte is about a quarter of a token.
-        limit = min(MOST, (window or 0) // 3) if tiny else MOST
-        told = trusted_notes(setup.home, cwd, limit, agent.redactor.clean)
+        limit = min(MAX_BYTES, (window or 0) // 3) if tiny else MAX_BYTES
+        told = read_trusted_notes(setup.home, cwd, limit, agent.redactor.clean)
     system = system_prompt(
         cwd=cwd,
         tools=agent.tools,
         tiny=tiny,
         today=time.strftime("%Y-%m-%d", time.localtime(now)),
         system="{0.sysname} {0.machine}".format(os.uname()),
-        extras=Extras(place, persona(setup.home).text, told),
+        extras=Extras(backend_description, read_persona(setup.home).text, told),
     )
     source, key = owner
     return SessionMeta(
-        id=new_id(now),
+        id=create_session_id(now),
         source=source,
         key=key,
         cwd=str(cwd),

@@ -66,7 +66,7 @@ class OutputFormat(Struct, Generic[T], frozen=True):
         raise OutputError(problem, text)
 
 
-def format_of(output: type[T]) -> OutputFormat[T]:
+def build_format(output: type[T]) -> OutputFormat[T]:
     """The format of a type; TypeError when JSON cannot express it."""
     if output is str:
         return cast("OutputFormat[T]", OutputFormat(None, str))
@@ -85,11 +85,11 @@ class PromptRun(Generic[T]):
         self._message = output.add_schema(prompt)
         self._format = output
 
-    async def stream(self) -> AsyncGenerator[TurnEvent, None]:
+    async def stream_events(self) -> AsyncGenerator[TurnEvent, None]:
         """What happens until the last turn has ended; OutputError when no answer fits. Closing the
         generator stops the turn."""
         for retries in range(RETRIES, -1, -1):
-            async with aclosing(self._session.stream(self._message)) as events:
+            async with aclosing(self._session.stream_turn(self._message)) as events:
                 async for event in events:
                     if isinstance(event, TurnEnd):
                         self.results.append(event.result)

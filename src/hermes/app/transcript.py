@@ -19,7 +19,7 @@ from hermes.core.untrusted_text import mark_of
 _LONGEST_TITLE = 80
 
 
-def first_words(message: Message) -> str:
+def take_first_words(message: Message) -> str:
     """The title a conversation has until it gets another."""
     return " ".join(message.text.split())[:_LONGEST_TITLE]
 
@@ -63,11 +63,11 @@ class Transcript:
     def absorb_taint(self, sources: Collection[Source]) -> None:
         self.taint |= Taint.of(sources)
 
-    async def adopt(self, past: ClientHistory, *, stored: bool) -> None:
+    async def adopt_history(self, past: ClientHistory, *, stored: bool) -> None:
         """Continue from a past that the client knows better than the store does."""
-        self._history = History(await past.recall(), mark=mark_of(self.id))
+        self._history = History(await past.recall_messages(), mark=mark_of(self.id))
         self.stored, self.client_history = stored, past
-        self._past = past.messages if past.kept else None
+        self._past = past.messages if past.persistent else None
 
     async def record(self, message: Message | None, state: State | None) -> None:
         """Store a message and the state of the turn; the first one creates the session."""
@@ -79,7 +79,7 @@ class Transcript:
             return
         create = None
         if not self.stored:
-            title = self.meta.title or first_words((*self._past, message)[0])
+            title = self.meta.title or take_first_words((*self._past, message)[0])
             self._first_question = "" if self.meta.title else message.text
             create = structs.replace(self.meta, title=title)
         taint = self.taint
@@ -97,15 +97,15 @@ class Transcript:
             self._first_question = ""
             self.on_first_answer(question, message.text)
 
-    async def continue_with(self, messages: Sequence[Message], *, running: bool) -> History:
+    async def replace_history(self, messages: Sequence[Message], *, running: bool) -> History:
         """Go on with these messages instead, in a child session; the new history."""
         if self.client_history is not None:
-            await self.client_history.keep(self.history.messages, messages)
+            await self.client_history.save_shortened(self.history.messages, messages)
         else:
             old = self.meta
             self.meta = await continue_in_child(
                 self._store, old, self.taint, messages, running=running
             )
-            self._background.adopt(old.id, self.id)
+            self._background.move_to_child(old.id, self.id)
         self._history = History(messages, mark=mark_of(self.id))
         return self._history

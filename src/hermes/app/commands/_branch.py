@@ -1,4 +1,4 @@
-"""A session that begins as a copy of the command's."""
+"""Opens a session that begins as a copy of the current one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from hermes.app.session_chain import store_branch
 
 
 async def open_branch(ctx: CommandContext, upto: int, title: str = "") -> Session:
-    """A session of its own that begins with the first `upto` messages of this one."""
+    """A new session that begins with the first `upto` messages of the current one."""
     old = ctx.session.transcript
-    kept = old.history.messages[:upto]
-    branch = await store_branch(ctx.runtime.store, old.meta, old.taint, kept, title)
-    return await ctx.runtime.reopen(ctx.session, branch)
+    messages = old.history.messages[:upto]
+    branch = await store_branch(ctx.runtime.store, old.meta, old.taint, messages, title)
+    return await ctx.runtime.reopen_session(ctx.session, branch)

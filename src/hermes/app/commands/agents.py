@@ -1,4 +1,4 @@
-"""/agents: what works for you at the moment, in this conversation and in the background."""
+"""/agents: what is running, in this conversation and in the background."""
 
 from __future__ import annotations
 
@@ -6,29 +6,36 @@ import time
 
 from hermes.app.commands import Command, CommandContext, Reply
 
-_SHOWN = 120
+_MAX_CHARS = 120
 
 
-async def run(ctx: CommandContext, args: str) -> Reply:
+async def list_agents(ctx: CommandContext, args: str) -> Reply:
     session = ctx.session
-    doing = "works" if session.busy else "waits for your next message"
-    lines = [f"{session.transcript.meta.title or session.id}: {doing}"]
+    activity = "working" if session.is_busy else "waiting for your next message"
+    lines = [f"{session.transcript.meta.title or session.id}: {activity}"]
     now = time.time()
-    for record in ctx.runtime.background.running(session.transcript.meta, session.id):
-        command = " ".join(record.command.split())[:_SHOWN]
-        lines.append(f"{record.id}: {command} ({int(max(0, now - record.started))} s)")
-    for errand in ctx.runtime.errands.of(session):
-        prompt = " ".join(errand.prompt.split())[:_SHOWN]
-        lines.append(f"{errand.session.id}: {prompt} ({int(max(0, now - errand.since))} s)")
-    if len(lines) == 1:
+    running = [
+        (record.id, record.command, record.started)
+        for record in ctx.runtime.background_commands.list_running(
+            session.transcript.meta, session.id
+        )
+    ]
+    running += [
+        (prompt.session.id, prompt.text, prompt.started)
+        for prompt in ctx.runtime.background_prompts.list_prompts(session)
+    ]
+    for name, text, started in running:
+        text = " ".join(text.split())[:_MAX_CHARS]
+        lines.append(f"{name}: {text} ({int(max(0, now - started))} s)")
+    if not running:
         lines.append("Nothing runs in the background.")
     return Reply("\n".join(lines))
 
 
 COMMAND = Command(
     "agents",
-    "what is at work, and what runs in the background",
-    run,
+    "running and background work",
+    list_agents,
     never_waits=True,
     needs_model=False,
 )

@@ -1,4 +1,4 @@
-"""/branch: go on in a copy, so that the conversation so far stays as it is."""
+"""/branch: continue in a copy of the session and leave the original unchanged."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from hermes.app.commands._branch import open_branch
 from hermes.core.errors import ConfigError
 
 
-async def run(ctx: CommandContext, args: str) -> Reply:
+async def branch_session(ctx: CommandContext, args: str) -> Reply:
     session = ctx.session
-    if session.busy:
-        raise ConfigError("A turn is running; /branch when it has ended, or /stop it.")
+    if session.is_busy:
+        raise ConfigError("A turn is running. Wait for it to end or /stop it, then /branch.")
     if not len(session.transcript.history):
-        raise ConfigError("There is nothing to branch off yet.")
+        raise ConfigError("There is nothing to branch from yet.")
     child = await open_branch(ctx, len(session.transcript.history), args)
-    return Reply(f"On a branch now: {child.id}. /resume {session.id} goes back.", session=child)
+    text = f"Now on a new branch ({child.id}). To return: /resume {session.id}"
+    return Reply(text, session=child)
 
 
 COMMAND = Command(
-    "branch", "go on in a copy of this session", run, usage="[TITLE]", aliases=("fork",)
+    "branch",
+    "continue in a copy of this session",
+    branch_session,
+    usage="[TITLE]",
+    aliases=("fork",),
 )

@@ -1,4 +1,4 @@
-"""/queue: a message for when the running turn has ended."""
+"""/queue: send a message after the current turn."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from hermes.core.errors import ConfigError
 from hermes.core.message import user
 
 
-async def run(ctx: CommandContext, args: str) -> Reply:
+async def queue_message(ctx: CommandContext, args: str) -> Reply:
     if not args:
-        raise ConfigError("/queue needs the text.")
-    idle = not (ctx.session.busy or ctx.session.starting)
-    return Reply("" if idle else "Queued: it is next.", submit=user(args))
+        raise ConfigError("/queue needs a text.")
+    idle = not (ctx.session.is_busy or ctx.session.is_starting)
+    return Reply("" if idle else "Queued for after the current turn.", submit=user(args))
 
 
 COMMAND = Command(
     "queue",
-    "send a message for when the running turn has ended",
-    run,
+    "send a message after the current turn",
+    queue_message,
     usage="TEXT",
     never_waits=True,
     surfaces="live",

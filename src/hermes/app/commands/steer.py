@@ -1,4 +1,4 @@
-"""/steer: guidance for the turn that is running."""
+"""/steer: guide the running turn."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from hermes.core.errors import ConfigError
 from hermes.core.message import user
 
 
-async def run(ctx: CommandContext, args: str) -> Reply:
+async def steer_turn(ctx: CommandContext, args: str) -> Reply:
     if not args:
-        raise ConfigError("/steer needs the text.")
-    if not ctx.session.busy:
-        return Reply("Nothing is running; sent as a message.", submit=user(args))
+        raise ConfigError("/steer needs a text.")
+    if not ctx.session.is_busy:
+        return Reply("No turn is running, so this was sent as a message.", submit=user(args))
     ctx.session.submit(user(args), "steer")
-    return Reply("Steering: it is told as soon as the current step has ended.")
+    return Reply("Steering: the agent reads this after its current step.")
 
 
 COMMAND = Command(
     "steer",
-    "tell the running turn something",
-    run,
+    "guide the running turn",
+    steer_turn,
     usage="TEXT",
     never_waits=True,
     surfaces="live",

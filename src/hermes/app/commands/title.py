@@ -1,4 +1,4 @@
-"""/title: what the session is called."""
+"""/title: show or change the title of the session."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hermes.core.text import clean
 LONGEST = 200
 
 
-async def run(ctx: CommandContext, args: str) -> Reply:
+async def set_title(ctx: CommandContext, args: str) -> Reply:
     session = ctx.session
     if not args:
         return Reply(session.transcript.meta.title or "This session has no title yet.")
@@ -18,9 +18,9 @@ async def run(ctx: CommandContext, args: str) -> Reply:
     session.transcript.meta = structs.replace(session.transcript.meta, title=title)
     if await ctx.runtime.store.sessions.get_meta(session.id) is not None:
         await ctx.runtime.store.sessions.update_meta(session.id, title=title)
-    return Reply(f"The session is called: {title}")
+    return Reply(f"Title: {title}")
 
 
 COMMAND = Command(
-    "title", "show or change what this session is called", run, "[TEXT]", needs_model=False
+    "title", "show or change the session's title", set_title, "[TEXT]", needs_model=False
 )

@@ -1,4 +1,4 @@
-"""/toolsets: the tools there are, in their groups."""
+"""/toolsets: all available tools, by group."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from hermes.app.commands import Command, CommandContext, Reply
 from hermes.tools.registry import catalog
 
 
-async def run(ctx: CommandContext, args: str) -> Reply:
+async def list_toolsets(ctx: CommandContext, args: str) -> Reply:
     mine = ctx.session.agent.tools
     lines = []
     for toolset, tools in catalog().items():
         marked = [name if name in mine else f"({name})" for name in tools]
         if marked:
             lines.append(f"{toolset}: {', '.join(marked)}")
-    return Reply("\n".join([*lines, "In brackets: not in this session."]))
+    return Reply("\n".join([*lines, "In parentheses: not in this session."]))
 
 
-COMMAND = Command("toolsets", "all tools there are, in their groups", run)
+COMMAND = Command("toolsets", "all available tools, by group", list_toolsets)

@@ -63,7 +63,9 @@ async def once(call: Call, work: Callable[[], Awaitable[web.Response]]) -> web.R
     if pending is None:
         pending = asyncio.get_running_loop().create_future()
         call.server.replays[identity] = pending
-        call.server.runtime.spawn(_work(call, identity, work, pending), f"request {identity[:8]}")
+        call.server.runtime.spawn_task(
+            _work(call, identity, work, pending), f"request {identity[:8]}"
+        )
     return (await asyncio.shield(pending)).response()
 
 

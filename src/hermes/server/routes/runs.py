@@ -91,7 +91,7 @@ async def _start(call: Call) -> web.Response:
             runs.save(call.server, run.owner, state), runs.forget_old(call.server, run.owner)
         )
         call.server.runs[state.run_id] = run
-        call.server.runtime.spawn(run.work(held.pop_all()), f"run {state.run_id}")
+        call.server.runtime.spawn_task(run.work(held.pop_all()), f"run {state.run_id}")
     return call.answer({"run_id": state.run_id, "status": "started"}, 202)
 
 

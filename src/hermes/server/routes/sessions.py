@@ -85,8 +85,8 @@ async def search(call: Call) -> web.StreamResponse:
 
 async def create(call: Call) -> web.StreamResponse:
     body = call.json(NewSession) if call.raw.strip() else NewSession()
-    session = await call.server.runtime.session(
-        source=SOURCE, key=key_of(call.principal, ""), cwd=call.server.runtime.folder
+    session = await call.server.runtime.open_session(
+        source=SOURCE, key=key_of(call.principal, ""), cwd=call.server.runtime.working_folder
     )
     meta = structs.replace(session.transcript.meta, title=body.title)
     await call.server.runtime.store.sessions.create(meta)

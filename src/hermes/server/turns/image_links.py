@@ -57,7 +57,7 @@ def _as_it_is(text: str) -> str:
 
 def shown(server: Server, session: Session) -> Shown:
     """What happens in the session from now on, as clients are told of it."""
-    return Shown(session, session.events(), keep=server.settings.images == "keep")
+    return Shown(session, session.subscribe_events(), keep=server.settings.images == "keep")
 
 
 class Shown:

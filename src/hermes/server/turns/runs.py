@@ -124,16 +124,16 @@ class Run:
 
     async def steer(self, text: str) -> None:
         for _ in range(10):
-            if self._session is not None and self._session.starting:
+            if self._session is not None and self._session.is_starting:
                 await asyncio.sleep(0)  # its turn begins right now
-        if self._session is None or not self._session.busy:
+        if self._session is None or not self._session.is_busy:
             raise ApiError(409, "This run is not at work.", code="not_running")
         self._session.submit(user(text), "steer")
 
     async def answer(self, choice: Answer, approval: str) -> dict[str, str]:
         """The oldest that waits, or the one that is named. What cannot be granted for longer is
         granted once; the answer says so."""
-        waiting = self._session.interactions.approvals if self._session is not None else ()
+        waiting = self._session.interactions.pending_approvals if self._session is not None else ()
         found = next((a for a in waiting if not approval or a.id == approval), None)
         if found is None or self._session is None:
             raise ApiError(409, "No approval is waiting.", code="nothing_to_approve")
@@ -141,7 +141,7 @@ class Run:
         told: dict[str, str] = {"choice": choice}
         if applied != choice:
             told["applied"] = applied
-        self._session.interactions.answer(found.id, applied)
+        self._session.interactions.answer_approval(found.id, applied)
         self.state.status = "waiting_for_approval" if len(waiting) > 1 else "running"
         await self._record([self._frame("approval.responded", approval_id=found.id, **told)])
         return told
@@ -154,7 +154,7 @@ class Run:
             try:
                 async with opened(self._server, self._principal, self._ask) as session:
                     self._session = session
-                    session.interactions.present = True
+                    session.interactions.user_present = True
                     self.state.session_id = session.id
                     self.state.status = "running"
                     await self._save()
@@ -178,7 +178,10 @@ class Run:
             frames: list[bytes] = []
             for happened in (first, *events.ready()):
                 frames += self._told(happened)
-            if self.state.status == "waiting_for_approval" and not session.interactions.approvals:
+            if (
+                self.state.status == "waiting_for_approval"
+                and not session.interactions.pending_approvals
+            ):
                 self.state.status = "running"
             if frames:
                 await self._record(frames)
@@ -204,7 +207,7 @@ class Run:
             case Approval():
                 return [self._ask_for(happened)]
             case Question(id) if self._session is not None:  # nobody can be asked things here
-                self._session.interactions.reply(id, None)
+                self._session.interactions.answer_question(id, None)
                 return []
             case TurnEnd(result) if not result.pending_steer:  # else it goes on with that
                 return [self._ended(result)]

@@ -141,7 +141,7 @@ async def _open(server: Server, principal: Principal, ask: Ask) -> Session:
         past = await stored(server, principal, identity)
     else:
         identity = ask.chain or derived(principal, ask.instructions, (*past, ask.prompt))
-    session = await server.runtime.bring(
+    session = await server.runtime.open_client_session(
         ClientConversation(identity, past, ask.instructions, ask.keep),
         source=SOURCE,
         key=key_of(principal, ask.session_key),

@@ -72,20 +72,20 @@ async def follow(
                 if not slow:
                     stop(session, events)
                 rest = _rest(call.server, events, teller, stack.pop_all())
-                call.server.runtime.spawn(rest, f"rest of {session.id}")
+                call.server.runtime.spawn_task(rest, f"rest of {session.id}")
     return await stream.close()
 
 
 def stop(session: Session, events: Shown) -> None:
     """Also a turn that is about to begin ends with a TurnEnd."""
-    if session.starting:
+    if session.is_starting:
         events.put(TurnEnd(NEVER))
     session.stop()
 
 
 async def whatever_comes(server: Server, work: Coroutine[None, None, None]) -> None:
     """Done to its end, also when whoever waits for it is cancelled."""
-    await asyncio.shield(server.runtime.spawn(work, "end of a turn"))
+    await asyncio.shield(server.runtime.spawn_task(work, "end of a turn"))
 
 
 async def _rest(server: Server, events: Shown, teller: Teller, held: AsyncExitStack) -> None:
