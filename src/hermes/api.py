@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, cast, overlo
 from msgspec import Struct, structs
 from typing_extensions import override
 
-from hermes.agent.json_repair import BadArguments, parse
+from hermes.agent.json_repair import BadArguments, parse_arguments
 from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.app.session import Session as LiveSession
@@ -267,7 +267,7 @@ class Session(_Runner):
 
     @override
     async def stream(self, prompt: str, *, output: Any = str) -> AsyncGenerator[Event, None]:
-        run = PromptRun(self._live, message.user(prompt), build_format(output))
+        run = PromptRun(self._live, message.user_message(prompt), build_format(output))
         if self._note:
             yield Notice("model", self._note)
             self._note = ""
@@ -286,7 +286,7 @@ class Session(_Runner):
         """Guide the running turn: the model reads this after its current step. False when no turn
         is running."""
         if self._live.is_busy:
-            self._live.submit(message.user(text), "steer")
+            self._live.submit(message.user_message(text), "steer")
         return self._live.is_busy
 
     def interrupt(self) -> None:
@@ -518,7 +518,7 @@ def _publish_event(event: events.TurnEvent) -> Event | None:
 
 def _parse_arguments(call: message.ToolCall) -> dict[str, Any]:
     try:
-        return parse(call.args)
+        return parse_arguments(call.args)
     except BadArguments:
         return {}
 

@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 from hermes.app.commands import CommandContext
 from hermes.app.commands.effort import set_effort as reasoning_command
 from hermes.app.commands.model import switch_model as model_command
-from hermes.core.message import Text, user
+from hermes.core.message import Text, user_message
 from hermes.core.tool import Tool, ToolResult
 from tests.kit import WIRES, Gate, Provider, Received, call, say, status, think
 from tests.kit.bodies import check_legal, messages
@@ -216,7 +216,7 @@ async def test_guidance_keeps_the_prefix(tmp_path: Path, wire: str) -> None:
     async with rig(tmp_path, steps, wire=wire, tools=[echo()]) as r:
         turn = r.begin()
         await gate.reached()
-        r.session.submit(user("use blue"), busy="steer")
+        r.session.submit(user_message("use blue"), busy="steer")
         gate.open()
         assert (await turn).status == "completed"
         check_prefix(r.requests)

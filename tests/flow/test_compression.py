@@ -14,7 +14,7 @@ import pytest
 from msgspec import Struct
 
 from hermes.app.agents import Options
-from hermes.core.message import Message, ToolReturn, user
+from hermes.core.message import Message, ToolReturn, user_message
 from hermes.core.taint import Taint
 from hermes.core.tool import Tool, ToolContext, tool
 from hermes.tools.todo import recall
@@ -265,7 +265,7 @@ async def test_guidance_given_meanwhile_is_not_forgotten(tmp_path: Path) -> None
     async with desk(tmp_path, model, 12_000) as r:
         turn = r.begin(TASK)
         await gate.reached()
-        r.session.submit(user(hint), "steer")
+        r.session.submit(user_message(hint), "steer")
         gate.open()
         assert (await turn).status == "completed" and model.asked
     assert all(hint in q.body.decode() for q in model.main[6:])

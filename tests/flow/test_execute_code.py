@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from hermes.app.agents import Options
 from hermes.core.events import Approval, ToolProgress, TurnEnd
-from hermes.core.message import ToolReturn, user
+from hermes.core.message import ToolReturn, user_message
 from hermes.core.provider import ToolSpec
 from hermes.core.tool import ToolContext, tool
 from hermes.exec import sandbox_probe
@@ -60,7 +60,7 @@ async def answering(r: Rig, answer: Any) -> list[Approval]:
     asked: list[Approval] = []
     r.prompts.append("go")
     events = r.session.subscribe_events()
-    r.session.submit(user("go"))
+    r.session.submit(user_message("go"))
     async for event in events:
         if isinstance(event, Approval):
             asked.append(event)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.config.load import load_setup
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.tool import ToolContext, tool
 from hermes.llm.endpoints.endpoint import ModelChoice
 from hermes.llm.endpoints.model_facts import find_facts
@@ -26,7 +26,7 @@ class Params(Struct):
 
 @tool("Asks a model.")
 async def consult(p: Params, ctx: ToolContext) -> str:
-    return await ctx.services.models.consult(p.job, user("in brief?"), max_output=77)
+    return await ctx.services.models.consult(p.job, user_message("in brief?"), max_output=77)
 
 
 def anthropic(provider: Provider, model: str, **more: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from msgspec import structs
 from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.config.load import load_setup
-from hermes.core.message import Target, user
+from hermes.core.message import Target, user_message
 from hermes.llm.endpoints.endpoint import ModelEndpoint
 from hermes.llm.endpoints.learned_limits import MAX_ENTRIES, MONTH, LearnedLimit, LearnedLimits
 from hermes.llm.endpoints.model_facts import UNKNOWN, ModelFacts, Prices
@@ -135,8 +135,8 @@ async def test_a_local_server_is_asked_before_its_first_call_only(tmp_path: Path
         async with Runtime.open(load_setup("", home.env)) as runtime:
             session = await runtime.open_session(cwd=home.work, options=Options())
             assert server.lookups == [], "constructing asks nobody"
-            assert (await session.submit(user("hi"))).text == "one"
-            assert (await session.submit(user("hi"))).text == "two"
+            assert (await session.submit(user_message("hi"))).text == "one"
+            assert (await session.submit(user_message("hi"))).text == "two"
             assert [x.path for x in server.lookups] == ["/api/show", "/api/ps"]
             await session.close()
         async with Runtime.open(load_setup("", home.env)) as runtime:
@@ -150,7 +150,7 @@ async def test_a_silent_local_server_answers_all_the_same(tmp_path: Path) -> Non
         home = local(tmp_path, server)
         async with Runtime.open(load_setup("", home.env)) as runtime:
             session = await runtime.open_session(cwd=home.work, options=Options())
-            assert (await session.submit(user("hi"))).text == "fine"
+            assert (await session.submit(user_message("hi"))).text == "fine"
             await session.close()
 
 
@@ -181,7 +181,7 @@ async def test_stated_limits_are_remembered_across_processes(tmp_path: Path) -> 
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         async with Runtime.open(load_setup("", r.home.env)) as runtime:
             session = await runtime.open_session(cwd=r.home.work, options=Options())
-            await session.submit(user("again"))
+            await session.submit(user_message("again"))
             await session.close()
         assert p.last.json["max_tokens"] == 4096, "not learned the hard way again"
 

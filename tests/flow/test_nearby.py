@@ -13,7 +13,7 @@ from hermes.app.agents import Options
 from hermes.app.runtime import Runtime
 from hermes.config.load import load_setup
 from hermes.core.errors import ConfigError
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.llm.endpoints import local_servers
 from hermes.llm.endpoints.endpoint import ModelChoice
 from hermes.llm.provider_spec import ProviderSpec
@@ -57,7 +57,7 @@ async def test_it_is_used_when_nothing_else_is_there(bare: Home) -> None:
         session = await runtime.open_session(cwd=bare.work)
         assert session.agent.providers[0].target.model == "qwen3:8b"
         assert "qwen3:8b" in session.agent.note
-        assert (await session.submit(user("hi"))).text == "Near."
+        assert (await session.submit(user_message("hi"))).text == "Near."
 
 
 async def test_a_model_that_was_only_named_is_asked_of_who_has_it(bare: Home) -> None:

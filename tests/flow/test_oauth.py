@@ -23,7 +23,7 @@ from hermes.config.schema import Config
 from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError, ProviderError
 from hermes.core.events import Recovering
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.llm.auth.oauth import device, loopback
 from hermes.llm.auth.oauth.login import Login, exchange_login
 from hermes.llm.auth.oauth.tokens import Token, load_token
@@ -253,7 +253,7 @@ async def _turn(home: Home, text: str = "hi") -> tuple[Any, list[Any]]:
                 events.append(event)
 
         reader = asyncio.create_task(listen())
-        result = await session.submit(user(text))
+        result = await session.submit(user_message(text))
         await session.close()
         await reader
         return result, events
@@ -389,7 +389,7 @@ async def test_many_sessions_of_one_process_renew_once(tmp_path: Path) -> None:
         place = Place(tmp_path, server, provider, left=-1)
         async with Runtime.open(load_setup("", place.home.env)) as runtime:
             sessions = [await runtime.open_session(cwd=place.home.work) for _ in range(6)]
-            results = await asyncio.gather(*(s.submit(user("hi")) for s in sessions))
+            results = await asyncio.gather(*(s.submit(user_message("hi")) for s in sessions))
             for session in sessions:
                 await session.close()
         assert {r.text for r in results} == {"Hello."} and server.refreshes == 1

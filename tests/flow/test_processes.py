@@ -215,9 +215,9 @@ async def test_nobody_there_means_no_typing_into_what_nothing_confines(tmp_path:
             resume=r.session.id, cwd=r.home.work, options=CONFINED
         )
         r.provider.add(call(process("write", "w1", data="hi")), say("no"))
-        from hermes.core.message import user
+        from hermes.core.message import user_message
 
-        result = await session.submit(user("type"))
+        result = await session.submit(user_message("type"))
         refused = [p for m in result.messages for p in m.parts if isinstance(p, ToolReturn)][-1]
         assert refused.error and "Not written: it runs code that nothing confines" in refused.text
         await session.close()
@@ -241,9 +241,9 @@ async def test_a_process_that_is_not_confined_stays_so_for_a_confined_session(
 
         watching = asyncio.create_task(watch())
         r.provider.add(call(process("write", "w1", data="hi there")), say("typed"))
-        from hermes.core.message import user
+        from hermes.core.message import user_message
 
-        result = await session.submit(user("type"))
+        result = await session.submit(user_message("type"))
         answer = [p for m in result.messages for p in m.parts if isinstance(p, ToolReturn)][-1]
         assert "hi there" in answer.text and not answer.error
         assert len(asked) == 1 and "nothing confines" in asked[0].summary

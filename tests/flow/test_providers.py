@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.llm.http.transport import Transport
 from tests.kit import Provider, Received, Reply, call, run_hermes, say, stall, status, think
 from tests.kit.home import Home
@@ -171,7 +171,7 @@ async def test_limits_hold_for_auxiliary_jobs(tmp_path: Path) -> None:
             },
         ) as r,
     ):
-        said = await r.session.host.consult("title", user("name it"))
+        said = await r.session.host.consult("title", user_message("name it"))
         assert said == "from the main model" and len(small.requests) >= 1
 
 

@@ -13,7 +13,7 @@ import pytest
 from hermes.app.runtime import Runtime
 from hermes.config.load import load_setup
 from hermes.core.errors import ConfigError
-from hermes.core.message import Message, Target, ToolCall, ToolReturn, user
+from hermes.core.message import Message, Target, ToolCall, ToolReturn, user_message
 from hermes.core.response_sink import ResponseSink
 from hermes.llm.endpoints.match import choose_wire
 from hermes.llm.provider_spec import ProviderSpec, Quirks, WireFacts
@@ -148,7 +148,7 @@ async def test_a_whole_turn(tmp_path: Path, provider: Provider) -> None:
         endpoint = session.agent.providers[0].endpoint
         assert endpoint.target == Target("acme", "acme-1", "lines")
         assert endpoint.default_output == 77
-        result = await session.submit(user("what does the note say?"))
+        result = await session.submit(user_message("what does the note say?"))
     assert result.text == "It says milk."
     first, second = provider.requests
     assert first.headers["x-api-key"] == "key-of-acme" and first.path.endswith(

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from hermes.core.errors import ConfigError, Failure, Kind, ProviderError
 from hermes.core.events import StreamEvent, TextDelta
 from hermes.core.history import History
-from hermes.core.message import Message, Target, Text, user
+from hermes.core.message import Message, Target, Text, user_message
 from hermes.core.provider import Request
 from hermes.llm.auth.cooldown import Cooldowns
 from hermes.llm.auth.key_pool import Credential, clean_key
@@ -100,7 +100,7 @@ def client(
 
 
 def request(text: str = "hi", **fields: Any) -> Request:
-    return Request("be brief", History([user(text)]), **fields)
+    return Request("be brief", History([user_message(text)]), **fields)
 
 
 class Heard:
@@ -166,10 +166,10 @@ async def test_a_fresh_connection_is_not_one_of_the_pool(transport: Transport) -
 async def test_consecutive_requests_share_their_prefix_byte_for_byte(transport: Transport) -> None:
     async with Provider(then=say("ok")) as p:
         c = client(transport, p)
-        history = History([user("first")])
+        history = History([user_message("first")])
         await ask(c, Request("be brief", history))
         history.append(Message("assistant", (Text("ok"),), origin=c.target))
-        history.append(user("second"))
+        history.append(user_message("second"))
         await ask(c, Request("be brief", history))
         first, second = p.requests[0].body, p.requests[1].body
         assert first.rstrip(b"]}") == second[: len(first.rstrip(b"]}"))]

@@ -88,7 +88,7 @@ TOOLS = select(["web"])
 
 async def use(name: str, ctx: ToolContext, **args: Any) -> str:
     tool = TOOLS[name]
-    result = await tool.run(tool.parse(args), ctx)
+    result = await tool.run(tool.parse_params(args), ctx)
     assert isinstance(result, ToolResult) and isinstance(result.content, str)
     return result.content
 

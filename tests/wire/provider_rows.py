@@ -15,7 +15,7 @@ from msgspec import structs
 from hermes.config.schema import Config
 from hermes.config.secrets import Secrets
 from hermes.core.history import History
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.provider import Request, Settings, ToolSpec
 from hermes.llm.client import Client
 from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
@@ -336,7 +336,7 @@ async def sent(
         url = urlsplit(to.base_url)
         here = structs.replace(to, base_url=provider.origin + url.path)
         answer = ResponseBuilder()
-        past = history or History([user("hi")])
+        past = history or History([user_message("hi")])
         request = Request("be brief", past, (TOOL,), Settings(**settings))
         async with aclosing(Client(here, transport).stream(request, answer)) as batches:
             async for _ in batches:

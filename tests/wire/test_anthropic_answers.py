@@ -11,7 +11,7 @@ from hermes.core.message import (
     Text,
     Thinking,
     ToolCall,
-    user,
+    user_message,
 )
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.wire.anthropic import read_error
@@ -57,7 +57,7 @@ def test_a_whole_stream(seed: int, end: bytes) -> None:
         ToolCall("t1", "read", '{"path": "é"}', {"caller": {"type": "direct"}}),
         ToolCall("t2", "list", "{}", {"toolset_name": "files"}),
     )
-    assert Talk(WIRE).body(user("?"), message)["messages"][1]["content"][-1] == {
+    assert Talk(WIRE).body(user_message("?"), message)["messages"][1]["content"][-1] == {
         "type": "tool_use",
         "id": "t2",
         "name": "list",
@@ -160,7 +160,7 @@ def test_what_the_provider_ran_is_kept_in_place_and_is_no_call(seed: int) -> Non
     assert message.text == "Looking. It is so, they say."
     assert (message.stop, message.calls) == ("end", ())
     # And all of it goes back as it came, but for a key that requests may not have.
-    sent = Talk(WIRE).body(user("?"), message)["messages"][1]["content"]
+    sent = Talk(WIRE).body(user_message("?"), message)["messages"][1]["content"]
     assert sent == [
         {"type": "text", "text": "Looking. "},
         use,

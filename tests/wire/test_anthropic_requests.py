@@ -17,7 +17,7 @@ from hermes.core.message import (
     Thinking,
     ToolCall,
     ToolReturn,
-    user,
+    user_message,
 )
 from hermes.core.provider import Settings
 from hermes.llm.provider_spec import Quirks
@@ -55,7 +55,7 @@ def test_addresses() -> None:
 def test_an_ordinary_request() -> None:
     talk = Talk(WIRE)
     body = talk.body(
-        user("hi"),
+        user_message("hi"),
         assistant(Text("Reading."), CALL),
         result("t1", Text("content")),
         tools=TOOLS,
@@ -96,7 +96,7 @@ def test_an_ordinary_request() -> None:
 def test_consecutive_requests_share_their_prefix() -> None:
     talk = Talk(WIRE, Quirks(effort="budget"))
     settings = Settings(effort="low")
-    before = talk.raw(user("hi"), tools=TOOLS, settings=settings)
+    before = talk.raw(user_message("hi"), tools=TOOLS, settings=settings)
     for n in range(5):
         thought = Thinking("t", {"signature": "s"})
         call = ToolCall(f"c{n}", "read", "{}")
@@ -112,18 +112,24 @@ def test_a_cache_marker_stands_on_a_block_that_takes_one() -> None:
         for kind in ("fallback", "mcp_tool_listing", "brand_new")
     ]
     for way in ways:
-        body = Talk(WIRE, Quirks(cache="native")).body(user("x"), assistant(Text("a"), *way))
+        body = Talk(WIRE, Quirks(cache="native")).body(
+            user_message("x"), assistant(Text("a"), *way)
+        )
         blocks = body["messages"][1]["content"]
         assert ["cache_control" in b for b in blocks] == [True, False, False]
-    body = Talk(WIRE, Quirks(cache="native")).body(user("x"), assistant(Text("a"), USE, FOUND))
+    body = Talk(WIRE, Quirks(cache="native")).body(
+        user_message("x"), assistant(Text("a"), USE, FOUND)
+    )
     assert "cache_control" in body["messages"][1]["content"][-1]
 
 
 def test_limits_and_defaults() -> None:
-    assert Talk(WIRE).body(user("x"))["max_tokens"] == 8192
-    assert Talk(WIRE, Quirks(max_tokens_default=32000)).body(user("x"))["max_tokens"] == 32000
+    assert Talk(WIRE).body(user_message("x"))["max_tokens"] == 8192
+    assert (
+        Talk(WIRE, Quirks(max_tokens_default=32000)).body(user_message("x"))["max_tokens"] == 32000
+    )
     body = Talk(WIRE, Quirks(drop=("temperature", "stream"), body={"metadata": {"a": 1}})).body(
-        user("x"), settings=Settings(temperature=1.0), system=" "
+        user_message("x"), settings=Settings(temperature=1.0), system=" "
     )
     assert set(body) == {"model", "max_tokens", "metadata", "messages"}
 
@@ -144,7 +150,7 @@ def test_limits_and_defaults() -> None:
 )
 def test_effort(quirk: Any, effort: Any, limit: int, thinking: Any, level: Any) -> None:
     settings = Settings(effort=effort, max_output=limit, temperature=0.2)
-    body = Talk(WIRE, Quirks(effort=quirk)).body(user("x"), settings=settings)
+    body = Talk(WIRE, Quirks(effort=quirk)).body(user_message("x"), settings=settings)
     assert body.get("thinking") == thinking
     assert body.get("output_config") == level
     thinks = thinking is not None and thinking["type"] != "disabled"
@@ -157,7 +163,7 @@ def test_thoughts_are_asked_for_in_words_unless_that_was_refused() -> None:
         (("thinking.display",), {"type": "adaptive"}),
     ):
         quirks = Quirks(effort="adaptive", thinking_display="summarized", drop=drop)
-        body = Talk(WIRE, quirks).body(user("x"), settings=Settings(effort="low"))
+        body = Talk(WIRE, quirks).body(user_message("x"), settings=Settings(effort="low"))
         assert body["thinking"] == thinking
 
 
@@ -166,9 +172,9 @@ def test_a_turn_that_began_without_reasoning_goes_on_without() -> None:
     settings = Settings(effort="low")
     foreign = Message("assistant", (Thinking("hm"), CALL))
     talk = Talk(WIRE, Quirks(effort="budget"))
-    body = talk.body(user("x"), foreign, result("t1", Text("y")), settings=settings)
+    body = talk.body(user_message("x"), foreign, result("t1", Text("y")), settings=settings)
     assert "thinking" not in body
-    body = talk.body(assistant(Text("done")), user("next"), settings=settings)
+    body = talk.body(assistant(Text("done")), user_message("next"), settings=settings)
     assert body["thinking"]["type"] == "enabled"
     signed = assistant(Thinking("hm", {"signature": "s"}), CALL)
     bare = assistant(ToolCall("t9", "read", "{}"))
@@ -188,7 +194,7 @@ def test_reasoning_goes_back_signed_or_not_at_all() -> None:
         Thinking("between", {"signature": "s2"}),
         CALL,
     )
-    content = Talk(WIRE).body(user("x"), message)["messages"][1]["content"]
+    content = Talk(WIRE).body(user_message("x"), message)["messages"][1]["content"]
     assert content == [
         {"type": "thinking", "thinking": "", "signature": "s1"},
         {"type": "redacted_thinking", "data": "r"},
@@ -196,7 +202,7 @@ def test_reasoning_goes_back_signed_or_not_at_all() -> None:
         {"type": "thinking", "thinking": "between", "signature": "s2"},
         {"type": "tool_use", "id": "t1", "name": "read", "input": {"path": "a"}},
     ]
-    dropped = Talk(WIRE, Quirks(thinking_replay="drop")).body(user("x"), message)
+    dropped = Talk(WIRE, Quirks(thinking_replay="drop")).body(user_message("x"), message)
     kinds = [b["type"] for b in dropped["messages"][1]["content"]]
     assert kinds == ["text", "tool_use"]
 
@@ -204,7 +210,7 @@ def test_reasoning_goes_back_signed_or_not_at_all() -> None:
 def test_with_a_budget_a_joined_answer_begins_with_its_reasoning() -> None:
     talk = Talk(WIRE, Quirks(effort="budget"))
     first, second = assistant(Text("half")), assistant(Thinking("t", {"signature": "s"}), CALL)
-    content = talk.body(user("x"), first, second)["messages"][1]["content"]
+    content = talk.body(user_message("x"), first, second)["messages"][1]["content"]
     assert [b["type"] for b in content] == ["thinking", "text", "tool_use"]
 
 
@@ -218,7 +224,7 @@ def test_reasoning_cut_off_is_not_sent_back() -> None:
     )
     message, _ = streamed(WIRE, body)
     assert message.thinking == "hm"
-    content = Talk(WIRE).body(user("x"), message)["messages"][1]["content"]
+    content = Talk(WIRE).body(user_message("x"), message)["messages"][1]["content"]
     assert content == [{"type": "text", "text": "So "}]
 
 
@@ -235,25 +241,25 @@ def natives(body: dict[str, Any]) -> list[list[str]]:
 
 
 def test_a_search_cut_off_is_not_sent_back_alone() -> None:
-    body = Talk(WIRE).body(user("x"), assistant(Text("a"), USE), user("go on"))
+    body = Talk(WIRE).body(user_message("x"), assistant(Text("a"), USE), user_message("go on"))
     assert natives(body) == [["text"]]
-    body = Talk(WIRE).body(user("x"), assistant(FOUND, Text("a")), user("go on"))
+    body = Talk(WIRE).body(user_message("x"), assistant(FOUND, Text("a")), user_message("go on"))
     assert natives(body) == [["text"]]
 
 
 def test_a_paused_answer_goes_back_as_it_is() -> None:
     talk = Talk(WIRE)
-    body = talk.body(user("x"), assistant(Text("a"), USE))
+    body = talk.body(user_message("x"), assistant(Text("a"), USE))
     assert natives(body) == [["text", "server_tool_use"]]
-    body = talk.body(assistant(FOUND, Text("b")), user("thanks"))
+    body = talk.body(assistant(FOUND, Text("b")), user_message("thanks"))
     assert natives(body) == [["text", "server_tool_use", "web_search_tool_result", "text"]]
 
 
 def test_a_search_that_runs_beside_our_call_is_answered_later() -> None:
     talk = Talk(WIRE)
-    body = talk.body(user("x"), assistant(USE, CALL), result("t1", Text("4")))
+    body = talk.body(user_message("x"), assistant(USE, CALL), result("t1", Text("4")))
     assert natives(body) == [["server_tool_use", "tool_use"]]
-    body = talk.body(assistant(FOUND, Text("b")), user("thanks"))
+    body = talk.body(assistant(FOUND, Text("b")), user_message("thanks"))
     assert natives(body)[1] == ["web_search_tool_result", "text"]
 
 
@@ -269,16 +275,16 @@ def test_a_search_that_runs_beside_our_call_is_answered_later() -> None:
 def test_input_is_always_an_object_and_nothing_the_model_wrote_is_lost(
     args: str, sent: Any
 ) -> None:
-    body = Talk(WIRE).body(user("x"), assistant(ToolCall("t", "read", args)))
+    body = Talk(WIRE).body(user_message("x"), assistant(ToolCall("t", "read", args)))
     assert body["messages"][1]["content"][0]["input"] == sent
 
 
 def test_results_first_and_in_every_form() -> None:
     png = Media("image/png", b"png")
     body = Talk(WIRE).body(
-        user("x"),
+        user_message("x"),
         assistant(*(ToolCall(f"t{i}", "read", "{}") for i in range(4))),
-        user("by the way", Media("image/png", url="https://h/i.png")),
+        user_message("by the way", Media("image/png", url="https://h/i.png")),
         result("t0", Text("")),
         result("t1", Text("broken"), failed=True),
         result("t2", Text("see"), png),
@@ -309,7 +315,7 @@ def test_results_first_and_in_every_form() -> None:
 
 def test_files() -> None:
     def sent(media: Media) -> Any:
-        return Talk(WIRE).body(user("x", media))["messages"][0]["content"][0]
+        return Talk(WIRE).body(user_message("x", media))["messages"][0]["content"][0]
 
     pdf = sent(Media("application/pdf", b"%PDF"))
     assert (pdf["type"], pdf["source"]["media_type"]) == ("document", "application/pdf")
@@ -326,7 +332,7 @@ def test_blank_text_is_never_sent() -> None:
     body = Talk(WIRE).body(
         Message("user", (Text(" "),)),
         assistant(Text("", {"citations": [{"x": 1}]})),
-        user("\n"),
+        user_message("\n"),
     )
     blocks = [b for m in body["messages"] for b in m["content"]]
     assert all(b["text"].strip() for b in blocks)
@@ -336,7 +342,7 @@ def test_blank_text_is_never_sent() -> None:
 def test_tools_that_may_not_be_called_stay_declared() -> None:
     talk = Talk(WIRE)
     body = talk.body(
-        user("x"),
+        user_message("x"),
         assistant(CALL),
         result("t1", Text("y")),
         tools=TOOLS,
@@ -344,7 +350,7 @@ def test_tools_that_may_not_be_called_stay_declared() -> None:
     )
     assert body["tool_choice"] == {"type": "none"}
     assert [t["name"] for t in body["tools"]] == ["read"]
-    assert "tools" not in Talk(WIRE, Quirks(tools=False)).body(user("x"), tools=TOOLS)
+    assert "tools" not in Talk(WIRE, Quirks(tools=False)).body(user_message("x"), tools=TOOLS)
 
 
 @pytest.mark.parametrize("wire", [WIRE, "bedrock"])
@@ -352,15 +358,17 @@ def test_tools_that_may_not_be_called_stay_declared() -> None:
 def test_a_model_that_must_call_a_tool_does_not_think_first(wire: str, effort: Any) -> None:
     """The two together are refused."""
     settings = Settings(effort="high", tool_choice="required")
-    body = Talk(wire, Quirks(effort=effort)).body(user("x"), tools=TOOLS, settings=settings)
+    body = Talk(wire, Quirks(effort=effort)).body(user_message("x"), tools=TOOLS, settings=settings)
     assert "thinking" not in str(body) and '"any"' in str(body).replace("'", '"')
-    free = Talk(wire, Quirks(effort=effort)).body(user("x"), settings=Settings(effort="high"))
+    free = Talk(wire, Quirks(effort=effort)).body(
+        user_message("x"), settings=Settings(effort="high")
+    )
     assert "thinking" in str(free)
 
 
 def test_broken_unicode_is_sent_as_something_legal() -> None:
     message = assistant(ToolCall("t", "read", '{"a": "\\ud800"}'), Text("\ud800"))
-    raw = Talk(WIRE).raw(user("\udc00 \x00"), message, result("t", Text("\udfff")))
+    raw = Talk(WIRE).raw(user_message("\udc00 \x00"), message, result("t", Text("\udfff")))
     raw.decode("utf-8")
     assert b"\\ud" not in raw
     assert len(orjson.loads(raw)["messages"]) == 3
@@ -387,7 +395,7 @@ def test_the_vendors_library_knows_every_key_we_send() -> None:
     cited = {"type": "char_location", "cited_text": "c", "document_index": 0}
     files = [Media("image/png", b"x"), Media("application/pdf", b"y"), Media("text/plain", b"z")]
     body = Talk(WIRE, Quirks(effort="adaptive")).body(
-        user("x", *files, Media("image/png", url="https://h/i.png")),
+        user_message("x", *files, Media("image/png", url="https://h/i.png")),
         assistant(
             Thinking("t", {"signature": "s"}),
             Thinking("", {"redacted": "r"}),

@@ -14,7 +14,7 @@ from hermes.core.message import (
     Text,
     Thinking,
     ToolCall,
-    user,
+    user_message,
 )
 from hermes.llm.wire import bedrock
 from tests.wire.bedrock_frames import SEEDS, WIRE, begin, delta, ends, event, frame, plain, stop
@@ -113,7 +113,7 @@ def test_thinking_aloud_is_reasoning(seed: int) -> None:
     assert (message.text.strip(), message.thinking.strip()) == ("", "I need it.")
     assert [c.name for c in message.calls] == ["read"]
     # It is not a reasoning block and must not go back as one.
-    content = Talk(WIRE).body(user("x"), message)["messages"][1]["content"]
+    content = Talk(WIRE).body(user_message("x"), message)["messages"][1]["content"]
     assert [list(b) for b in content] == [["toolUse"]]
 
 
@@ -146,10 +146,10 @@ def test_what_the_service_ran_is_kept_in_place_and_is_no_call() -> None:
     message, _ = streamed(WIRE, stream)
     assert message.parts == expected
     assert (message.stop, message.calls) == ("end", ())
-    content = Talk(WIRE).body(user("?"), message)["messages"][1]["content"]
+    content = Talk(WIRE).body(user_message("?"), message)["messages"][1]["content"]
     assert content == [{"text": "A"}, {"toolUse": use}, {"toolResult": done}, {"text": "B"}]
     alone = Message("assistant", expected[:2], origin=target(WIRE))
-    body = Talk(WIRE).body(user("?"), alone, user("go on"))
+    body = Talk(WIRE).body(user_message("?"), alone, user_message("go on"))
     assert body["messages"][1]["content"] == [{"text": "A"}]
 
 
@@ -160,7 +160,7 @@ def test_cited_text() -> None:
     assert message.parts == (Text("It is so.", {"citations": [cite]}),)
     stream = delta(0, text="It is ") + delta(0, citation=cite) + delta(0, text="so.") + stop(0)
     assert streamed(WIRE, stream + ends())[0].parts == message.parts
-    content = Talk(WIRE).body(user("?"), message)["messages"][1]["content"]
+    content = Talk(WIRE).body(user_message("?"), message)["messages"][1]["content"]
     assert content == [block]
 
 

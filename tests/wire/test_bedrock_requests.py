@@ -15,7 +15,7 @@ from hermes.core.message import (
     Thinking,
     ToolCall,
     ToolReturn,
-    user,
+    user_message,
 )
 from hermes.core.provider import Settings
 from hermes.llm.provider_spec import Quirks
@@ -63,7 +63,7 @@ def test_addresses() -> None:
 
 def test_an_ordinary_request() -> None:
     body = Talk(WIRE).body(
-        user("hi"),
+        user_message("hi"),
         assistant(Thinking("hm", {"signature": "s"}), Text("Reading."), CALL),
         result("t1", Text("content")),
         tools=TOOLS,
@@ -108,14 +108,14 @@ def test_an_ordinary_request() -> None:
         ],
     }
     assert list(body)[-1] == "messages"
-    assert Talk(WIRE).body(user("x"), system="") == {
+    assert Talk(WIRE).body(user_message("x"), system="") == {
         "messages": [{"role": "user", "content": [{"text": "x"}]}]
     }
 
 
 def test_consecutive_requests_share_their_prefix() -> None:
     talk = Talk(WIRE)
-    before = talk.raw(user("hi"), tools=TOOLS)
+    before = talk.raw(user_message("hi"), tools=TOOLS)
     for n in range(5):
         more = [assistant(ToolCall(f"c{n}", "read", "{}")), result(f"c{n}", Text("x"))]
         body = talk.raw(*more, tools=TOOLS)
@@ -142,7 +142,7 @@ def test_consecutive_requests_share_their_prefix() -> None:
 )
 def test_effort(quirk: Any, effort: Any, fields: Any) -> None:
     settings = Settings(effort=effort, temperature=0.5)
-    body = Talk(WIRE, Quirks(effort=quirk)).body(user("x"), settings=settings)
+    body = Talk(WIRE, Quirks(effort=quirk)).body(user_message("x"), settings=settings)
     assert body.get("additionalModelRequestFields") == fields
     thinks = bool(fields) and fields.get("thinking", {}).get("type") in ("enabled", "adaptive")
     config = body.get("inferenceConfig", {})
@@ -154,27 +154,29 @@ def test_effort(quirk: Any, effort: Any, fields: Any) -> None:
 def test_a_turn_that_began_without_reasoning_goes_on_without() -> None:
     talk = Talk(WIRE, Quirks(effort="budget"))
     settings = Settings(effort="low")
-    body = talk.body(user("x"), assistant(CALL), result("t1", Text("y")), settings=settings)
+    body = talk.body(user_message("x"), assistant(CALL), result("t1", Text("y")), settings=settings)
     assert "additionalModelRequestFields" not in body
-    body = talk.body(assistant(Text("done")), user("next"), settings=settings)
+    body = talk.body(assistant(Text("done")), user_message("next"), settings=settings)
     assert "thinking" in body["additionalModelRequestFields"]
 
 
 def test_what_the_endpoint_refused_is_left_out() -> None:
     quirks = Quirks(effort="budget", drop=("temperature", "thinking"))
-    body = Talk(WIRE, quirks).body(user("x"), settings=Settings(temperature=1, max_output=5))
+    body = Talk(WIRE, quirks).body(
+        user_message("x"), settings=Settings(temperature=1, max_output=5)
+    )
     assert body["inferenceConfig"] == {"maxTokens": 5}
     assert "additionalModelRequestFields" not in body
 
 
 def test_calls_in_the_history_need_declared_tools() -> None:
-    history = [user("x"), assistant(CALL), result("t1", Text("y"))]
+    history = [user_message("x"), assistant(CALL), result("t1", Text("y"))]
     body = Talk(WIRE).body(*history)
     assert [t["toolSpec"]["name"] for t in body["toolConfig"]["tools"]] == ["read"]
     none = Settings(tool_choice="none")
     body = Talk(WIRE).body(*history, tools=TOOLS, settings=none)
     assert body["toolConfig"]["tools"][0]["toolSpec"]["description"] == "Reads a file."
-    assert "toolConfig" not in Talk(WIRE).body(user("x"), tools=TOOLS, settings=none)
+    assert "toolConfig" not in Talk(WIRE).body(user_message("x"), tools=TOOLS, settings=none)
     flat = Talk(WIRE, Quirks(tools=False)).body(*history, tools=TOOLS)
     assert "toolConfig" not in flat
     assert "toolUse" not in str(flat)
@@ -185,7 +187,7 @@ def test_results_media_and_documents() -> None:
     pdf = Media("application/pdf", b"%PDF", name="My report, v2.pdf")
     talk = Talk(WIRE)
     body = talk.body(
-        user("look", png, pdf, Media("video/mp4", url="s3://bucket/v.mp4")),
+        user_message("look", png, pdf, Media("video/mp4", url="s3://bucket/v.mp4")),
         assistant(*(ToolCall(f"t{i}", "read", "{}") for i in range(3))),
         result("t0", Text("")),
         result("t1", Text("bad"), failed=True),
@@ -214,7 +216,7 @@ def test_media_converse_has_no_form_for() -> None:
         Media("image/png", url="https://h/i.png"),
         Media("audio/wav", b"x", name="a.wav"),
     ):
-        block = Talk(WIRE).body(user("x", media))["messages"][0]["content"][0]
+        block = Talk(WIRE).body(user_message("x", media))["messages"][0]["content"][0]
         assert list(block) == ["text"]
 
 
@@ -226,7 +228,7 @@ def test_only_sealed_reasoning_goes_back() -> None:
         Text(" "),
         Text("answer"),
     )
-    content = Talk(WIRE).body(user("x"), message)["messages"][1]["content"]
+    content = Talk(WIRE).body(user_message("x"), message)["messages"][1]["content"]
     assert content == [{"reasoningContent": {"redactedContent": "cmVk"}}, {"text": "answer"}]
 
 
@@ -239,7 +241,7 @@ def test_the_vendors_library_accepts_what_we_send() -> None:
     png = Media("image/png", b"png")
     cite = {"title": "T", "location": {"web": {"url": "u"}}}
     body = Talk(WIRE, Quirks(effort="budget")).body(
-        user("x", png, Media("text/plain", b"t")),
+        user_message("x", png, Media("text/plain", b"t")),
         assistant(
             Thinking("t", {"signature": "s"}),
             Thinking("", {"redacted": "cmVk"}),
@@ -248,7 +250,7 @@ def test_the_vendors_library_accepts_what_we_send() -> None:
             CALL,
         ),
         result("t1", Text("r"), png),
-        user("more"),
+        user_message("more"),
         tools=TOOLS,
         settings=Settings(max_output=5000, effort="low", stop=("a",)),
     )

@@ -13,7 +13,7 @@ from hermes.core.message import (
     Text,
     Thinking,
     ToolCall,
-    user,
+    user_message,
 )
 from hermes.llm.wire.gemini import read_error
 from tests.wire.gemini_frames import SEEDS, WIRE, call, chunk, sse
@@ -139,7 +139,7 @@ def test_what_the_provider_ran_is_kept_in_place_and_is_no_call(seed: int) -> Non
     message, _ = streamed(WIRE, body, seed=seed)
     assert message.parts == (Text("A"), *(Native(p) for p in ran), Text("B"))
     assert (message.stop, message.calls) == ("end", ())
-    sent = Talk(WIRE).body(user("?"), message)["contents"][1]["parts"]
+    sent = Talk(WIRE).body(user_message("?"), message)["contents"][1]["parts"]
     assert sent == [{"text": "A"}, *ran, {"text": "B"}]
 
 

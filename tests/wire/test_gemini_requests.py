@@ -17,7 +17,7 @@ from hermes.core.message import (
     Thinking,
     ToolCall,
     ToolReturn,
-    user,
+    user_message,
 )
 from hermes.core.provider import Settings, ToolSpec
 from hermes.llm.provider_spec import Quirks
@@ -62,7 +62,7 @@ def test_an_ordinary_request_and_what_goes_back() -> None:
     )
     first, second = message.calls
     body = Talk(WIRE).body(
-        user("hi"),
+        user_message("hi"),
         message,
         result(second.id, Text("no"), failed=True),
         result(first.id, Text("content")),
@@ -121,15 +121,15 @@ def test_an_ordinary_request_and_what_goes_back() -> None:
 
 def test_ids_pair_across_closed_groups() -> None:
     talk = Talk(WIRE)
-    talk.body(user("x"), assistant(ToolCall("g1", "read", "{}", {"id": "g1"})))
-    body = talk.body(result("g1", Text("y")), assistant(Text("z")), user("next"))
+    talk.body(user_message("x"), assistant(ToolCall("g1", "read", "{}", {"id": "g1"})))
+    body = talk.body(result("g1", Text("y")), assistant(Text("z")), user_message("next"))
     response = body["contents"][2]["parts"][0]["functionResponse"]
     assert response["id"] == "g1"
 
 
 def test_consecutive_requests_share_their_prefix() -> None:
     talk = Talk(WIRE, Quirks(effort="level"))
-    before = talk.raw(user("hi"), tools=TOOLS)
+    before = talk.raw(user_message("hi"), tools=TOOLS)
     for n in range(5):
         calls = ToolCall(f"c{n}", "read", "{}", {"thoughtSignature": "s"})
         body = talk.raw(assistant(calls), result(f"c{n}", Text("x")), tools=TOOLS)
@@ -138,7 +138,7 @@ def test_consecutive_requests_share_their_prefix() -> None:
 
 
 def test_without_anything_but_a_message() -> None:
-    body = Talk(WIRE).body(user("x"), system="")
+    body = Talk(WIRE).body(user_message("x"), system="")
     assert body == {"contents": [{"role": "user", "parts": [{"text": "x"}]}]}
 
 
@@ -155,23 +155,29 @@ def test_without_anything_but_a_message() -> None:
     ],
 )
 def test_effort(quirk: Any, effort: Any, thinking: Any) -> None:
-    body = Talk(WIRE, Quirks(effort=quirk)).body(user("x"), settings=Settings(effort=effort))
+    body = Talk(WIRE, Quirks(effort=quirk)).body(
+        user_message("x"), settings=Settings(effort=effort)
+    )
     assert body.get("generationConfig", {}).get("thinkingConfig") == thinking
 
 
 def test_what_the_endpoint_refused_is_left_out() -> None:
     quirks = Quirks(effort="level", drop=("temperature", "thinkingConfig"))
-    body = Talk(WIRE, quirks).body(user("x"), settings=Settings(temperature=1, effort="low"))
+    body = Talk(WIRE, quirks).body(
+        user_message("x"), settings=Settings(temperature=1, effort="low")
+    )
     assert "generationConfig" not in body
     body = Talk(WIRE, Quirks(drop=("generationConfig",))).body(
-        user("x"), settings=Settings(temperature=1)
+        user_message("x"), settings=Settings(temperature=1)
     )
     assert "generationConfig" not in body
 
 
 def test_calls_of_another_model_are_marked_as_unsigned() -> None:
     foreign = Message("assistant", (Text("hm"), ToolCall("a", "x"), ToolCall("b", "y")))
-    parts = Talk(WIRE, Quirks(effort="level")).body(user("x"), foreign)["contents"][1]["parts"]
+    parts = Talk(WIRE, Quirks(effort="level")).body(user_message("x"), foreign)["contents"][1][
+        "parts"
+    ]
     assert [p.get("thoughtSignature") for p in parts] == [None, UNSIGNED, None]
     mine = assistant(ToolCall("a", "x", "{}", {"thoughtSignature": "s"}))
     for quirks, expected in [
@@ -179,7 +185,7 @@ def test_calls_of_another_model_are_marked_as_unsigned() -> None:
         (Quirks(effort="level", thinking_replay="drop"), UNSIGNED),
         (Quirks(thinking_replay="drop"), None),
     ]:
-        parts = Talk(WIRE, quirks).body(user("x"), mine)["contents"][1]["parts"]
+        parts = Talk(WIRE, quirks).body(user_message("x"), mine)["contents"][1]["parts"]
         assert parts[0].get("thoughtSignature") == expected
 
 
@@ -187,7 +193,7 @@ def test_images_and_files() -> None:
     png = Media("image/png", b"png")
     inline = {"inlineData": {"mimeType": "image/png", "data": b64encode(b"png").decode()}}
     body = Talk(WIRE).body(
-        user("look", png, Media("video/mp4", url="https://h/v.mp4")),
+        user_message("look", png, Media("video/mp4", url="https://h/v.mp4")),
         assistant(ToolCall("a", "read")),
         result("a", Text("here"), png),
     )
@@ -210,12 +216,12 @@ def test_images_and_files() -> None:
     ],
 )
 def test_arguments_are_always_an_object(args: str, sent: Any) -> None:
-    body = Talk(WIRE).body(user("x"), assistant(ToolCall("a", "read", args)))
+    body = Talk(WIRE).body(user_message("x"), assistant(ToolCall("a", "read", args)))
     assert body["contents"][1]["parts"][0]["functionCall"]["args"] == sent
 
 
 def test_tools_that_may_not_be_called() -> None:
-    body = Talk(WIRE).body(user("x"), tools=TOOLS, settings=Settings(tool_choice="none"))
+    body = Talk(WIRE).body(user_message("x"), tools=TOOLS, settings=Settings(tool_choice="none"))
     assert body["toolConfig"] == {"functionCallingConfig": {"mode": "NONE"}}
     assert "tools" in body
 
@@ -247,7 +253,7 @@ RICH = {
 
 def declared(schema: dict[str, Any], style: Any) -> dict[str, Any]:
     tool = ToolSpec("f", "d", schema)
-    body = Talk(WIRE, Quirks(schema=style)).body(user("x"), tools=[tool])
+    body = Talk(WIRE, Quirks(schema=style)).body(user_message("x"), tools=[tool])
     return body["tools"][0]["functionDeclarations"][0]
 
 
@@ -313,7 +319,7 @@ def test_the_vendors_library_knows_every_key_we_send() -> None:
     signed = {"id": "g", "thoughtSignature": b64encode(b"s").decode()}
     for style in ("as_is", "gemini"):
         body = Talk(WIRE, Quirks(effort="level", schema=style)).body(
-            user("x", png),
+            user_message("x", png),
             assistant(
                 Thinking("t"),
                 Text("a", {"thoughtSignature": b64encode(b"s").decode()}),
@@ -321,7 +327,7 @@ def test_the_vendors_library_knows_every_key_we_send() -> None:
                 ToolCall("g", "read", "{}", signed),
             ),
             result("g", Text("r"), png),
-            user("more"),
+            user_message("more"),
             tools=[*TOOLS, ToolSpec("rich", "d", RICH)],
             settings=Settings(
                 max_output=5, temperature=1, effort="low", stop=("a",), tool_choice="none"

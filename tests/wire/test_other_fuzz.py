@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.core.errors import ProviderError
-from hermes.core.message import Message, Native, user
+from hermes.core.message import Message, Native, user_message
 from hermes.core.provider import Settings
 from hermes.llm.provider_spec import Quirks
 from hermes.llm.response_builder import ResponseBuilder
@@ -240,8 +240,8 @@ def _plain(part: Any) -> Any:
 def resent(wire: str, message: Message) -> None:
     """What was understood can be sent back."""
     talk = Talk(wire)
-    orjson.loads(talk.raw(user("x"), message, user("y")))
-    orjson.loads(talk.raw(user("z")))
+    orjson.loads(talk.raw(user_message("x"), message, user_message("y")))
+    orjson.loads(talk.raw(user_message("z")))
 
 
 # -- any history, sent to any of them ------------------------------------------------------------
@@ -255,7 +255,7 @@ def test_any_history_makes_a_legal_request(
     for style in ("omit", "budget"):
         talk = Talk(wire, msgspec.structs.replace(q, effort=style))
         body: dict[str, Any] = {}
-        own = [at_home(m, wire) for m in [user("x"), *history]]
+        own = [at_home(m, wire) for m in [user_message("x"), *history]]
         for message in own:
             body = talk.body(message, tools=TOOLS, settings=Settings(effort=effort))
         # Message by message or all at once: the same bytes.

@@ -18,7 +18,7 @@ from hermes.config.secrets import Secrets
 from hermes.core.errors import ConfigError
 from hermes.core.history import History
 from hermes.core.message import Message as Said
-from hermes.core.message import Target, Text, Thinking, ToolCall, ToolReturn, user
+from hermes.core.message import Target, Text, Thinking, ToolCall, ToolReturn, user_message
 from hermes.core.provider import Effort, Request
 from hermes.llm.client import Client
 from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
@@ -172,11 +172,11 @@ def thought(to: ModelEndpoint, **extra: Any) -> History:
     call = ToolCall("c1", "look", '{"at":"x"}', extra.pop("call", None))
     return History(
         [
-            user("hi"),
+            user_message("hi"),
             Said("assistant", (Thinking("because", extra), call), origin=origin),
             Said("tool", (ToolReturn(call.id, call.name, (Text("a tree"),)),)),
             Said("assistant", (Thinking("so", extra), Text("A tree.")), origin=origin),
-            user("and?"),
+            user_message("and?"),
         ]
     )
 
@@ -415,7 +415,7 @@ async def test_names_repeated_in_every_chunk_and_a_think_tag_left_open(
         async with Provider([stream]) as provider:
             here = structs.replace(to, base_url=provider.base_url)
             answer = ResponseBuilder()
-            request = Request("", History([user("hi")]), (TOOL,))
+            request = Request("", History([user_message("hi")]), (TOOL,))
             async with aclosing(Client(here, transport).stream(request, answer)) as batches:
                 async for _ in batches:
                     pass

@@ -18,13 +18,13 @@ THINKING_EXHAUSTED = (
 )
 
 
-def bounded(text: str) -> str:
+def limit_length(text: str) -> str:
     """One line of at most 300 characters."""
     text = " ".join(text.split())
     return text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
 
 
-def sentence(failure: Failure, provider: ModelClient, near: tuple[str, ...] = ()) -> str:
+def describe_failure(failure: Failure, provider: ModelClient, near: tuple[str, ...] = ()) -> str:
     target = provider.target
     host = urlsplit(provider.endpoint.base_url).netloc.rpartition("@")[2] or target.provider
     template = _SENTENCES.get(failure.kind, _DEFAULT)
@@ -37,7 +37,7 @@ def sentence(failure: Failure, provider: ModelClient, near: tuple[str, ...] = ()
         model=target.model,
         host=host,
         key=provider.credentials.key_source or "the key of " + target.provider,
-        wait=_duration(failure.retry_after),
+        wait=_format_duration(failure.retry_after),
         near=f" Near names: {', '.join(near)}." if near else "",
         said="{said}",
     )
@@ -47,10 +47,10 @@ def sentence(failure: Failure, provider: ModelClient, near: tuple[str, ...] = ()
         said = said[: max(0, room - 1)] + "…"
     elif said and said[-1] not in ".!?…":
         said += "."
-    return bounded(fixed.replace("{said}", f"It said: {said}" if said else ""))
+    return limit_length(fixed.replace("{said}", f"It said: {said}" if said else ""))
 
 
-async def near_models(provider: ModelClient) -> tuple[str, ...]:
+async def find_similar_models(provider: ModelClient) -> tuple[str, ...]:
     """Names the endpoint offers that look like the one it does not know."""
     names = await provider.listing.list_models()
     wanted = provider.target.model
@@ -58,7 +58,7 @@ async def near_models(provider: ModelClient) -> tuple[str, ...]:
     return tuple(close or sorted(names)[:3])
 
 
-def _duration(seconds: float | None) -> str:
+def _format_duration(seconds: float | None) -> str:
     if seconds is None:
         return "a while"
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

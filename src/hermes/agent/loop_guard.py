@@ -10,20 +10,20 @@ STOP_AT = 5
 MAX_BAD_STEPS = 3
 
 
-class Guard:
+class LoopGuard:
     """Counts, per turn, how often a call came back with one and the same result, and how many
     steps in a row had nothing but calls that could not be run."""
 
-    __slots__ = ("_counts", "bad_arguments", "looping", "unknown")
+    __slots__ = ("_counts", "bad_steps", "looping", "unknown_steps")
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], tuple[int, int]] = {}
         self.looping = ""
         """Name of the tool whose repetition ends the turn."""
-        self.unknown = 0
-        self.bad_arguments = 0
+        self.unknown_steps = 0
+        self.bad_steps = 0
 
-    def refuse(self, call: ToolCall) -> None:
+    def refuse_repetition(self, call: ToolCall) -> None:
         """Raises ToolError when this call has shown the same result often enough."""
         key = (call.name, call.args)
         count, seen = self._counts.get(key, (0, 0))
@@ -38,13 +38,13 @@ class Guard:
             "you."
         )
 
-    def note(self, call: ToolCall, result: ToolReturn) -> None:
+    def note_result(self, call: ToolCall, result: ToolReturn) -> None:
         key = (call.name, call.args)
         count, seen = self._counts.get(key, (0, 0))
         mark = hash((result.content, result.error))
         self._counts[key] = (count + 1 if mark == seen or not count else 1, mark)
 
-    def step(self, *, ran: bool, unknown: bool, bad: bool) -> None:
+    def end_step(self, *, ran: bool, unknown: bool, bad: bool) -> None:
         """After each batch: what kind of calls it had."""
-        self.unknown = self.unknown + 1 if unknown and not ran else 0
-        self.bad_arguments = self.bad_arguments + 1 if bad and not ran else 0
+        self.unknown_steps = self.unknown_steps + 1 if unknown and not ran else 0
+        self.bad_steps = self.bad_steps + 1 if bad and not ran else 0

@@ -12,10 +12,10 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from hermes.agent.json_repair import BadArguments, parse
-from hermes.agent.loop_guard import Guard
-from hermes.agent.tool_names import resolve
-from hermes.agent.tool_output import content_of, output_path
+from hermes.agent.json_repair import BadArguments, parse_arguments
+from hermes.agent.loop_guard import LoopGuard
+from hermes.agent.tool_names import resolve_name
+from hermes.agent.tool_output import build_content, output_path
 from hermes.agent.turn import Agent, Turn
 from hermes.core.errors import HermesError, ToolError
 from hermes.core.events import ToolDone, ToolProgress, ToolStarted
@@ -45,7 +45,7 @@ class _Plan(Struct, frozen=True):
 class ToolBatch:
     """One message's calls. Each result is recorded when it is known; equal calls run once."""
 
-    def __init__(self, agent: Agent, turn: Turn, guard: Guard) -> None:
+    def __init__(self, agent: Agent, turn: Turn, guard: LoopGuard) -> None:
         self._agent = agent
         self._turn = turn
         self._guard = guard
@@ -56,7 +56,7 @@ class ToolBatch:
         self._locks: dict[str, asyncio.Lock] = {}
         self._unknown = self._bad = self._ran = False
 
-    async def run(self, calls: Sequence[ToolCall]) -> None:
+    async def run_calls(self, calls: Sequence[ToolCall]) -> None:
         self._open = {c.id: c for c in calls}
         try:
             for group in _group_plans(await self._plan_calls(calls)):
@@ -67,7 +67,7 @@ class ToolBatch:
         except asyncio.CancelledError:
             await run_shielded(self._close_interrupted())
             raise
-        self._guard.step(ran=self._ran, unknown=self._unknown, bad=self._bad)
+        self._guard.end_step(ran=self._ran, unknown=self._unknown, bad=self._bad)
 
     async def _run_group(self, group: list[_Plan]) -> None:
         try:
@@ -101,17 +101,17 @@ class ToolBatch:
             names = ", ".join(sorted(self._agent.tools)) or "none"
             raise ToolError(f"There is no tool {call.name!r}. Available tools: {names}.")
         try:
-            args = parse(call.args)
+            args = parse_arguments(call.args)
         except BadArguments:
             self._bad = True
             raise
-        params = tool.parse(args)
-        note = tool.ignored(args)
+        params = tool.parse_params(args)
+        note = tool.describe_ignored(args)
         inner = call
         if tool.forward and (target := tool.forward(params)):
             tool, params, inner = self._resolve_forward(call, *target)
-            note = tool.ignored(target[1])
-        self._guard.refuse(call)
+            note = tool.describe_ignored(target[1])
+        self._guard.refuse_repetition(call)
         keys = self._write_keys(tool, params)
         return _Plan(call, inner, tool.for_call(params), params, keys, note)
 
@@ -122,13 +122,13 @@ class ToolBatch:
     def _resolve_forward(
         self, call: ToolCall, name: str, args: dict[str, Any]
     ) -> tuple[Tool[Any], Any, ToolCall]:
-        meant = resolve(name, self._agent.tools) or name
+        meant = resolve_name(name, self._agent.tools) or name
         tool = self._agent.tools.get(meant)
         if tool is None or tool.forward:
             self._unknown = True
             raise ToolError(f"{call.name} cannot call {name!r}. Search for tools with a query.")
         inner = structs.replace(call, name=meant, args=json.dumps(args, ensure_ascii=False))
-        return tool, tool.parse(args), inner
+        return tool, tool.parse_params(args), inner
 
     async def _run_locked(self, plan: _Plan) -> None:
         async with self._hold_locks(plan.keys):
@@ -149,7 +149,7 @@ class ToolBatch:
         content, error = await self._run_guarded(plan, toolbox, self._make_progress(call))
         self._ran = True
         result = await self._record_result(call, content, error=error, began=began)
-        self._guard.note(call, result)
+        self._guard.note_result(call, result)
         for twin in self._twins.get(call.id, ()):
             self._turn.host.emit(ToolStarted(twin))
             await self._record_result(twin, content, error=error, began=began)
@@ -178,7 +178,7 @@ class ToolBatch:
         return invoke
 
     def _make_progress(self, call: ToolCall) -> Callable[[str], None]:
-        clean = self._agent.redactor.clean
+        clean = self._agent.redactor.redact
         return lambda text: self._turn.host.emit(ToolProgress(call.id, clean(text)))
 
     async def _run_guarded(
@@ -203,7 +203,7 @@ class ToolBatch:
             why = f"The tool failed unexpectedly: {type(error).__name__}: {error}"
             result = ToolResult(why, error=True)
         whole = output_path(host.workspace.outputs, host.session_id, plan.inner.id)
-        return content_of(result, self._agent.limits.result_chars, self._agent.redactor, whole)
+        return build_content(result, self._agent.limits.result_chars, self._agent.redactor, whole)
 
     async def _run_tool(self, plan: _Plan, context: ToolContext) -> ToolResult | str:
         async with asyncio.timeout(plan.tool.timeout):

@@ -15,7 +15,7 @@ from hermes.core.message import Message, Target, ToolCall, Usage
 from hermes.core.provider import Provider, Request, Settings, ToolSpec
 from hermes.core.redaction.redactor import Redactor
 from hermes.core.shield import run_shielded
-from hermes.core.store import State
+from hermes.core.store import SessionState
 from hermes.core.taint import Source
 from hermes.core.tool import Tool, Toolbox, ToolContext, Verdict, Workspace
 from hermes.llm.credential_use import CredentialUse
@@ -80,7 +80,7 @@ class Agent(Struct, frozen=True):
     """What people are told once about how the first provider came to be chosen."""
 
 
-class Learned(Struct):
+class EndpointLessons(Struct):
     """What an endpoint taught us the hard way; outlives the turn."""
 
     quirks: dict[str, Any] = {}
@@ -117,7 +117,7 @@ class HistoryCompressor(Protocol):
         ...
 
 
-class Ticket(Struct, frozen=True):
+class CallTicket(Struct, frozen=True):
     """A call that may be made, with the output limit it must keep."""
 
     request: Request
@@ -130,11 +130,13 @@ class Ticket(Struct, frozen=True):
 class CallMeter(Protocol):
     """Counts every model call and enforces the budget (see app.meter)."""
 
-    async def reserve(self, endpoint: ModelClient, request: Request) -> Ticket:
+    async def reserve_call(self, endpoint: ModelClient, request: Request) -> CallTicket:
         """Admit a call; OverBudget when it may not be made."""
         ...
 
-    def settle(self, ticket: Ticket, usage: Usage, outcome: str, tools: Sequence[str]) -> Usage:
+    def settle_call(
+        self, ticket: CallTicket, usage: Usage, outcome: str, tools: Sequence[str]
+    ) -> Usage:
         """Book how the call ended; its usage with what it cost."""
         ...
 
@@ -142,7 +144,7 @@ class CallMeter(Protocol):
 class TurnHost(Protocol):
     """What a turn needs from the session, or the question, that it runs for."""
 
-    async def record(self, message: Message | None, state: State | None) -> None:
+    async def record(self, message: Message | None, state: SessionState | None) -> None:
         """Store a message and the state durably. The loop never runs ahead of the store."""
         ...
 
@@ -189,7 +191,7 @@ class TurnHost(Protocol):
         ...
 
 
-def sees_images(endpoint: ModelClient, learned: Mapping[Target, Learned]) -> bool:
+def sees_images(endpoint: ModelClient, learned: Mapping[Target, EndpointLessons]) -> bool:
     """Not when its model is known to take none, or it has refused one."""
     lessons = learned.get(endpoint.target)
     refused = lessons is not None and lessons.quirks.get("media") is False
@@ -202,7 +204,7 @@ class Turn(Struct, kw_only=True):
     system: str
     history: History
     host: TurnHost
-    learned: dict[Target, Learned]
+    learned: dict[Target, EndpointLessons]
     compressor: HistoryCompressor | None = None
     meter: CallMeter | None = None
     active: int = 0
@@ -214,7 +216,7 @@ class Turn(Struct, kw_only=True):
     target: Target | None = None
     """Who answered last."""
 
-    async def append(self, message: Message, state: State | None = None) -> None:
+    async def append(self, message: Message, state: SessionState | None = None) -> None:
         """Durable first. A cancellation waits for the commit, so that store and history agree."""
         _, interrupted = await run_shielded(self.host.record(message, state))
         self.history.append(message)
@@ -223,25 +225,25 @@ class Turn(Struct, kw_only=True):
         if interrupted is not None:
             raise interrupted
 
-    async def end(self, state: State) -> None:
+    async def record_end(self, state: SessionState) -> None:
         """The turn is over without another message."""
         await self.host.record(None, state)
 
-    def lessons_for(self, target: Target) -> Learned:
-        return self.learned.setdefault(target, Learned())
+    def lessons_for(self, target: Target) -> EndpointLessons:
+        return self.learned.setdefault(target, EndpointLessons())
 
 
-def window_of(agent: Agent, turn: Turn) -> int:
+def find_window(agent: Agent, turn: Turn) -> int:
     """Tokens the active model takes: as set or known, unless an error stated less."""
-    return min(_windows(agent, turn), default=GUESSED_WINDOW)
+    return min(_known_windows(agent, turn), default=GUESSED_WINDOW)
 
 
 def is_window_known(agent: Agent, turn: Turn) -> bool:
     """Whether that is more than a guess."""
-    return bool(_windows(agent, turn))
+    return bool(_known_windows(agent, turn))
 
 
-def _windows(agent: Agent, turn: Turn) -> list[int]:
+def _known_windows(agent: Agent, turn: Turn) -> list[int]:
     provider = agent.providers[turn.active]
     said = (provider.endpoint.context_length, turn.lessons_for(provider.target).context)
     return [n for n in said if n]

@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct, structs
 
-from hermes.agent.turn import Agent, Learned, ModelClient, TurnLimits
+from hermes.agent.turn import Agent, EndpointLessons, ModelClient, TurnLimits
 from hermes.app import context_window
 from hermes.app.auxiliary import AuxiliaryModels, Sleep
 from hermes.app.backends import Backends
@@ -49,7 +49,7 @@ class Agents:
     def __init__(
         self, setup: Setup, transport: Transport, sleep: Sleep, backends: Backends
     ) -> None:
-        self.learned: dict[Target, Learned] = {}
+        self.learned: dict[Target, EndpointLessons] = {}
         self.learned_limits = LearnedLimits(paths.cache_folder(setup.home) / "limits.json")
         self.cooldowns = Cooldowns(paths.cache_folder(setup.home) / "cooling.json")
         self.auxiliary_models = AuxiliaryModels(setup, self.get_client)
@@ -151,7 +151,7 @@ class Agents:
         """Apply an output limit that was stated to an earlier process."""
         output = self.learned_limits.find(endpoint.base_url, endpoint.target.model).output
         if output is not None:
-            self.learned.setdefault(endpoint.target, Learned()).max_output = output
+            self.learned.setdefault(endpoint.target, EndpointLessons()).max_output = output
 
     def _resolve_summarizer(self) -> ModelEndpoint | None:
         """The configured model for summaries; ConfigError when it cannot be used."""

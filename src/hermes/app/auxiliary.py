@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 from msgspec import structs
 
 from hermes.agent.recovery import Attempt
-from hermes.agent.step import Stopped, sample_message
-from hermes.agent.turn import Agent, CallMeter, Learned, ModelClient, Turn, sees_images
+from hermes.agent.step import TurnStopped, sample_message
+from hermes.agent.turn import Agent, CallMeter, EndpointLessons, ModelClient, Turn, sees_images
 from hermes.app.context_window import MIN_SUMMARIZER_WINDOW
 from hermes.config import schema
 from hermes.config.load import Setup
@@ -20,7 +20,7 @@ from hermes.core.events import TurnEvent
 from hermes.core.history import History
 from hermes.core.message import Media, Message, Target, ToolCall
 from hermes.core.provider import Settings
-from hermes.core.store import State
+from hermes.core.store import SessionState
 from hermes.core.taint import Source
 from hermes.core.tool import Tool, Toolbox, ToolContext, Verdict, Workspace
 from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
@@ -43,7 +43,7 @@ class AuxiliaryQuestions:
     none, or when it fails, the conversation's is asked."""
 
     def __init__(
-        self, models: AuxiliaryModels, learned: dict[Target, Learned], sleep: Sleep
+        self, models: AuxiliaryModels, learned: dict[Target, EndpointLessons], sleep: Sleep
     ) -> None:
         self.models = models
         self._learned = learned
@@ -91,7 +91,7 @@ class AuxiliaryQuestions:
         agent = Agent(chain, limits=structs.replace(main.limits, tries=2), redactor=main.redactor)
         try:
             return await sample_message(agent, turn, Attempt(Settings(max_output=max_output)))
-        except Stopped as stop:
+        except TurnStopped as stop:
             raise ToolError(stop.error) from None
 
 
@@ -105,7 +105,7 @@ class SideHost:
     def __init__(self, sleep: Sleep) -> None:
         self.sleep = sleep
 
-    async def record(self, message: Message | None, state: State | None) -> None:
+    async def record(self, message: Message | None, state: SessionState | None) -> None:
         return None
 
     def emit(self, event: TurnEvent) -> None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hermes.config.paths import CONTEXT_FILES
 from hermes.config.trust_store import TrustDecision, TrustStore
-from hermes.core.untrusted_text import inert, reveal, wrap
+from hermes.core.untrusted_text import make_inert, reveal_hidden, wrap_text
 
 MAX_BYTES = 32 * 1024
 """Bytes of all files together."""
@@ -143,13 +143,13 @@ def quote_files(
         name = file.path.relative_to(root).as_posix()
         left = file.size - len(shown)
         text = shown.decode("utf-8-sig", "replace" if not left else "ignore")
-        text = inert(text.replace("\r\n", "\n")).strip("\n")
+        text = make_inert(text.replace("\r\n", "\n")).strip("\n")
         if left:
-            text += f"\n[{left} bytes of {inert(name)} are not shown; read_file has them]"
+            text += f"\n[{left} bytes of {make_inert(name)} are not shown; read_file has them]"
             cut.append(f"{name}: {left} of {file.size} bytes are left out, {limit} fit in all.")
         room -= len(shown)
-        label = " ".join(inert(name).split())
-        parts.append(f"{label}:\n{wrap(text, _MARK, begin=True, end=True)}")
+        label = " ".join(make_inert(name).split())
+        parts.append(f"{label}:\n{wrap_text(text, _MARK, begin=True, end=True)}")
     if not parts:
         return PromptNotes()
     return PromptNotes("\n\n".join((_HEAD, *reversed(parts))), tuple(reversed(cut)))
@@ -172,7 +172,7 @@ def read_persona(home: Path) -> PromptNotes:
     if len(data) > _MAX_PERSONA_BYTES:
         cut = (f"{file} is longer than {_MAX_PERSONA_BYTES} bytes; only its beginning is used.",)
     text = data[:_MAX_PERSONA_BYTES].decode("utf-8-sig", "ignore").replace("\r\n", "\n")
-    return PromptNotes(reveal(text).strip(), cut)
+    return PromptNotes(reveal_hidden(text).strip(), cut)
 
 
 def read_trusted_notes(home: Path, cwd: Path, limit: int, redact: Callable[[str], str]) -> str:

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from hermes.agent.compression.token_estimate import text_weight, weight
-from hermes.agent.turn import ModelClient, Ticket
+from hermes.agent.compression.token_estimate import message_weight, text_weight
+from hermes.agent.turn import CallTicket, ModelClient
 from hermes.config.schema import Budget
 from hermes.core.events import Notice, TurnEvent
-from hermes.core.ledger import Account, Cap, Entry, Level, OverBudget, Unit, Warned
+from hermes.core.ledger import Account, Cap, CapLevel, CapWarning, Entry, OverBudget, Unit
 from hermes.core.message import Usage
 from hermes.core.provider import Request
 from hermes.core.store import Store
@@ -70,7 +70,7 @@ class Meter:
         account = structs.replace(self._account, purpose=purpose)
         return Meter(self._store, self._budget, account, self._emit, self._say_once)
 
-    async def reserve(self, client: ModelClient, request: Request) -> Ticket:
+    async def reserve_call(self, client: ModelClient, request: Request) -> CallTicket:
         """OverBudget when a cap forbids the call."""
         now = time.time()
         began = time.monotonic()
@@ -95,10 +95,10 @@ class Meter:
             if caps and not is_own_address(client.endpoint.base_url):
                 # Some say afterwards what a call cost: past a cap nobody is asked again.
                 offer = _CallEstimate(blank, prices, cached, output, shortenable=False)
-                return Ticket(request, await self._admit_call(caps, offer), caps, prices, began)
+                return CallTicket(request, await self._admit_call(caps, offer), caps, prices, began)
             entry = _reserve_worst_case(blank, prices, output)
-            self._ledger.begin(entry)
-            return Ticket(request, entry, (), prices, began)
+            self._ledger.begin_call(entry)
+            return CallTicket(request, entry, (), prices, began)
         offer = _CallEstimate(
             blank,
             prices,
@@ -107,9 +107,11 @@ class Meter:
             shortenable=_may_shorten(client, request),
         )
         entry = await self._admit_call(caps, offer)
-        return Ticket(_limit_output(request, client, entry.output), entry, caps, prices, began)
+        return CallTicket(_limit_output(request, client, entry.output), entry, caps, prices, began)
 
-    def settle(self, ticket: Ticket, usage: Usage, outcome: str, tools: Sequence[str]) -> Usage:
+    def settle_call(
+        self, ticket: CallTicket, usage: Usage, outcome: str, tools: Sequence[str]
+    ) -> Usage:
         """What the call cost, added to what the provider reported. Never waits, never fails."""
         if usage.cost is None and ticket.prices is not None:
             usage = structs.replace(usage, cost=ticket.prices.cost_of(usage))
@@ -127,7 +129,7 @@ class Meter:
             outcome=outcome,
             tools=tuple(tools),
         )
-        self._ledger.settle(entry, ticket.caps, self._emit_warnings)
+        self._ledger.settle_call(entry, ticket.caps, self._emit_warnings)
         return usage
 
     # -- inside ----------------------------------------------------------------------------
@@ -145,11 +147,11 @@ class Meter:
     async def _admit_call(self, caps: tuple[Cap, ...], offer: _CallEstimate) -> Entry:
         """Running calls are taken at their worst; when only they are in the way, wait for them."""
         for wait in (*RETRY_WAITS, 0.0):
-            entry, levels = await self._ledger.reserve(caps, offer.fit_entry)
+            entry, levels = await self._ledger.reserve_call(caps, offer.fit_entry)
             if entry is not None:
                 return entry
             blocked = [
-                x for x in levels if not offer.fits_room(x.cap.unit, x.room, offer.min_output)
+                x for x in levels if not offer.fits_room(x.cap.unit, x.remaining, offer.min_output)
             ]
             hopeless = [
                 x
@@ -161,7 +163,7 @@ class Meter:
             await asyncio.sleep(wait)
         raise AssertionError("unreachable")
 
-    def _emit_warnings(self, warned: Sequence[Warned]) -> None:
+    def _emit_warnings(self, warned: Sequence[CapWarning]) -> None:
         for each in warned:
             self._emit(Notice("budget", describe_warning(each, time.time())))
 
@@ -182,7 +184,7 @@ class _CallEstimate(Struct, frozen=True):
     def min_output(self) -> int:
         return min(LEAST_OUTPUT, self.max_output)
 
-    def fit_entry(self, levels: Sequence[Level]) -> Entry | None:
+    def fit_entry(self, levels: Sequence[CapLevel]) -> Entry | None:
         """Reserved is the worst; what is likely must fit. So all calls together overstep a cap by
         less than one of them reserved."""
         output = self.max_output
@@ -204,8 +206,8 @@ class _CallEstimate(Struct, frozen=True):
             return room > 0
         return self._estimate_spend(unit, output) <= room
 
-    def _fits_levels(self, levels: Sequence[Level], output: int, share: int) -> bool:
-        return all(self.fits_room(x.cap.unit, x.room / share, output) for x in levels)
+    def _fits_levels(self, levels: Sequence[CapLevel], output: int, share: int) -> bool:
+        return all(self.fits_room(x.cap.unit, x.remaining / share, output) for x in levels)
 
     def _estimate_spend(self, unit: str, output: int) -> float:
         prompt = self.draft.input
@@ -268,10 +270,10 @@ def estimate_prompt(request: Request) -> tuple[int, int]:
             reported = usage.input + usage.output
             cached = usage.input if usage.cache_read else 0
             break
-        since += weight(message)
+        since += message_weight(message)
     else:
         since += text_weight(request.system) + _measure_encoded(request.tools) // 4
-    since += sum(weight(m) for m in request.tail)
+    since += sum(message_weight(m) for m in request.tail)
     return reported + int(since * ESTIMATE_MARGIN), cached
 
 
@@ -299,7 +301,7 @@ def list_caps(budget: Budget, entry: Entry) -> tuple[Cap, ...]:
     return tuple(found)
 
 
-def describe_warning(warned: Warned, now: float) -> str:
+def describe_warning(warned: CapWarning, now: float) -> str:
     cap = warned.cap
     return (
         f"{warned.percent} % of {_name_cap(cap)} is used: {format_amount(warned.spent, cap.unit)} "
@@ -307,7 +309,7 @@ def describe_warning(warned: Warned, now: float) -> str:
     )
 
 
-def describe_refusal(level: Level, now: float) -> str:
+def describe_refusal(level: CapLevel, now: float) -> str:
     cap = level.cap
     running = ""
     if level.running > 0:

@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct, structs
 from typing_extensions import override
 
-from hermes.agent.json_repair import BadArguments, parse
+from hermes.agent.json_repair import BadArguments, parse_arguments
 from hermes.agent.recovery import Attempt
-from hermes.agent.step import Stopped, sample_message
-from hermes.agent.turn import Agent, Learned, ModelClient, Turn, TurnLimits
+from hermes.agent.step import TurnStopped, sample_message
+from hermes.agent.turn import Agent, EndpointLessons, ModelClient, Turn, TurnLimits
 from hermes.app.agents import Options
 from hermes.app.auxiliary import SideHost
 from hermes.app.meter import Meter
@@ -23,7 +23,7 @@ from hermes.core.errors import HermesError
 from hermes.core.events import Notice, TurnEvent, TurnResult
 from hermes.core.history import History
 from hermes.core.ledger import Account
-from hermes.core.message import Media, Message, Target, Thinking, ToolCall, Usage, user
+from hermes.core.message import Media, Message, Target, Thinking, ToolCall, Usage, user_message
 from hermes.core.provider import Settings, ToolSpec
 from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
 from hermes.llm.http.transport import EMBEDDED, Transport
@@ -102,7 +102,7 @@ class _ProbeHost(SideHost):
         super().__init__(runtime.sleep)
         self.client = runtime.agents.get_client(endpoint)
         self.endpoint = endpoint
-        self.learned: dict[Target, Learned] = {}
+        self.learned: dict[Target, EndpointLessons] = {}
         self.first_seconds: float | None = None
         self.notes: list[str] = []
         self._runtime = runtime
@@ -127,7 +127,7 @@ class _ProbeHost(SideHost):
         agent = Agent((self.client,), specs=(_REPORT,) if tools else (), limits=TurnLimits(tries=2))
         try:
             return await sample_message(agent, turn, Attempt(settings)), turn, "", ""
-        except Stopped as stop:
+        except TurnStopped as stop:
             if stop.code in _ANSWERED:
                 return stop.message or Message("assistant", ()), turn, stop.code, ""
             return None, turn, stop.code, stop.error
@@ -164,7 +164,7 @@ class _ProbeHost(SideHost):
 async def ping_model(runtime: Runtime, endpoint: ModelEndpoint) -> ModelTrial:
     """The cheapest call that shows whether the key is taken."""
     run = _ProbeHost(runtime, endpoint)
-    prompt = user("Reply with the word OK.")
+    prompt = user_message("Reply with the word OK.")
     answer, turn, code, error = await run.ask_model(prompt, Settings(max_output=64))
     return run.build_trial(turn, error=error, code=code, text=answer.text if answer else "")
 
@@ -177,7 +177,7 @@ async def examine_model(
     run = _ProbeHost(runtime, endpoint)
     quirks = endpoint.quirks
     pictured = quirks.media and endpoint.facts.images is not False
-    prompt = user(_ASK, *((Media("image/png", draw_red_square()),) if pictured else ()))
+    prompt = user_message(_ASK, *((Media("image/png", draw_red_square()),) if pictured else ()))
     settings = Settings(max_output=1024, effort="low" if quirks.effort != "omit" else None)
     system = _LONG if cache else _SYSTEM
     answer, turn, code, error = await run.ask_model(prompt, settings, system=system, tools=True)
@@ -221,7 +221,7 @@ def _judge_images(sent: bool, endpoint: ModelEndpoint, answer: Message) -> Featu
 
 def _list_arguments(call: ToolCall) -> Collection[Any]:
     try:
-        return parse(call.args).values()
+        return parse_arguments(call.args).values()
     except BadArguments:
         return (call.args,)
 
@@ -281,7 +281,7 @@ async def _run_greeting(
     began = time.monotonic()
     try:
         async with asyncio.timeout(limit):
-            result = await session.submit(user(_HELLO))
+            result = await session.submit(user_message(_HELLO))
     except TimeoutError:
         result = TurnResult(status="failed", error=f"No answer in {_HELLO_SECONDS:.0f} s.")
     seconds = time.monotonic() - began

@@ -35,7 +35,7 @@ from hermes.core.services import Services
 from hermes.core.shutdown import hold_closers, release_closers
 from hermes.core.store import SessionMeta, Store
 from hermes.core.tool import Workspace
-from hermes.core.untrusted_text import mark_of
+from hermes.core.untrusted_text import wrapper_mark
 from hermes.llm.http.transport import EmbeddedEngines, Transport
 from hermes.store.sqlite import SqliteStore
 from hermes.tools._services import BACKEND, BROWSER_SETTINGS, OPEN_WEB, PROCESSES, STORE
@@ -143,7 +143,9 @@ class Runtime:
         found = await find_current_session(self.store, resume)
         if found is None:
             raise ConfigError(f"There is no session {resume}. `hermes sessions list` shows them.")
-        history = History(await self.store.sessions.load_messages(found.id), mark=mark_of(found.id))
+        history = History(
+            await self.store.sessions.load_messages(found.id), mark=wrapper_mark(found.id)
+        )
         return self._build_session(found, where, settings, history)
 
     async def reopen_session(self, session: Session, resume: str = "") -> Session:

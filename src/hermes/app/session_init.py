@@ -7,7 +7,7 @@ import secrets
 import time
 from pathlib import Path
 
-from hermes.agent.system_prompt import Extras, system_prompt
+from hermes.agent.system_prompt import PromptExtras, build_system_prompt
 from hermes.agent.turn import Agent
 from hermes.app import context_window as windows
 from hermes.app.context_files import MAX_BYTES, read_persona, read_trusted_notes
@@ -39,14 +39,14 @@ def create_session_meta(
     if project_notes and not agent.small:
         # A twelfth of a small window: a byte is about a quarter of a token.
         limit = min(MAX_BYTES, (window or 0) // 3) if tiny else MAX_BYTES
-        told = read_trusted_notes(setup.home, cwd, limit, agent.redactor.clean)
-    system = system_prompt(
+        told = read_trusted_notes(setup.home, cwd, limit, agent.redactor.redact)
+    system = build_system_prompt(
         cwd=cwd,
         tools=agent.tools,
         tiny=tiny,
         today=time.strftime("%Y-%m-%d", time.localtime(now)),
         system="{0.sysname} {0.machine}".format(os.uname()),
-        extras=Extras(backend_description, read_persona(setup.home).text, told),
+        extras=PromptExtras(backend_description, read_persona(setup.home).text, told),
     )
     source, key = owner
     return SessionMeta(

@@ -42,18 +42,18 @@ class Channel:
             self._items.append(_DeltaRun(kind, text))
         else:
             self._items.append(event)
-        self._wake()
+        self._wake_reader()
 
     def close(self) -> None:
         """What is unread can still be read; then the iteration ends."""
         self._closed = True
-        self._wake()
+        self._wake_reader()
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         return self._closed
 
-    def _wake(self) -> None:
+    def _wake_reader(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -66,13 +66,13 @@ class Channel:
                 raise StopAsyncIteration
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
-        return self._next()
+        return self._pop_event()
 
-    def ready(self) -> list[TurnEvent]:
+    def drain_events(self) -> list[TurnEvent]:
         """All that is there by now, without waiting."""
-        return [self._next() for _ in range(len(self._items))]
+        return [self._pop_event() for _ in range(len(self._items))]
 
-    def _next(self) -> TurnEvent:
+    def _pop_event(self) -> TurnEvent:
         item = self._items.popleft()
         if isinstance(item, _DeltaRun):
             pieces = item.pieces
@@ -90,7 +90,7 @@ class Broadcast:
 
     def subscribe(self) -> Channel:
         """A channel with the events from now on; its reader closes it."""
-        self._channels = [channel for channel in self._channels if not channel.closed]
+        self._channels = [channel for channel in self._channels if not channel.is_closed]
         channel = Channel()
         self._channels.append(channel)
         return channel

@@ -76,7 +76,7 @@ class Cap(Struct, frozen=True):
     limit: float
 
 
-class Level(Struct, frozen=True):
+class CapLevel(Struct, frozen=True):
     """How far a cap is used: by calls that ended, and at most by those that run."""
 
     cap: Cap
@@ -84,11 +84,11 @@ class Level(Struct, frozen=True):
     running: float
 
     @property
-    def room(self) -> float:
+    def remaining(self) -> float:
         return self.cap.limit - self.spent - self.running
 
 
-class Warned(Struct, frozen=True):
+class CapWarning(Struct, frozen=True):
     """A cap was used to that per cent for the first time."""
 
     cap: Cap
@@ -96,7 +96,7 @@ class Warned(Struct, frozen=True):
     spent: float
 
 
-Decide: TypeAlias = Callable[[Sequence[Level]], Entry | None]
+Decide: TypeAlias = Callable[[Sequence[CapLevel]], Entry | None]
 """What to reserve, seeing how far the caps are used; None: nothing. Pure and quick."""
 
 
@@ -104,7 +104,7 @@ class OverBudget(HermesError):
     """A call was not made because a cap forbids it: one sentence for the user."""
 
 
-class Row(Struct, frozen=True):
+class UsageRow(Struct, frozen=True):
     """Calls that have something in common, added up."""
 
     key: str
@@ -130,24 +130,24 @@ By: TypeAlias = Literal["day", "model", "provider", "purpose", "tool", "session"
 class Ledger(Protocol):
     """Every model call of every process of this home."""
 
-    async def reserve(
+    async def reserve_call(
         self, caps: Sequence[Cap], decide: Decide
-    ) -> tuple[Entry | None, list[Level]]:
+    ) -> tuple[Entry | None, list[CapLevel]]:
         """Look at the caps and reserve, in one transaction: durable when it returns. With how far
         they were used before."""
         ...
 
-    def begin(self, entry: Entry) -> None:
+    def begin_call(self, entry: Entry) -> None:
         """A call that no cap concerns has begun; written soon, with something else."""
         ...
 
-    def settle(
+    def settle_call(
         self,
         entry: Entry,
         caps: Sequence[Cap] = (),
-        on_warnings: Callable[[Sequence[Warned]], None] | None = None,
+        on_warnings: Callable[[Sequence[CapWarning]], None] | None = None,
     ) -> None:
         """How it ended. Written at the latest with the next message; never waits."""
         ...
 
-    async def sum_calls(self, by: By, since: float) -> list[Row]: ...
+    async def sum_calls(self, by: By, since: float) -> list[UsageRow]: ...

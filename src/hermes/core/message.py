@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, structs
 
-from hermes.core.text import clean
+from hermes.core.text import replace_invalid
 
-Role: TypeAlias = Literal["user", "assistant", "tool"]
+Role: TypeAlias = Literal["user_message", "assistant", "tool"]
 Stop: TypeAlias = Literal["end", "tool_use", "length", "filtered", "paused", "aborted", "died"]
 """Why an answer ended. `paused`: the provider wants it sent back to go on (Anthropic).
 `aborted`: we stopped it. `died`: the stream broke off or was cut at our cap."""
@@ -129,14 +129,15 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
         return tuple([p for p in self.parts if isinstance(p, ToolCall)])
 
 
-def user(text: str, *media: Media, kind: Literal["normal", "steer"] = "normal") -> Message:
+def user_message(text: str, *media: Media, kind: Literal["normal", "steer"] = "normal") -> Message:
     parts: tuple[Part, ...] = (*media, Text(text)) if text else media
     return Message("user", parts, kind=kind)
 
 
-def cleaned(message: Message) -> Message:
+def clean_message(message: Message) -> Message:
     """What a person typed, as every wire and store takes it."""
     parts = tuple(
-        structs.replace(p, text=clean(p.text)) if isinstance(p, Text) else p for p in message.parts
+        structs.replace(p, text=replace_invalid(p.text)) if isinstance(p, Text) else p
+        for p in message.parts
     )
     return structs.replace(message, parts=parts)

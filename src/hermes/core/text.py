@@ -8,7 +8,7 @@ _UNSAFE_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _BAD = re.compile("[\x00\ud800-\udfff]")
 
 
-def clean(text: str) -> str:
+def replace_invalid(text: str) -> str:
     """Lone surrogates and NULs replaced; anything else is left as it is."""
     if text.isascii():
         return text.replace("\x00", "\ufffd") if "\x00" in text else text
@@ -19,7 +19,7 @@ def clean(text: str) -> str:
     return text.replace("\x00", "\ufffd") if "\x00" in text else text
 
 
-def counted(number: int, thing: str, things: str = "") -> str:
+def format_plural(number: int, thing: str, things: str = "") -> str:
     """`1 file`, `2 files`."""
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"
 

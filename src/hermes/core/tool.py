@@ -16,7 +16,7 @@ from hermes.core.provider import ToolSpec
 from hermes.core.services import Services
 from hermes.core.taint import BOTH, Source, Taint
 from hermes.core.text import safe_name
-from hermes.core.tool_params import convert, unknown_names
+from hermes.core.tool_params import convert_params, unknown_names
 
 Risk: TypeAlias = Literal["read", "write", "exec", "network"]
 SandboxMode: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
@@ -185,7 +185,7 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
 
     @cached_property
     def spec(self) -> ToolSpec:
-        return ToolSpec(self.name, self.description, schema_of(self.params))
+        return ToolSpec(self.name, self.description, build_schema(self.params))
 
     def for_call(self, params: P) -> Tool[P]:
         """The tool as it is for this one call."""
@@ -194,19 +194,19 @@ class Tool(Struct, Generic[P], frozen=True, dict=True):
         brings, sends = self.flows(params)
         return msgspec.structs.replace(self, brings=brings, sends=sends, flows=None)
 
-    def parse(self, args: dict[str, Any]) -> P:
+    def parse_params(self, args: dict[str, Any]) -> P:
         """Typed parameters, or a ToolError that says what to change."""
         try:
-            return convert(args, self.params)
+            return convert_params(args, self.params)
         except ToolError as error:
             raise ToolError(f"Invalid arguments for {self.name}: {error}") from None
 
-    def ignored(self, args: dict[str, Any]) -> str:
+    def describe_ignored(self, args: dict[str, Any]) -> str:
         """A word about arguments that mean nothing to it; empty when all do."""
         left = unknown_names(args, self.params)
         if not left:
             return ""
-        takes = ", ".join(schema_of(self.params)["properties"]) or "no arguments"
+        takes = ", ".join(build_schema(self.params)["properties"]) or "no arguments"
         return f"ignored: {', '.join(left)[:200]}; {self.name} takes {takes}"
 
 
@@ -220,7 +220,7 @@ def needs_approval(taint: Taint, tool: Tool[Any], *, sends: bool | None = None) 
         return ""
     if "private" in tool.brings:
         # It reads while it runs: one call may join what two would have brought.
-        taint |= Taint.of(tool.brings)
+        taint |= Taint.from_sources(tool.brings)
     if not (taint.private and taint.untrusted):
         return ""
     return (
@@ -229,34 +229,34 @@ def needs_approval(taint: Taint, tool: Tool[Any], *, sends: bool | None = None) 
     )
 
 
-def schema_of(params: type[Struct]) -> dict[str, Any]:
+def build_schema(params: type[Struct]) -> dict[str, Any]:
     """A flat JSON Schema without titles: small on the wire, accepted by every provider."""
     (root,), defs = msgspec.json.schema_components([params])
     name = root["$ref"].rsplit("/", 1)[1]
-    flat: dict[str, Any] = _plain(defs[name], defs)
+    flat: dict[str, Any] = _flatten_schema(defs[name], defs)
     return flat
 
 
-def _plain(node: Any, defs: dict[str, Any]) -> Any:
+def _flatten_schema(node: Any, defs: dict[str, Any]) -> Any:
     if isinstance(node, list):
-        return [_plain(item, defs) for item in node]
+        return [_flatten_schema(item, defs) for item in node]
     if not isinstance(node, dict):
         return node
     if "$ref" in node:
-        return _plain(defs[node["$ref"].rsplit("/", 1)[1]], defs)
+        return _flatten_schema(defs[node["$ref"].rsplit("/", 1)[1]], defs)
     if "anyOf" in node:
         options = [o for o in node["anyOf"] if o != {"type": "null"}]
         rest = {k: v for k, v in node.items() if k not in ("anyOf", "default")}
         if len(options) == 1:
-            return _plain({**options[0], **rest}, defs)
+            return _flatten_schema({**options[0], **rest}, defs)
     out: dict[str, Any] = {}
     for key, value in node.items():
         if key == "title" or (key == "default" and value is None):
             continue
         if key == "properties":
-            out[key] = {k: _plain(v, defs) for k, v in value.items()}
+            out[key] = {k: _flatten_schema(v, defs) for k, v in value.items()}
         else:
-            out[key] = _plain(value, defs)
+            out[key] = _flatten_schema(value, defs)
     return out
 
 

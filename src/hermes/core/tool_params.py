@@ -51,7 +51,7 @@ _VALUE_WORDS: dict[type, str] = {list: "a list", dict: "an object"}
 _CASE_CHANGE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-def convert(args: Mapping[str, Any], params: type[P]) -> P:
+def convert_params(args: Mapping[str, Any], params: type[P]) -> P:
     """Typed parameters; ToolError says what to change."""
     given = use_known_names(args, params)
     with suppress(msgspec.ValidationError):

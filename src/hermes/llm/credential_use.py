@@ -115,8 +115,8 @@ class CredentialUse:
         """The failure without any secret the provider may have quoted."""
         return structs.replace(
             failure,
-            message=self._redactor.clean(failure.message),
-            code=self._redactor.clean(failure.code),
+            message=self._redactor.redact(failure.message),
+            code=self._redactor.redact(failure.code),
         )
 
     async def _prepare_key(self, key: Credential) -> Credential:

@@ -21,7 +21,7 @@ from hermes.core.message import (
     ToolCall,
     ToolReturn,
 )
-from hermes.core.untrusted_text import SKIPPED, wrap
+from hermes.core.untrusted_text import SKIPPED, wrap_text
 from hermes.llm.provider_spec import Quirks
 
 NO_RESULT = "[no result: interrupted]"
@@ -201,7 +201,7 @@ class HistoryView:
             for i in texts:
                 begin, end = i == texts[0], i == texts[-1]
                 text = content[i].text  # type: ignore[union-attr]
-                content[i] = Text(wrap(text, self._mark, begin=begin, end=end))
+                content[i] = Text(wrap_text(text, self._mark, begin=begin, end=end))
         return content
 
     def _append_guidance(self, content: list[Part]) -> list[Part]:

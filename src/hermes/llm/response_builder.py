@@ -20,7 +20,7 @@ from hermes.core.message import (
     ToolCall,
     Usage,
 )
-from hermes.core.text import clean
+from hermes.core.text import replace_invalid
 from hermes.llm.think_tags import ThinkFilter
 
 MAX_BYTES = 32 * 1024 * 1024
@@ -241,7 +241,7 @@ class ResponseBuilder:
 
     def _add_piece(self, part: _Slot, piece: str) -> None:
         if "\x00" in piece:
-            piece = clean(piece)
+            piece = replace_invalid(piece)
         part.pieces.append(piece)
         self._display.fresh.append((part.kind == "thinking", piece))
         self._size += len(piece)
@@ -272,7 +272,7 @@ class ResponseBuilder:
 
 def _append_part(parts: list[Part], slot: _Slot) -> None:
     """Adjacent texts become one text when neither has extras."""
-    body = clean("".join(slot.pieces))
+    body = replace_invalid("".join(slot.pieces))
     extra: Extra = slot.extra or None
     match slot.kind:
         case "text":
@@ -285,7 +285,9 @@ def _append_part(parts: list[Part], slot: _Slot) -> None:
             if body or extra:
                 parts.append(Thinking(body, extra))
         case "call":
-            parts.append(ToolCall(clean(slot.id), clean(slot.name), body, extra))
+            parts.append(
+                ToolCall(replace_invalid(slot.id), replace_invalid(slot.name), body, extra)
+            )
         case _:
             parts.append(Native(slot.data))
 

@@ -63,7 +63,7 @@ class Server:
         self.metrics = Metrics()
         self.model = settings.model_name or _name_of(runtime.setup.profile)
         self.routes = all_routes()
-        self._clean = Redactor({*runtime.setup.secrets.redactable_values(), *keys.values()}).clean
+        self._clean = Redactor({*runtime.setup.secrets.redactable_values(), *keys.values()}).redact
         self.stopping = asyncio.Event()
         self.token = secrets.token_hex(8)
         """On what this server is at work with, for others that serve the same home."""

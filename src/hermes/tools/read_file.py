@@ -12,7 +12,7 @@ from typing import BinaryIO
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.core.image_size import oversized
+from hermes.core.image_size import is_oversized
 from hermes.core.message import Media, Text
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.tools._files.images import MAX_IMAGE, image_type
@@ -110,7 +110,7 @@ def _show(path: Path, file: BinaryIO, start: bytes, *, mime: str) -> ToolResult:
     data = start + file.read(MAX_IMAGE + 1 - len(start))
     if len(data) > MAX_IMAGE:
         raise ToolError(f"{path} is an {mime} of more than {MAX_IMAGE} bytes; make it smaller.")
-    if oversized(data):
+    if is_oversized(data):
         raise ToolError(f"{path} is an {mime} of too many pixels to be shown; make it smaller.")
     label = f"{path} ({mime}, {len(data)} bytes)"
     return ToolResult((Text(label), Media(mime, data, name=path.name)), display=label)

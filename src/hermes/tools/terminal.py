@@ -143,7 +143,7 @@ def _ending(status: int) -> str:
 
 def _watcher(progress: Callable[[str], None]) -> Callable[[bytes], None]:
     """Shows the latest output now and then, whatever its rate."""
-    from hermes.core.untrusted_text import reveal
+    from hermes.core.untrusted_text import reveal_hidden
     from hermes.exec.process.ansi import to_plain_text
 
     shown = 0.0
@@ -153,6 +153,6 @@ def _watcher(progress: Callable[[str], None]) -> Callable[[bytes], None]:
         now = time.monotonic()
         if now - shown >= _PROGRESS_EVERY:
             shown = now
-            progress(reveal(to_plain_text(data[-2000:].decode("utf-8", "replace"))))
+            progress(reveal_hidden(to_plain_text(data[-2000:].decode("utf-8", "replace"))))
 
     return watch

@@ -58,7 +58,7 @@ def recall(messages: Sequence[Message]) -> list[Todo]:
                 failed.add(part.call_id)
             elif isinstance(part, ToolCall) and part.name == todo.name and part.id not in failed:
                 try:
-                    said = todo.parse(msgspec.json.decode(part.args, type=dict)).todos
+                    said = todo.parse_params(msgspec.json.decode(part.args, type=dict)).todos
                     if said is not None:
                         return _accepted(said)
                 except (msgspec.MsgspecError, ToolError):

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.error_messages import LIMIT, sentence
+from hermes.agent.error_messages import LIMIT, describe_failure
 from hermes.agent.recovery import PARAMETERS, POLICY
 from hermes.core.errors import CODES, Failure, Kind
-from hermes.core.message import Target, user
+from hermes.core.message import Target, user_message
 from hermes.core.provider import Settings
 from hermes.llm.endpoints.endpoint import ModelEndpoint
 from hermes.llm.errors.patterns import FIELDS
@@ -61,12 +61,12 @@ FULL: list[tuple[str, Quirks]] = [
 @pytest.mark.parametrize(("wire", "quirks"), FULL, ids=lambda x: x if isinstance(x, str) else "")
 def test_what_an_endpoint_refused_is_not_in_the_next_request(wire: str, quirks: Quirks) -> None:
     """Whatever field a refusal may name: what is learned from it takes it out."""
-    body = Talk(wire, quirks).body(user("x"), tools=TOOLS, settings=ASKED)
+    body = Talk(wire, quirks).body(user_message("x"), tools=TOOLS, settings=ASKED)
     named = _keys(body) & {*FIELDS.split("|"), "strict"} - {"max_tokens", "maxOutputTokens"}
     assert len(named) > 1
     for name in named:
         learned = overlay_quirks(quirks, PARAMETERS.get(name, {"drop": (name,)}))
-        less = Talk(wire, learned).body(user("x"), tools=TOOLS, settings=ASKED)
+        less = Talk(wire, learned).body(user_message("x"), tools=TOOLS, settings=ASKED)
         assert name not in _keys(less), name
 
 
@@ -79,7 +79,7 @@ class _Endpoint:
 @pytest.mark.parametrize("kind", list(Kind), ids=lambda k: k.value)
 @pytest.mark.parametrize("said", ["", "short", "long words " * 200])
 def test_every_failure_is_one_bounded_sentence_that_says_what_to_do(kind: Kind, said: str) -> None:
-    text = sentence(Failure(kind, said, retry_after=3600.0), _Endpoint())  # type: ignore[arg-type]
+    text = describe_failure(Failure(kind, said, retry_after=3600.0), _Endpoint())  # type: ignore[arg-type]
     assert 40 < len(text) <= LIMIT
     assert "\n" not in text
     assert "pw" not in text
@@ -92,6 +92,6 @@ def test_where_no_key_is_set_none_is_said_to_be_wrong() -> None:
     class Keyless(_Endpoint):
         credentials = SimpleNamespace(key_source="", is_login=False)
 
-    text = sentence(Failure(Kind.AUTH, "no words " * 90), Keyless())  # type: ignore[arg-type]
+    text = describe_failure(Failure(Kind.AUTH, "no words " * 90), Keyless())  # type: ignore[arg-type]
     assert "none is set" in text and text.endswith("send the message again.")
     assert "model.api_key_env" in text

@@ -42,7 +42,7 @@ TODO = {"content": "x", "status": "in_progress", "id": "1"}
 def test_what_can_mean_only_one_thing(
     tool: str, given: dict[str, Any], meant: dict[str, Any]
 ) -> None:
-    found = to_builtins(load(tool).parse(given))
+    found = to_builtins(load(tool).parse_params(given))
     assert {name: found[name] for name in meant} == meant
 
 
@@ -63,16 +63,16 @@ def test_what_can_mean_only_one_thing(
 )
 def test_what_cannot_be_meant_is_said(tool: str, given: dict[str, Any], said: str) -> None:
     with pytest.raises(ToolError) as error:
-        load(tool).parse(given)
+        load(tool).parse_params(given)
     assert f"Invalid arguments for {tool}: " in str(error.value) and said in str(error.value)
 
 
 def test_what_a_tool_does_not_know_is_named() -> None:
     read = load("read_file")
-    assert read.ignored({"path": "a", "end_line": 4}) == (
+    assert read.describe_ignored({"path": "a", "end_line": 4}) == (
         "ignored: end_line; read_file takes path, offset, limit"
     )
-    assert not read.ignored({"file_path": "a", "limit": "2", "offset": None})
+    assert not read.describe_ignored({"file_path": "a", "limit": "2", "offset": None})
 
 
 def test_a_list_that_was_mended_is_recalled() -> None:

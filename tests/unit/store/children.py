@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes.core.errors import StoreError
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
 
@@ -59,7 +59,7 @@ async def read_texts(path: Path) -> list[str]:
 
 async def fill(path: Path, count: int = 5, size: int = 10) -> None:
     store = SqliteStore(path)
-    messages = [user(f"{n} " + "x" * size) for n in range(count)]
+    messages = [user_message(f"{n} " + "x" * size) for n in range(count)]
     await store.sessions.append("s", messages, create=SessionMeta("s"))
     await store.search.find_messages("nothing")
     await store.close()

@@ -40,7 +40,7 @@ def ctx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToolContext:
 
 
 async def run(ctx: ToolContext, **args: Any) -> ToolResult:
-    result = await patch.run(patch.parse(args), ctx)
+    result = await patch.run(patch.parse_params(args), ctx)
     assert isinstance(result, ToolResult)
     return result
 
@@ -141,11 +141,11 @@ async def test_the_mode_stays_and_a_link_stays_a_link(ctx: ToolContext) -> None:
 def test_calls_are_kept_apart_by_every_file_they_write(ctx: ToolContext) -> None:
     assert patch.key and patch.risk == "write"
     both = v4a("*** Update File: a", "*** Move to: sub/b", "*** Delete File: ./c")
-    keys = patch.key(patch.parse({"patch": both}), ctx.workspace.cwd)
+    keys = patch.key(patch.parse_params({"patch": both}), ctx.workspace.cwd)
     assert keys == tuple(str(ctx.workspace.cwd / name) for name in ("a", "sub/b", "c"))
-    assert patch.key(patch.parse({"path": "x/../a", "old": "", "new": ""}), ctx.workspace.cwd) == (
-        keys[0],
-    )
+    assert patch.key(
+        patch.parse_params({"path": "x/../a", "old": "", "new": ""}), ctx.workspace.cwd
+    ) == (keys[0],)
 
 
 # -- finding what is nearly there ----------------------------------------------------------

@@ -50,7 +50,7 @@ def ctx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToolContext:
 
 
 async def call(tool: Tool[Any], ctx: ToolContext, **args: Any) -> ToolResult:
-    result = await tool.run(tool.parse(args), ctx)
+    result = await tool.run(tool.parse_params(args), ctx)
     assert isinstance(result, ToolResult)
     return result
 
@@ -598,7 +598,7 @@ def test_one_file_has_one_key_whatever_it_is_called(ctx: ToolContext) -> None:
     assert write_file.key
     names = ["f", "./f", "x/../f", "link", str(ctx.workspace.cwd / "f")]
     keys = {
-        write_file.key(write_file.parse({"path": n, "content": ""}), ctx.workspace.cwd)
+        write_file.key(write_file.parse_params({"path": n, "content": ""}), ctx.workspace.cwd)
         for n in names
     }
     assert keys == {str(ctx.workspace.cwd / "f")}

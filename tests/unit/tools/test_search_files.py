@@ -41,7 +41,7 @@ def ctx(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToolCo
 
 
 async def search(ctx: ToolContext, pattern: str, **args: Any) -> str:
-    result = await search_files.run(search_files.parse({"pattern": pattern, **args}), ctx)
+    result = await search_files.run(search_files.parse_params({"pattern": pattern, **args}), ctx)
     assert isinstance(result, ToolResult) and isinstance(result.content, str)
     return result.content
 

@@ -263,7 +263,7 @@ def test_real_tools_are_found(query: str, first: str) -> None:
 
 
 async def test_at_most_eight(ctx_tools: ToolContext) -> None:
-    result = await tool_search.run(tool_search.parse({"query": "pigeon"}), ctx_tools)
+    result = await tool_search.run(tool_search.parse_params({"query": "pigeon"}), ctx_tools)
     assert not isinstance(result, str) and len(result.data) == MOST
 
 

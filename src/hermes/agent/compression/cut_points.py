@@ -24,12 +24,12 @@ class Cut(Struct, frozen=True):
     that say what it is about."""
 
     @property
-    def pinned(self) -> list[int]:
+    def pinned_tasks(self) -> list[int]:
         """Tasks that lie between and have to be kept on their own."""
         return [i for i in self.tasks if self.head <= i < self.tail]
 
 
-def boundaries(messages: Sequence[Message]) -> list[int]:
+def find_boundaries(messages: Sequence[Message]) -> list[int]:
     """Indexes a history may be cut before: no call before has its result behind, guidance stays
     with the result it was given after, an answer with what continues it. 0 and the end count."""
     waiting: dict[str, deque[int]] = {}
@@ -45,29 +45,29 @@ def boundaries(messages: Sequence[Message]) -> list[int]:
     until = 0
     for i in range(1, len(messages)):
         until = max(until, needed[i - 1])
-        if i > until and not _follows(messages[i - 1], messages[i]):
+        if i > until and not _must_follow(messages[i - 1], messages[i]):
             found.append(i)
     return [*found, len(messages)]
 
 
-def _follows(before: Message, message: Message) -> bool:
+def _must_follow(before: Message, message: Message) -> bool:
     if message.role == "tool" or message.kind == "steer":
         return True
     return message.role == before.role == "assistant"
 
 
-def choose(messages: Sequence[Message], sums: Sequence[int], *, keep: int, first: int) -> Cut:
+def choose_cut(messages: Sequence[Message], sums: Sequence[int], *, keep: int, first: int) -> Cut:
     """`keep`: weight of the latest messages that stay; `first`: the most that the first exchange
     may weigh, else only its question stays. The latest group of messages always stays."""
-    bounds = boundaries(messages)
-    head = _head(messages, bounds, sums, first)
+    bounds = find_boundaries(messages)
+    head = _find_head_end(messages, bounds, sums, first)
     end = len(messages)
     later = [b for b in bounds if head <= b < end]
     tail = next((b for b in later if sums[end] - sums[b] <= keep), later[-1] if later else end)
-    return Cut(head, tail, tasks_of(messages))
+    return Cut(head, tail, find_tasks(messages))
 
 
-def tasks_of(messages: Sequence[Message]) -> tuple[int, ...]:
+def find_tasks(messages: Sequence[Message]) -> tuple[int, ...]:
     """`Go on` and `yes, the second` are no task without what was said before."""
     found: list[int] = []
     for i in range(len(messages) - 1, -1, -1):
@@ -78,7 +78,7 @@ def tasks_of(messages: Sequence[Message]) -> tuple[int, ...]:
     return tuple(reversed(found))
 
 
-def summary_of(messages: Sequence[Message]) -> int:
+def find_summary(messages: Sequence[Message]) -> int:
     """Index of the handoff that an earlier compression left; -1: there is none."""
     for i, message in enumerate(messages):
         if message.kind == "summary":
@@ -86,11 +86,11 @@ def summary_of(messages: Sequence[Message]) -> int:
     return -1
 
 
-def _head(
+def _find_head_end(
     messages: Sequence[Message], bounds: Sequence[int], sums: Sequence[int], most: int
 ) -> int:
     """The first exchange: a question, the first answer and what its calls returned."""
-    before = summary_of(messages)
+    before = find_summary(messages)
     if before >= 0:
         return before
     answer = next((i for i, m in enumerate(messages) if m.role == "assistant"), len(messages))

@@ -67,16 +67,16 @@ def part_weight(part: Part) -> int:
             return len(msgspec.json.encode(data)) // 4
 
 
-def weight(message: Message) -> int:
+def message_weight(message: Message) -> int:
     return ENVELOPE + sum(part_weight(p) for p in message.parts)
 
 
-def overhead(agent: Agent, system: str) -> int:
+def request_overhead(agent: Agent, system: str) -> int:
     """What every request carries besides the messages."""
     return text_weight(system) + len(msgspec.json.encode(agent.specs)) // 4
 
 
-class Gauge:
+class TokenGauge:
     """Follows one history; each message is weighed once. `scale` is what the last report makes of
     the estimate."""
 
@@ -92,7 +92,7 @@ class Gauge:
         self._base = base
         self._at = 0
 
-    def advance(self) -> None:
+    def weigh_new_messages(self) -> None:
         sums = self.sums
         for message in self.history.messages[len(sums) - 1 :]:
             usage = message.usage
@@ -100,25 +100,25 @@ class Gauge:
                 self.reported, self._at = usage.input, len(sums) - 1
                 ratio = usage.input / max(1, self._base + sums[-1])
                 self.scale = min(max(ratio, _LOWEST), _HIGHEST)
-            sums.append(sums[-1] + weight(message))
+            sums.append(sums[-1] + message_weight(message))
 
     @property
-    def prompt(self) -> int:
+    def last_prompt(self) -> int:
         """What the trigger looks at: the last report, an estimate only when there is none."""
-        return self.reported or self.estimate(self.sums[-1])
+        return self.reported or self.estimate_prompt(self.sums[-1])
 
     @property
-    def size(self) -> int:
+    def next_prompt(self) -> int:
         """What the next prompt will take."""
         if not self.reported:
-            return self.estimate(self.sums[-1])
+            return self.estimate_prompt(self.sums[-1])
         since = int((self.sums[-1] - self.sums[self._at]) * self.scale)
         return max(self.reported + since, int((self._base + self.sums[-1]) * _FLOOR))
 
-    def estimate(self, messages: int) -> int:
+    def estimate_prompt(self, messages: int) -> int:
         """The prompt that messages of this estimated weight would make."""
         return int((self._base + messages) * self.scale)
 
-    def room(self, tokens: int) -> int:
+    def weight_for(self, tokens: int) -> int:
         """The estimated weight of messages that make a prompt of so many tokens."""
         return max(0, int(tokens / self.scale) - self._base)

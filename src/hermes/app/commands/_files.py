@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes.core.text import counted
+from hermes.core.text import format_plural
 
 if TYPE_CHECKING:
     from hermes.exec.snapshots.checkpoints import Checkpoint, RestoredFiles
@@ -36,7 +36,7 @@ async def preview_restore(workspace: Path, home: Path, found: Checkpoint) -> str
     if len(text) > _MAX_DIFF_CHARS:
         text = text[:_MAX_DIFF_CHARS].rsplit("\n", 1)[0] + "\n[cut]"
     state = "its state" if len(files) == 1 else "their state"
-    head = f"Restores {counted(len(files), 'file')} to {state} at {format_time(found)}"
+    head = f"Restores {format_plural(len(files), 'file')} to {state} at {format_time(found)}"
     return f"{head}, including changes made by others since: {names}\n{text.rstrip()}"
 
 

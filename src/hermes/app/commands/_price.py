@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hermes.agent.compression.token_estimate import Gauge, overhead
+from hermes.agent.compression.token_estimate import TokenGauge, request_overhead
 
 if TYPE_CHECKING:
     from hermes.agent.turn import Agent
@@ -23,9 +23,9 @@ def describe_reread_cost(session: Session, before: Agent) -> str:
     effort_changed = effort_matters and before.settings.effort != after.settings.effort
     if not history.messages or not (model_changed or effort_changed or before.specs != after.specs):
         return ""
-    gauge = Gauge(history, overhead(after, session.transcript.meta.system))
-    gauge.advance()
-    tokens = gauge.size
+    gauge = TokenGauge(history, request_overhead(after, session.transcript.meta.system))
+    gauge.weigh_new_messages()
+    tokens = gauge.next_prompt
     if tokens < _MIN_TOKENS:
         return ""
     prices = endpoint.facts.prices

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.core.errors import ConfigError
-from hermes.core.message import user
+from hermes.core.message import user_message
 
 
 async def start_background(ctx: CommandContext, args: str) -> Reply:
@@ -22,7 +22,7 @@ async def start_background(ctx: CommandContext, args: str) -> Reply:
         cwd=Path(mine.transcript.meta.cwd),
         options=mine.options,
     )
-    ctx.runtime.background_prompts.start_prompt(mine, session, user(args))
+    ctx.runtime.background_prompts.start_prompt(mine, session, user_message(args))
     return Reply(
         f"In the background: {session.id}. The answer appears here when it is ready. Commands that "
         f"need approval are skipped. To stop it: /background stop {session.id}"

@@ -14,7 +14,7 @@ from hermes.app.commands._files import (
 )
 from hermes.app.session_chain import strip_label_mark
 from hermes.core.errors import ConfigError
-from hermes.core.text import counted
+from hermes.core.text import format_plural
 
 if TYPE_CHECKING:
     from hermes.exec.snapshots.checkpoints import Checkpoint
@@ -45,7 +45,7 @@ async def roll_back(ctx: CommandContext, args: str) -> Reply:
 
 def _list_checkpoints(made: list[Checkpoint]) -> str:
     rows = [
-        f"{number}. {c.id}  {format_time(c)}  {counted(c.files, 'file')}  "
+        f"{number}. {c.id}  {format_time(c)}  {format_plural(c.files, 'file')}  "
         f"{strip_label_mark(c.label)}".rstrip()
         for number, c in enumerate(made[:_MAX_LISTED], 1)
     ]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.core.errors import ConfigError
-from hermes.core.message import user
+from hermes.core.message import user_message
 
 
 async def steer_turn(ctx: CommandContext, args: str) -> Reply:
     if not args:
         raise ConfigError("/steer needs a text.")
     if not ctx.session.is_busy:
-        return Reply("No turn is running, so this was sent as a message.", submit=user(args))
-    ctx.session.submit(user(args), "steer")
+        return Reply(
+            "No turn is running, so this was sent as a message.", submit=user_message(args)
+        )
+    ctx.session.submit(user_message(args), "steer")
     return Reply("Steering: the agent reads this after its current step.")
 
 

@@ -9,7 +9,7 @@ from hermes.app.commands._branch import open_branch
 from hermes.app.commands._files import describe_restored, explain_no_files, preview_restore
 from hermes.app.session_chain import find_checkpoint_since, find_turn_starts
 from hermes.core.errors import ConfigError
-from hermes.core.text import counted
+from hermes.core.text import format_plural
 
 
 async def undo_turns(ctx: CommandContext, args: str) -> Reply:
@@ -56,7 +56,7 @@ def _first_index(ctx: CommandContext, words: list[str]) -> int:
     if not starts:
         raise ConfigError("There is nothing to undo in this session.")
     if count > len(starts):
-        raise ConfigError(f"This session has only {counted(len(starts), 'turn')} to undo.")
+        raise ConfigError(f"This session has only {format_plural(len(starts), 'turn')} to undo.")
     return starts[-count]
 
 
@@ -64,7 +64,7 @@ def _describe_messages(ctx: CommandContext, index: int) -> str:
     undone = ctx.session.transcript.history.messages[index:]
     first = " ".join(undone[0].text.split())
     first = first if len(first) <= 80 else first[:77] + "..."
-    return f"Removes {counted(len(undone), 'message')}, starting with: {first}"
+    return f"Removes {format_plural(len(undone), 'message')}, starting with: {first}"
 
 
 COMMAND = Command(

@@ -84,7 +84,7 @@ def _looks_like_key(word: str) -> bool:
     """Whether a secret was given where a name belongs; it is then not repeated."""
     from hermes.core.redaction.redactor import Redactor
 
-    return len(word) > 40 or word.startswith("sk-") or Redactor().clean(word) != word
+    return len(word) > 40 or word.startswith("sk-") or Redactor().redact(word) != word
 
 
 def _load_for_change(args: Namespace) -> Setup:

@@ -20,7 +20,7 @@ from hermes.config.load import Setup, read_source
 from hermes.config.validate import validate_config
 from hermes.config.yaml_source import parse_yaml
 from hermes.core.errors import ConfigError, HermesError, StoreError
-from hermes.core.text import counted
+from hermes.core.text import format_plural
 from hermes.exec.process.background_records import remove_old
 from hermes.store.sqlite import SqliteStore
 from hermes.tools.registry import unknown, unknown_words
@@ -137,9 +137,11 @@ async def salvage_sessions(home: Path) -> list[Check]:
         return [Check("sessions", "failed", str(error))]
     finally:
         await store.close()
-    missing = f"; {counted(salvaged.lost, 'message')} could not be read" if salvaged.lost else ""
-    sessions = counted(salvaged.sessions, "session")
-    text = f"salvaged {sessions} with {counted(salvaged.messages, 'message')}"
+    missing = (
+        f"; {format_plural(salvaged.lost, 'message')} could not be read" if salvaged.lost else ""
+    )
+    sessions = format_plural(salvaged.sessions, "session")
+    text = f"salvaged {sessions} with {format_plural(salvaged.messages, 'message')}"
     file = salvaged.damaged_file
     kept = f"the damaged file is kept as {file}; a backup may hold more (hermes import)"
     return [Check("sessions", "note", text + missing, (kept,))]

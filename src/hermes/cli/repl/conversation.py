@@ -15,7 +15,7 @@ from hermes.cli.repl.display.event_view import EventView
 from hermes.cli.repl.questions import QuestionQueue
 from hermes.core.channel import Channel
 from hermes.core.events import Approval, Question, Recorded, TurnEnd, TurnEvent, TurnResult
-from hermes.core.message import Message, user
+from hermes.core.message import Message, user_message
 
 log = logging.getLogger(__name__)
 
@@ -203,7 +203,7 @@ class Conversation:
         if result.status == "interrupted":
             # The turn has dropped the guidance it had not read; the user has not.
             for text in reversed(self._steers):
-                self._queue.appendleft((text, user(text)))
+                self._queue.appendleft((text, user_message(text)))
             self._show_queue()
         self._steers.clear()
         self._show_background_results()

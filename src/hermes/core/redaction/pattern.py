@@ -20,7 +20,7 @@ _UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:/")
 
 
-class Family(Struct, frozen=True):
+class SecretFamily(Struct, frozen=True):
     """A shape of secret. What `pattern` matches (its group, when it has one) is the secret."""
 
     name: str
@@ -33,7 +33,7 @@ class Family(Struct, frozen=True):
     """The hint need not touch the token: it is looked for in the whole text, not only in runs."""
 
 
-def dense(secret: str) -> bool:
+def is_dense(secret: str) -> bool:
     """Not a word, a placeholder or a name put together of words."""
     if len(set(secret)) < 8:
         return False
@@ -42,18 +42,20 @@ def dense(secret: str) -> bool:
     return sum(a.islower() and b.isupper() for a, b in pairwise(secret)) >= 3
 
 
-def unbroken(secret: str) -> bool:
+def is_unbroken(secret: str) -> bool:
     """Dense, with a piece too long for a word: class names are made of many short ones."""
-    return dense(secret) and _UNBROKEN.search(secret) is not None
+    return is_dense(secret) and _UNBROKEN.search(secret) is not None
 
 
-def mixed(secret: str) -> bool:
+def is_mixed(secret: str) -> bool:
     """Digits, small and large letters, all in one: for shapes that say little else."""
     kinds = (str.isdigit, str.islower, str.isupper)
-    return dense(secret) and (all(any(map(k, secret)) for k in kinds) or scattered(secret))
+    return is_dense(secret) and (
+        all(any(map(k, secret)) for k in kinds) or has_scattered_capitals(secret)
+    )
 
 
-def credentials(secret: str) -> bool:
+def is_basic_auth(secret: str) -> bool:
     """Base64 of `user:password`."""
     from base64 import b64decode
     from binascii import Error
@@ -65,7 +67,7 @@ def credentials(secret: str) -> bool:
     return ":" in text and text.isprintable()
 
 
-def bot(secret: str) -> bool:
+def is_bot_token(secret: str) -> bool:
     """The first part is the base64 of the bot's number."""
     from base64 import urlsafe_b64decode
 
@@ -74,33 +76,33 @@ def bot(secret: str) -> bool:
     return number.isdigit() and len(number) >= 15
 
 
-def password(secret: str) -> bool:
+def is_password(secret: str) -> bool:
     return not _PLACEHOLDER.match(secret)
 
 
-def given(secret: str) -> bool:
+def is_random_value(secret: str) -> bool:
     """What a name like `password` or `token` was given: random characters, no reference, path or
     name. Letters, digits and signs must take turns more often than in `test1234`."""
-    if not password(secret) or _SCHEME.match(secret) or secret[0] in "/.-_":
+    if not is_password(secret) or _SCHEME.match(secret) or secret[0] in "/.-_":
         return False
     if _UUID.fullmatch(secret):
         return True
     if len(set(secret)) < 6:
         return False
     pieces = _PIECE.findall(secret)
-    turns = max((_turns(piece) for piece in pieces), default=0)
+    turns = max((_count_turns(piece) for piece in pieces), default=0)
     odd = len(_ODD.findall(secret))
     if turns and odd and turns + odd >= 3 and len(pieces) <= 2 + odd:
         return True
     return turns >= 4 or (turns == 3 and len(secret) <= 12)
 
 
-def _turns(piece: str) -> int:
+def _count_turns(piece: str) -> int:
     """How often a piece changes between digits, small and large letters; a capital that begins a
     word is no change of its own. Nine: it cannot be a name."""
     if len(piece) < 6 or piece.isdigit():
         return 0
-    if scattered(piece):
+    if has_scattered_capitals(piece):
         return 9
     if piece.isalpha():
         return 0
@@ -110,7 +112,7 @@ def _turns(piece: str) -> int:
     return sum(a != b and (a, b) != ("u", "l") for a, b in pairwise(kinds))
 
 
-def scattered(piece: str) -> bool:
+def has_scattered_capitals(piece: str) -> bool:
     """Capitals where no word begins: cut before each of them, the pieces are too short."""
     if len(piece) < 10 or piece in (piece.upper(), piece.lower()):
         return False
@@ -134,11 +136,13 @@ another character."""
 IS = rf"{QUOTE}\s{{0,8}}(?:=>|:=|[=:])\s{{0,8}}{QUOTE}"
 
 
-def row(name: str, hints: str, pattern: str, check: Callable[[str], bool] | None = dense) -> Family:
-    return Family(name, tuple(hints.split()), pattern, check)
+def token_family(
+    name: str, hints: str, pattern: str, check: Callable[[str], bool] | None = is_dense
+) -> SecretFamily:
+    return SecretFamily(name, tuple(hints.split()), pattern, check)
 
 
-def near(
-    name: str, hints: str, pattern: str, check: Callable[[str], bool] | None = dense
-) -> Family:
-    return Family(name, tuple(hints.split()), pattern, check, apart=True)
+def context_family(
+    name: str, hints: str, pattern: str, check: Callable[[str], bool] | None = is_dense
+) -> SecretFamily:
+    return SecretFamily(name, tuple(hints.split()), pattern, check, apart=True)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from hermes.core.text import clean
+from hermes.core.text import replace_invalid
 
 _decode = msgspec.json.decode
 
@@ -56,9 +56,9 @@ def _null_constant(_constant: str) -> None:
 def _clean_value(value: Any) -> Any:
     match value:
         case str():
-            return clean(value)
+            return replace_invalid(value)
         case dict():
-            return {clean(str(k)): _clean_value(v) for k, v in value.items()}
+            return {replace_invalid(str(k)): _clean_value(v) for k, v in value.items()}
         case list() | tuple():
             return [_clean_value(v) for v in value]
         case float() if not math.isfinite(value):

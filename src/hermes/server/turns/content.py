@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import structs
 
-from hermes.core.image_size import MOST_PIXELS, oversized
+from hermes.core.image_size import MOST_PIXELS, is_oversized
 from hermes.core.message import Media, Message, Text
 from hermes.net.errors import EgressError
 from hermes.net.ip_ranges import is_disguised_ipv4, is_reachable
@@ -89,7 +89,7 @@ def _inline(rest: str, where: str) -> Media:
         raw = base64.b64decode(data.rstrip("=") + "=" * (-len(data.rstrip("=")) % 4), validate=True)
     except (binascii.Error, ValueError):
         raise bad(f"{where}: the image is not valid base64.", where) from None
-    if oversized(raw):
+    if is_oversized(raw):
         raise bad(f"{where}: the image has more than {MOST_PIXELS // 1_000_000} megapixels.", where)
     return Media("image/jpeg" if mime == "image/jpg" else mime, raw)
 

@@ -90,7 +90,7 @@ class Shown:
         """All that is there by now, without waiting."""
         found = [*self._ready]
         self._ready.clear()
-        for happened in self._channel.ready():
+        for happened in self._channel.drain_events():
             if self._keep or not risky(self._session.transcript.taint):
                 found.append(happened)
             else:

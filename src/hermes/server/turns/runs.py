@@ -27,7 +27,7 @@ from hermes.core.events import (
     TurnEvent,
     TurnResult,
 )
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.server.http.errors import ApiError
 from hermes.server.http.principals import Principal
 from hermes.server.turns.image_links import Shown, shown
@@ -128,7 +128,7 @@ class Run:
                 await asyncio.sleep(0)  # its turn begins right now
         if self._session is None or not self._session.is_busy:
             raise ApiError(409, "This run is not at work.", code="not_running")
-        self._session.submit(user(text), "steer")
+        self._session.submit(user_message(text), "steer")
 
     async def answer(self, choice: Answer, approval: str) -> dict[str, str]:
         """The oldest that waits, or the one that is named. What cannot be granted for longer is

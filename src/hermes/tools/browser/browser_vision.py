@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hermes.core.message import Media, Text, user
+from hermes.core.message import Media, Text, user_message
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.tools.browser._browser import browser_of
 from hermes.tools.browser._snapshot import checked
@@ -41,5 +41,7 @@ async def browser_vision(p: Params, ctx: ToolContext) -> ToolResult:
     if ctx.services.models.sees_images:
         return ToolResult((Text(head), picture), display=f"picture of {url}")
     question = p.question.strip()[:_LONGEST] or "What does this page show?"
-    told = await ctx.services.models.consult("vision", user(question, picture), system=_SYSTEM)
+    told = await ctx.services.models.consult(
+        "vision", user_message(question, picture), system=_SYSTEM
+    )
     return ToolResult(f"{head}\n\n{told}", display=f"description of {url}")

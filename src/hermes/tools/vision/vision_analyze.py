@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from hermes.core.errors import ToolError
-from hermes.core.image_size import oversized
-from hermes.core.message import Media, user
+from hermes.core.image_size import is_oversized
+from hermes.core.message import Media, user_message
 from hermes.core.taint import BOTH, Source
 from hermes.core.tool import ToolContext, ToolResult, tool
 from hermes.tools._files.images import MAX_IMAGE, image_type
@@ -65,11 +65,11 @@ async def vision_analyze(p: Params, ctx: ToolContext) -> ToolResult:
     mime = image_type(data)
     if not mime:
         raise ToolError(f"{place} is not a PNG, JPEG, GIF or WebP image; nothing was asked.")
-    if oversized(data):
+    if is_oversized(data):
         raise ToolError(f"{place} has too many pixels to be looked at; make it smaller first.")
     picture = Media(mime, data, name=_name(place))
     told = await ctx.services.models.consult(
-        "vision", user(question, picture), system=_SYSTEM, max_output=_ANSWER
+        "vision", user_message(question, picture), system=_SYSTEM, max_output=_ANSWER
     )
     return ToolResult(told or "The model said nothing.", data={"mime": mime, "bytes": len(data)})
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.core.text import clean
+from hermes.core.text import replace_invalid
 from hermes.llm.wire.lenient_json import decode_json, encode_json, to_text
 
 
@@ -74,4 +74,4 @@ def test_everything_written_is_legal_and_stays_as_it_is(value: Any) -> None:
 
 def test_text() -> None:
     assert [to_text(v) for v in ("a", None, {"b": 1}, 7)] == ["a", "", '{"b":1}', "7"]
-    assert clean("ok") == "ok"
+    assert replace_invalid("ok") == "ok"

@@ -100,7 +100,7 @@ def build_refusal(
     words = (
         response.get_text("error_description") or response.error_code or f"status {response.status}"
     )
-    words = Redactor(secrets).clean(" ".join(words.split()))[:200]
+    words = Redactor(secrets).redact(" ".join(words.split()))[:200]
     kind = Kind.SERVER if response.status >= 500 else Kind.AUTH
     if response.status == 429:
         kind = Kind.RATE_LIMITED

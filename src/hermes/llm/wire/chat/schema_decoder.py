@@ -6,7 +6,7 @@ import json
 import re
 
 from hermes.core.response_sink import ResponseSink
-from hermes.core.text import clean
+from hermes.core.text import replace_invalid
 from hermes.llm.wire.chat.schema_tools import ABOUT, ANSWER, TOOL
 from hermes.llm.wire.lenient_json import decode_json, encode_json
 
@@ -92,7 +92,7 @@ class SchemaDecoder:
             plain = json.loads(f'"{escaped}"', strict=False)
         except ValueError:  # cut off inside an escape
             plain = escaped
-        self._pass_text(clean(plain))
+        self._pass_text(replace_invalid(plain))
 
     def _settle_held(self, said: str) -> None:
         try:
