@@ -10,20 +10,20 @@ import msgspec
 
 from hermes.core.wire_names import WIRE_NAMES
 from hermes.llm import index, providers
-from hermes.llm.provider_spec import ProviderSpec
 from hermes.llm.wire import load_wire
 
 
-def load_rows() -> list[ProviderSpec]:
-    """The rows of all built-in providers."""
+def describe_rows() -> list[index.ProviderEntry]:
+    """The index entries of all built-in providers."""
     folder = Path(providers.__path__[0])
     stems = sorted(path.stem for path in folder.glob("[a-z]*.py"))
-    return [import_module(f"{providers.__name__}.{stem}").PROVIDER for stem in stems]
+    rows = {stem: import_module(f"{providers.__name__}.{stem}").PROVIDER for stem in stems}
+    return [index.describe_provider(row, stem) for stem, row in rows.items()]
 
 
 def render() -> bytes:
     """What the index must say."""
-    entries = sorted(map(index.describe_provider, load_rows()), key=lambda e: (e.rank, e.name))
+    entries = sorted(describe_rows(), key=lambda e: (e.rank, e.name))
     rows = b",\n".join(map(msgspec.json.encode, entries))
     facts = [(name, load_wire(name).FACTS) for name in WIRE_NAMES]
     wires = b",\n".join(b'"%s":' % n.encode() + msgspec.json.encode(f) for n, f in facts)

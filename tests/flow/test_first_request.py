@@ -11,12 +11,12 @@ from tests.kit import Home, Provider, say
 PROGRAM = """
 import asyncio, sys
 from hermes.app.runtime import Runtime
-from hermes.config.load import load
-from hermes.core.message import user
+from hermes.config.load import load_setup
+from hermes.core.message import user_message
 async def main():
-    async with Runtime.open(load()) as runtime:
+    async with Runtime.open(load_setup()) as runtime:
         session = await runtime.open_session()
-        print((await session.turn(user("hi"))).text)
+        print((await session.submit(user_message("hi"))).text)
 asyncio.run(main())
 print(*sorted(sys.modules))
 """

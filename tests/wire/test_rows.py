@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -58,9 +59,10 @@ async def transport() -> AsyncIterator[Transport]:
 
 
 def test_every_row_is_in_the_table() -> None:
-    files = {p.stem.replace("_", "-") for p in Path(rows.__path__[0]).glob("*.py")}
-    assert files - {"--init--"} == (set(ROWS) - {"custom"}) | {"local"}  # which has no wire
-    for name in files - {"--init--"}:
+    stems = {p.stem for p in Path(rows.__path__[0]).glob("[a-z]*.py")}
+    names = {import_module(f"{rows.__name__}.{stem}").PROVIDER.name for stem in stems}
+    assert names == (set(ROWS) - {"custom"}) | {"local"}  # which has no wire
+    for name in names:
         row = find_provider(name)
         assert row is not None and row.docs.startswith("https://"), name
 

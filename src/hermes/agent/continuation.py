@@ -1,10 +1,10 @@
-"""Joining a continuation to what it continues, without repeating words."""
+"""Joins a continuation to the text it continues, without repeated words."""
 
 from __future__ import annotations
 
 WINDOW = 200
 SHORTEST = 10
-"""A shorter repetition may be meant (lists, refrains)."""
+"""A shorter repetition may be intended (lists, refrains)."""
 
 
 def overlap_length(before: str, after: str) -> int:
@@ -20,7 +20,7 @@ def strip_overlap(before: str, after: str) -> str:
 
 
 class OverlapFilter:
-    """The live form: holds the first characters back while they may be a repetition."""
+    """The same for a stream: holds back the first characters while they may be a repetition."""
 
     __slots__ = ("_before", "_held", "_open")
 

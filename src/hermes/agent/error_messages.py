@@ -1,4 +1,4 @@
-"""How a failure is told to a person: what failed, whether anything was lost, what to do."""
+"""Failures in words for the user: what failed, whether anything was lost, what to do."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def describe_failure(failure: Failure, provider: ModelClient, near: tuple[str, .
 
 
 async def find_similar_models(provider: ModelClient) -> tuple[str, ...]:
-    """Names the endpoint offers that look like the one it does not know."""
+    """Models of the endpoint whose names resemble the unknown one."""
     names = await provider.listing.list_models()
     wanted = provider.target.model
     close = get_close_matches(wanted, names, n=3, cutoff=0.4)

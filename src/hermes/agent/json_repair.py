@@ -1,4 +1,4 @@
-"""Turns a tool call's raw arguments into an object: strictly, else by repairs with one reading."""
+"""Parses the raw arguments of a tool call, repairing JSON where only one reading is possible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_LENGTH = 2_000_000
 _MAX_TOKENS = 200_000
 _MAX_DEPTH = 512
 _MAX_REPAIRS = 32
-"""Brackets added or dropped; past it the text is garbage, not a slip."""
+"""Brackets added or dropped; a text that needs more is not repaired."""
 
 _TOKEN = r"""[ \t\r\n]++ | [][{},:] | "(?:[^"\\]++|\\.)*+" | '(?:[^'\\]++|\\.)*+'
          | [^]["'{},:\s][^]["{},:\s]*+ | [^"'] """
@@ -41,7 +41,7 @@ def _compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 class BadArguments(ToolError):
-    """No single reading of the arguments exists; nothing was executed."""
+    """The arguments are not JSON and cannot be repaired in one way only; nothing was executed."""
 
     def __init__(self, why: str) -> None:
         super().__init__(
@@ -65,7 +65,7 @@ def parse_arguments(raw: str) -> dict[str, Any]:
 
 
 def is_truncated(raw: str) -> bool:
-    """Whether the text breaks off inside its outermost object (or array): never to be executed."""
+    """Whether the text ends inside its outermost object or array; such a call must not run."""
     text = raw.strip()
     if text[:1] not in ("{", "["):
         return False
@@ -88,7 +88,7 @@ def _repair_json(text: str, error: orjson.JSONDecodeError) -> Any:
 
 
 def _join_surrogates(text: str) -> str:
-    """Surrogate halves joined where they pair up, replaced where they do not."""
+    """Joins paired surrogates and replaces lone ones."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -100,11 +100,12 @@ class _Frame:
         self.wide = False
         """It has more than one element."""
         self.doubtful = False
-        """A wide child of its own kind: a bracket missing here could belong to either."""
+        """It has a wide child of its own kind, so a missing bracket could belong to either."""
 
 
 class _RepairScan:
-    """One pass over the text. `out` is JSON to be parsed strictly; `fault` says why it must not."""
+    """One pass over the text. `out` is JSON for the strict parser; `fault` says why it is
+    unusable."""
 
     def __init__(self, text: str) -> None:
         self.out: list[str] = []
@@ -177,7 +178,7 @@ class _RepairScan:
             self._stack[-1].doubtful = True
 
     def _check_trailing(self, first: str) -> None:
-        """What may follow the object: a few closing brackets too many."""
+        """Check what follows the object: only a few extra closing brackets may."""
         if first in "}]":
             self._count_repair()
         elif first in "{[":

@@ -23,7 +23,7 @@ LAST_CALL = (
     "what was done, what is left and how to go on.]"
 )
 PARTIAL = frozenset({"output_truncated", "max_turns", "tool_loop", "unknown_tools"})
-"""Endings that are partial even when there is no text to show."""
+"""Codes of endings that count as partial even when there is no text."""
 
 
 async def run_turn(agent: Agent, turn: Turn, prompt: Message) -> TurnResult:
@@ -93,7 +93,7 @@ def _raise_if_looping(guard: LoopGuard, calls: tuple[ToolCall, ...]) -> None:
 
 
 async def _make_last_call(agent: Agent, turn: Turn) -> NoReturn:
-    """The budget of model calls is used up: one more without tools, then the turn is partial."""
+    """Make one more call without tools when the limit of calls is reached, then end the turn."""
     limit = agent.limits.max_calls
     attempt = Attempt(structs.replace(agent.settings, tool_choice="none"))
     attempt.tail = (user_message(LAST_CALL.format(n=limit)),)

@@ -1,4 +1,4 @@
-"""Failure -> ladder of rungs: the whole recovery policy of the product is the POLICY table."""
+"""What is tried after each kind of failure: the POLICY table is the whole recovery policy."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ NUDGE = "[Your last answer was empty. Answer now: say what you found or did, or 
 
 
 class Attempt:
-    """One try at one step: what the next request differs in from the plain one. Rungs change it;
-    the history stays as it is."""
+    """What the next request of a step changes from the plain one. Recovery actions modify it; the
+    history stays as it is."""
 
     __slots__ = ("declined", "fresh", "overrides", "settings", "tail", "used")
 
@@ -33,10 +33,10 @@ class Attempt:
         self.settings = settings
         self.tail: tuple[Message, ...] = ()
         self.overrides: dict[str, Any] = {}
-        """Quirks for this step only; what is worth remembering goes to the turn's lessons."""
+        """Quirks for this step only; lasting ones go to the turn's lessons."""
         self.fresh = False
         self.declined = False
-        """A model's policy was against it, and another one was asked."""
+        """Whether a model refused by its content policy and another was asked."""
         self.used: Counter[str] = Counter()
 
     def build_request(self, agent: Agent, turn: Turn) -> Request:
@@ -61,7 +61,7 @@ class Attempt:
 
 
 class Fault(Struct, frozen=True):
-    """A failure with everything a rung may look at."""
+    """A failure with everything that a recovery action needs."""
 
     failure: Failure
     attempt: Attempt
@@ -74,14 +74,14 @@ class Fault(Struct, frozen=True):
 
 
 Fix = Callable[[Fault], Awaitable[bool]]
-"""True: try again. False: does not apply here, next rung."""
+"""True: try again. False: not applicable, take the next action."""
 
 
 class Rung(Struct, frozen=True):
     name: str
     fix: Fix
     limit: int = 1
-    """How often per step and provider; 0: as often as `Limits.tries` allows."""
+    """Uses per step and provider; 0: as many as `TurnLimits.tries` allows."""
 
 
 # -- waiting ---------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ async def _use_new_connection(f: Fault) -> bool:
     return True
 
 
-# -- somebody else ---------------------------------------------------------------------------
+# -- other credentials and models ------------------------------------------------------------
 
 
 async def _refresh_login(f: Fault) -> bool:
@@ -151,18 +151,18 @@ async def _use_fallback(f: Fault) -> bool:
 
 
 async def _ask_another_model(f: Fault) -> bool:
-    """Another model, once: nobody goes round asking who would say it."""
+    """Ask one other model after a refusal, never a third."""
     if f.attempt.declined:
         return False
     f.attempt.declined = True
     return await _use_fallback(f)
 
 
-# -- asking for less -------------------------------------------------------------------------
+# -- smaller requests ------------------------------------------------------------------------
 
 
 def learn_quirks(**quirks: Any) -> Fix:
-    """The endpoint rejected a feature: stop using it there, remember that, retry."""
+    """An action that stops using a feature at this endpoint, for good."""
 
     async def fix(f: Fault) -> bool:
         known = f.turn.lessons_for(f.provider.target).quirks
@@ -228,7 +228,7 @@ async def _drop_parameter(f: Fault) -> bool:
 
 
 async def _send_one_effort_field(f: Fault) -> bool:
-    """Two fields that say how to reason, and the endpoint takes only one of them."""
+    """Send only one of two fields that control reasoning to an endpoint that rejects both."""
     if f.failure.param not in ("", "thinking", "reasoning_effort", "reasoning"):
         return False
     if f.attempt.settings.effort in (None, "none"):
@@ -239,7 +239,7 @@ async def _send_one_effort_field(f: Fault) -> bool:
 
 
 async def _lower_effort(f: Fault) -> bool:
-    """The field is good and its value is not: the endpoint says which it takes."""
+    """Use a reasoning effort that the endpoint named in its refusal."""
     if f.attempt.settings.effort is None or f.failure.param not in _EFFORT_FIELDS:
         return False
     left = parse_efforts(f.failure.message)
@@ -273,7 +273,7 @@ async def _drop_rejected_media(f: Fault) -> bool:
 
 
 def _forget_images(history: History, target: Target) -> bool:
-    """Those there are so far, in this conversation; whether there was one left to blame."""
+    """Leave the images so far out of requests to this target; False if there are none left."""
     if not any(map(_has_media, history.messages[history.refused.get(target, 0) :])):
         return False
     history.refused[target] = len(history)
@@ -363,11 +363,11 @@ POLICY: Mapping[Kind, tuple[Rung, ...]] = {
     Kind.ANSWER_TOO_LARGE: (),
     Kind.UNKNOWN: (AGAIN, FALLBACK),
 }
-"""Every kind has a row (a test says so); an empty one means: say it at once."""
+"""Every kind has a row (a test checks it); with an empty one the failure is reported at once."""
 
 
 async def try_recovery(fault: Fault) -> bool:
-    """Change the attempt for another try; False when the ladder for this failure is used up."""
+    """Take the next recovery action for this failure; False when all have been used."""
     used = fault.attempt.used
     await learn_limit(fault.turn, fault.provider, fault.failure)
     for rung in POLICY[fault.failure.kind]:

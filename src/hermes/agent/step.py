@@ -40,12 +40,12 @@ REWRITE_CALL = (
 CALL_LOST = "[The connection broke while you wrote a tool call; it was not run. Go on from there.]"
 MAX_CONTINUES = 3
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]|^(?=[0-9-])")
-"""No wire takes these back in the name of a tool, and not every one a digit in front."""
+"""Characters that some wire rejects in the name of a tool, and a digit or dash in front."""
 
 
 class TurnStopped(Exception):
-    """The turn ends here, short of a complete answer. `message` is what there is of one;
-    `partial`: a person has seen part of one that is recorded already."""
+    """Ends the turn without a complete answer. `message` is the part of it that is kept; `partial`:
+    an earlier part is recorded already."""
 
     def __init__(
         self, code: str, error: str, message: Message | None = None, *, partial: bool = False
@@ -65,12 +65,12 @@ class _Step:
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
         self.answer: ResponseBuilder | None = None
-        """What is coming in right now."""
+        """The response being received."""
         self.pieces: list[str] = []
-        """Visible text of earlier, cut-off calls of this step."""
+        """Visible text of earlier calls of this step that were cut off."""
         self.thoughts: list[Part] = []
         self.ticket: CallTicket | None = None
-        """Of the call that is being made; None: nothing is to be settled."""
+        """The reservation of the running call; None: nothing to settle."""
         self.continues = 0
         self.died = 0
 
@@ -80,8 +80,8 @@ class _Step:
 
 
 async def sample_message(agent: Agent, turn: Turn, attempt: Attempt) -> Message:
-    """A usable assistant message, not yet recorded. Raises Stopped when there is none to be had;
-    on cancellation what was streamed is recorded first."""
+    """Call the model until there is a usable message, and return it unrecorded. Raises TurnStopped
+    when there is none; a cancellation records what was streamed first."""
     step = _Step(attempt)
     try:
         return await _sample_until_usable(agent, turn, step)
@@ -115,7 +115,7 @@ async def _sample_until_usable(agent: Agent, turn: Turn, step: _Step) -> Message
 def _settle_usage(
     agent: Agent, turn: Turn, step: _Step, answer: ResponseBuilder, outcome: str
 ) -> Message:
-    """The answer as it stands, its usage settled and added to the turn's."""
+    """The response as a message; settles its usage and adds it to the turn's."""
     step.answer = None
     message = answer.build_message(agent.providers[turn.active].target)
     if turn.meter is not None and step.ticket is not None:
@@ -133,7 +133,8 @@ def _settle_usage(
 
 
 def _estimate_spent(answer: ResponseBuilder, outcome: str, ticket: CallTicket) -> Usage:
-    """A prompt that was taken in before the call was given up is paid for; nobody reports it."""
+    """The usage, with an estimated input for an abandoned call: its prompt is billed, but no usage
+    was reported."""
     usage = answer.usage
     if outcome not in ("interrupted", Kind.STALLED.value) or usage.input or not answer.request_size:
         return usage
@@ -143,7 +144,7 @@ def _estimate_spent(answer: ResponseBuilder, outcome: str, ticket: CallTicket) -
 async def _reserve_call(
     turn: Turn, step: _Step, provider: ModelClient, request: Request
 ) -> Request:
-    """Every call is reserved first; at a cap the turn ends before it, with what there is."""
+    """Reserve the budget of a call. At a cap the turn ends with what was received so far."""
     if turn.meter is None:
         return request
     try:
@@ -160,7 +161,7 @@ async def _reserve_call(
 async def _stream_answer(
     agent: Agent, turn: Turn, step: _Step, answer: ResponseBuilder
 ) -> Failure | None:
-    """One request. Events go out as they come; in a continuation, without what it repeats."""
+    """Send one request and emit its events as they arrive, without what a continuation repeats."""
     seam = OverlapFilter(step.text_so_far) if step.pieces else None
     provider = agent.providers[turn.active]
     request = await _reserve_call(turn, step, provider, step.attempt.build_request(agent, turn))
@@ -183,7 +184,7 @@ async def _stream_answer(
 
 
 def _flush_answer(turn: Turn, answer: ResponseBuilder, seam: OverlapFilter | None) -> None:
-    """What had arrived when the stream ended early is shown too."""
+    """Emit what had arrived when the stream ended early."""
     for event in (
         answer.finish_events() if seam is None else _strip_repetition(seam, answer.finish_events())
     ):
@@ -213,7 +214,7 @@ async def _keep_partial(agent: Agent, turn: Turn, step: _Step) -> None:
 
 
 async def append_steer(turn: Turn) -> None:
-    """Guidance given mid-run goes behind the last tool result; without one it waits."""
+    """Append guidance given during the turn behind the last tool result; without one it waits."""
     last = turn.history.messages[-1]
     carried = last.role == "tool" or last.kind == "steer"
     if carried and (text := turn.host.take_steer()):
@@ -221,13 +222,12 @@ async def append_steer(turn: Turn) -> None:
 
 
 def _has_content(message: Message) -> bool:
-    """Whether a person has seen text of it, or a tool call had begun: then it is not retried
-    as if nothing had happened."""
+    """Whether the message has visible text or a tool call; if so, it is not simply retried."""
     return bool(message.calls or message.text.strip())
 
 
 def _find_anomaly(message: Message, answer: ResponseBuilder) -> Failure | None:
-    """A 200 that is not an answer is a failure too, and takes the same table."""
+    """The failure behind a response that is no usable answer; recovered like any other."""
     if answer.stop == "died":
         return Failure(Kind.NETWORK, "the stream ended before the answer was complete")
     calls = message.calls
@@ -247,7 +247,7 @@ def _find_anomaly(message: Message, answer: ResponseBuilder) -> Failure | None:
 async def _accept_answer(
     agent: Agent, turn: Turn, step: _Step, message: Message, failure: Failure | None
 ) -> Message | None:
-    """Decide what an answer with content is: the step's message, or a piece of it."""
+    """Return the step's message if the response completes it; None if the model has to continue."""
     if failure is not None and failure.kind is Kind.TRUNCATED_CALL:
         return await _handle_truncated_call(agent, turn, step, message, failure)
     if failure is not None:
@@ -278,7 +278,7 @@ async def _accept_answer(
 async def _handle_broken_stream(
     agent: Agent, turn: Turn, step: _Step, message: Message, failure: Failure
 ) -> Message | None:
-    """The stream broke off after something was delivered: keep it, and call once more."""
+    """Keep what a broken stream delivered, and call the model once more."""
     provider = agent.providers[turn.active]
     begun = [c.name or "?" for c in message.calls]
     if begun:
@@ -311,7 +311,7 @@ async def _handle_truncated_call(
 
 
 def _ask_to_continue(step: _Step, message: Message, ask: str = CONTINUE) -> None:
-    """Ask for the rest: the text so far and the request for more exist in the request only."""
+    """Have the next request ask for the rest. The text so far is sent with it, not recorded."""
     step.continues += 1
     step.thoughts.extend(p for p in message.parts if isinstance(p, Thinking))
     step.pieces.append(strip_overlap(step.text_so_far, message.text))
@@ -324,7 +324,7 @@ def _ask_to_continue(step: _Step, message: Message, ask: str = CONTINUE) -> None
 def _join_pieces(
     step: _Step, message: Message, *, stop: Stop | None = None, calls: bool = True
 ) -> Message:
-    """This answer with the pieces before it, joined without a seam."""
+    """The message with the text of the earlier calls in front, without repeated words."""
     parts = [p for p in message.parts if calls or not isinstance(p, ToolCall)]
     if step.pieces:
         texts = strip_overlap(
@@ -355,7 +355,7 @@ async def _give_up(agent: Agent, turn: Turn, step: _Step, failure: Failure) -> T
     if step.pieces:
         empty = Message("assistant", (), origin=turn.target, stop="died")
         kept = _join_pieces(step, empty)
-    elif failure.kind is Kind.CONTENT_POLICY:  # a record of it: that is not sent there again
+    elif failure.kind is Kind.CONTENT_POLICY:  # recorded, so that it is not sent there again
         who = None if turn.active and step.attempt.declined else provider.target
         kept = Message("assistant", (), origin=who, stop="filtered")
     elif step.thoughts:
@@ -364,7 +364,7 @@ async def _give_up(agent: Agent, turn: Turn, step: _Step, failure: Failure) -> T
 
 
 def normalize_calls(message: Message, tools: list[str], taken: set[str], position: int) -> Message:
-    """Calls as we store them: names the registry knows where the meaning is clear, unique ids."""
+    """The message with unique call ids, and tool names corrected where their meaning is clear."""
     seen: set[str] = set()
     parts: list[Part] = []
     for i, part in enumerate(message.parts):

@@ -24,14 +24,14 @@ behind the last </data-N> is from the user."""
 
 
 class PromptExtras(Struct, frozen=True):
-    """What most sessions do without."""
+    """Parts that most sessions do not have."""
 
     place: str = ""
-    """Where commands run, when not here."""
+    """Where commands run, if not on this machine."""
     persona: str = ""
     """Who the agent is, in the operator's words."""
     notes: str = ""
-    """What the project says of itself."""
+    """The project's own notes (AGENTS.md)."""
 
 
 def build_system_prompt(

@@ -1,4 +1,4 @@
-"""Run one assistant message's tool calls: validate, approve, order, bound, record."""
+"""Runs the tool calls of one assistant message: validates, approves, orders and records them."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ INTERRUPTED = "interrupted by the user while it was running; its outcome is unkn
 
 
 class _Plan(Struct, frozen=True):
-    """A call that was understood: the tool, its typed parameters, what it writes to."""
+    """A valid call: the tool, its typed parameters, what it writes to."""
 
     call: ToolCall
     inner: ToolCall
-    """What is approved and run: the call itself, or the one it stands for."""
+    """The call that is approved and run: this one, or the one it forwards to."""
     tool: Tool[Any]
     params: Any
     keys: tuple[str, ...]
@@ -43,7 +43,7 @@ class _Plan(Struct, frozen=True):
 
 
 class ToolBatch:
-    """One message's calls. Each result is recorded when it is known; equal calls run once."""
+    """The calls of one message. Each result is recorded when it is known; equal calls run once."""
 
     def __init__(self, agent: Agent, turn: Turn, guard: LoopGuard) -> None:
         self._agent = agent
@@ -79,7 +79,7 @@ class ToolBatch:
             raise errors.exceptions[0] from None
 
     async def _plan_calls(self, calls: Sequence[ToolCall]) -> list[_Plan]:
-        """What can be run. What cannot is answered here, with words the model can act on."""
+        """The calls that can be run; the others get an error the model can act on."""
         plans: list[_Plan] = []
         first: dict[tuple[str, str], str] = {}
         for call in calls:
@@ -137,7 +137,7 @@ class ToolBatch:
     @asynccontextmanager
     async def _hold_locks(self, keys: Sequence[str]) -> AsyncIterator[None]:
         async with AsyncExitStack() as held:
-            for key in sorted(set(keys)):  # in one order, so that nobody waits in a circle
+            for key in sorted(set(keys)):  # in one order, to avoid deadlocks
                 await held.enter_async_context(self._locks.setdefault(key, asyncio.Lock()))
             yield
 
@@ -155,14 +155,14 @@ class ToolBatch:
             await self._record_result(twin, content, error=error, began=began)
 
     def _make_invoker(self, outer: _Plan) -> Invoker:
-        """Calls made by a tool's own doing. They are part of the outer call: shown as its progress
-        and not recorded, but judged, locked, stopped and marked like any other."""
+        """For calls that a tool makes itself. They are part of the outer call: shown as its
+        progress and not recorded, but approved, locked, stopped and tainted like any other."""
         count = 0
 
         async def invoke(name: str, arguments: dict[str, Any]) -> ToolResult:
             nonlocal count
             count += 1
-            # What it runs may have read anything before it asks: it is judged as if it had.
+            # The tool may have read anything before this call, so it is judged as if it had.
             self._turn.host.absorb_taint(outer.tool.brings)
             call = ToolCall(f"{outer.call.id}.{count}", outer.call.name, "")
             tool, params, inner = self._resolve_forward(call, name, arguments)
@@ -184,7 +184,7 @@ class ToolBatch:
     async def _run_guarded(
         self, plan: _Plan, toolbox: Toolbox, progress: Callable[[str], None]
     ) -> tuple[tuple[Any, ...], bool]:
-        """The one place that catches everything: a tool's failure is a result, never the end."""
+        """Run a plan and turn every failure into a result: a tool never ends the turn."""
         tool, host = plan.tool, self._turn.host
         try:
             verdict = await host.approve(plan.inner, tool, plan.params, plan.keys)
@@ -207,7 +207,7 @@ class ToolBatch:
 
     async def _run_tool(self, plan: _Plan, context: ToolContext) -> ToolResult | str:
         async with asyncio.timeout(plan.tool.timeout):
-            self._started.add(plan.call.id)  # now: what still waited for a yes has done nothing
+            self._started.add(plan.call.id)  # a call that awaits approval has not begun
             try:
                 return await plan.tool.run(plan.params, context)
             finally:
@@ -224,7 +224,7 @@ class ToolBatch:
         return result
 
     async def _close_interrupted(self) -> None:
-        """What was running or waiting when the user interrupted gets its result all the same."""
+        """Record a result for every call that was running or waiting when the user interrupted."""
         for call in list(self._open.values()):
             text = INTERRUPTED if call.id in self._started else SKIPPED
             began = self._began.get(call.id)
@@ -239,7 +239,7 @@ def _describe_denial(reason: str) -> str:
 
 
 def _add_note(result: ToolResult | str, note: str) -> ToolResult | str:
-    """With what the model should know about how it was run."""
+    """Append what the model should know about how the call was run."""
     if not note or not isinstance(result, ToolResult) or not isinstance(result.content, str):
         return result
     return structs.replace(result, content=f"{result.content}\n[{note}]")

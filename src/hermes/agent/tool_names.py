@@ -1,4 +1,4 @@
-"""Finds the tool a model meant when it wrote a name the registry does not know."""
+"""Finds the tool that a model meant by an unknown name."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ _AFFIXES = frozenset(
     {"tool", "tools", "function", "functions", "default", "api", "call", "core"}
     | {"channel", "commentary", "json"}
 )
-"""Words models and servers put around a name: `functions.x`, `default_api.x`, `x_tool`, `x:0`."""
+"""Words that models and servers add to a name: `functions.x`, `default_api.x`, `x_tool`, `x:0`."""
 _MAX_LENGTH = 200
 _MIN_PREFIX = 4
 
 
 def resolve_name(name: str, known: Collection[str]) -> str | None:
-    """The one known tool that `name` can only mean, or None."""
+    """The only tool that `name` can mean, or None."""
     if name in known:
         return name
     if not name or len(name) > _MAX_LENGTH:
@@ -31,7 +31,7 @@ def resolve_name(name: str, known: Collection[str]) -> str | None:
 
 
 def _list_forms(name: str) -> Iterator[str]:
-    """What the name may stand for, folded, most literal first."""
+    """The folded forms the name may stand for, the most literal first."""
     words = _split_words(name)
     wholes = ["".join(words)]
     while len(words) > 1 and words[0] in _AFFIXES:

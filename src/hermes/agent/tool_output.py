@@ -1,4 +1,4 @@
-"""What a tool returned, made into content: text, redacted, quoted, cut to size, saved."""
+"""Turns what a tool returned into message content: redacted, made inert and cut to size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hermes.exec.process.output_files import is_cleanup_due, remove_old_outputs
 def build_content(
     result: Any, limit: int, redactor: Redactor, whole: Path
 ) -> tuple[tuple[Text | Media, ...], bool]:
-    """(content, is error) of anything a tool may return. `whole`: the file that gets a text which
+    """(content, is error) of anything a tool may return. `whole`: the file for the full text if it
     is longer than the limit."""
 
     def shown(text: str) -> Text:
@@ -32,7 +32,7 @@ def build_content(
 
 
 def output_path(folder: Path, session_id: str, call_id: str) -> Path:
-    """The file for the whole output of a call. Ids may come from strangers, `../` and all."""
+    """The file for the full output of a call. Ids may be hostile, such as `../`."""
     return folder / f"{safe_name(session_id, 'session')}-{safe_name(call_id, 'output')}.txt"
 
 
@@ -49,7 +49,7 @@ def format_value(value: Any) -> str:
 
 
 def limit_output(text: str, limit: int, whole: Path) -> str:
-    """At most `limit` characters: the middle is cut out and the whole text saved to a file."""
+    """The text cut to `limit` characters: the middle is left out and the full text saved."""
     if len(text) <= limit:
         return text
     where = _save_output(text, whole)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import MutableMapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import Struct, structs
@@ -23,10 +23,12 @@ from hermes.llm.auth.cooldown import Cooldowns
 from hermes.llm.client import Client
 from hermes.llm.endpoints.endpoint import ModelChoice, ModelEndpoint
 from hermes.llm.endpoints.learned_limits import LearnedLimits
-from hermes.llm.endpoints.local_servers import LocalServer, find_servers, pick_server
 from hermes.llm.endpoints.resolver import is_undecided, resolve_chain
 from hermes.llm.http.transport import Transport
 from hermes.tools.registry import select
+
+if TYPE_CHECKING:
+    from hermes.llm.endpoints.local_servers import LocalServer
 
 MAX_CLIENTS = 64
 
@@ -83,6 +85,8 @@ class Agents:
         if self._nearby_servers is None:
             if not is_undecided(config, secrets, options.choice):
                 return options
+            from hermes.llm.endpoints.local_servers import find_servers
+
             self._nearby_servers = await find_servers()
         if self._nearby_servers and is_undecided(config, secrets, options.choice):
             found = self._pick_nearby_server(options.choice)
@@ -163,6 +167,8 @@ class Agents:
     def _pick_nearby_server(self, choice: ModelChoice) -> LocalServer | None:
         if not self._nearby_servers:
             return None
+        from hermes.llm.endpoints.local_servers import pick_server
+
         return pick_server(self._nearby_servers, self._setup.config, choice)
 
     def _find_nearby_note(self, choice: ModelChoice) -> str:

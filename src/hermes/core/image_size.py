@@ -1,11 +1,11 @@
-"""How large a picture would become when somebody decodes it: read from its head alone."""
+"""The size of an image once decoded, read from its header alone."""
 
 from __future__ import annotations
 
 MOST_PIXELS = 100_000_000
-"""A few kilobytes can promise more; whoever believes them runs out of memory."""
+"""A few kilobytes can claim more and exhaust the memory of a decoder."""
 _FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
-"""JPEG's markers that a size follows."""
+"""JPEG markers that are followed by a size."""
 
 
 def is_oversized(data: bytes) -> bool:
@@ -13,7 +13,7 @@ def is_oversized(data: bytes) -> bool:
 
 
 def count_pixels(data: bytes) -> int:
-    """Width times height; 0 when the head does not say."""
+    """Width times height; 0 if the header does not say."""
     width, height = _read_size(data)
     return width * height
 

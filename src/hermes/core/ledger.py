@@ -1,4 +1,4 @@
-"""The values of the ledger: what a model call may cost and did cost, and what caps it."""
+"""The ledger of model calls: entries, caps, and the protocol to reserve and settle calls."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ WARN_AT = (50, 75, 90)
 
 
 class Account(Struct, frozen=True):
-    """Whom a call is charged to."""
+    """What a call is charged to."""
 
     session: str = ""
     root: str = ""
-    """The session whose cap it counts to: a child shares the cap of the one it came from."""
+    """The session whose cap applies: a child session shares its parent's."""
     user: str = ""
     job: str = ""
     """A scheduled job."""
@@ -28,12 +28,12 @@ class Account(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True, omit_defaults=True):
-    """One model call: while it runs as it may turn out at most, afterwards as it was."""
+    """One model call: while it runs, the most it can cost; afterwards, what it cost."""
 
     id: int
-    """The time it began, in nanoseconds, with some chance in it: nobody else has it."""
+    """Its start time in nanoseconds with a random part, hence unique."""
     day: str
-    """Of its beginning, here: 2026-01-31."""
+    """The local date of its start: 2026-01-31."""
     account: Account
     provider: str
     model: str
@@ -47,9 +47,9 @@ class Entry(Struct, frozen=True, omit_defaults=True):
     estimated: bool = False
     seconds: float = 0.0
     outcome: str = ""
-    """Why it failed; empty: it did not."""
+    """Why it failed; empty: it succeeded."""
     tools: tuple[str, ...] = ()
-    """What the answer asked for, one name per tool call."""
+    """The tools that the answer called, one name per call."""
 
     @property
     def tokens(self) -> int:
@@ -57,7 +57,7 @@ class Entry(Struct, frozen=True, omit_defaults=True):
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """What it counts to."""
+        """The scopes it counts towards."""
         account = self.account
         found = [f"day:{self.day}", f"session:{account.root or account.session}"]
         if account.user:
@@ -77,7 +77,7 @@ class Cap(Struct, frozen=True):
 
 
 class CapLevel(Struct, frozen=True):
-    """How far a cap is used: by calls that ended, and at most by those that run."""
+    """How much of a cap is used by finished calls, and at most by running ones."""
 
     cap: Cap
     spent: float
@@ -89,7 +89,7 @@ class CapLevel(Struct, frozen=True):
 
 
 class CapWarning(Struct, frozen=True):
-    """A cap was used to that per cent for the first time."""
+    """A cap has reached that percentage for the first time."""
 
     cap: Cap
     percent: int
@@ -97,15 +97,15 @@ class CapWarning(Struct, frozen=True):
 
 
 Decide: TypeAlias = Callable[[Sequence[CapLevel]], Entry | None]
-"""What to reserve, seeing how far the caps are used; None: nothing. Pure and quick."""
+"""Decides from the cap levels what to reserve; None: nothing. Must be pure and fast."""
 
 
 class OverBudget(HermesError):
-    """A call was not made because a cap forbids it: one sentence for the user."""
+    """A cap forbids the call; the message is one sentence for the user."""
 
 
 class UsageRow(Struct, frozen=True):
-    """Calls that have something in common, added up."""
+    """Totals of a group of calls."""
 
     key: str
     calls: int = 0
@@ -133,12 +133,12 @@ class Ledger(Protocol):
     async def reserve_call(
         self, caps: Sequence[Cap], decide: Decide
     ) -> tuple[Entry | None, list[CapLevel]]:
-        """Look at the caps and reserve, in one transaction: durable when it returns. With how far
-        they were used before."""
+        """Check the caps and reserve in one transaction, durable when it returns. Also returns the
+        levels before."""
         ...
 
     def begin_call(self, entry: Entry) -> None:
-        """A call that no cap concerns has begun; written soon, with something else."""
+        """Note the start of a call that no cap concerns; written later, with something else."""
         ...
 
     def settle_call(
@@ -147,7 +147,7 @@ class Ledger(Protocol):
         caps: Sequence[Cap] = (),
         on_warnings: Callable[[Sequence[CapWarning]], None] | None = None,
     ) -> None:
-        """How it ended. Written at the latest with the next message; never waits."""
+        """Note how a call ended. Written at the latest with the next message; never waits."""
         ...
 
     async def sum_calls(self, by: By, since: float) -> list[UsageRow]: ...

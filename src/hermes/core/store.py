@@ -1,4 +1,4 @@
-"""The seam between sessions and durable storage."""
+"""The protocols of durable storage: sessions, search, maintenance."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ _BAD = re.compile("[\x00\ud800-\udfff]")
 
 
 def replace_invalid(text: str) -> str:
-    """Lone surrogates and NULs replaced; anything else is left as it is."""
+    """Replace lone surrogates and NULs."""
     if text.isascii():
         return text.replace("\x00", "\ufffd") if "\x00" in text else text
     try:
@@ -25,5 +25,5 @@ def format_plural(number: int, thing: str, things: str = "") -> str:
 
 
 def safe_name(text: str, fallback: str) -> str:
-    """A part of a file name made of any text: no separators, no dots, at most 64 characters."""
+    """Part of a file name from any text: no separators, no dots, at most 64 characters."""
     return _UNSAFE_IN_NAME.sub("_", text)[:64] or fallback

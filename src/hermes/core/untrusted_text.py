@@ -1,4 +1,4 @@
-"""The words of others made inert: hidden characters shown, markers broken, results wrapped."""
+"""Makes untrusted text inert: shows hidden characters, breaks markers, wraps results."""
 
 from __future__ import annotations
 
@@ -39,12 +39,13 @@ _MARKERS = r"""(?x)
             | \s*no\s+result\s*:\s*interrupted\s*\] ))"""
 _WIDE = "[\uff01-\uff5e\ufe50-\ufe6b\U0001d400-\U0001d7ff\u2100-\u214f\u24b6-\u24e9]"
 _GUIDANCE = r"(?i)(User[\s_-]*guidance)([\s*_`\"']{0,8}[:\uff1a\ufe55\ua789\u2236])"
-"""The words that mark a user's mid-run message; in tool output they are only a quotation."""
+"""The words that mark the user's guidance during a turn; in tool output they are marked as
+quoted."""
 
 
 def wrapper_mark(session_id: str) -> str:
-    """The name of the wrapper in one conversation: the same after a restart, and nothing the
-    author of a page or a file could know."""
+    """The name of the wrapper in one conversation: the same after a restart, and unknown to authors
+    of pages and files."""
     import hashlib
 
     return (
@@ -53,18 +54,19 @@ def wrapper_mark(session_id: str) -> str:
 
 
 SKIPPED = "skipped: interrupted by the user"
-"""What stands for the result of a call that was never run: our own words, nothing to quote."""
+"""The result of a call that was never run: our own words, nothing to quote."""
 
 
 def wrap_text(text: str, mark: str, *, begin: bool, end: bool) -> str:
-    """A result's first and last text carry the delimiters; neither can be inside."""
+    """The text between delimiters, which cannot occur inside it. `begin` and `end`: which of them
+    this part of a result carries."""
     if mark in text:
         text = text.replace(f"<{mark}", f"<\\{mark}").replace(f"</{mark}", f"<\\/{mark}")
     return f"<{mark}>\n" * begin + text + f"\n</{mark}>" * end
 
 
 def make_inert(text: str) -> str:
-    """What a tool printed, as a quotation: nothing in it is hidden, nothing speaks our language."""
+    """Tool output that can neither hide characters nor imitate our markers."""
     text = _insert_after(_MARKERS, "\\", reveal_hidden(text))
     if not text.isascii() or "guidance" in text.lower():
         text = _insert_after(_GUIDANCE, " (quoted)", text)
@@ -72,7 +74,7 @@ def make_inert(text: str) -> str:
 
 
 def _insert_after(pattern: str, what: str, text: str) -> str:
-    """`what` behind each match, or behind its first group; look-alikes match like ASCII."""
+    """Insert `what` after each match or its first group; look-alikes match like ASCII."""
     read = text if text.isascii() else _fold_wide(text)
     pieces, at = [], 0
     for found in _compile_pattern(pattern).finditer(read):
@@ -83,7 +85,7 @@ def _insert_after(pattern: str, what: str, text: str) -> str:
 
 
 def _fold_wide(text: str) -> str:
-    """Wide and mathematical letters as ASCII, each in its place."""
+    """Replace wide and mathematical letters by ASCII, one for one."""
     if not _compile_pattern(_WIDE).search(text):
         return text
     from unicodedata import normalize
@@ -96,9 +98,9 @@ def _fold_wide(text: str) -> str:
 
 
 def reveal_hidden(text: str) -> str:
-    """Hidden characters as `<U+200B>`. Those that belong to the writing stay: joiners in emoji and
-    between letters of scripts that need them, a selector behind its symbol, a direction mark
-    beside right-to-left letters. Whoever copies a shown character back writes it out."""
+    """Show hidden characters as `<U+200B>`. Those that scripts need stay: joiners in emoji and
+    between letters of joining scripts, a selector after its symbol, a direction mark beside
+    right-to-left letters."""
     if text.isascii():
         raw = text.encode()
         clean = len(raw.translate(None, _CONTROLS)) == len(raw)
@@ -109,7 +111,7 @@ def reveal_hidden(text: str) -> str:
 
 @cache
 def _compile_pattern(pattern: str) -> re.Pattern[str]:
-    """When the first tool has answered: starting does not wait for it."""
+    """Compiled on first use, so that starting does not wait for it."""
     return re.compile(pattern)
 
 
@@ -147,7 +149,7 @@ def _belongs_to_script(char: str, before: str, after: str) -> bool:
 
 
 def _is_emoji_part(char: str) -> bool:
-    """A symbol, or what may follow one inside an emoji: a skin tone, a selector."""
+    """Whether it is a symbol or may follow one in an emoji, such as a skin tone."""
     from unicodedata import category
 
     return char == "\ufe0f" or (char != "" and category(char) in ("So", "Sm", "Sk"))

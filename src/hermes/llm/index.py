@@ -31,6 +31,8 @@ class ProviderEntry(Struct, frozen=True, omit_defaults=True):
     """The usual base URL of a model server on this machine; empty: it is none."""
     reference_for: str = ""
     """The wire whose unknown endpoints get its headers and quirks; empty: none."""
+    module: str = ""
+    """The module of its row; empty: the one that has its name."""
 
 
 class Index(Struct, frozen=True):
@@ -43,11 +45,12 @@ def load_builtin_index() -> Index:
     return msgspec.json.decode(FILE.read_bytes(), type=Index)
 
 
-def describe_provider(spec: ProviderSpec) -> ProviderEntry:
+def describe_provider(spec: ProviderSpec, module: str = "") -> ProviderEntry:
     """The index entry of a row."""
     return ProviderEntry(
         **{name: getattr(spec, name) for name in _COPIED},
         logs_in=spec.oauth is not None,
         local_address=spec.base_url if spec.local_server else "",
         reference_for=spec.wire if spec.wire_reference else "",
+        module="" if module == spec.name.replace("-", "_") else module,
     )

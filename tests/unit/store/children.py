@@ -21,7 +21,7 @@ ROOT = os.geteuid() == 0
 PRELUDE = """
 import asyncio, json, os, pathlib, resource, sys
 from hermes.core.errors import StoreError
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
 path = pathlib.Path(sys.argv[1])
@@ -29,7 +29,7 @@ store = SqliteStore(path)
 acked, refused = [], []
 async def put(text):
     try:
-        await store.sessions.append("s", [user(text)])
+        await store.sessions.append("s", [user_message(text)])
         acked.append(text)
     except StoreError as error:
         refused.append([text, error.code, str(error)])

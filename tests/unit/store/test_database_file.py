@@ -21,13 +21,13 @@ from tests.unit.store.stores import Raw, fill, find_sessions, run_python
 def test_files_are_private_whatever_the_umask(path: Path, umask: int) -> None:
     code = """
 import asyncio, os, pathlib, sys
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
 path = pathlib.Path(sys.argv[1])
 async def main():
     store = SqliteStore(path)
-    await store.sessions.append("s", [user("x")], state="running", create=SessionMeta("s"))
+    await store.sessions.append("s", [user_message("x")], state="running", create=SessionMeta("s"))
     await store.search.find_messages("x")
     await store.maintenance.back_up(str(path.parent / "copy.db"))
     for file in sorted(path.parent.rglob("*")):

@@ -155,7 +155,7 @@ async def test_what_the_dead_had_reserved_counts_and_what_the_living_have_stays(
         "    store = SqliteStore(Path(sys.argv[1]))\n"
         f"    e = Entry(99, {DAY!r}, Account('s', 's'), 'p', 'm', input=5, output=5, cost=3.0)\n"
         f"    cap = Cap('day:{DAY}', 'daily_usd', 'usd', 10.0)\n"
-        "    await store.ledger.reserve([cap], lambda _: e)\n"
+        "    await store.ledger.reserve_call([cap], lambda _: e)\n"
         "    os.kill(os.getpid(), 9)\n"
         "asyncio.run(main())\n"
     )

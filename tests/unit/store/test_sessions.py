@@ -163,12 +163,13 @@ async def test_a_turn_whose_process_is_gone_was_interrupted(path: Path, other: S
 async def test_files_of_dead_processes_are_swept(path: Path, store: SqliteStore) -> None:
     code = """
 import asyncio, os, sys, pathlib
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
 async def main():
     store = SqliteStore(pathlib.Path(sys.argv[1]))
-    await store.sessions.append("dead", [user("hi")], state="running", create=SessionMeta("dead"))
+    await store.sessions.append("dead", [user_message("hi")], state="running",
+                                create=SessionMeta("dead"))
     os.kill(os.getpid(), 9)
 asyncio.run(main())
 """

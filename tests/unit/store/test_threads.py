@@ -191,7 +191,7 @@ def test_one_store_serves_several_loops(path: Path) -> None:
 def test_exit_without_close_neither_hangs_nor_loses(path: Path) -> None:
     code = """
 import asyncio, pathlib, sys
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.store import db_thread
 from hermes.store.sqlite import SqliteStore
@@ -200,7 +200,7 @@ store = SqliteStore(pathlib.Path(sys.argv[1]))
 async def main():
     await store.sessions.create(SessionMeta("s"))
     for n in range(20):
-        asyncio.ensure_future(store.sessions.append("s", [user(str(n))]))
+        asyncio.ensure_future(store.sessions.append("s", [user_message(str(n))]))
     await asyncio.sleep(0)
 asyncio.run(main())
 """
@@ -220,20 +220,20 @@ def test_a_fork_cannot_use_its_parents_store(path: Path) -> None:
     code = """
 import asyncio, os, pathlib, sys
 from hermes.core.errors import StoreError
-from hermes.core.message import user
+from hermes.core.message import user_message
 from hermes.core.store import SessionMeta
 from hermes.store.sqlite import SqliteStore
 store = SqliteStore(pathlib.Path(sys.argv[1]))
-asyncio.run(store.sessions.append("s", [user("parent")], create=SessionMeta("s")))
+asyncio.run(store.sessions.append("s", [user_message("parent")], create=SessionMeta("s")))
 if (pid := os.fork()) == 0:
     try:
-        asyncio.run(store.sessions.append("s", [user("child")]))
+        asyncio.run(store.sessions.append("s", [user_message("child")]))
     except StoreError as error:
         asyncio.run(store.close())
         sys.exit(7 if error.code == "closed" else 2)
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 async def main():
-    await store.sessions.append("s", [user("parent again")])
+    await store.sessions.append("s", [user_message("parent again")])
     print([m.text for m in await store.sessions.load_messages("s")])
     await store.close()
 asyncio.run(main())

@@ -23,12 +23,12 @@ log = logging.getLogger(__name__)
 
 LEVELS: tuple[Level, ...] = (1, 2, 3)
 _GOAL = 0.6
-"""Share of the threshold to get below: there must be room before the next time."""
+"""Share of the threshold to get below, so that the next compression is some way off."""
 _SHRUNK = 0.95
 _GREW = 1.15
 _ANSWER = 4096
 _MIN_LIMIT = 1024
-"""A stated limit below this is a slip of the endpoint's."""
+"""A smaller stated limit is taken for a mistake of the endpoint."""
 _MAX_SCALE = 4.0
 _REST = 3
 
@@ -36,9 +36,10 @@ Switch = Callable[[Sequence[Message]], Awaitable[History]]
 
 
 class Compressor:
-    """One session's. `switch` makes the messages a child session, durably, and returns its
-    history; until then nothing has changed. `name`: the session as it is called now. `lazy`: only
-    when a prompt would not fit, not before. `once`: its text, unless this process has said it."""
+    """Compresses one session. `switch` durably continues it in a child session with the given
+    messages and returns the new history; nothing changes before that. `name` returns the current
+    session id, `once` a text unless this process has shown it. With `lazy`, only a prompt that
+    would not fit is compressed."""
 
     def __init__(
         self,
@@ -54,12 +55,12 @@ class Compressor:
         self._once = once
         self._gauge: TokenGauge | None = None
         self._rest = 0
-        """So many times more nobody is asked for a summary: it has just failed."""
+        """How many more compressions do without a summary, since asking for one failed."""
         self._floor = 0
-        """Below this size the trigger is not looked at: it could not get further down."""
+        """Below this size the threshold is ignored: the last compression got no further down."""
 
     async def before_call(self, agent: Agent, turn: Turn) -> None:
-        """Before each call: past the threshold, or when it would not fit."""
+        """Compress when the prompt is past the threshold or would not fit."""
         if not agent.compression.enabled:
             return
         if agent.compression.warning and (text := self._once(agent.compression.warning)):
@@ -78,7 +79,8 @@ class Compressor:
             await self._compress_history(agent, turn, _make_aim(level, threshold, room))
 
     async def after_refusal(self, agent: Agent, turn: Turn, failure: Failure, tries: int) -> bool:
-        """The provider said that the prompt is too long; whether it is shorter now."""
+        """Compress because the provider refused the prompt as too long; True if it is shorter
+        now."""
         if not agent.compression.enabled:
             return False
         gauge = self._update_gauge(agent, turn)
@@ -87,7 +89,7 @@ class Compressor:
             _learn_window(agent, turn, failure.limit, size)
         window = find_window(agent, turn)
         if failure.limit and window >= _MIN_LIMIT and size < window:
-            # It was thought to fit: a token is less than was thought.
+            # It was expected to fit, so the estimate counts too few tokens.
             gauge.scale = min(_MAX_SCALE, gauge.scale * 1.05 * window / max(1, size))
         threshold = int(agent.compression.threshold * min(window, max(size, _MIN_LIMIT)))
         must = min(window - _answer_reserve(agent, window), int(size * 0.85))
@@ -98,7 +100,7 @@ class Compressor:
         return False
 
     async def compress_now(self, agent: Agent, turn: Turn) -> bool:
-        """Because the user asked for it: everything but the latest part is summarised."""
+        """Summarise everything but the latest part, because the user asked for it."""
         size = self._update_gauge(agent, turn).next_prompt
         threshold = int(agent.compression.threshold * min(find_window(agent, turn), size))
         return await self._compress_history(agent, turn, Aim(1, threshold, 0, size))
@@ -114,7 +116,7 @@ class Compressor:
         return gauge
 
     async def _compress_history(self, agent: Agent, turn: Turn, aim: Aim) -> bool:
-        """Whether the history is shorter now."""
+        """True if the history is shorter now."""
         from hermes.agent.compression.strategy import shorten_history
 
         gauge = self._update_gauge(agent, turn)
@@ -146,13 +148,12 @@ def _make_aim(level: Level, threshold: int, must: int) -> Aim:
 
 
 def _answer_reserve(agent: Agent, window: int) -> int:
-    """What is left for the answer."""
+    """Tokens left free for the answer."""
     return min(agent.settings.max_output or _ANSWER, window // 4)
 
 
 def _learn_window(agent: Agent, turn: Turn, limit: int | None, size: int) -> None:
-    """An error that states the real window teaches it; otherwise it is known to be smaller than
-    what was sent."""
+    """Learn the context window from an error: the limit it states, else less than what was sent."""
     lessons = turn.lessons_for(agent.providers[turn.active].target)
     if limit is not None and limit >= _MIN_LIMIT:
         lessons.context = limit

@@ -10,7 +10,7 @@ from msgspec import Struct
 from hermes.core.message import Message, ToolReturn
 
 _WORDY = 60
-"""Characters of a message that can stand for itself."""
+"""Characters from which a message is understood on its own."""
 _MAX_TASKS = 4
 
 
@@ -20,21 +20,21 @@ class Cut(Struct, frozen=True):
     head: int
     tail: int
     tasks: tuple[int, ...]
-    """What is being worked on: the user's last message, and where that is short those before it
-    that say what it is about."""
+    """Indexes of the messages that state the current task: the user's last one and, if that is
+    short, those before it."""
 
     @property
     def pinned_tasks(self) -> list[int]:
-        """Tasks that lie between and have to be kept on their own."""
+        """Tasks between head and tail, which have to be kept separately."""
         return [i for i in self.tasks if self.head <= i < self.tail]
 
 
 def find_boundaries(messages: Sequence[Message]) -> list[int]:
-    """Indexes a history may be cut before: no call before has its result behind, guidance stays
-    with the result it was given after, an answer with what continues it. 0 and the end count."""
+    """Indexes before which a history may be cut, including 0 and the end. A cut separates no call
+    from its result, no guidance from the result before it, and no answer from its continuation."""
     waiting: dict[str, deque[int]] = {}
     needed = [0] * len(messages)
-    """For each message, the last one it must stay together with."""
+    """For each message, the last one that must stay with it."""
     for i, message in enumerate(messages):
         for call in message.calls:
             waiting.setdefault(call.id, deque()).append(i)
@@ -68,7 +68,8 @@ def choose_cut(messages: Sequence[Message], sums: Sequence[int], *, keep: int, f
 
 
 def find_tasks(messages: Sequence[Message]) -> tuple[int, ...]:
-    """`Go on` and `yes, the second` are no task without what was said before."""
+    """Indexes of the user messages that state the task. A short one such as "go on" needs those
+    before it."""
     found: list[int] = []
     for i in range(len(messages) - 1, -1, -1):
         if messages[i].role == "user" and messages[i].kind == "normal":
@@ -79,7 +80,7 @@ def find_tasks(messages: Sequence[Message]) -> tuple[int, ...]:
 
 
 def find_summary(messages: Sequence[Message]) -> int:
-    """Index of the handoff that an earlier compression left; -1: there is none."""
+    """Index of the summary left by an earlier compression; -1: there is none."""
     for i, message in enumerate(messages):
         if message.kind == "summary":
             return i
@@ -89,7 +90,7 @@ def find_summary(messages: Sequence[Message]) -> int:
 def _find_head_end(
     messages: Sequence[Message], bounds: Sequence[int], sums: Sequence[int], most: int
 ) -> int:
-    """The first exchange: a question, the first answer and what its calls returned."""
+    """Where the first exchange ends: a question, the first answer and the results of its calls."""
     before = find_summary(messages)
     if before >= 0:
         return before

@@ -1,4 +1,4 @@
-"""Older messages made short: what a tool returned becomes one line that says where it is."""
+"""Shortens older messages: a tool result becomes one line that says where the full text is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hermes.core.message import (
 )
 
 LINE = 320
-"""A result this short stays as it is; the lines made here are shorter."""
+"""Characters up to which a result stays as it is; the lines made here are shorter."""
 _ARGUMENT = 200
 _ARGUMENTS = 400
 _GLIMPSE = 80
@@ -31,8 +31,8 @@ def describe_place(session: str, index: int) -> str:
 
 
 def elide_message(message: Message, where: str, text: int | None = None) -> Message:
-    """The message with its results, long arguments, images and reasoning taken out; `text`: words
-    of people and models are cut to so many characters too."""
+    """The message without results, long arguments, images and reasoning. `text`: the number of
+    characters to which prose is cut too."""
     parts: list[Part] = []
     for part in message.parts:
         match part:
@@ -55,7 +55,7 @@ def elide_message(message: Message, where: str, text: int | None = None) -> Mess
 
 
 def trim_results(message: Message, limit: int, where: str) -> Message:
-    """Results over so many characters with their middle cut out; everything else as it is."""
+    """The message with the middle cut out of results longer than `limit`."""
     parts: list[Part] = []
     for part in message.parts:
         if isinstance(part, ToolReturn):
@@ -119,8 +119,8 @@ def _shorten_value(value: Any, where: str) -> Any:
 
 
 def _shorten_thinking(part: Thinking) -> Thinking | None:
-    """Some endpoints want reasoning back with every call, in whatever form; what is signed or
-    encrypted cannot be shortened."""
+    """Some endpoints require reasoning to be sent back with every call. Signed or encrypted
+    reasoning cannot be shortened, so it is kept or left out."""
     extra = part.extra or {}
     if set(extra) - {"field"}:
         return part if len(part.text) + len(str(extra)) <= _OPAQUE else None

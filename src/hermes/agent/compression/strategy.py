@@ -1,4 +1,4 @@
-"""What a history becomes: older results elided; where that is not enough, the middle a handoff."""
+"""Shortens a history: elides older results and, if that is not enough, summarises the middle."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from hermes.agent.turn import Agent, Summarizer, Turn, find_window
 from hermes.core.message import Message, Text, Thinking, ToolCall, ToolReturn
 
 _KEEP = (0.3, 0.15, 0.0)
-"""Share of the threshold that the latest messages may take, by level."""
+"""Share of the threshold kept for the latest messages, by level."""
 _FIRST = 0.15
 """The same for the first exchange."""
 _MIN_MIDDLE = 300
 """Less than this is not worth a summary."""
 _LONGEST_PLAN = 8000
 _LONG = 1500
-"""Characters of one text, where texts are cut too."""
+"""Characters of one text at the levels that cut texts."""
 
 
 class Means(Enum):
-    """How a history was made shorter, in words for the log."""
+    """How a history was shortened, as logged."""
 
     ELIDED = "tool results elided"
     SUMMARISED = "summarised"
@@ -38,7 +38,7 @@ class Means(Enum):
 
     @property
     def lacks_summary(self) -> bool:
-        """Whether a summary was wanted, and there was none to be had."""
+        """Whether a summary was wanted but could not be had."""
         return self in (Means.ELIDED_UNSUMMARISED, Means.DIGESTED)
 
 
@@ -50,14 +50,14 @@ class _Layout(Struct, frozen=True):
     level: Level
     refused: bool
     room: int
-    """Weight of all messages that is aimed at."""
+    """The weight that all messages together should have."""
 
 
 async def shorten_history(
     agent: Agent, turn: Turn, gauge: TokenGauge, aim: Aim, *, name: str, reader: Summarizer | None
 ) -> tuple[list[Message], Means]:
-    """The messages to go on with, and how they were made; they may not be shorter at all.
-    `reader`: None when nobody can be asked for a summary."""
+    """The messages to continue with, and how they were shortened; they may be no shorter. `reader`:
+    the model that summarises; None if there is none."""
     history = turn.history.messages
     room = gauge.weight_for(aim.threshold)
     keep = int(room * _KEEP[aim.level - 1])
@@ -99,7 +99,8 @@ async def _ask_for_summary(
 
 
 def _find_lasting_call(agent: Agent, history: Sequence[Message], cut: Cut) -> list[Message]:
-    """The last call of a tool whose last word holds (a plan), where it lies between."""
+    """The last successful call of a tool with lasting effect (a plan), with its result, if it is in
+    the middle."""
     failed: set[str] = set()
     for message in reversed(history[cut.head :]):
         for part in reversed(message.parts):
@@ -148,14 +149,14 @@ def _find_previous(history: Sequence[Message], cut: Cut) -> Message | None:
 
 
 def _pinned_messages(messages: Sequence[Message], cut: Cut) -> list[Message]:
-    """The task as the user wrote it, and the guidance given since."""
+    """The task in the user's words, and the guidance given since."""
     since = max(cut.head, cut.tasks[0] + 1 if cut.tasks else 0)
     guidance = [i for i in range(since, cut.tail) if messages[i].kind == "steer"]
     return [messages[i] for i in sorted([*cut.pinned_tasks, *guidance])]
 
 
 def _shorten_message(history: Sequence[Message], i: int, shape: _Layout) -> Message:
-    """One message as it goes on; what is taken out of it stays where it was."""
+    """One message, shortened as its place requires; the stored original stays complete."""
     cut, level, room = shape.cut, shape.level, shape.room
     message, where = history[i], describe_place(shape.session, i)
     if message.kind == "summary":
@@ -181,7 +182,7 @@ def _shorten_message(history: Sequence[Message], i: int, shape: _Layout) -> Mess
 
 
 def _shorten_task(message: Message, limit: int, where: str) -> Message:
-    """Verbatim, unless it alone is too long."""
+    """The task verbatim, unless it alone is too long."""
     parts = tuple(
         Text(cut_text(p.text, limit, where)) if isinstance(p, Text) else p for p in message.parts
     )

@@ -1,4 +1,4 @@
-"""The handoff that stands for messages no longer sent: who wrote what where, and in brief."""
+"""The summary message that replaces earlier messages in requests, and the sources it cites."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
 class Source(Struct, frozen=True):
-    """Messages [first, last] of a session, called S`number` in the handoff."""
+    """Messages [first, last] of a session, cited as S`number`."""
 
     number: int
     first: int
@@ -34,22 +34,22 @@ class Source(Struct, frozen=True):
 
 
 class SummaryFacts(Struct, frozen=True):
-    """What a good handoff does not leave out."""
+    """What a good summary must name."""
 
     task: str = ""
     instruction: str = ""
-    """The last thing the user said: the task, or guidance given since."""
+    """The user's last words: the task, or guidance given since."""
     files: tuple[str, ...] = ()
-    """Written to, the latest last."""
+    """Files written, the latest last."""
 
 
 class Middle(Struct, frozen=True):
-    """What a handoff is to stand for."""
+    """The messages that a summary replaces."""
 
     messages: Sequence[Message]
     source: Source
     before: str
-    """The body of the handoff that stood there; it is brought up to date."""
+    """The body of the earlier summary, which the new one updates."""
     facts: SummaryFacts
 
 
@@ -71,7 +71,7 @@ def next_source(known: Sequence[Source], session: str, first: int, last: int) ->
 
 
 def build_summary(body: str, sources: Sequence[Source]) -> Message:
-    """The body is shown as quoted data: what strangers wrote may have come into it."""
+    """The summary message. Its body is made inert: it may quote text from untrusted sources."""
     named = [
         f"S{s.number}: messages {s.first}-{s.last} of session {s.session}"
         for s in sources[-_MAX_SOURCES:]
@@ -80,11 +80,11 @@ def build_summary(body: str, sources: Sequence[Source]) -> Message:
     return Message("user", (Text(intro), Text(make_inert(body))), kind="summary")
 
 
-# -- what it must hold -----------------------------------------------------------------------
+# -- checks -----------------------------------------------------------------------
 
 
 def find_faults(body: str, facts: SummaryFacts, *, limit: int) -> list[str]:
-    """What is wrong with a handoff a model wrote, a phrase each; none: it is good."""
+    """What is wrong with a summary, a phrase each; empty: it is good."""
     found: list[str] = []
     lowered = body.casefold()
     missing = [s for s in SECTIONS if not re.search(rf"(?m)^\W*{s.casefold()}\b", lowered)]
@@ -104,7 +104,7 @@ def find_faults(body: str, facts: SummaryFacts, *, limit: int) -> list[str]:
 
 
 def _mentions_text(body: str, text: str) -> bool:
-    """Whether the body has enough of the words of a text to be about it."""
+    """Whether the body shares enough words with a text to be about it."""
     text = text[:2000].casefold()
     words = set(_WORD.findall(text))
     if len(_UNSPACED.findall(text)) > len(text) // 4:
@@ -127,7 +127,7 @@ def _file_name(path: str) -> str:
 
 
 def build_digest(middle: Middle, limit: int) -> str:
-    """The handoff nobody summarised: what can be told without understanding it."""
+    """A summary made without a model: what can be listed without understanding it."""
     messages, source, facts, before = middle.messages, middle.source, middle.facts, middle.before
     goal = _quote_start(facts.task) if facts.task else "See the user's messages."
     files = ", ".join(facts.files) or "None are known."

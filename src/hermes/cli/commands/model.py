@@ -18,7 +18,6 @@ from hermes.config.env import decode_argument, is_inside_agent
 from hermes.config.load import Setup, load_setup
 from hermes.core.errors import ConfigError
 from hermes.core.wire_names import WIRE_NAMES
-from hermes.llm.endpoints.embedded import NO_ENGINE, find_model_file, is_engine_installed
 from hermes.llm.local.models import DEFAULT, MODELS, LocalModel, find_model
 
 _EPILOG = f"""\
@@ -183,6 +182,7 @@ def _list_models(args: Namespace) -> int:
 
 
 def _list_embedded_models(args: Namespace) -> int:
+    from hermes.llm.endpoints.embedded import find_model_file
 
     secrets = load_setup(args.profile).secrets
     rows = [
@@ -208,6 +208,7 @@ def _list_embedded_models(args: Namespace) -> int:
 
 
 def _pull_model(args: Namespace) -> int:
+    from hermes.llm.endpoints.embedded import NO_ENGINE, is_engine_installed
 
     model = _find_embedded_model(args.name or DEFAULT)
     load_setup(args.profile)  # creates the home
@@ -238,6 +239,7 @@ async def _download_model(model: LocalModel) -> Path:
 
 def _use_local(args: Namespace) -> int:
     from hermes.cli.model.selection import ModelSelection, save_selection
+    from hermes.llm.endpoints.embedded import NO_ENGINE, is_engine_installed
 
     setup = _load_for_change(args)
     known = find_model(args.name)

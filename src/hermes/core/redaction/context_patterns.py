@@ -1,4 +1,4 @@
-"""Secrets that look like anything: told by the name, the header or the option before them."""
+"""Secrets recognised by their context: the name, header or option before them."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ _PAIR = re.compile(r"=([^;\s]+)")
 
 
 def is_variable_value(secret: str) -> bool:
-    """Of a name in capitals: no reference, no path, no name."""
+    """Whether the value of a variable in capitals is a secret: no reference, path or name."""
     return is_random_value(secret) or (
         is_unbroken(secret) and secret[0] != "/" and "://" not in secret
     )
 
 
 def _has_session_cookie(secret: str) -> bool:
-    """Whether a line of cookies has one that could be a session."""
+    """Whether a cookie header contains a value that may be a session."""
     return any(is_unbroken(value) or is_random_value(value) for value in _PAIR.findall(secret))
 
 
 def _assignment_families() -> Iterator[SecretFamily]:
-    """A row for each way to write a name, beginning with letters: those are looked for fastest."""
+    """A family for each spelling of a name, beginning with letters, which are found fastest."""
     for word in _WORDS:
         first, rest = word[0], word[1:]
         for begin, end in ((f"[{first}{first.upper()}]", rest), (first.upper(), rest.upper())):

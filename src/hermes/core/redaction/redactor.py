@@ -1,4 +1,4 @@
-"""Secrets taken out of text: known values in the forms they travel in, and the shapes of tokens."""
+"""Removes secrets from text: known values in all their encodings, and tokens by their shape."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from hermes.core.redaction.pattern import SecretFamily
 
 REDACTED = "[redacted]"
-"""In place of a known value; a token of a known shape leaves the name of its family."""
+"""Replaces a known value; a token of a known shape is replaced by the name of its family."""
 _SHORTEST = 8
-"""Shorter values are words: they would be blanked out of everything."""
+"""Shorter values could be ordinary words."""
 _RUN = 16
-"""No token and no coded value worth the name has fewer characters of the kind below in a row."""
+"""Every token and encoded value has at least this many characters of the kind below in a row."""
 _WORD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.+/="
 _CLASSES = bytes(97 if byte in _WORD else 10 for byte in range(256))
 _LONG = b"a" * _RUN
 
 
 class Redactor:
-    """Costs nothing until it is used. What is searched for in clean text are a few literals, most
-    of them only in its long runs of token characters; patterns run when a literal was found."""
+    """Costs nothing until it is used. Text is searched for a few literals, most of them only in its
+    long runs of token characters; patterns run only when a literal was found."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values = tuple(values)
@@ -37,18 +37,18 @@ class Redactor:
     @cached_property
     def _known_values(self) -> list[_KnownValue]:
         values = {value.strip() for value in self._values}
-        # The longest first: a secret that contains another must not leave its tail behind.
+        # The longest first: a secret that contains another must be removed entirely.
         usable = sorted((v for v in values if len(v) >= _SHORTEST), key=lambda v: (-len(v), v))
         return [_KnownValue(value) for value in usable]
 
 
 class _KnownValue:
-    """One secret in the forms it travels in."""
+    """One secret in all its encodings."""
 
     def __init__(self, value: str) -> None:
         self._plain = sorted(_plain_forms(value), key=len, reverse=True)
         self._coded = sorted(_coded_forms(value), key=len, reverse=True)
-        # A dump may be wrapped inside a form: then its first or its second piece is still whole.
+        # Output may be wrapped inside an encoding; then its first or second piece is still intact.
         self._pieces = {piece for form in self._coded for piece in _split_form(form)}
         self._short = any(len(form) < 2 * _RUN for form in self._coded)
 
@@ -68,8 +68,8 @@ class _KnownValue:
 
 
 def _find_runs(text: str) -> str:
-    """The runs of at least `_RUN` token characters, a line each, with the character before: it
-    tells whether a run begins with the letter of an escape."""
+    """The runs of at least `_RUN` token characters, one per line, each with the character before:
+    it tells whether the run begins with the letter of an escape."""
     coded = text.encode("latin-1", "replace").translate(_CLASSES)  # a byte for a character
     found: list[str] = []
     at = coded.find(_LONG)
@@ -92,7 +92,7 @@ def _redact_shapes(text: str, runs: str) -> str:
 
 
 def _find_hinted(text: str, runs: str) -> list[SecretFamily]:
-    """Those that may be in it, in their order: every literal is looked for once."""
+    """The families that may occur in the text, in their order; searches for each literal once."""
     families, apart, inside = _index_hints()
     picked = {place for hint, places in apart.items() if hint in text for place in places}
     if runs:
@@ -102,8 +102,8 @@ def _find_hinted(text: str, runs: str) -> list[SecretFamily]:
 
 @cache
 def _index_hints() -> tuple[list[SecretFamily], dict[str, list[int]], dict[str, list[int]]]:
-    """All families, and the places of those that a literal hints at: in the whole text, and in
-    its runs. One that has no hint is hinted at by every text."""
+    """All families, and the indexes of those that a literal hints at: in the whole text, and in its
+    runs. A family without a hint is always tried."""
     from hermes.core.redaction.context_patterns import CONTEXT_FAMILIES
     from hermes.core.redaction.token_patterns import TOKEN_FAMILIES
 

@@ -82,5 +82,7 @@ def register_provider(spec: ProviderSpec) -> Callable[[], None]:
 
 @cache
 def _import_row(name: str) -> ProviderSpec:
-    row: ProviderSpec = import_module(f"{__name__}.{name.replace('-', '_')}").PROVIDER
+    entry = next(entry for entry in load_builtin_index().providers if entry.name == name)
+    module = entry.module or name.replace("-", "_")
+    row: ProviderSpec = import_module(f"{__name__}.{module}").PROVIDER
     return row

@@ -108,4 +108,4 @@ def colour_diff(rows: list[str]) -> list[list[Piece]]:
 
 
 def _count_more(count: int, what: str = "line") -> list[list[Piece]]:
-    return [[(DIM, f"  … {counted(count, f'more {what}')}")]] if count > 0 else []
+    return [[(DIM, f"  … {format_plural(count, f'more {what}')}")]] if count > 0 else []
