@@ -117,14 +117,20 @@ def test_from_the_root_to_here_nearest_last(tmp_path: Path) -> None:
 
 def test_too_much_is_cut_from_the_farthest_and_said(tmp_path: Path) -> None:
     repo = project(
-        tmp_path, **{"AGENTS.md": "é" * MAX_BYTES, "sub/AGENTS.md": "n" * (MAX_BYTES - 7), "x/AGENTS.md": "q"}
+        tmp_path,
+        **{
+            "AGENTS.md": "é" * MAX_BYTES,
+            "sub/AGENTS.md": "n" * (MAX_BYTES - 7),
+            "x/AGENTS.md": "q",
+        },
     )
     notes = quote_files(repo, find_context_files(repo / "sub").folders)
     assert notes.text.count("n" * (MAX_BYTES - 7)) == 1
     assert "éééé" not in notes.text and "ééé" in notes.text and "\ufffd" not in notes.text
     assert f"[{2 * MAX_BYTES - 7} bytes of AGENTS.md are not shown" in notes.text
     assert notes.truncations == (
-        f"AGENTS.md: {2 * MAX_BYTES - 7} of {2 * MAX_BYTES} bytes were left out; {MAX_BYTES} fit in total.",
+        f"AGENTS.md: {2 * MAX_BYTES - 7} of {2 * MAX_BYTES} bytes were left out; {MAX_BYTES} "
+        "fit in total.",
     )
     assert len(notes.text.encode()) < MAX_BYTES + 1500
     assert quote_files(repo, find_context_files(repo / "x").folders, 1).truncations, (

@@ -34,19 +34,19 @@ MAX_CLIENTS = 64
 
 
 class Options(Struct, frozen=True):
-    """What one session may be asked to do differently from the configuration."""
+    """How one session differs from the configuration."""
 
     choice: ModelChoice = ModelChoice()
     toolsets: tuple[str, ...] | None = None
     max_turns: int | None = None
     yolo: bool = False
     effort: Effort | None = None
-    """How much the model thinks; None: as configured."""
+    """The reasoning effort; None: as configured."""
 
 
 class Agents:
-    """One per process: builds agents, and owns the clients of all endpoints and what these have
-    taught. Constructing one makes no request."""
+    """One per process: builds agents, and owns the clients of all endpoints and what was learned
+    about them. Constructing one makes no request."""
 
     def __init__(
         self, setup: Setup, transport: Transport, sleep: Sleep, backends: Backends
@@ -56,7 +56,7 @@ class Agents:
         self.cooldowns = Cooldowns(paths.cache_folder(setup.home) / "cooling.json")
         self.auxiliary_models = AuxiliaryModels(setup, self.get_client)
         self.own_tools: tuple[Tool[Any], ...] = ()
-        """Added to those that the options select; requests always declare them."""
+        """Tools added to those the options select; every request declares them."""
         self._setup = setup
         self._transport = transport
         self._sleep = sleep
@@ -64,10 +64,10 @@ class Agents:
         self._agents: dict[bytes, Agent] = {}
         self._clients: dict[bytes, Client] = {}
         self._nearby_servers: tuple[LocalServer, ...] | None = None
-        """Model servers on this machine; None: nobody has looked."""
+        """Model servers on this machine; None: not searched for yet."""
 
     def get_client(self, endpoint: ModelEndpoint) -> Client:
-        """The one client of an endpoint, shared by everybody who calls it."""
+        """The process's only client of an endpoint."""
         key = msgspec.msgpack.encode(endpoint)
         found = self._clients.get(key)
         if found is None:
@@ -79,8 +79,8 @@ class Agents:
         return found
 
     async def settle_model(self, options: Options) -> Options:
-        """The options with a model server on this machine, if nothing says which model to call and
-        there is one. The first session looks for it."""
+        """The options, with a model server on this machine if no model is configured and one is
+        running. Only the first session searches for it."""
         config, secrets = self._setup.config, self._setup.secrets
         if self._nearby_servers is None:
             if not is_undecided(config, secrets, options.choice):
@@ -102,12 +102,12 @@ class Agents:
         return found
 
     def build_agent_without_model(self, options: Options, platform: str) -> Agent:
-        """An agent that cannot be asked anything, for commands that need no answer."""
+        """An agent without a model, for commands that need no answer."""
         tools = select(options.toolsets, platform=platform, settings=self._setup.config.tools)
         return Agent((), tools, redactor=Redactor(self._setup.secrets.redactable_values()))
 
     def remember_limits(self, client: ModelClient, context: int | None, output: int | None) -> None:
-        """Keep a limit that an endpoint stated, for later processes."""
+        """Remember a limit that an endpoint stated, also for later processes."""
         model = client.target.model
         self.learned_limits.learn_limit(
             client.endpoint.base_url, model, context=context, output=output

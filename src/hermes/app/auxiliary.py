@@ -1,4 +1,4 @@
-"""Small questions to a model beside the conversation: summaries, titles, pictures, judgements."""
+"""Questions to a model outside the conversation: summaries, titles, images, approvals."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ JOB_SECONDS = {"compression": 180.0, "title": 30.0, "vision": 120.0, "web_extrac
 """The longest one call of a job may take, unless the configuration says otherwise."""
 _DEFAULT_SECONDS = 60.0
 _PAUSE_SECONDS = 300.0
-"""How long a model that failed is left alone; the conversation's own does the job meanwhile."""
+"""How long a model that failed is not used; the conversation's own does the job meanwhile."""
 
 
 class AuxiliaryQuestions:
-    """Answers the auxiliary questions of a process. Each job has a model of its own; where there is
-    none, or when it fails, the conversation's is asked."""
+    """Answers the auxiliary questions of a process. A job may have its own model; without one, or
+    when it fails, the conversation's model is asked."""
 
     def __init__(
         self, models: AuxiliaryModels, learned: dict[Target, EndpointLessons], sleep: Sleep
@@ -68,11 +68,11 @@ class AuxiliaryQuestions:
             if 0 < len(own) <= turn.active:
                 self.models.pause_job(job, f"{own[0].target.model} did not answer")
             return answer.text
-        while seeing := tuple(e for e in chain if sees_images(e, self._learned)):
+        while seeing := tuple(c for c in chain if sees_images(c, self._learned)):
             turn = self._new_turn(prompt, system, meter)
             answer = await self._sample_answer(seeing, main, turn, max_output)
-            # A model that refused the picture was asked again without it: that is no answer.
-            if any(e.target == answer.origin and sees_images(e, self._learned) for e in seeing):
+            # A model that refused the image was asked again without it, which is no answer.
+            if any(c.target == answer.origin and sees_images(c, self._learned) for c in seeing):
                 return answer.text
         raise ToolError(f"No model here takes images; name one that does in auxiliary.{job}.")
 
@@ -96,11 +96,11 @@ class AuxiliaryQuestions:
 
 
 class _NoTools(AssertionError):
-    """A question beside the conversation offers no tools."""
+    """An auxiliary question offers no tools."""
 
 
 class SideHost:
-    """Host of a question beside every conversation: nothing is recorded, and there are no tools."""
+    """The TurnHost of an auxiliary question: nothing is recorded, and there are no tools."""
 
     def __init__(self, sleep: Sleep) -> None:
         self.sleep = sleep
@@ -145,7 +145,7 @@ class SideHost:
 
 class AuxiliaryModels:
     """Chooses the model of each job: the configured one, else a cheap one of the same provider.
-    Makes no request itself. `client` returns the process's one client of an endpoint."""
+    Makes no request itself. `get_client` returns the process's only client of an endpoint."""
 
     def __init__(self, setup: Setup, get_client: Callable[[ModelEndpoint], ModelClient]) -> None:
         self._setup = setup
@@ -165,7 +165,7 @@ class AuxiliaryModels:
         return found
 
     def find_clients(self, job: str, main: Agent) -> tuple[ModelClient, ...]:
-        """The endpoints to ask before the conversation's own: one or none."""
+        """The clients to ask before the conversation's own: one or none."""
         if time.monotonic() < self._paused_until.get(job, 0.0):
             return ()
         try:
@@ -176,13 +176,13 @@ class AuxiliaryModels:
         return () if endpoint is None else (self._get_client(endpoint),)
 
     def find_window(self, job: str, main: Agent) -> int | None:
-        """Tokens that the job's own model takes; None: not known, or there is none."""
-        return next((e.endpoint.context_length for e in self.find_clients(job, main)), None)
+        """The context window of the job's own model; None: unknown, or there is no such model."""
+        return next((c.endpoint.context_length for c in self.find_clients(job, main)), None)
 
     def pause_job(self, job: str, why: str) -> None:
         """Leave the job to the conversation's own model for a while."""
         self._paused_until[job] = time.monotonic() + _PAUSE_SECONDS
-        log.warning("auxiliary job %s goes to the main model for a while: %s", job, why)
+        log.warning("auxiliary job %s uses the main model for a while: %s", job, why)
 
     def _resolve_endpoint(self, job: str, settings: schema.Auxiliary) -> ModelEndpoint:
         choice = ModelChoice(
@@ -209,7 +209,7 @@ class AuxiliaryModels:
         return self._cheap[key]
 
     def _find_cheaper(self, job: str, main: ModelClient) -> ModelEndpoint | None:
-        """The cheap model of the conversation's own endpoint, if all that matters is known."""
+        """The cheap model of the conversation's own endpoint, if known to be capable."""
         spec = find_provider(main.target.provider)
         if spec is None or not spec.small_model or main.endpoint.facts.prices is None:
             return None

@@ -1,4 +1,4 @@
-"""The backends that commands of sessions run on, where that is not this machine."""
+"""The backends that run the commands of sessions on other machines or in containers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Backends:
 
     @property
     def has_remote_files(self) -> bool:
-        """Whether commands see other files than the file tools would."""
+        """Whether commands see other files than the file tools do."""
         return self._setup.config.terminal.backend == "ssh"
 
     @property
@@ -47,8 +47,8 @@ class Backends:
 
             home = self._env.get("HOME")
             user_home = Path(home) if home else Path.home()
-            site = BackendSession(cwd, self._setup.home, user_home, mode, self._env)
-            found = open_backend(terminal, site)
+            session = BackendSession(cwd, self._setup.home, user_home, mode, self._env)
+            found = open_backend(terminal, session)
             assert found is not None
             self._open[key] = found
         return found
@@ -68,7 +68,7 @@ class Backends:
 
     @property
     def description(self) -> str:
-        """What a model has to know about where its commands run; empty: on this machine."""
+        """Tells a model where its commands run; empty: on this machine."""
         terminal = self._setup.config.terminal
         if not self._is_remote:
             return ""

@@ -1,4 +1,4 @@
-"""The agent's commands in the background, and which sessions share them."""
+"""The agent's background commands, and the sessions that share them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 ProcessAccess: TypeAlias = Callable[[str], "tuple[BackgroundProcesses, ProcessOwner]"]
 _LOCAL_SOURCE = "cli"
-"""Sessions of the person at this machine see each other's commands."""
+"""Sessions of the user at this machine see each other's commands."""
 
 
 class BackgroundCommands:
@@ -34,8 +34,8 @@ class BackgroundCommands:
         return self._processes
 
     def grant_access(self, meta: SessionMeta) -> ProcessAccess:
-        """For the tools of a session, by its id, which changes when it is compressed. One
-        conversation of a surface sees what its earlier sessions started."""
+        """The access of a session's tools, called with its id, which changes on compression. A
+        conversation also sees what its earlier sessions started."""
         scope = meta.source if meta.source == _LOCAL_SOURCE else ""
         if meta.key:
             scope = f"{meta.source} {meta.key}"
@@ -48,7 +48,7 @@ class BackgroundCommands:
         return open_processes
 
     def has_running(self, session: str) -> bool:
-        """Whether anything that this session started still runs."""
+        """Whether a command that this session started is still running."""
         if not self._root.is_dir():
             return False
         from hermes.exec.process.background import ProcessOwner
@@ -56,7 +56,7 @@ class BackgroundCommands:
         return bool(self.processes.list_running(ProcessOwner(session)))
 
     def list_running(self, meta: SessionMeta, session: str) -> list[ProcessRecord]:
-        """The commands of this session, and of those it shares with, that still run."""
+        """The running commands of this session and of those it shares with."""
         if not self._root.is_dir():
             return []
         processes, owner = self.grant_access(meta)(session)
@@ -64,26 +64,26 @@ class BackgroundCommands:
 
     @property
     def running_count(self) -> int:
-        """How many commands of this agent still run."""
+        """How many commands of this agent are still running."""
         return len(self._processes.list_connected()) if self._processes else 0
 
     def move_to_child(self, session: str, child: str) -> None:
-        """What this session started belongs to the one it goes on in."""
+        """Hand the commands of a session over to the one that continues it."""
         if self._root.is_dir():
             self.processes.move_to_child(session, child)
 
     def describe_leftovers(self) -> str:
-        """What becomes of what this agent started, when it ends now; empty when nothing runs."""
-        left = self._processes.list_connected() if self._processes else []
-        kept = [state.record for state in left if state.record.keep]
-        ended = [state.record for state in left if not state.record.keep]
+        """What happens to running commands when the agent exits now; empty when there are none."""
+        running = self._processes.list_connected() if self._processes else []
         parts = []
-        if ended:
-            names = ", ".join(f"{r.id} ({_shorten_command(r.command)})" for r in ended)
-            parts.append(f"background processes were still running and are ended now: {names}")
-        if kept:
-            names = ", ".join(f"{r.id} ({_shorten_command(r.command)})" for r in kept)
-            parts.append(f"background processes go on running (terminal.keep_background): {names}")
+        for keep, text in (
+            (False, "background processes were still running and are stopped now"),
+            (True, "background processes keep running (terminal.keep_background)"),
+        ):
+            records = [state.record for state in running if state.record.keep is keep]
+            if records:
+                names = ", ".join(f"{r.id} ({_shorten_command(r.command)})" for r in records)
+                parts.append(f"{text}: {names}")
         return "; ".join(parts)
 
     async def close(self) -> None:

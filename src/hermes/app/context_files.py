@@ -1,4 +1,4 @@
-"""Files of a project that tell an agent how to work in it: found, asked about, quoted."""
+"""Instructions for agents in a project's files: finds them, sorts them by trust, quotes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hermes.config.trust_store import TrustDecision, TrustStore
 from hermes.core.untrusted_text import make_inert, reveal_hidden, wrap_text
 
 MAX_BYTES = 32 * 1024
-"""Bytes of all files together."""
+"""The limit of all files together."""
 PERSONA = "SOUL.md"
 _MAX_PERSONA_BYTES = 16 * 1024
 _MARK = "project-notes"
@@ -30,11 +30,11 @@ class ContextFile(Struct, frozen=True):
     path: Path
     size: int
     data: bytes
-    """As much of it as could ever be used."""
+    """Its beginning, up to `MAX_BYTES`."""
 
 
 class ContextFolder(Struct, frozen=True):
-    """The context files of one folder: what is agreed to, or not."""
+    """The context files of one folder; the user trusts or refuses them together."""
 
     path: Path
     files: tuple[ContextFile, ...]
@@ -42,31 +42,32 @@ class ContextFolder(Struct, frozen=True):
 
 
 class ContextFiles(Struct, frozen=True):
-    """From the root of the repository to the working directory."""
+    """The context files from the root of the repository down to the working directory."""
 
     root: Path
     folders: tuple[ContextFolder, ...] = ()
     skipped: tuple[str, ...] = ()
-    """A sentence per file that was left alone."""
+    """A sentence per file that was not read."""
 
 
 class FoldersByTrust(Struct, frozen=True):
     trusted: tuple[ContextFolder, ...]
     refused: tuple[ContextFolder, ...]
-    """The answer was no, to exactly this."""
+    """The user refused exactly these files."""
     unknown: tuple[ContextFolder, ...]
-    """Never seen, or changed since."""
+    """New, or changed since the decision."""
 
 
 class PromptNotes(Struct, frozen=True):
     text: str = ""
     """For the system prompt."""
     truncations: tuple[str, ...] = ()
-    """A sentence per file that is not there as a whole."""
+    """A sentence per file that was cut."""
 
 
 def find_context_files(cwd: Path) -> ContextFiles:
-    """Nothing but the file system is asked, and nothing is followed out of the repository."""
+    """The context files above and in a folder; links that lead out of the repository are not
+    followed."""
     here = cwd.resolve()
     root = next((f for f in (here, *here.parents) if os.path.lexists(f / ".git")), here)
     between = [f for f in (here, *here.parents) if f.is_relative_to(root)]
@@ -87,34 +88,34 @@ def find_context_files(cwd: Path) -> ContextFiles:
 
 
 def _read_file(path: Path, root: Path) -> ContextFile | str:
-    """The file, or why it is left alone."""
+    """The file, or a sentence why it was not read."""
     try:
         target = path.resolve(strict=True)
         if not target.is_relative_to(root):
-            return f"{path} leads out of {root}; it was not read."
-        # Not blocking: what looks like a file may be a pipe nobody writes to.
+            return f"{path} was not read: it leads out of {root}."
+        # Not blocking: it may be a pipe that nobody writes to.
         handle = os.open(target, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             about = os.fstat(handle)
             if not stat.S_ISREG(about.st_mode):
-                return f"{path} is not a file; it was not read."
+                return f"{path} was not read: it is not a regular file."
             with os.fdopen(handle, "rb", closefd=False) as file:
                 data = file.read(MAX_BYTES)
         finally:
             os.close(handle)
     except (OSError, RuntimeError) as error:
-        return f"{path} cannot be read: {getattr(error, 'strerror', None) or error}."
+        return f"{path} could not be read: {getattr(error, 'strerror', None) or error}."
     return ContextFile(path, about.st_size, data)
 
 
 def _hash_files(files: Sequence[ContextFile]) -> str:
-    whole = sha256()
+    digest = sha256()
     for file in files:
         name = os.fsencode(file.path.name)
-        # Lengths first: no two different folders read alike.
-        whole.update(b"%d %s %d %d " % (len(name), name, file.size, len(file.data)))
-        whole.update(file.data)
-    return whole.hexdigest()
+        # Lengths first, so that different folders never hash the same bytes.
+        digest.update(b"%d %s %d %d " % (len(name), name, file.size, len(file.data)))
+        digest.update(file.data)
+    return digest.hexdigest()
 
 
 def sort_by_trust(
@@ -135,7 +136,7 @@ def sort_by_trust(
 def quote_files(
     root: Path, folders: Sequence[ContextFolder], limit: int = MAX_BYTES
 ) -> PromptNotes:
-    """The nearest files keep their whole text; what does not fit is taken from the farthest."""
+    """The files quoted for the system prompt; what exceeds `limit` is cut from the farthest."""
     files = [file for folder in folders for file in _drop_duplicates(folder.files)]
     room, parts, cut = limit, [], []
     for file in reversed(files):
@@ -146,7 +147,7 @@ def quote_files(
         text = make_inert(text.replace("\r\n", "\n")).strip("\n")
         if left:
             text += f"\n[{left} bytes of {make_inert(name)} are not shown; read_file has them]"
-            cut.append(f"{name}: {left} of {file.size} bytes are left out, {limit} fit in all.")
+            cut.append(f"{name}: {left} of {file.size} bytes were left out; {limit} fit in total.")
         room -= len(shown)
         label = " ".join(make_inert(name).split())
         parts.append(f"{label}:\n{wrap_text(text, _MARK, begin=True, end=True)}")
@@ -156,12 +157,12 @@ def quote_files(
 
 
 def _drop_duplicates(files: Sequence[ContextFile]) -> list[ContextFile]:
-    """One file under two names (a link, mostly) is told once."""
+    """The files without repetitions: one file may have two names, mostly by a link."""
     return list({file.data: file for file in reversed(files)}.values())[::-1]
 
 
 def read_persona(home: Path) -> PromptNotes:
-    """Who the agent is, in the operator's own words."""
+    """The operator's description of who the agent is, from SOUL.md."""
     file = home / PERSONA
     try:
         with file.open("rb") as opened:
@@ -176,7 +177,7 @@ def read_persona(home: Path) -> PromptNotes:
 
 
 def read_trusted_notes(home: Path, cwd: Path, limit: int, redact: Callable[[str], str]) -> str:
-    """What a new session of this folder is told."""
+    """The trusted instructions for a new session in this folder, quoted and redacted."""
     found = find_context_files(cwd)
     if not found.folders:
         return ""

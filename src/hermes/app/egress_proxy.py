@@ -1,4 +1,4 @@
-"""The way out that the operator granted to confined commands: one proxy, opened when needed."""
+"""The egress proxy through which confined commands reach the domains the operator allowed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 class SharedEgressProxy:
-    """One per process. `gate` gives the checks that every fetch of ours goes through."""
+    """One per process, started by its first user. `get_guard` returns the check that every request
+    of Hermes itself passes too."""
 
     def __init__(
         self, home: Path, domains: tuple[str, ...], get_guard: Callable[[], SsrfGuard]
@@ -28,7 +29,7 @@ class SharedEgressProxy:
         self._exit_stack = AsyncExitStack()
 
     async def open(self) -> str:
-        """Where the proxy listens, in the form that the sandbox of this machine takes."""
+        """The address of the proxy, in the form that the sandbox of this machine takes."""
         async with self._opening:
             if not self._address:
                 self._address = await self._start_proxy()
@@ -44,7 +45,7 @@ class SharedEgressProxy:
         if (await probe_tier(cache_folder(self._home))).level == 1:
             import tempfile
 
-            # Not in our home, whose path may be too long for a socket.
+            # Not in the agent's home, whose path may be too long for a socket.
             private = tempfile.TemporaryDirectory(prefix="hermes-", ignore_cleanup_errors=True)
             folder = Path(self._exit_stack.enter_context(private))
             socket = serve_unix_proxy(folder, self._domains, self._get_guard())

@@ -11,14 +11,14 @@ from msgspec import structs
 from hermes.core.events import Answer, Approval, Notice, Question, TurnEvent
 
 APPROVAL_SECONDS = 300.0
-"""No answer in time is a no."""
+"""A request that nobody answers in this time is denied."""
 BusyMode: TypeAlias = Literal["interrupt", "steer", "queue"]
 T = TypeVar("T")
 Q = TypeVar("Q", Approval, Question)
 
 
 class PendingQuestions(Generic[Q, T]):
-    """Questions that wait for an answer, oldest first, each under an id of its own."""
+    """Questions waiting for an answer, oldest first, each with a unique id."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[Q, asyncio.Future[T | None]]] = {}
@@ -39,7 +39,7 @@ class PendingQuestions(Generic[Q, T]):
         return question if future is not None and not future.done() else None
 
     async def wait_for_answer(self, question: Q, show: Callable[[Q], None]) -> T | None:
-        """Cancelling the wait takes the question back."""
+        """Show the question and wait; cancelling the wait withdraws it."""
         future: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
         self._waiting[question.id] = (question, future)
         try:
@@ -53,19 +53,19 @@ class PendingQuestions(Generic[Q, T]):
 
 
 class Interactions:
-    """One session's approvals and questions. Without somebody present every approval is a no, and
-    no question has an answer."""
+    """The approvals and questions of one session. With nobody present every approval is denied and
+    every question stays unanswered."""
 
     def __init__(self, emit: Callable[[TurnEvent], None]) -> None:
         self.user_present = False
         """Whether somebody answers Approval and Question events."""
         self.busy_mode: BusyMode = "queue"
-        """What becomes of a message that comes while a turn runs."""
+        """What happens to a message sent while a turn runs."""
         self.verbose = False
-        """Whether the user wants to see what tools print."""
+        """Whether the user wants to see tool output."""
         self.on_approval: Callable[[Approval], Awaitable[Answer]] | None = None
         self.on_question: Callable[[Question], Awaitable[str | None]] | None = None
-        """Code that answers in place of a person; the events are for show then."""
+        """Code that answers instead of a person; the events are then for information only."""
         self.emit = emit
         self._approvals: PendingQuestions[Approval, Answer] = PendingQuestions()
         self._questions: PendingQuestions[Question, str] = PendingQuestions()
@@ -80,7 +80,7 @@ class Interactions:
         return self._questions.questions
 
     async def request_approval(self, question: Approval) -> Answer | None:
-        """None when nobody is there, or nobody answers in time."""
+        """The user's answer; None when nobody is present or answers in time."""
         if not self.user_present:
             return None
         question = structs.replace(question, id=self._approvals.make_unique_id(question.id))
@@ -95,7 +95,7 @@ class Interactions:
 
     async def ask_question(self, question: str, choices: tuple[str, ...]) -> str | None:
         if not self.user_present and self.on_question is None:
-            self.emit(Notice("question", f"{question} (Nobody is there to answer.)"))
+            self.emit(Notice("question", f"{question} (Nobody is present to answer.)"))
             return None
         self._question_count += 1
         asked = Question(f"q{self._question_count}", question, choices)
@@ -105,7 +105,8 @@ class Interactions:
         return await self._questions.wait_for_answer(asked, self.emit)
 
     def answer_approval(self, approval_id: str, answer: Answer | bool) -> bool:
-        """False when nobody waits for it, or it is none of its choices. True means: this once."""
+        """Answer a pending approval; True allows it once. False when it is not pending, or the
+        answer is not one of its choices."""
         question = self._approvals.find_question(approval_id)
         if isinstance(answer, bool):
             answer = "once" if answer else "deny"
@@ -115,7 +116,7 @@ class Interactions:
         return True
 
     def answer_question(self, question_id: str, text: str | None) -> bool:
-        """To a Question; None: the user will not say. False when nobody waits for it."""
+        """Answer a pending question; None: the user declines. False when it is not pending."""
         if self._questions.find_question(question_id) is None:
             return False
         self._questions.set_answer(question_id, text)

@@ -23,18 +23,19 @@ from hermes.llm.endpoints.model_facts import Prices
 from hermes.llm.hosts import is_own_address
 
 ESTIMATE_MARGIN = 1.25
-"""On what was estimated and not reported."""
+"""Factor on token counts that were estimated, not reported."""
 UNKNOWN_OUTPUT = 16_384
-"""Tokens of an answer where nobody says how long one may be; asked for where a cap must hold."""
+"""Tokens reserved for an answer whose limit is unknown; requested as its limit under a cap."""
 USUAL_OUTPUT = 2_048
-"""Tokens a call without a cap is taken to have written if its process is killed."""
+"""Tokens an uncapped call is assumed to have written if its process is killed."""
 OUTPUT_SHARE = 8
-"""Where nobody set a limit, one answer may take an eighth of what is left, and no less than: """
+"""Without a configured limit one answer may take this fraction of the remaining budget."""
 FAIR_OUTPUT = 4_096
+"""An answer is not shortened below this to leave room for others."""
 LEAST_OUTPUT = 1_024
-"""An answer that may not even be this long is not asked for."""
+"""A call whose answer cannot be at least this long is not made."""
 RETRY_WAITS = (0.02, 0.05, 0.1, 0.25, 0.5, *[1.0] * 60)
-"""Seconds between looks at a cap that only running calls keep full."""
+"""Seconds between checks of a cap that is only exhausted by running calls."""
 _NO_CAPS = Budget()
 _UNITS: tuple[Unit, ...] = ("usd", "tokens")
 _CAP_WORDS = {
@@ -46,7 +47,8 @@ _CAP_WORDS = {
 
 
 class Meter:
-    """One session's, or one job's of it. `once` returns a text unless this process has said it."""
+    """The meter of one session, or of one of its auxiliary jobs. `say_once` returns a text, or
+    nothing if this process has already said it."""
 
     __slots__ = ("_account", "_budget", "_emit", "_ledger", "_say_once", "_store")
 
@@ -66,12 +68,12 @@ class Meter:
         self._say_once = say_once
 
     def for_purpose(self, purpose: str) -> Meter:
-        """The same account, other work."""
+        """A meter for other work on the same account."""
         account = structs.replace(self._account, purpose=purpose)
         return Meter(self._store, self._budget, account, self._emit, self._say_once)
 
     async def reserve_call(self, client: ModelClient, request: Request) -> CallTicket:
-        """OverBudget when a cap forbids the call."""
+        """Admit a call and reserve its worst case; OverBudget when a cap forbids it."""
         now = time.time()
         began = time.monotonic()
         day = time.strftime("%Y-%m-%d", time.localtime(now))
@@ -112,7 +114,7 @@ class Meter:
     def settle_call(
         self, ticket: CallTicket, usage: Usage, outcome: str, tools: Sequence[str]
     ) -> Usage:
-        """What the call cost, added to what the provider reported. Never waits, never fails."""
+        """Book how the call ended; returns its usage with the cost. Never waits, never fails."""
         if usage.cost is None and ticket.prices is not None:
             usage = structs.replace(usage, cost=ticket.prices.cost_of(usage))
         known = usage.cost is not None or not (usage.input or usage.output)
@@ -135,7 +137,8 @@ class Meter:
     # -- inside ----------------------------------------------------------------------------
 
     def _drop_uncountable(self, caps: tuple[Cap, ...], client: ModelClient) -> tuple[Cap, ...]:
-        """Without a price money cannot be counted beforehand; said once, and tokens still are."""
+        """The caps that can be checked in advance: without a price those in dollars cannot, which
+        is said once."""
         if client.endpoint.facts.prices is not None:
             return caps
         counted = tuple(c for c in caps if c.unit == "tokens")
@@ -145,7 +148,8 @@ class Meter:
         return counted
 
     async def _admit_call(self, caps: tuple[Cap, ...], offer: _CallEstimate) -> Entry:
-        """Running calls are taken at their worst; when only they are in the way, wait for them."""
+        """Reserve the call. Running calls count at their worst case; when only they are in the way,
+        wait for them."""
         for wait in (*RETRY_WAITS, 0.0):
             entry, levels = await self._ledger.reserve_call(caps, offer.fit_entry)
             if entry is not None:
@@ -164,29 +168,29 @@ class Meter:
         raise AssertionError("unreachable")
 
     def _emit_warnings(self, warned: Sequence[CapWarning]) -> None:
-        for each in warned:
-            self._emit(Notice("budget", describe_warning(each, time.time())))
+        for warning in warned:
+            self._emit(Notice("budget", describe_warning(warning, time.time())))
 
 
 class _CallEstimate(Struct, frozen=True):
-    """What a call needs, in the units of caps."""
+    """What a call is expected to use, in the units of caps."""
 
     draft: Entry
     prices: Prices | None
     cached: int
     """Prompt tokens that likely come from a cache."""
     max_output: int
-    """The longest answer it can have."""
+    """The longest possible answer."""
     shortenable: bool
-    """Nobody asked for that length: it may be shortened to leave room for others."""
+    """Nobody asked for that length, so it may be shortened to leave room for other calls."""
 
     @property
     def min_output(self) -> int:
         return min(LEAST_OUTPUT, self.max_output)
 
     def fit_entry(self, levels: Sequence[CapLevel]) -> Entry | None:
-        """Reserved is the worst; what is likely must fit. So all calls together overstep a cap by
-        less than one of them reserved."""
+        """A reservation that all caps admit. It reserves the worst case, but only the likely case
+        must fit, so all calls together exceed a cap by less than one reservation."""
         output = self.max_output
         fair = min(FAIR_OUTPUT, self.max_output)
         while (
@@ -218,7 +222,7 @@ class _CallEstimate(Struct, frozen=True):
 
 
 async def find_root_session(store: Store, session_id: str) -> str:
-    """Where a chain of compressed or delegated sessions began: they share one cap."""
+    """The first of a chain of compressed or delegated sessions, which share one cap."""
     seen = {session_id}
     while (meta := await store.sessions.get_meta(session_id)) is not None and meta.parent:
         if meta.parent in seen:
@@ -229,7 +233,7 @@ async def find_root_session(store: Store, session_id: str) -> str:
 
 
 def _halve_output(output: int) -> int:
-    """To the next power of two below: the head of a request is encoded once per limit."""
+    """The next lower power of two: few limits, because a request's head is encoded per limit."""
     return int(1 << (output - 1).bit_length() - 1)
 
 
@@ -248,7 +252,7 @@ def _may_shorten(client: ModelClient, request: Request) -> bool:
 
 
 def _limit_output(request: Request, client: ModelClient, output: int) -> Request:
-    """A limit is sent only when it is lower than what holds anyway."""
+    """The request with this limit, unless an equal or lower one applies anyway."""
     holds = (
         request.settings.max_output
         or client.endpoint.default_output
@@ -261,8 +265,8 @@ def _limit_output(request: Request, client: ModelClient, output: int) -> Request
 
 
 def estimate_prompt(request: Request) -> tuple[int, int]:
-    """Tokens of the prompt, and how many of them a cache likely holds: the last report and what
-    was added since, which is little however long the history is."""
+    """Tokens of the prompt, and how many of them are likely cached: the last report plus what was
+    added since, so the work does not grow with the history."""
     reported = cached = since = 0
     for message in reversed(request.history.messages):
         usage = message.usage
@@ -281,11 +285,11 @@ def _measure_encoded(value: Any) -> int:
     return len(msgspec.json.encode(value))
 
 
-# Which caps concern a call, and how they are spoken of
+# Which caps apply to a call, and the sentences about them
 
 
 def list_caps(budget: Budget, entry: Entry) -> tuple[Cap, ...]:
-    """In the order in which they are named when several are reached."""
+    """The caps that apply to a call, in the order in which refusals name them."""
     if budget == _NO_CAPS:
         return ()
     day, session, *others = entry.scopes
@@ -313,21 +317,25 @@ def describe_refusal(level: CapLevel, now: float) -> str:
     cap = level.cap
     running = ""
     if level.running > 0:
-        running = f", {format_amount(level.running, cap.unit)} reserved by calls that run"
+        running = f", {format_amount(level.running, cap.unit)} reserved by running calls"
     return (
         f"Budget reached: {_name_cap(cap)} is {format_amount(cap.limit, cap.unit)}, "
         f"{format_amount(level.spent, cap.unit)} spent{running}; the next call does not fit. "
-        f"Nothing was lost. {_describe_reset(cap, now)} To raise it: hermes config set "
+        f"Everything so far is kept. {_describe_reset(cap, now)} To raise it: hermes config set "
         f"budget.{cap.name} {_suggest_limit(cap)}"
     )
 
 
 def describe_unpriced(model: str, *, tokens: bool) -> str:
-    rest = "Its tokens count." if tokens else "Set a cap in tokens (budget.daily_tokens)"
+    advice = "Caps in tokens still apply."
+    if not tokens:
+        advice = (
+            "Set a cap in tokens (budget.daily_tokens), or its price "
+            "(providers.NAME.models.MODEL.price)."
+        )
     return (
-        f"The price of {model} is not known: to the budget in dollars counts only what the "
-        f"endpoint itself says a call cost. {rest}"
-        + ("" if tokens else ", or its price (providers.NAME.models.MODEL.price).")
+        f"The price of {model} is not known: caps in dollars count only the costs that the "
+        f"endpoint itself reports. {advice}"
     )
 
 
@@ -343,7 +351,7 @@ def _name_cap(cap: Cap) -> str:
 
 def _describe_reset(cap: Cap, now: float) -> str:
     if cap.name.startswith("session"):
-        return "A new session begins at zero."
+        return "A new session starts at zero."
     at = time.localtime(now)
     minutes = 24 * 60 - at.tm_hour * 60 - at.tm_min
     return f"It resets at midnight, in {minutes // 60} h {minutes % 60} min."

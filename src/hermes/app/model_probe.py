@@ -1,4 +1,4 @@
-"""Real calls to a model, to see that it answers and what works there."""
+"""Tests a model with real calls: whether it answers, and which features work."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from hermes.llm.provider_spec import overlay_quirks
 FeatureState: TypeAlias = Literal["yes", "no", "unknown"]
 FEATURES = ("streaming", "tools", "images", "reasoning", "cache")
 _ANSWERED = ("output_truncated", "thinking_exhausted", "empty_response")
-"""Ends that are no fault of the connection: the model was reached and took the key."""
+"""Failures that still show that the model was reached and accepted the key."""
 _REPORT = ToolSpec(
     "report",
     "Report what you were asked for.",
@@ -47,17 +47,17 @@ _ASK = (
     "(none if you see no picture). Write nothing else."
 )
 _SYSTEM = "You answer the tests of a connection, briefly."
-"""Some endpoints take no request without one."""
+"""Some endpoints refuse a request without a system prompt."""
 _COLOURS = ("red", "crimson", "scarlet")
 _LONG = "\n".join(f"Rule {n}: answer briefly and do only what is asked." for n in range(400))
-"""Longer than the shortest prompt any provider caches."""
+"""Long enough for every provider to cache it."""
 _HELLO = "Say hello in one short sentence."
 _HELLO_CALLS = 3
-"""Model calls: hello takes one, and a small model may try a tool first."""
+"""A greeting takes one model call, but a small model may try a tool first."""
 _HELLO_SECONDS = 60.0
 
 PrepareEndpoint: TypeAlias = Callable[[str, Transport], Awaitable[None]]
-"""Makes the endpoint at an address ready to be called."""
+"""Makes the endpoint at a base URL ready to be called."""
 
 
 class Feature(Struct, frozen=True):
@@ -67,25 +67,25 @@ class Feature(Struct, frozen=True):
 
 
 class ModelTrial(Struct, frozen=True):
-    """How it went. `error` is empty when the model answered."""
+    """The result of testing a model; `error` is empty when it answered."""
 
     target: Target
     base_url: str
     key: str
-    """Where it came from."""
+    """Where the key came from."""
     error: str = ""
     code: str = ""
     text: str = ""
     seconds: float = 0.0
     first: float | None = None
-    """Seconds until something arrived."""
+    """Seconds until the first event arrived."""
     usage: Usage = Usage()
     features: tuple[Feature, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 class Greeting(Struct, frozen=True):
-    """How a first conversation went. `error` is empty when the model answered."""
+    """The result of a first conversation; `error` is empty when the model answered."""
 
     error: str = ""
     text: str = ""
@@ -96,7 +96,7 @@ class Greeting(Struct, frozen=True):
 
 
 class _ProbeHost(SideHost):
-    """One conversation of one prompt with one endpoint, and what could be seen of it."""
+    """Sends one prompt to one endpoint and observes the turn."""
 
     def __init__(self, runtime: Runtime, endpoint: ModelEndpoint) -> None:
         super().__init__(runtime.sleep)
@@ -111,7 +111,7 @@ class _ProbeHost(SideHost):
     async def ask_model(
         self, prompt: Message, settings: Settings, *, system: str = _SYSTEM, tools: bool = False
     ) -> tuple[Message | None, Turn, str, str]:
-        """The answer or (code, sentence) of why there is none."""
+        """The answer and its turn; without an answer, the code and the sentence that say why."""
         runtime = self._runtime
         account = Account(purpose="test")
         meter = Meter(
@@ -162,7 +162,7 @@ class _ProbeHost(SideHost):
 
 
 async def ping_model(runtime: Runtime, endpoint: ModelEndpoint) -> ModelTrial:
-    """The cheapest call that shows whether the key is taken."""
+    """Make the cheapest call that shows whether the key is accepted."""
     run = _ProbeHost(runtime, endpoint)
     prompt = user_message("Reply with the word OK.")
     answer, turn, code, error = await run.ask_model(prompt, Settings(max_output=64))
@@ -172,8 +172,8 @@ async def ping_model(runtime: Runtime, endpoint: ModelEndpoint) -> ModelTrial:
 async def examine_model(
     runtime: Runtime, endpoint: ModelEndpoint, *, cache: bool = False
 ) -> ModelTrial:
-    """What works: one call that tries everything at once, in the way the agent makes its calls;
-    with `cache` it is made twice, with a prompt long enough to be cached."""
+    """Test every feature in one call, made the way the agent makes its calls; with `cache` it is
+    made twice, with a prompt long enough to be cached."""
     run = _ProbeHost(runtime, endpoint)
     quirks = endpoint.quirks
     pictured = quirks.media and endpoint.facts.images is not False
@@ -201,7 +201,7 @@ async def examine_model(
 
 def _judge_tools(offered: bool, answer: Message) -> Feature:
     if not offered:
-        return Feature("tools", "no", "the endpoint takes none")
+        return Feature("tools", "no", "not supported by the endpoint")
     if answer.calls:
         return Feature("tools", "yes")
     return Feature("tools", "unknown", "offered, but the model called none")
@@ -209,14 +209,14 @@ def _judge_tools(offered: bool, answer: Message) -> Feature:
 
 def _judge_images(sent: bool, endpoint: ModelEndpoint, answer: Message) -> Feature:
     if not sent:
-        known = endpoint.facts.images is False
-        return Feature("images", "no", "as known of the model" if known else "it takes none")
-    told = " ".join(
+        refusing = "model" if endpoint.facts.images is False else "endpoint"
+        return Feature("images", "no", f"not supported by the {refusing}")
+    answered = " ".join(
         [answer.text, *(str(v) for c in answer.calls for v in _list_arguments(c))]
     ).lower()
-    if any(colour in told for colour in _COLOURS):
+    if any(colour in answered for colour in _COLOURS):
         return Feature("images", "yes")
-    return Feature("images", "unknown", "taken, but the model did not say what it saw")
+    return Feature("images", "unknown", "accepted, but the model did not say what it saw")
 
 
 def _list_arguments(call: ToolCall) -> Collection[Any]:
@@ -231,15 +231,17 @@ def _judge_reasoning(effort: str, answer: Message, usage: Usage) -> Feature:
         return Feature("reasoning", "yes")
     if effort == "omit":
         return Feature("reasoning", "no", "not offered")
-    return Feature("reasoning", "unknown", "asked for, none came")
+    return Feature("reasoning", "unknown", "requested, but none came back")
 
 
 def _judge_cache(usage: Usage, *, asked: bool) -> Feature:
     if usage.cache_read or usage.cache_write:
-        return Feature("cache", "yes", f"{usage.cache_read} tokens read, {usage.cache_write} kept")
+        return Feature(
+            "cache", "yes", f"{usage.cache_read} tokens read, {usage.cache_write} written"
+        )
     if asked:
-        return Feature("cache", "no", "nothing was reported, for the same prompt twice")
-    return Feature("cache", "unknown", "too short a prompt to tell; --cache tries a long one")
+        return Feature("cache", "no", "none reported for the same prompt sent twice")
+    return Feature("cache", "unknown", "the prompt is too short to tell; --cache sends a long one")
 
 
 def draw_red_square() -> bytes:
@@ -258,8 +260,8 @@ def draw_red_square() -> bytes:
 
 
 async def greet_model(setup: Setup, choice: ModelChoice, prepare: PrepareEndpoint) -> Greeting:
-    """One real turn with exactly this model, through everything a conversation goes through; it is
-    stored as a session when the model answered."""
+    """Run one real turn with exactly this model, on the same path as any conversation; it is stored
+    as a session if the model answers."""
     config = setup.config
     agent = structs.replace(config.agent, api_max_retries=1)
     config = structs.replace(config, fallback_providers=(), agent=agent)
@@ -275,17 +277,18 @@ async def _run_greeting(
 ) -> Greeting:
     options = Options(choice=choice, max_turns=_HELLO_CALLS)
     session = await runtime.open_session(cwd=runtime.working_folder, options=options)
-    endpoint = session.agent.providers[0]
-    await prepare(endpoint.endpoint.base_url, runtime.transport)
-    limit = None if endpoint.endpoint.base_url.startswith(EMBEDDED) else _HELLO_SECONDS
+    client = session.agent.providers[0]
+    base_url = client.endpoint.base_url
+    await prepare(base_url, runtime.transport)
+    limit = None if base_url.startswith(EMBEDDED) else _HELLO_SECONDS
     began = time.monotonic()
     try:
         async with asyncio.timeout(limit):
             result = await session.submit(user_message(_HELLO))
     except TimeoutError:
-        result = TurnResult(status="failed", error=f"No answer in {_HELLO_SECONDS:.0f} s.")
+        result = TurnResult(status="failed", error=f"No answer within {_HELLO_SECONDS:.0f} s.")
     seconds = time.monotonic() - began
-    target, answered = endpoint.target, bool(result.text.strip())
+    target, answered = client.target, bool(result.text.strip())
     if answered and result.status in ("completed", "partial"):
         return Greeting("", result.text, session.id, target.provider, target.model, seconds)
     await session.close()

@@ -18,14 +18,12 @@ from hermes.app.auxiliary import AuxiliaryQuestions, Sleep
 from hermes.app.backends import Backends
 from hermes.app.background_commands import BackgroundCommands
 from hermes.app.background_prompts import BackgroundPrompts
-from hermes.app.client_history import ClientConversation, ClientHistory
 from hermes.app.egress_proxy import SharedEgressProxy
 from hermes.app.session import Session
-from hermes.app.session_chain import find_current_session
 from hermes.app.session_host import SessionSettings, SharedServices
-from hermes.app.session_init import create_session_meta
+from hermes.app.session_records import create_session_meta, find_current_session
 from hermes.app.titles import JOB, Titles
-from hermes.app.transcript import Transcript
+from hermes.app.transcript import ClientConversation, ClientHistory, Transcript
 from hermes.config import paths
 from hermes.config.env import build_child_env
 from hermes.config.load import Setup
@@ -95,7 +93,7 @@ class Runtime:
     async def open(
         cls, setup: Setup, *, store: Store | None = None, sleep: Sleep = asyncio.sleep
     ) -> AsyncIterator[Runtime]:
-        """`store`: one that is open already, and closed by who opened it."""
+        """Open a runtime for a `with` block. A given `store` is already open and stays open."""
         own = None
         if store is None:
             store = own = SqliteStore(paths.database_file(setup.home))
@@ -113,7 +111,7 @@ class Runtime:
 
     @property
     def working_folder(self) -> Path:
-        """Where sessions work that nobody gives a folder."""
+        """The folder of sessions that are not given one."""
         return paths.find_working_folder(self.setup.config.terminal.cwd)
 
     async def open_session(
@@ -126,9 +124,9 @@ class Runtime:
         options: Options | None = None,
         needs_model: bool = True,
     ) -> Session:
-        """A new session, or the stored one called `resume` with its whole history; where that
-        one was compressed, the one it continues in. Without `needs_model` it is opened even when
-        there is no model to call."""
+        """A new session, or the stored session `resume` with its history; if that one was
+        compressed, the one that continues it. Without `needs_model` it opens even if there is no
+        model to call."""
         settings = await self._resolve_settings(options, source, needs_model=needs_model)
         where = cwd or Path.cwd()
         if not resume:
@@ -170,8 +168,8 @@ class Runtime:
         key: str = "",
         options: Options | None = None,
     ) -> Session:
-        """A session with the id and the past that a client brings; what is new in it is added to
-        the stored one."""
+        """A session with the id and the history that a client sends; new messages are added to the
+        stored session of that id."""
         settings = await self._resolve_settings(options, source)
         where = self.working_folder
         known = (
@@ -199,17 +197,17 @@ class Runtime:
         session.apply_settings(
             SessionSettings(options, agent, self._resolve_safety(options, agent))
         )
-        session.transcript.history.sent.clear()  # what begins differently now was asked for
+        session.transcript.history.sent.clear()  # the user asked for a different prefix
 
     def say_once(self, text: str) -> str:
-        """The text, unless this process has said it before."""
+        """The text, or nothing if this process has already said it."""
         if text in self._said_texts:
             return ""
         self._said_texts.add(text)
         return text
 
     def spawn_task(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """A task that cannot be lost: it is kept here, and its failure is logged."""
+        """Start a task that is kept alive here, cancelled at shutdown, and logged if it fails."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._end_task)
@@ -277,20 +275,20 @@ class Runtime:
         return Session(self._shared, settings, transcript, workspace, services)
 
     def _resolve_safety(self, options: Options, agent: Agent) -> Safety:
-        """Whoever asks for no questions takes the walls down too; the hard rules stay."""
+        """The permissions of a session. `yolo` turns the sandbox off too; hard denials remain."""
         config = self.setup.config
         mode = "full-access" if options.yolo else config.sandbox.mode
         return Safety(
             mode,
             options.yolo,
-            # A small model is nobody to judge its own commands.
+            # A small model cannot judge its own commands.
             "ask" if agent.small and config.approvals.mode == "smart" else config.approvals.mode,
             config.sandbox.network.allow,
             confirm=agent.small,
         )
 
     async def _open_egress(self) -> str:
-        """The way out for confined commands, opened by the first that may use it."""
+        """The proxy for confined commands, opened by the first that may use the network."""
         if self._egress is None:
             domains = self.setup.config.sandbox.network.allow
             self._egress = SharedEgressProxy(
@@ -299,7 +297,7 @@ class Runtime:
         return await self._egress.open()
 
     def _open_web(self) -> WebAccess:
-        """One access to the web for the process, opened by the first tool that uses it."""
+        """The process's web access, opened by the first tool that uses it."""
         if self._web is None:
             from hermes.net.web_access import open_web_access
 

@@ -78,11 +78,11 @@ class Session:
 
     @property
     def is_starting(self) -> bool:
-        """A message was taken, and its turn has not begun."""
+        """A message was accepted, and its turn has not begun."""
         return self._turn is None and bool(self._queue)
 
     def submit(self, message: Message, busy: BusyMode = "queue") -> asyncio.Future[TurnResult]:
-        """The result of the turn that answers it; for guidance, of the turn it joins."""
+        """The result of the turn that answers the message, or of the turn that it steers."""
         message = clean_message(message)
         if self._turn is not None and busy == "steer":
             self.host.pending_steer.append(message.text)
@@ -96,13 +96,13 @@ class Session:
         return future
 
     def interrupt(self) -> None:
-        """Stop the running turn; what it streamed stays. Guidance nobody consumed is dropped."""
+        """Stop the running turn; what it streamed is kept, guidance it has not read is dropped."""
         if self._turn is not None:
             self.host.pending_steer.clear()
             self._turn.cancel()
 
     def stop(self) -> None:
-        """Stop the running turn, and forget the messages that wait for theirs."""
+        """Stop the running turn and drop the queued messages."""
         for _, future in self._queue:
             future.cancel()
         self._queue.clear()
@@ -114,13 +114,13 @@ class Session:
         self.host.apply_settings(settings)
 
     def subscribe_events(self) -> Channel:
-        """The events from now on, until the session is closed; a slow reader sees text in larger
+        """The events from now on until the session is closed; a slow reader gets text in larger
         pieces."""
         return self._events.subscribe()
 
     async def stream_turn(self, message: Message) -> AsyncGenerator[TurnEvent, None]:
-        """The events of the turn that answers a message, once earlier turns have ended, and of the
-        turn that answers guidance it left over. Closing the generator stops the turn."""
+        """The events of the turn that answers a message, after earlier turns have ended, and of the
+        turn that answers guidance it did not read. Closing the generator stops the turn."""
         while self._worker is not None and not self._worker.done():
             await asyncio.wait({self._worker})
         if self._closed:
@@ -141,13 +141,13 @@ class Session:
                 self.stop()
 
     async def compress(self) -> bool:
-        """Because the user wants it, between two turns; whether there was anything to gain."""
+        """Compress on the user's request, between two turns; whether anything became shorter."""
         if self._turn is not None or not self.transcript.stored:
             return False
         return await self.host.compress()
 
     async def close(self) -> None:
-        """Interrupt, let the turn end, close what tools kept open, and end all subscriptions."""
+        """Stop the running turn, close what its tools opened, and end all subscriptions."""
         if self._closed:
             return
         self._closed = True
@@ -185,10 +185,11 @@ class Session:
             result = _INTERRUPTED
         except Exception as error:
             log.exception("turn of session %s crashed", self.id)
+            reason = self.agent.redactor.redact(repr(error))[:120]
             result = TurnResult(
                 "failed",
-                error=f"Internal error ({self.agent.redactor.redact(repr(error))[:120]}). What was "
-                "recorded before it is kept; the log has the details. Send the message again.",
+                error=f"Internal error ({reason}). Everything recorded before it is kept; the log "
+                "has the details. Send the message again.",
                 error_code="internal",
             )
         finally:
@@ -199,6 +200,6 @@ class Session:
 
 
 def _report_cancelled_answer(answer: asyncio.Future[TurnResult], events: Channel) -> None:
-    """A message that was taken back before its turn began ends like a turn."""
+    """End the events of a message that was dropped before its turn began."""
     if answer.cancelled():
         events.put(TurnEnd(_INTERRUPTED))

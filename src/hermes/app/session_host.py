@@ -1,4 +1,4 @@
-"""The host of a session's turns: builds them, and gives them what they need."""
+"""The host of a session's turns: builds them and provides what they need."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hermes.app.backends import Backends
 from hermes.app.background_commands import BackgroundCommands
 from hermes.app.interactions import Interactions
 from hermes.app.meter import Meter
-from hermes.app.session_chain import save_checkpoint
+from hermes.app.session_records import save_checkpoint
 from hermes.app.titles import Spawn, Titles
 from hermes.app.transcript import Transcript, take_first_words
 from hermes.config.schema import Budget
@@ -32,7 +32,7 @@ from hermes.core.tool import Tool, Toolbox, ToolContext, UserAccess, Verdict, Wo
 from hermes.tools._services import BACKEND
 
 _PURPOSES = frozenset({"cron", "subagent"})
-"""Sources that are a purpose of their own in the ledger."""
+"""Sources that the ledger counts as purposes of their own."""
 
 
 class SharedServices(Struct, frozen=True):
@@ -49,12 +49,12 @@ class SharedServices(Struct, frozen=True):
     """None: no model is configured for titles."""
     sleep: Sleep
     say_once: Callable[[str], str]
-    """The text, unless this process has said it before."""
+    """The text, or nothing if this process has already said it."""
     spawn_task: Spawn
 
 
 class SessionSettings(Struct, frozen=True):
-    """What a session was asked to do differently, and what follows from it."""
+    """The options of a session, and the agent and permissions that follow from them."""
 
     options: Options
     agent: Agent
@@ -62,7 +62,7 @@ class SessionSettings(Struct, frozen=True):
 
 
 class SessionHost:
-    """One session's: the TurnHost of its turns, and the ModelAccess of its tools."""
+    """The TurnHost of a session's turns, and the ModelAccess of its tools."""
 
     def __init__(
         self,
@@ -79,11 +79,11 @@ class SessionHost:
         self.workspace = workspace
         self.budget = shared.budget
         self.account = Account(meta.id, "" if meta.parent else meta.id, purpose=purpose)
-        """Whom its model calls are charged to; a surface adds its user, a schedule its job."""
+        """The account of its model calls; a surface adds its user, a schedule its job."""
         self.instructions = ""
         """Added to the system prompt while this object lives; never stored."""
         self.pending_steer: list[str] = []
-        """Guidance for the running turn that it has not taken yet."""
+        """Guidance that the running turn has not read yet."""
         self.emit = interactions.emit
         self._shared = shared
         self._transcript = transcript
@@ -107,9 +107,9 @@ class SessionHost:
         )
         self._turn_running = False
         self._checkpoint_saved = False
-        """Whether this turn's checkpoint was made."""
+        """Whether this turn's checkpoint was saved."""
         self._turn_start = ("", meta.id, 0)
-        """This turn's message: how it begins, in which session it stands, at which index."""
+        """The first words of this turn's message, its session and its index there."""
         services.models = self
         transcript.on_first_answer = self._start_title
 
@@ -135,19 +135,19 @@ class SessionHost:
         self.workspace = structs.replace(self.workspace, sandbox=settings.safety.mode)
 
     def compress_late(self) -> None:
-        """Compress only when a prompt would not fit: its past is not ours to replace."""
+        """Compress only when a prompt would not fit, because the client owns the history."""
         self._compressor.lazy = True
 
     async def compress(self) -> bool:
-        """Compress because the user wants it; whether there was anything to gain."""
+        """Compress on the user's request; whether anything became shorter."""
         return await self._compressor.compress_now(self.agent, self._new_turn())
 
     async def close(self) -> None:
-        """Close what tools kept open."""
+        """Close what tools opened."""
         backend = self._services.get(BACKEND)
         await self._services.aclose()
         await self._shared.backends.release_backend(backend)
-        # These point back here; without them the memory of a closed session is free at once.
+        # These refer back to the host; without them a closed session's memory is freed at once.
         del self._approvals, self._compressor, self._user
         self._transcript.on_first_answer = lambda question, answer: None
 
@@ -172,7 +172,7 @@ class SessionHost:
         verdict = await self._approvals.check(call, tool, params, keys, taint)
         if verdict.allowed and verdict.changes and not self._checkpoint_saved:
             self._checkpoint_saved = True
-            if not self._shared.backends.has_remote_files:  # a command there changes nothing here
+            if not self._shared.backends.has_remote_files:
                 await save_checkpoint(self.workspace.cwd, self.workspace.home, *self._turn_start)
         return verdict
 
@@ -224,7 +224,7 @@ class SessionHost:
     # -- inside ----------------------------------------------------------------------------
 
     def _new_turn(self) -> Turn:
-        # A small model has a prompt of its own, and follows it less the more stands around it.
+        # A small model has its own prompt, and longer prompts only make it follow it less.
         own = "" if self.agent.small else self._transcript.meta.system
         return Turn(
             system="\n\n".join(filter(None, (own, self.instructions))),

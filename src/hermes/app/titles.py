@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 JOB = "title"
 GRACE_SECONDS = 3.0
-"""Seconds a title that is being made may keep the process."""
+"""How long the process waits at its end for titles in the making."""
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"]
 _MAX_CHARS = 80
 _EXCERPT_CHARS = 2000
@@ -30,7 +30,7 @@ _SYSTEM = (
 
 
 class Titles:
-    """Makes titles in the background. Nothing is lost when one fails."""
+    """Makes titles in the background; a conversation whose title fails keeps its first words."""
 
     def __init__(self, store: Store, spawn: Spawn) -> None:
         self._store = store
@@ -40,12 +40,12 @@ class Titles:
     def begin_title(
         self, transcript: Transcript, models: ModelAccess, question: str, answer: str
     ) -> None:
-        """Name a conversation, while it goes on."""
+        """Start naming a conversation while it continues."""
         work = self._name_conversation(transcript, models, question, answer)
         self._tasks.add(self._spawn(work, f"title of {transcript.id}"))
 
     async def wait_unfinished(self) -> None:
-        """Give titles that are being made a moment to be finished."""
+        """Give unfinished titles a moment to complete."""
         if unfinished := {task for task in self._tasks if not task.done()}:
             await asyncio.wait(unfinished, timeout=GRACE_SECONDS)
 

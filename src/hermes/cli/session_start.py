@@ -37,7 +37,7 @@ async def find_session(store: Store, prefix: str) -> SessionMeta:
 async def find_resumed_session(store: Store, args: Namespace, folder: Path) -> SessionMeta | None:
     """The session that --resume or --continue names; None when neither was given."""
     if args.resume is not None:
-        from hermes.app.session_chain import find_current_session
+        from hermes.app.session_records import find_current_session
 
         named = await find_session(store, args.resume)
         return await find_current_session(store, named.id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hermes.app.commands import CommandContext
 from hermes.app.session import Session
-from hermes.app.session_chain import store_branch
+from hermes.app.session_records import store_branch
 
 
 async def open_branch(ctx: CommandContext, upto: int, title: str = "") -> Session:

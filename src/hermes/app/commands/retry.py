@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.app.commands._branch import open_branch
-from hermes.app.session_chain import find_turn_starts
+from hermes.app.session_records import find_turn_starts
 from hermes.core.errors import ConfigError
 
 

@@ -12,7 +12,7 @@ from hermes.app.commands._files import (
     format_time,
     preview_restore,
 )
-from hermes.app.session_chain import strip_label_mark
+from hermes.app.session_records import strip_label_mark
 from hermes.core.errors import ConfigError
 from hermes.core.text import format_plural
 

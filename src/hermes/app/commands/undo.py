@@ -7,7 +7,7 @@ from pathlib import Path
 from hermes.app.commands import Command, CommandContext, Reply, take_confirmation
 from hermes.app.commands._branch import open_branch
 from hermes.app.commands._files import describe_restored, explain_no_files, preview_restore
-from hermes.app.session_chain import find_checkpoint_since, find_turn_starts
+from hermes.app.session_records import find_checkpoint_since, find_turn_starts
 from hermes.core.errors import ConfigError
 from hermes.core.text import format_plural
 

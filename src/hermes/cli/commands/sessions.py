@@ -316,8 +316,7 @@ async def _rename_session(args: Namespace) -> int:
 
 
 async def _branch_session(args: Namespace) -> int:
-    from hermes.app.session_chain import find_current_session
-    from hermes.app.session_init import create_session_id
+    from hermes.app.session_records import create_session_id, find_current_session
 
     async with _open_store(args) as (store, _):
         named = await find_session(store, args.words[0])

@@ -12,8 +12,8 @@ from unicodedata import category
 from msgspec import Struct, structs
 
 from hermes.app.agents import Options
-from hermes.app.client_history import ClientConversation
 from hermes.app.session import Session
+from hermes.app.transcript import ClientConversation
 from hermes.core.errors import StoreError
 from hermes.core.message import Message
 from hermes.core.store import SessionMeta
