@@ -120,7 +120,7 @@ async def test_retry_goes_on_with_the_turn(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "hint"),
     [
-        ("/undoo", "did you mean /undo? A message that begins with a slash needs two: //undoo"),
+        ("/undoo", "Did you mean /undo? (To send it as text, start with //.)"),
         ("/yolo", "hermes chat --help"),
         ("/undo x", "/undo 2"),
     ],

@@ -200,7 +200,13 @@ async def test_at_the_cap_the_turn_ends_before_the_call(tmp_path: Path) -> None:
             result.status == "failed" and result.error_code == "budget" and len(result.error) <= 300
         )
         assert len(r.requests) == 2, "no request was made"
-        for part in ("$0.25", "$0.22 spent", "Nothing was lost", "new session", "session_usd"):
+        for part in (
+            "$0.25",
+            "$0.22 spent",
+            "Everything so far is kept",
+            "new session",
+            "session_usd",
+        ):
             assert part in result.error, (part, result.error)
         assert [m.text for m in await r.stored() if m.role == "user"] == ["one", "two", "three"]
         assert await r.state() == "failed"
@@ -239,7 +245,9 @@ async def test_caps_in_tokens_need_no_price(tmp_path: Path) -> None:
         assert result.error_code == "budget" and "4,000 tokens" in result.error
         unknown = [t for t in budget_notices(r) if "not known" in t]
         assert (
-            len(unknown) == 1 and "custom:kit-model" in unknown[0] and "tokens count" in unknown[0]
+            len(unknown) == 1
+            and "custom:kit-model" in unknown[0]
+            and "Caps in tokens still apply" in unknown[0]
         )
 
 

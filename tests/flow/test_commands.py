@@ -305,7 +305,7 @@ def waiting() -> Any:
 async def test_approve_and_deny(tmp_path: Path) -> None:
     async with rig(tmp_path, [waiting(), say("a"), waiting(), say("b")], options=ASK) as r:
         r.session.interactions.user_present = True
-        with pytest.raises(ConfigError, match="Nothing waits"):
+        with pytest.raises(ConfigError, match="No request is waiting"):
             await do(r, "/approve")
         for text, allowed in (("/approve", True), ("/deny", False)):
             turn = r.begin(text.strip("/"))

@@ -166,7 +166,7 @@ def test_nothing_is_read_from_outside_or_waited_for(tmp_path: Path) -> None:
     (repo / ".hermes.md").symlink_to("nowhere")
     found = find_context_files(repo)
     assert [f.path.name for folder in found.folders for f in folder.files] == ["CLAUDE.md"]
-    assert "leads out of" in found.skipped[0] and "is not a file" in found.skipped[1]
+    assert "leads out of" in found.skipped[0] and "is not a regular file" in found.skipped[1]
     assert len(found.skipped) == 3 and "sk-secret" not in quote_files(repo, found.folders).text
 
 

@@ -271,7 +271,7 @@ async def test_the_program_ends_them_and_says_so(tmp_path: Path, mark: str) -> N
         assert ran.rc == 0
         assert not living(mark)
         told = [line for line in ran.stderr.splitlines() if "still running" in line]
-        assert len(told) == 1 and "are ended now: p1 (setsid sleep" in told[0]
+        assert len(told) == 1 and "are stopped now: p1 (setsid sleep" in told[0]
         again = await run_hermes(["chat", "-q", "look", "--output", "json"], home)
         (seen,) = again.json["tool_calls"]
         assert "[p1 ended when the agent stopped" in seen["result"]
@@ -316,7 +316,7 @@ async def test_kept_ones_are_found_again_after_kill_9(
         poll, write = ran.json["tool_calls"]
         assert "[p1 running for" in poll["result"]
         assert write["result"].startswith("hello again\nover\n[p1 running for")
-        assert "go on running (terminal.keep_background): p1" in ran.stderr
+        assert "keep running (terminal.keep_background): p1" in ran.stderr
         assert living(mark)
         ran = await run_hermes(["chat", "-q", "end it", "--output", "json", *yolo], home)
         kill, poll = ran.json["tool_calls"]

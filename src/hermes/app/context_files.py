@@ -1,7 +1,5 @@
 """Instructions for agents in a project's files: finds them, sorts them by trust, quotes them."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable, Sequence

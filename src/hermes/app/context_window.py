@@ -1,7 +1,5 @@
 """What follows from a model's context window: limits of tool results, and who may summarise."""
 
-from __future__ import annotations
-
 from hermes.agent.turn import Compression, TurnLimits
 from hermes.config.schema import Config
 from hermes.core.errors import ConfigError

@@ -1,7 +1,5 @@
 """What a session asks its user, and what the user answers."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, Literal, TypeAlias, TypeVar

@@ -1,7 +1,5 @@
 """Tests a model with real calls: whether it answers, and which features work."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection

@@ -1,7 +1,5 @@
 """One live conversation: an actor with an inbox and at most one running turn."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import deque

@@ -1,7 +1,5 @@
 """The host of a session's turns: builds them and provides what they need."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Any

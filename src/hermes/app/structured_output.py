@@ -1,7 +1,5 @@
 """Answers that must match a type: the model gets the schema, and is asked again if it misses it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing

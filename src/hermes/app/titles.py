@@ -1,7 +1,5 @@
 """Titles for new conversations, made by an auxiliary model from their first exchange."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import weakref

@@ -1,7 +1,5 @@
 """The transcript of a conversation: its stored messages, and the history that a client sends."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Callable, Collection, Sequence

@@ -1,7 +1,5 @@
 """Opens a session that begins as a copy of the current one."""
 
-from __future__ import annotations
-
 from hermes.app.commands import CommandContext
 from hermes.app.session import Session
 from hermes.app.session_records import store_branch

@@ -1,7 +1,5 @@
 """The stored sessions a person may see: those of the same surface and conversation."""
 
-from __future__ import annotations
-
 from hermes.app.commands import CommandContext
 from hermes.core.errors import ConfigError
 from hermes.core.store import SessionMeta

@@ -1,7 +1,5 @@
 """/agents: what is running, in this conversation and in the background."""
 
-from __future__ import annotations
-
 import time
 
 from hermes.app.commands import Command, CommandContext, Reply
@@ -33,9 +31,5 @@ async def list_agents(ctx: CommandContext, args: str) -> Reply:
 
 
 COMMAND = Command(
-    "agents",
-    "running and background work",
-    list_agents,
-    never_waits=True,
-    needs_model=False,
+    "agents", "running and background work", list_agents, never_waits=True, needs_model=False
 )

@@ -1,7 +1,5 @@
 """/approve: approve the pending request."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 from hermes.app.commands import Command, CommandContext, Reply

@@ -1,7 +1,5 @@
 """/background: answer a prompt in a separate session while the conversation continues."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hermes.app.commands import Command, CommandContext, Reply

@@ -1,7 +1,5 @@
 """/branch: continue in a copy of the session and leave the original unchanged."""
 
-from __future__ import annotations
-
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.app.commands._branch import open_branch
 from hermes.core.errors import ConfigError

@@ -1,7 +1,5 @@
 """/busy: what happens to messages sent while the agent works."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 from hermes.app.commands import Command, CommandContext, Reply

@@ -1,7 +1,5 @@
 """/compress: shorten the conversation now, before it has to be."""
 
-from __future__ import annotations
-
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.core.errors import ConfigError
 

@@ -1,7 +1,5 @@
 """/debug: details for a bug report."""
 
-from __future__ import annotations
-
 import platform
 
 from hermes.app.commands import Command, CommandContext, Reply

@@ -1,7 +1,5 @@
 """/deny: deny the pending request."""
 
-from __future__ import annotations
-
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.app.commands.approve import find_pending
 

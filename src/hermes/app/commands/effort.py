@@ -1,7 +1,5 @@
 """/reasoning: show or set the reasoning effort of the model."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 from msgspec import structs

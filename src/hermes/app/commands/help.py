@@ -1,7 +1,5 @@
 """/help: list the commands, or explain one."""
 
-from __future__ import annotations
-
 from hermes.app.commands import (
     ONE_SHOT,
     Command,

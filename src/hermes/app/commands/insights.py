@@ -1,7 +1,5 @@
 """/insights: tokens and cost of the last days, by model."""
 
-from __future__ import annotations
-
 import time
 
 from hermes.app.commands import Command, CommandContext, Reply

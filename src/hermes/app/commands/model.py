@@ -1,7 +1,5 @@
 """/model: show the model, or switch it for this session."""
 
-from __future__ import annotations
-
 from msgspec import structs
 
 from hermes.app.commands import ONE_SHOT, Command, CommandContext, Reply

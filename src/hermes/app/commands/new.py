@@ -1,7 +1,5 @@
 """/new: start a new session in the same place."""
 
-from __future__ import annotations
-
 from hermes.app.commands import Command, CommandContext, Reply
 
 

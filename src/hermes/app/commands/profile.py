@@ -1,7 +1,5 @@
 """/profile: the active profile and its folder."""
 
-from __future__ import annotations
-
 from hermes.app.commands import Command, CommandContext, Reply
 
 

@@ -1,7 +1,5 @@
 """/queue: send a message after the current turn."""
 
-from __future__ import annotations
-
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.core.errors import ConfigError
 from hermes.core.message import user_message

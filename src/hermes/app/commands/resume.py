@@ -1,7 +1,5 @@
 """/resume: resume a stored session."""
 
-from __future__ import annotations
-
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.app.commands._lookup import find_session
 from hermes.core.errors import ConfigError

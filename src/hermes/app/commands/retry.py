@@ -1,7 +1,5 @@
 """/retry: regenerate the last answer."""
 
-from __future__ import annotations
-
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.app.commands._branch import open_branch
 from hermes.app.session_records import find_turn_starts

@@ -1,7 +1,5 @@
 """/sessions: list the recent sessions of this conversation's surface."""
 
-from __future__ import annotations
-
 import time
 
 from hermes.app.commands import Command, CommandContext, Reply

@@ -1,7 +1,5 @@
 """/status: the session, its model and its permissions."""
 
-from __future__ import annotations
-
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.core.text import format_plural
 

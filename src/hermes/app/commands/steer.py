@@ -1,7 +1,5 @@
 """/steer: guide the running turn."""
 
-from __future__ import annotations
-
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.core.errors import ConfigError
 from hermes.core.message import user_message
@@ -19,10 +17,5 @@ async def steer_turn(ctx: CommandContext, args: str) -> Reply:
 
 
 COMMAND = Command(
-    "steer",
-    "guide the running turn",
-    steer_turn,
-    usage="TEXT",
-    never_waits=True,
-    surfaces="live",
+    "steer", "guide the running turn", steer_turn, usage="TEXT", never_waits=True, surfaces="live"
 )

@@ -1,7 +1,5 @@
 """/stop: stop the running turn at once."""
 
-from __future__ import annotations
-
 from hermes.app.commands import Command, CommandContext, Reply
 
 _STOPPED = "⚡ Force-stopped. The session is suspended — your next message will start fresh."

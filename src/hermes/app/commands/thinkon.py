@@ -1,7 +1,5 @@
 """/thinkon: turn reasoning on again."""
 
-from __future__ import annotations
-
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.app.commands.effort import set_effort as reasoning
 

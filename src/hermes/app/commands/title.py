@@ -1,7 +1,5 @@
 """/title: show or change the title of the session."""
 
-from __future__ import annotations
-
 from msgspec import structs
 
 from hermes.app.commands import Command, CommandContext, Reply

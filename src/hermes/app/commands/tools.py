@@ -1,7 +1,5 @@
 """/tools: the tools of this session."""
 
-from __future__ import annotations
-
 from hermes.app.commands import Command, CommandContext, Reply
 
 

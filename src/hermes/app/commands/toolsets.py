@@ -1,7 +1,5 @@
 """/toolsets: all available tools, by group."""
 
-from __future__ import annotations
-
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.tools.registry import catalog
 

@@ -1,7 +1,5 @@
 """/undo: undo the last turns, messages and file changes together."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hermes.app.commands import Command, CommandContext, Reply, take_confirmation

@@ -1,7 +1,5 @@
 """/usage: tokens used by this session."""
 
-from __future__ import annotations
-
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.core.errors import ConfigError
 from hermes.core.message import Usage

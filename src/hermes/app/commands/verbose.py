@@ -1,7 +1,5 @@
 """/verbose: show or hide tool output."""
 
-from __future__ import annotations
-
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.core.errors import ConfigError
 

@@ -1,7 +1,5 @@
 """/version: the version of Hermes."""
 
-from __future__ import annotations
-
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.version import VERSION
 

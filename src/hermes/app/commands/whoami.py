@@ -1,7 +1,5 @@
 """/whoami: who you are logged in as."""
 
-from __future__ import annotations
-
 from hermes.app.commands import Command, CommandContext, Reply
 
 

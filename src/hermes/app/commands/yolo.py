@@ -1,7 +1,5 @@
 """/yolo: turn approvals and the sandbox off for this session, or on again."""
 
-from __future__ import annotations
-
 from msgspec import structs
 
 from hermes.app.commands import Command, CommandContext, Reply

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from hermes.app.commands import CommandContext, Reply
-from hermes.app.commands import run_command as run_command
+from hermes.app.commands import CommandContext, Reply, run_command
 from hermes.app.commands._lookup import list_sessions
 from hermes.cli.repl.conversation import Conversation
 from hermes.cli.repl.display.scrollback import Scrollback
