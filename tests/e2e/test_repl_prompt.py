@@ -207,13 +207,13 @@ async def test_undo_is_shown_first(tmp_path: Path) -> None:
         t.type("a question" + ENTER)
         await t.see("an answer", "Enter: send")
         t.type("/undo" + ENTER)
-        await t.see("Takes back 2 messages", "Undo this?")
+        await t.see("Removes 2 messages", "Undo this?")
         t.type(ENTER)
         await t.see("Nothing was changed.")
         t.type("/undo" + ENTER)
         await t.until(lambda: t.screen.count("Undo this?") == 1, "the question again")
         t.type("y")
-        await t.see("The conversation goes on before that turn")
+        await t.see("Went back to before that turn")
 
 
 async def test_wide_characters(tmp_path: Path) -> None:

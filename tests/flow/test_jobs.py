@@ -94,7 +94,7 @@ async def test_a_job_has_its_own_limits(tmp_path: Path) -> None:
         own = {"model": "other", "request_timeout_seconds": 7, "stale_timeout_seconds": 3}
         home.configure(auxiliary={"vision": {**own, "context_length": 9000}, "title": {}})
         async with Runtime.open(load_setup("", home.env)) as runtime:
-            jobs = runtime.auxiliary.models
+            jobs = runtime.services.auxiliary.models
             vision, title = jobs.find_configured("vision"), jobs.find_configured("title")
             assert (
                 vision is not None
@@ -119,8 +119,8 @@ async def test_one_client_per_endpoint(tmp_path: Path) -> None:
             assert one.agent is not two.agent
             assert one.agent.providers[0] is two.agent.providers[0]
             assert one.agent.providers[0] is not other.agent.providers[0]
-            (first,) = runtime.auxiliary.models.find_clients("vision", one.agent)
-            (again,) = runtime.auxiliary.models.find_clients("vision", two.agent)
+            (first,) = runtime.services.auxiliary.models.find_clients("vision", one.agent)
+            (again,) = runtime.services.auxiliary.models.find_clients("vision", two.agent)
             assert first is again
 
 

@@ -62,12 +62,12 @@ async def test_a_conversation_with_a_repl(tmp_path: Path, options: Options) -> N
         answer = await last(r)
         assert "n is 42" in answer.text and "[p1 running for" in answer.text
         assert not answer.error
-        assert r.runtime.background_commands.has_running(r.session.id)
+        assert r.runtime.background_commands.list_running(r.session.transcript.meta)
         r.provider.add(call(("c4", "process", {"action": "list"})), say("one"))
         assert re.search(r"^p1  running for .*: python3 -i -q$", (await last(r)).text)
         r.provider.add(call(process("kill", "c5")), say("gone"))
         assert "[p1 ended on request" in (await last(r)).text
-        assert not r.runtime.background_commands.has_running(r.session.id)
+        assert not r.runtime.background_commands.list_running(r.session.transcript.meta)
 
 
 async def test_programs_get_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,19 +47,11 @@ class BackgroundCommands:
 
         return open_processes
 
-    def has_running(self, session: str) -> bool:
-        """Whether a command that this session started is still running."""
-        if not self._root.is_dir():
-            return False
-        from hermes.exec.process.background import ProcessOwner
-
-        return bool(self.processes.list_running(ProcessOwner(session)))
-
-    def list_running(self, meta: SessionMeta, session: str) -> list[ProcessRecord]:
+    def list_running(self, meta: SessionMeta) -> list[ProcessRecord]:
         """The running commands of this session and of those it shares with."""
         if not self._root.is_dir():
             return []
-        processes, owner = self.grant_access(meta)(session)
+        processes, owner = self.grant_access(meta)(meta.id)
         return [state.record for state in processes.list_running(owner)]
 
     @property

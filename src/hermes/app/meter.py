@@ -6,7 +6,6 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 from msgspec import Struct, structs
@@ -276,13 +275,9 @@ def estimate_prompt(request: Request) -> tuple[int, int]:
             break
         since += message_weight(message)
     else:
-        since += text_weight(request.system) + _measure_encoded(request.tools) // 4
+        since += text_weight(request.system) + len(msgspec.json.encode(request.tools)) // 4
     since += sum(message_weight(m) for m in request.tail)
     return reported + int(since * ESTIMATE_MARGIN), cached
-
-
-def _measure_encoded(value: Any) -> int:
-    return len(msgspec.json.encode(value))
 
 
 # Which caps apply to a call, and the sentences about them

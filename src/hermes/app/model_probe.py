@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Literal, TypeAlias
 
@@ -16,6 +17,7 @@ from hermes.app.agents import Options
 from hermes.app.auxiliary import SideHost
 from hermes.app.meter import Meter
 from hermes.app.runtime import Runtime
+from hermes.app.session_host import SharedServices
 from hermes.config.load import Setup
 from hermes.core.errors import HermesError
 from hermes.core.events import Notice, TurnEvent, TurnResult
@@ -46,6 +48,11 @@ _ASK = (
 )
 _SYSTEM = "You answer the tests of a connection, briefly."
 """Some endpoints refuse a request without a system prompt."""
+_RED_SQUARE = b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAKklEQVR4nGN4ICBAU8QwasGoBaMWjFowasGoBaMWjFow"
+    "asGoBaMWDBULALgcAD1rtB2cAAAAAElFTkSuQmCC"
+)
+"""A PNG of 32 by 32 pixels."""
 _COLOURS = ("red", "crimson", "scarlet")
 _LONG = "\n".join(f"Rule {n}: answer briefly and do only what is asked." for n in range(400))
 """Long enough for every provider to cache it."""
@@ -94,107 +101,105 @@ class Greeting(Struct, frozen=True):
 
 
 class _ProbeHost(SideHost):
-    """Sends one prompt to one endpoint and observes the turn."""
+    """Asks one endpoint and observes its turns: what they used, said and failed with."""
 
-    def __init__(self, runtime: Runtime, endpoint: ModelEndpoint) -> None:
-        super().__init__(runtime.sleep)
-        self.client = runtime.agents.get_client(endpoint)
-        self.endpoint = endpoint
+    def __init__(self, services: SharedServices, endpoint: ModelEndpoint) -> None:
+        super().__init__(services.sleep)
         self.learned: dict[Target, EndpointLessons] = {}
-        self.first_seconds: float | None = None
-        self.notes: list[str] = []
-        self._runtime = runtime
+        self.usage = Usage()
+        self._services = services
+        self._client = services.agents.get_client(endpoint)
+        self._code = self._error = ""
+        self._notes: list[str] = []
         self._began = time.monotonic()
+        self._first_seconds: float | None = None
 
     async def ask_model(
         self, prompt: Message, settings: Settings, *, system: str = _SYSTEM, tools: bool = False
-    ) -> tuple[Message | None, Turn, str, str]:
-        """The answer and its turn; without an answer, the code and the sentence that say why."""
-        runtime = self._runtime
-        account = Account(purpose="test")
-        meter = Meter(
-            runtime.store, runtime.setup.config.budget, account, self.emit, runtime.say_once
-        )
+    ) -> Message | None:
+        """The answer; None when the model could not be reached or refused."""
+        services, account = self._services, Account(purpose="test")
         turn = Turn(
             system=system,
             history=History((prompt,)),
             host=self,
             learned=self.learned,
-            meter=meter,
+            meter=Meter(services.store, services.budget, account, self.emit, services.say_once),
         )
-        agent = Agent((self.client,), specs=(_REPORT,) if tools else (), limits=TurnLimits(tries=2))
+        agent = Agent((self._client,), specs=(_REPORT,) if tools else (), limits=TurnLimits(tries=2))
+        self._code = self._error = ""
         try:
-            return await sample_message(agent, turn, Attempt(settings)), turn, "", ""
+            return await sample_message(agent, turn, Attempt(settings))
         except TurnStopped as stop:
+            self._code = stop.code
             if stop.code in _ANSWERED:
-                return stop.message or Message("assistant", ()), turn, stop.code, ""
-            return None, turn, stop.code, stop.error
+                return stop.message or Message("assistant", ())
+            self._error = stop.error
+            return None
+        finally:
+            self.usage += turn.usage
 
     @override
     def remember_limits(self, client: ModelClient, context: int | None, output: int | None) -> None:
-        self._runtime.agents.remember_limits(client, context, output)
+        self._services.agents.remember_limits(client, context, output)
 
     @override
     def emit(self, event: TurnEvent) -> None:
         if isinstance(event, Notice):
-            self.notes.append(event.text)
-        elif self.first_seconds is None:
-            self.first_seconds = time.monotonic() - self._began
+            self._notes.append(event.text)
+        elif self._first_seconds is None:
+            self._first_seconds = time.monotonic() - self._began
 
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._began
-
-    def build_trial(self, turn: Turn, **more: Any) -> ModelTrial:
-        client = self.client
+    def build_trial(self, answer: Message | None, features: tuple[Feature, ...] = ()) -> ModelTrial:
         return ModelTrial(
-            client.target,
-            client.endpoint.base_url,
-            client.credentials.key_source,
-            seconds=self.seconds,
-            first=self.first_seconds,
-            usage=turn.usage,
-            notes=tuple(self.notes),
-            **more,
+            self._client.target,
+            self._client.endpoint.base_url,
+            self._client.credentials.key_source,
+            error=self._error,
+            code=self._code,
+            text=answer.text if answer else "",
+            seconds=time.monotonic() - self._began,
+            first=self._first_seconds,
+            usage=self.usage,
+            features=features,
+            notes=tuple(self._notes),
         )
 
 
-async def ping_model(runtime: Runtime, endpoint: ModelEndpoint) -> ModelTrial:
+async def ping_model(services: SharedServices, endpoint: ModelEndpoint) -> ModelTrial:
     """Make the cheapest call that shows whether the key is accepted."""
-    run = _ProbeHost(runtime, endpoint)
+    host = _ProbeHost(services, endpoint)
     prompt = user_message("Reply with the word OK.")
-    answer, turn, code, error = await run.ask_model(prompt, Settings(max_output=64))
-    return run.build_trial(turn, error=error, code=code, text=answer.text if answer else "")
+    return host.build_trial(await host.ask_model(prompt, Settings(max_output=64)))
 
 
 async def examine_model(
-    runtime: Runtime, endpoint: ModelEndpoint, *, cache: bool = False
+    services: SharedServices, endpoint: ModelEndpoint, *, cache: bool = False
 ) -> ModelTrial:
     """Test every feature in one call, made the way the agent makes its calls; with `cache` it is
     made twice, with a prompt long enough to be cached."""
-    run = _ProbeHost(runtime, endpoint)
+    host = _ProbeHost(services, endpoint)
     quirks = endpoint.quirks
-    pictured = quirks.media and endpoint.facts.images is not False
-    prompt = user_message(_ASK, *((Media("image/png", draw_red_square()),) if pictured else ()))
+    with_image = quirks.media and endpoint.facts.images is not False
+    images = [Media("image/png", _RED_SQUARE)] if with_image else []
+    prompt = user_message(_ASK, *images)
     settings = Settings(max_output=1024, effort="low" if quirks.effort != "omit" else None)
     system = _LONG if cache else _SYSTEM
-    answer, turn, code, error = await run.ask_model(prompt, settings, system=system, tools=True)
-    usage = turn.usage
+    answer = await host.ask_model(prompt, settings, system=system, tools=True)
     if answer is not None and cache:
-        again, turn, code, error = await run.ask_model(prompt, settings, system=system, tools=True)
-        answer, usage = again, usage + turn.usage
-        turn.usage = usage
+        answer = await host.ask_model(prompt, settings, system=system, tools=True)
     if answer is None:
-        return run.build_trial(turn, error=error, code=code)
-    quirks = overlay_quirks(quirks, run.learned[endpoint.target].quirks if run.learned else {})
+        return host.build_trial(None)
+    lessons = host.learned.get(endpoint.target, EndpointLessons())
+    quirks = overlay_quirks(quirks, lessons.quirks)
     features = (
         Feature("streaming", "yes" if quirks.stream else "no"),
         _judge_tools(quirks.tools, answer),
-        _judge_images(quirks.media and pictured, endpoint, answer),
-        _judge_reasoning(quirks.effort, answer, usage),
-        _judge_cache(usage, asked=cache),
+        _judge_images(quirks.media and with_image, endpoint, answer),
+        _judge_reasoning(quirks.effort, answer, host.usage),
+        _judge_cache(host.usage, asked=cache),
     )
-    return run.build_trial(turn, code=code, text=answer.text, features=features)
+    return host.build_trial(answer, features)
 
 
 def _judge_tools(offered: bool, answer: Message) -> Feature:
@@ -240,21 +245,6 @@ def _judge_cache(usage: Usage, *, asked: bool) -> Feature:
     if asked:
         return Feature("cache", "no", "none reported for the same prompt sent twice")
     return Feature("cache", "unknown", "the prompt is too short to tell; --cache sends a long one")
-
-
-def draw_red_square() -> bytes:
-    """A PNG of 32 by 32 pixels."""
-    import struct
-    import zlib
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        body = kind + data
-        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
-
-    rows = (b"\0" + b"\xe0\x10\x10" * 32) * 32
-    head = struct.pack(">IIBBBBB", 32, 32, 8, 2, 0, 0, 0)
-    parts = (chunk(b"IHDR", head), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
 async def greet_model(setup: Setup, choice: ModelChoice, prepare: PrepareEndpoint) -> Greeting:

@@ -58,7 +58,6 @@ class Runtime:
         self.setup = setup
         self.store = store
         self.transport = transport
-        self.sleep = sleep
         self._child_env = build_child_env(setup.secrets)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._said_texts: set[str] = set()
@@ -66,23 +65,19 @@ class Runtime:
         self._egress: SharedEgressProxy | None = None
         self.backends = Backends(setup, self._child_env)
         self.agents = Agents(setup, transport, sleep, self.backends)
-        self.auxiliary = AuxiliaryQuestions(
-            self.agents.auxiliary_models, self.agents.learned, sleep
-        )
         self.background_commands = BackgroundCommands(
             setup.home, keep=setup.config.terminal.keep_background
         )
         self.background_prompts = BackgroundPrompts(self.spawn_task)
-        self._titles = Titles(store, self.spawn_task) if JOB in setup.config.auxiliary else None
-        self._shared = SharedServices(
+        self.services = SharedServices(
             store=store,
             budget=setup.config.budget,
             agents=self.agents,
-            auxiliary=self.auxiliary,
+            auxiliary=AuxiliaryQuestions(self.agents.auxiliary_models, self.agents.learned, sleep),
             rulebook=Rulebook(setup.home, setup.config.approvals.rules),
             backends=self.backends,
             background_commands=self.background_commands,
-            titles=self._titles,
+            titles=Titles(store, self.spawn_task) if JOB in setup.config.auxiliary else None,
             sleep=sleep,
             say_once=self.say_once,
             spawn_task=self.spawn_task,
@@ -219,8 +214,8 @@ class Runtime:
             log.error("%s failed", task.get_name(), exc_info=error)
 
     async def _shut_down(self) -> None:
-        if self._titles is not None:
-            await self._titles.wait_unfinished()
+        if self.services.titles is not None:
+            await self.services.titles.wait_unfinished()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -272,7 +267,7 @@ class Runtime:
         if history is not None:
             services.set(TODO_LIST, recall(history.messages))
         transcript = Transcript(self.store, self.background_commands, meta, history)
-        return Session(self._shared, settings, transcript, workspace, services)
+        return Session(self.services, settings, transcript, workspace, services)
 
     def _resolve_safety(self, options: Options, agent: Agent) -> Safety:
         """The permissions of a session. `yolo` turns the sandbox off too; hard denials remain."""

@@ -140,6 +140,12 @@ class Transcript:
         self.stored, self.client_history = stored, past
         self._past = past.messages if past.persistent else None
 
+    async def update_meta(self, **changes: str) -> None:
+        """Change the title or the model, also in the store once the session is there."""
+        self.meta = structs.replace(self.meta, **changes)
+        if await self._store.sessions.get_meta(self.id) is not None:
+            await self._store.sessions.update_meta(self.id, **changes)
+
     async def record(self, message: Message | None, state: SessionState | None) -> None:
         """Store a message and the state of the turn; the first one creates the session."""
         if self._past is None:

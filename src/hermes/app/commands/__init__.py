@@ -131,6 +131,11 @@ async def run_command(ctx: CommandContext, name: str, args: str) -> Reply:
     return await command.run(ctx, args)
 
 
+def require_idle(session: Session) -> None:
+    if session.is_busy:
+        raise ConfigError("A turn is running. Wait for it to end, or /stop it.")
+
+
 def take_confirmation(ctx: CommandContext, args: str) -> tuple[bool, list[str]]:
     """Whether the user has confirmed, and the arguments without the word that says so."""
     words = args.split()

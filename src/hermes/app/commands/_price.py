@@ -30,4 +30,5 @@ def describe_reread_cost(session: Session, before: Agent) -> str:
         return ""
     prices = endpoint.facts.prices
     cost = f", ${prices.input * tokens / 1e6:.2f}" if prices and prices.input else ""
-    return f" It will re-read the conversation once (about {tokens:,} tokens{cost})."
+    reader = "It" if model_changed else "The model"
+    return f" {reader} will re-read the conversation once (about {tokens:,} tokens{cost})."

@@ -8,24 +8,18 @@ _MAX_CHARS = 120
 
 
 async def list_agents(ctx: CommandContext, args: str) -> Reply:
-    session = ctx.session
+    session, meta, now = ctx.session, ctx.session.transcript.meta, time.time()
     activity = "working" if session.is_busy else "waiting for your next message"
-    lines = [f"{session.transcript.meta.title or session.id}: {activity}"]
-    now = time.time()
-    running = [
-        (record.id, record.command, record.started)
-        for record in ctx.runtime.background_commands.list_running(
-            session.transcript.meta, session.id
-        )
-    ]
-    running += [
-        (prompt.session.id, prompt.text, prompt.started)
-        for prompt in ctx.runtime.background_prompts.list_prompts(session)
-    ]
-    for name, text, started in running:
+    lines = [f"{meta.title or session.id}: {activity}"]
+    commands = ctx.runtime.background_commands.list_running(meta)
+    prompts = ctx.runtime.background_prompts.list_prompts(session)
+    for name, text, started in (
+        *((command.id, command.command, command.started) for command in commands),
+        *((prompt.session.id, prompt.text, prompt.started) for prompt in prompts),
+    ):
         text = " ".join(text.split())[:_MAX_CHARS]
         lines.append(f"{name}: {text} ({int(max(0, now - started))} s)")
-    if not running:
+    if not commands and not prompts:
         lines.append("Nothing runs in the background.")
     return Reply("\n".join(lines))
 

@@ -1,14 +1,13 @@
 """/branch: continue in a copy of the session and leave the original unchanged."""
 
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import Command, CommandContext, Reply, require_idle
 from hermes.app.commands._branch import open_branch
 from hermes.core.errors import ConfigError
 
 
 async def branch_session(ctx: CommandContext, args: str) -> Reply:
     session = ctx.session
-    if session.is_busy:
-        raise ConfigError("A turn is running. Wait for it to end or /stop it, then /branch.")
+    require_idle(session)
     if not len(session.transcript.history):
         raise ConfigError("There is nothing to branch from yet.")
     child = await open_branch(ctx, len(session.transcript.history), args)

@@ -1,6 +1,6 @@
 """/compress: shorten the conversation now, before it has to be."""
 
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import Command, CommandContext, Reply, require_idle
 from hermes.core.errors import ConfigError
 
 
@@ -8,8 +8,7 @@ async def compress_history(ctx: CommandContext, args: str) -> Reply:
     session = ctx.session
     if args:
         raise ConfigError("/compress takes no arguments.")
-    if session.is_busy:
-        raise ConfigError("A turn is running. Wait for it to end or /stop it, then /compress.")
+    require_idle(session)
     before, old = len(session.transcript.history), session.id
     if not await session.compress():
         return Reply("The conversation is too short to compress.")

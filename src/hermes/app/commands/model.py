@@ -20,13 +20,11 @@ async def switch_model(ctx: CommandContext, args: str) -> Reply:
             "For a single prompt use --model. To change the default: hermes config set "
             "model.default NAME"
         )
-    options = session.options
     before = session.agent
-    ctx.runtime.adapt_session(session, structs.replace(options, choice=ModelChoice(model=args)))
+    options = structs.replace(session.options, choice=ModelChoice(model=args))
+    ctx.runtime.adapt_session(session, options)
     target = session.agent.providers[0].target
-    session.transcript.meta = structs.replace(session.transcript.meta, model=target.model)
-    if await ctx.runtime.store.sessions.get_meta(session.id) is not None:
-        await ctx.runtime.store.sessions.update_meta(session.id, model=target.model)
+    await session.transcript.update_meta(model=target.model)
     text = f"Switched to {target.model} ({target.provider}) for this session."
     return Reply(text + describe_reread_cost(session, before))
 

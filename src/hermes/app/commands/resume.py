@@ -1,6 +1,6 @@
 """/resume: resume a stored session."""
 
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import Command, CommandContext, Reply, require_idle
 from hermes.app.commands._lookup import find_session
 from hermes.core.errors import ConfigError
 
@@ -8,8 +8,7 @@ from hermes.core.errors import ConfigError
 async def resume_session(ctx: CommandContext, args: str) -> Reply:
     if not args:
         raise ConfigError("/resume needs the id or the title of a session. See /sessions.")
-    if ctx.session.is_busy:
-        raise ConfigError("A turn is running. /stop it first.")
+    require_idle(ctx.session)
     meta = await find_session(ctx, args)
     other = await ctx.runtime.reopen_session(ctx.session, meta.id)
     title = f": {other.transcript.meta.title}" if other.transcript.meta.title else ""

@@ -1,6 +1,6 @@
 """/retry: regenerate the last answer."""
 
-from hermes.app.commands import Command, CommandContext, Reply
+from hermes.app.commands import Command, CommandContext, Reply, require_idle
 from hermes.app.commands._branch import open_branch
 from hermes.app.session_records import find_turn_starts
 from hermes.core.errors import ConfigError
@@ -8,8 +8,7 @@ from hermes.core.errors import ConfigError
 
 async def retry_message(ctx: CommandContext, args: str) -> Reply:
     session = ctx.session
-    if session.is_busy:
-        raise ConfigError("A turn is running. /stop it first.")
+    require_idle(session)
     starts = find_turn_starts(session.transcript.history.messages)
     if not starts:
         raise ConfigError("There is no message to answer again.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes.app.commands import Command, CommandContext, Reply, take_confirmation
+from hermes.app.commands import Command, CommandContext, Reply, require_idle, take_confirmation
 from hermes.app.commands._files import (
     describe_restored,
     explain_no_files,
@@ -33,8 +33,7 @@ async def roll_back(ctx: CommandContext, args: str) -> Reply:
             _list_checkpoints(made)
             or f"There are no checkpoints. {explain_no_files(workspace, home)}"
         )
-    if ctx.session.is_busy:
-        raise ConfigError("A turn is running. /stop it first.")
+    require_idle(ctx.session)
     found = _find_checkpoint(made, words[0])
     paths = [str(workspace / word) for word in words[1:]]
     if not confirmed:

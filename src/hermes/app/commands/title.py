@@ -1,7 +1,5 @@
 """/title: show or change the title of the session."""
 
-from msgspec import structs
-
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.core.text import replace_invalid
 
@@ -9,13 +7,11 @@ LONGEST = 200
 
 
 async def set_title(ctx: CommandContext, args: str) -> Reply:
-    session = ctx.session
+    transcript = ctx.session.transcript
     if not args:
-        return Reply(session.transcript.meta.title or "This session has no title yet.")
+        return Reply(transcript.meta.title or "This session has no title yet.")
     title = " ".join(replace_invalid(args).split())[:LONGEST]
-    session.transcript.meta = structs.replace(session.transcript.meta, title=title)
-    if await ctx.runtime.store.sessions.get_meta(session.id) is not None:
-        await ctx.runtime.store.sessions.update_meta(session.id, title=title)
+    await transcript.update_meta(title=title)
     return Reply(f"Title: {title}")
 
 

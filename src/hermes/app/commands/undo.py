@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hermes.app.commands import Command, CommandContext, Reply, take_confirmation
+from hermes.app.commands import Command, CommandContext, Reply, require_idle, take_confirmation
 from hermes.app.commands._branch import open_branch
 from hermes.app.commands._files import describe_restored, explain_no_files, preview_restore
 from hermes.app.session_records import find_checkpoint_since, find_turn_starts
@@ -43,8 +43,7 @@ async def undo_turns(ctx: CommandContext, args: str) -> Reply:
 def _first_index(ctx: CommandContext, words: list[str]) -> int:
     """Index of the first message to undo."""
     session = ctx.session
-    if session.is_busy:
-        raise ConfigError("A turn is running. /stop it first.")
+    require_idle(session)
     count = 1
     if words:
         if len(words) > 1 or not words[0].isdecimal() or not int(words[0]):

@@ -121,7 +121,7 @@ async def _call_provider(setup: Setup, provider: NamedProvider, choice: ModelCho
                 )
             choice = structs.replace(choice, model=listed[0])
         endpoint = resolve_chain(setup.config, setup.secrets, choice)[0]
-        return (await ping_model(runtime, endpoint)).error
+        return (await ping_model(runtime.services, endpoint)).error
 
 
 def _has_model(setup: Setup, provider: NamedProvider) -> bool:

@@ -39,7 +39,7 @@ async def _test_model(setup: Setup, choice: ModelChoice, *, cache: bool) -> Mode
         endpoint = resolve_chain(setup.config, setup.secrets, choice)[0]
         endpoint = runtime.agents.learned_limits.apply_to(endpoint)
         await ensure_available(endpoint.base_url, runtime.transport)
-        return await examine_model(runtime, endpoint, cache=cache)
+        return await examine_model(runtime.services, endpoint, cache=cache)
 
 
 def _format_trial(trial: ModelTrial) -> list[str]:
