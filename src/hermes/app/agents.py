@@ -143,13 +143,13 @@ class Agents:
         )
 
     def _add_own_tools(self, agent: Agent) -> Agent:
-        own = {tool.name: tool for tool in self.own_tools}
-        if not own:
+        added = {tool.name: tool for tool in self.own_tools}
+        if not added:
             return agent
         others = cast("MutableMapping[str, Tool[Any]]", agent.tools)  # never written to
-        specs = [spec for spec in agent.specs if spec.name not in own]
-        specs += [tool.spec for tool in own.values()]
-        return structs.replace(agent, tools=ChainMap(own, others), specs=tuple(specs))
+        specs = [spec for spec in agent.specs if spec.name not in added]
+        specs += [tool.spec for tool in added.values()]
+        return structs.replace(agent, tools=ChainMap(added, others), specs=tuple(specs))
 
     def _recall_limit(self, endpoint: ModelEndpoint) -> None:
         """Apply an output limit that was stated to an earlier process."""

@@ -60,13 +60,13 @@ class AuxiliaryQuestions:
         meter: CallMeter | None = None,
     ) -> str:
         """The answer's text. ToolError says in one sentence why there is none."""
-        own = self.models.find_clients(job, main)
-        chain = (*own, *main.providers)
+        job_clients = self.models.find_clients(job, main)
+        chain = (*job_clients, *main.providers)
         if not any(isinstance(part, Media) for part in prompt.parts):
             turn = self._new_turn(prompt, system, meter)
             answer = await self._sample_answer(chain, main, turn, max_output)
-            if 0 < len(own) <= turn.active:
-                self.models.pause_job(job, f"{own[0].target.model} did not answer")
+            if 0 < len(job_clients) <= turn.active:
+                self.models.pause_job(job, f"{job_clients[0].target.model} did not answer")
             return answer.text
         while seeing := tuple(c for c in chain if sees_images(c, self._learned)):
             turn = self._new_turn(prompt, system, meter)

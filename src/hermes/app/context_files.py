@@ -138,15 +138,15 @@ def quote_files(
     files = [file for folder in folders for file in _drop_duplicates(folder.files)]
     room, parts, cut = limit, [], []
     for file in reversed(files):
-        shown = file.data[:room] if room > 0 else b""
+        excerpt = file.data[:room] if room > 0 else b""
         name = file.path.relative_to(root).as_posix()
-        left = file.size - len(shown)
-        text = shown.decode("utf-8-sig", "replace" if not left else "ignore")
+        left = file.size - len(excerpt)
+        text = excerpt.decode("utf-8-sig", "replace" if not left else "ignore")
         text = make_inert(text.replace("\r\n", "\n")).strip("\n")
         if left:
             text += f"\n[{left} bytes of {make_inert(name)} are not shown; read_file has them]"
             cut.append(f"{name}: {left} of {file.size} bytes were left out; {limit} fit in total.")
-        room -= len(shown)
+        room -= len(excerpt)
         label = " ".join(make_inert(name).split())
         parts.append(f"{label}:\n{wrap_text(text, _MARK, begin=True, end=True)}")
     if not parts:

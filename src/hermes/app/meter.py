@@ -73,42 +73,42 @@ class Meter:
 
     async def reserve_call(self, client: ModelClient, request: Request) -> CallTicket:
         """Admit a call and reserve its worst case; OverBudget when a cap forbids it."""
-        now = time.time()
-        began = time.monotonic()
-        day = time.strftime("%Y-%m-%d", time.localtime(now))
+        now, began = time.time(), time.monotonic()
         if not self._account.root:
             root = await find_root_session(self._store, self._account.session)
             self._account = structs.replace(self._account, root=root)
-        target, prices = client.target, client.endpoint.facts.prices
+        endpoint, prices = client.endpoint, client.endpoint.facts.prices
         prompt, cached = estimate_prompt(request)
-        blank = Entry(
+        draft = Entry(
             id=(int(now * 1e9) & ~0xFFFF) | secrets.randbelow(0x10000),
-            day=day,
+            day=time.strftime("%Y-%m-%d", time.localtime(now)),
             account=self._account,
-            provider=target.provider,
-            model=target.model,
+            provider=client.target.provider,
+            model=client.target.model,
             input=prompt,
             estimated=True,
         )
-        caps = list_caps(self._budget, blank)
+        caps = list_caps(self._budget, draft)
         if not self._drop_uncountable(caps, client):
             output = min(request.settings.max_output or USUAL_OUTPUT, USUAL_OUTPUT)
-            if caps and not is_own_address(client.endpoint.base_url):
-                # Some say afterwards what a call cost: past a cap nobody is asked again.
-                offer = _CallEstimate(blank, prices, cached, output, shortenable=False)
-                return CallTicket(request, await self._admit_call(caps, offer), caps, prices, began)
-            entry = _reserve_worst_case(blank, prices, output)
+            if caps and not is_own_address(endpoint.base_url):
+                # The endpoint may report costs afterwards, so a cap that is reached still stops it.
+                estimate = _CallEstimate(draft, prices, cached, output, shortenable=False)
+                entry = await self._admit_call(caps, estimate)
+                return CallTicket(request, entry, caps, prices, began)
+            entry = _reserve_worst_case(draft, prices, output)
             self._ledger.begin_call(entry)
             return CallTicket(request, entry, (), prices, began)
-        offer = _CallEstimate(
-            blank,
-            prices,
-            cached,
-            _find_max_output(client, request),
-            shortenable=_may_shorten(client, request),
+        asked = request.settings.max_output or endpoint.default_output
+        limit = asked or endpoint.facts.output
+        estimate = _CallEstimate(
+            draft, prices, cached, limit or UNKNOWN_OUTPUT, shortenable=not asked
         )
-        entry = await self._admit_call(caps, offer)
-        return CallTicket(_limit_output(request, client, entry.output), entry, caps, prices, began)
+        entry = await self._admit_call(caps, estimate)
+        if limit is None or entry.output < limit:
+            settings = structs.replace(request.settings, max_output=entry.output)
+            request = structs.replace(request, settings=settings)
+        return CallTicket(request, entry, caps, prices, began)
 
     def settle_call(
         self, ticket: CallTicket, usage: Usage, outcome: str, tools: Sequence[str]
@@ -146,20 +146,16 @@ class Meter:
             self._emit(Notice("budget", describe_unpriced(name, tokens=bool(counted))))
         return counted
 
-    async def _admit_call(self, caps: tuple[Cap, ...], offer: _CallEstimate) -> Entry:
+    async def _admit_call(self, caps: tuple[Cap, ...], estimate: _CallEstimate) -> Entry:
         """Reserve the call. Running calls count at their worst case; when only they are in the way,
         wait for them."""
         for wait in (*RETRY_WAITS, 0.0):
-            entry, levels = await self._ledger.reserve_call(caps, offer.fit_entry)
+            entry, levels = await self._ledger.reserve_call(caps, estimate.fit_entry)
             if entry is not None:
                 return entry
-            blocked = [
-                x for x in levels if not offer.fits_room(x.cap.unit, x.remaining, offer.min_output)
-            ]
+            blocked = [x for x in levels if not estimate.fits_room(x.cap.unit, x.remaining)]
             hopeless = [
-                x
-                for x in blocked
-                if not offer.fits_room(x.cap.unit, x.cap.limit - x.spent, offer.min_output)
+                x for x in blocked if not estimate.fits_room(x.cap.unit, x.cap.limit - x.spent)
             ]
             if hopeless or not wait:
                 raise OverBudget(describe_refusal((hopeless or blocked)[0], time.time()))
@@ -204,10 +200,11 @@ class _CallEstimate(Struct, frozen=True):
             return None
         return _reserve_worst_case(self.draft, self.prices, output)
 
-    def fits_room(self, unit: str, room: float, output: int) -> bool:
+    def fits_room(self, unit: str, room: float, output: int | None = None) -> bool:
+        """Whether a call with so long an answer, the shortest by default, likely fits."""
         if unit == "usd" and self.prices is None:
             return room > 0
-        return self._estimate_spend(unit, output) <= room
+        return self._estimate_spend(unit, output or self.min_output) <= room
 
     def _fits_levels(self, levels: Sequence[CapLevel], output: int, share: int) -> bool:
         return all(self.fits_room(x.cap.unit, x.remaining / share, output) for x in levels)
@@ -236,31 +233,9 @@ def _halve_output(output: int) -> int:
     return int(1 << (output - 1).bit_length() - 1)
 
 
-def _reserve_worst_case(blank: Entry, prices: Prices | None, output: int) -> Entry:
-    cost = None if prices is None else prices.max_cost(blank.input, output)
-    return structs.replace(blank, output=output, cost=cost)
-
-
-def _find_max_output(client: ModelClient, request: Request) -> int:
-    asked = request.settings.max_output or client.endpoint.default_output
-    return asked or client.endpoint.facts.output or UNKNOWN_OUTPUT
-
-
-def _may_shorten(client: ModelClient, request: Request) -> bool:
-    return not (request.settings.max_output or client.endpoint.default_output)
-
-
-def _limit_output(request: Request, client: ModelClient, output: int) -> Request:
-    """The request with this limit, unless an equal or lower one applies anyway."""
-    holds = (
-        request.settings.max_output
-        or client.endpoint.default_output
-        or client.endpoint.facts.output
-    )
-    if holds is not None and output >= holds:
-        return request
-    settings = structs.replace(request.settings, max_output=output)
-    return structs.replace(request, settings=settings)
+def _reserve_worst_case(draft: Entry, prices: Prices | None, output: int) -> Entry:
+    cost = None if prices is None else prices.max_cost(draft.input, output)
+    return structs.replace(draft, output=output, cost=cost)
 
 
 def estimate_prompt(request: Request) -> tuple[int, int]:

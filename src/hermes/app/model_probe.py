@@ -126,7 +126,9 @@ class _ProbeHost(SideHost):
             learned=self.learned,
             meter=Meter(services.store, services.budget, account, self.emit, services.say_once),
         )
-        agent = Agent((self._client,), specs=(_REPORT,) if tools else (), limits=TurnLimits(tries=2))
+        agent = Agent(
+            (self._client,), specs=(_REPORT,) if tools else (), limits=TurnLimits(tries=2)
+        )
         self._code = self._error = ""
         try:
             return await sample_message(agent, turn, Attempt(settings))

@@ -21,7 +21,7 @@ from hermes.app.background_prompts import BackgroundPrompts
 from hermes.app.egress_proxy import SharedEgressProxy
 from hermes.app.session import Session
 from hermes.app.session_host import SessionSettings, SharedServices
-from hermes.app.session_records import create_session_meta, find_current_session
+from hermes.app.session_records import create_session_meta, find_current_session, store_branch
 from hermes.app.titles import JOB, Titles
 from hermes.app.transcript import ClientConversation, ClientHistory, Transcript
 from hermes.config import paths
@@ -89,10 +89,10 @@ class Runtime:
         cls, setup: Setup, *, store: Store | None = None, sleep: Sleep = asyncio.sleep
     ) -> AsyncIterator[Runtime]:
         """Open a runtime for a `with` block. A given `store` is already open and stays open."""
-        own = None
+        own_store = None
         if store is None:
-            store = own = SqliteStore(paths.database_file(setup.home))
-            own.open()  # on its own thread, while the rest is built and the HTTP stack imported
+            store = own_store = SqliteStore(paths.database_file(setup.home))
+            own_store.open()  # on its own thread, while the rest is built and imported
         transport = Transport(_open_engines)
         runtime = cls(setup, store, transport, sleep)
         hold_closers()
@@ -101,8 +101,8 @@ class Runtime:
         finally:
             await runtime._shut_down()
             await transport.close()
-            if own is not None:
-                await own.close()
+            if own_store is not None:
+                await own_store.close()
 
     @property
     def working_folder(self) -> Path:
@@ -123,23 +123,16 @@ class Runtime:
         compressed, the one that continues it. Without `needs_model` it opens even if there is no
         model to call."""
         settings = await self._resolve_settings(options, source, needs_model=needs_model)
-        where = cwd or Path.cwd()
+        cwd = cwd or Path.cwd()
         if not resume:
-            meta = create_session_meta(
-                self.setup,
-                settings.agent,
-                where,
-                owner=(source, key),
-                backend_description=self.backends.description,
-            )
-            return self._build_session(meta, where, settings)
+            meta = self._create_meta(settings.agent, cwd, (source, key))
+            return self._build_session(meta, cwd, settings)
         found = await find_current_session(self.store, resume)
         if found is None:
             raise ConfigError(f"There is no session {resume}. `hermes sessions list` shows them.")
-        history = History(
-            await self.store.sessions.load_messages(found.id), mark=wrapper_mark(found.id)
-        )
-        return self._build_session(found, where, settings, history)
+        messages = await self.store.sessions.load_messages(found.id)
+        history = History(messages, mark=wrapper_mark(found.id))
+        return self._build_session(found, cwd, settings, history)
 
     async def reopen_session(self, session: Session, resume: str = "") -> Session:
         """A stored session, or a new one, in the same folder and for the same user."""
@@ -155,6 +148,13 @@ class Runtime:
         new.user_present, new.busy_mode, new.verbose = old.user_present, old.busy_mode, old.verbose
         return other
 
+    async def branch_session(self, session: Session, upto: int, title: str = "") -> Session:
+        """A new session that begins with the first `upto` messages of this one."""
+        old = session.transcript
+        messages = old.history.messages[:upto]
+        branch = await store_branch(self.store, old.meta, old.taint, messages, title)
+        return await self.reopen_session(session, branch)
+
     async def open_client_session(
         self,
         conversation: ClientConversation,
@@ -166,20 +166,13 @@ class Runtime:
         """A session with the id and the history that a client sends; new messages are added to the
         stored session of that id."""
         settings = await self._resolve_settings(options, source)
-        where = self.working_folder
-        known = (
-            await self.store.sessions.get_meta(conversation.id) if conversation.persistent else None
-        )
-        meta = known or create_session_meta(
-            self.setup,
-            settings.agent,
-            where,
-            owner=(source, key),
-            backend_description=self.backends.description,
-            project_notes=False,
-        )
+        cwd = self.working_folder
+        known = None
+        if conversation.persistent:
+            known = await self.store.sessions.get_meta(conversation.id)
+        meta = known or self._create_meta(settings.agent, cwd, (source, key), project_notes=False)
         meta = structs.replace(meta, id=conversation.id)
-        session = self._build_session(meta, where, settings)
+        session = self._build_session(meta, cwd, settings)
         past = ClientHistory(self.store, conversation)
         await session.transcript.adopt_history(past, stored=known is not None)
         session.host.compress_late()
@@ -238,6 +231,18 @@ class Runtime:
                 raise
             agent = self.agents.build_agent_without_model(options, source)
         return SessionSettings(options, agent, self._resolve_safety(options, agent))
+
+    def _create_meta(
+        self, agent: Agent, cwd: Path, owner: tuple[str, str], *, project_notes: bool = True
+    ) -> SessionMeta:
+        return create_session_meta(
+            self.setup,
+            agent,
+            cwd,
+            owner=owner,
+            backend_description=self.backends.description,
+            project_notes=project_notes,
+        )
 
     def _build_session(
         self,

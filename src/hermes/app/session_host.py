@@ -223,9 +223,9 @@ class SessionHost:
 
     def _new_turn(self) -> Turn:
         # A small model has its own prompt, and longer prompts only make it follow it less.
-        own = "" if self.agent.small else self._transcript.meta.system
+        stored = "" if self.agent.small else self._transcript.meta.system
         return Turn(
-            system="\n\n".join(filter(None, (own, self.instructions))),
+            system="\n\n".join(filter(None, (stored, self.instructions))),
             history=self._transcript.history,
             host=self,
             learned=self._shared.agents.learned,

@@ -55,10 +55,10 @@ class Titles:
         record = f"User: {question[:_EXCERPT_CHARS]}\n\nAssistant: {answer[:_EXCERPT_CHARS]}"
         prompt = user_message(wrap_text(record, mark, begin=True, end=True))
         try:
-            said = await models.consult(JOB, prompt, system=_SYSTEM, max_output=400)
-            title = " ".join(make_inert(said).split()).strip(" \"'`*#.“”«»")[:_MAX_CHARS].rstrip()
+            answer = await models.consult(JOB, prompt, system=_SYSTEM, max_output=400)
+            title = " ".join(make_inert(answer).split()).strip(" \"'`*#.“”«»")[:_MAX_CHARS].rstrip()
             meta = await self._store.sessions.get_meta(transcript.id)
-            if title and meta is not None and meta.title == before:  # a title given meanwhile stays
+            if title and meta is not None and meta.title == before:  # not renamed meanwhile
                 await self._store.sessions.update_meta(transcript.id, title=title)
         except (ToolError, StoreError) as error:
             log.warning("the conversation keeps its first words as its title: %s", error)

@@ -1,7 +1,6 @@
 """/branch: continue in a copy of the session and leave the original unchanged."""
 
 from hermes.app.commands import Command, CommandContext, Reply, require_idle
-from hermes.app.commands._branch import open_branch
 from hermes.core.errors import ConfigError
 
 
@@ -10,7 +9,7 @@ async def branch_session(ctx: CommandContext, args: str) -> Reply:
     require_idle(session)
     if not len(session.transcript.history):
         raise ConfigError("There is nothing to branch from yet.")
-    child = await open_branch(ctx, len(session.transcript.history), args)
+    child = await ctx.runtime.branch_session(ctx.session, len(session.transcript.history), args)
     text = f"Now on a new branch ({child.id}). To return: /resume {session.id}"
     return Reply(text, session=child)
 

@@ -13,13 +13,13 @@ from hermes.app.commands import (
 async def show_help(ctx: CommandContext, args: str) -> Reply:
     if args:
         return Reply(_describe_command(require_command(args.lstrip("/").lower())))
-    shown = [
+    commands = [
         c
         for c in load_commands()
         if (ctx.is_admin or not c.admin_only) and (c.surfaces == "all" or ctx.surface != ONE_SHOT)
     ]
-    width = max(len(c.name) for c in shown)
-    return Reply("\n".join(f"/{c.name.ljust(width)}  {c.help}" for c in shown))
+    width = max(len(c.name) for c in commands)
+    return Reply("\n".join(f"/{c.name.ljust(width)}  {c.help}" for c in commands))
 
 
 def _describe_command(command: Command) -> str:

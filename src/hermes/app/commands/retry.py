@@ -1,7 +1,6 @@
 """/retry: regenerate the last answer."""
 
 from hermes.app.commands import Command, CommandContext, Reply, require_idle
-from hermes.app.commands._branch import open_branch
 from hermes.app.session_records import find_turn_starts
 from hermes.core.errors import ConfigError
 
@@ -13,7 +12,7 @@ async def retry_message(ctx: CommandContext, args: str) -> Reply:
     if not starts:
         raise ConfigError("There is no message to answer again.")
     message = session.transcript.history.messages[starts[-1]]
-    child = await open_branch(ctx, starts[-1])
+    child = await ctx.runtime.branch_session(ctx.session, starts[-1])
     text = "Answering the last message again. Files are left unchanged (/undo restores them)."
     return Reply(text, session=child, submit=message)
 

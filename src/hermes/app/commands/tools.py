@@ -8,11 +8,11 @@ async def list_tools(ctx: CommandContext, args: str) -> Reply:
     if not agent.tools:
         return Reply("This session has no tools.")
     offered = {spec.name for spec in agent.specs}
-    shown = [name for name in agent.tools if name in offered]
-    found = [name for name in agent.tools if name not in offered]
-    lines = ["always offered: " + ", ".join(shown)]
-    if found:
-        lines.append("found by search: " + ", ".join(found))
+    declared = [name for name in agent.tools if name in offered]
+    searchable = [name for name in agent.tools if name not in offered]
+    lines = ["always offered: " + ", ".join(declared)]
+    if searchable:
+        lines.append("found by search: " + ", ".join(searchable))
     lines.append("To change this for new sessions: hermes tools enable|disable NAME")
     return Reply("\n".join(lines))
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from hermes.app.commands import Command, CommandContext, Reply, require_idle, take_confirmation
-from hermes.app.commands._branch import open_branch
 from hermes.app.commands._files import describe_restored, explain_no_files, preview_restore
 from hermes.app.session_records import find_checkpoint_since, find_turn_starts
 from hermes.core.errors import ConfigError
@@ -23,19 +22,19 @@ async def undo_turns(ctx: CommandContext, args: str) -> Reply:
     )
     workspace = Path(session.transcript.meta.cwd)
     if not confirmed:
-        shown = (
+        preview = (
             await preview_restore(workspace, home, found)
             if found
             else explain_no_files(workspace, home)
         )
-        return Reply(f"{_describe_messages(ctx, index)}\n{shown}", confirm="Undo this?")
+        return Reply(f"{_describe_messages(ctx, index)}\n{preview}", confirm="Undo this?")
     lines = []
     if found:
         from hermes.exec.snapshots.checkpoints import restore_checkpoint
 
         done = await restore_checkpoint(workspace, home, found.id)
         lines += [describe_restored(done), f"To undo the file changes: /rollback {done.before}"]
-    child = await open_branch(ctx, index)
+    child = await ctx.runtime.branch_session(ctx.session, index)
     lines.append(f"Went back to before that turn. To return: /resume {session.id}")
     return Reply("\n".join(lines), session=child)
 
