@@ -9,7 +9,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from hermes.app.session import Session
-from hermes.app.titles import Spawn
+from hermes.app.titles import SpawnTask
 from hermes.core.events import TurnResult
 from hermes.core.message import Message
 
@@ -26,7 +26,7 @@ class BackgroundPrompts:
     """Each is a stored session like any other. Nobody can be asked in it: commands that need
     approval are skipped."""
 
-    def __init__(self, spawn: Spawn) -> None:
+    def __init__(self, spawn: SpawnTask) -> None:
         self._spawn = spawn
         self._running: list[BackgroundPrompt] = []
         self.on_done: Callable[[BackgroundPrompt, TurnResult], None] = lambda prompt, result: None

@@ -22,7 +22,7 @@ from hermes.app.egress_proxy import SharedEgressProxy
 from hermes.app.session import Session
 from hermes.app.session_host import SessionSettings, SharedServices
 from hermes.app.session_records import create_session_meta, find_current_session, store_branch
-from hermes.app.titles import JOB, Titles
+from hermes.app.titles import TITLE_JOB, Titles
 from hermes.app.transcript import ClientConversation, ClientHistory, Transcript
 from hermes.config import paths
 from hermes.config.env import build_child_env
@@ -77,7 +77,7 @@ class Runtime:
             rulebook=Rulebook(setup.home, setup.config.approvals.rules),
             backends=self.backends,
             background_commands=self.background_commands,
-            titles=Titles(store, self.spawn_task) if JOB in setup.config.auxiliary else None,
+            titles=Titles(store, self.spawn_task) if TITLE_JOB in setup.config.auxiliary else None,
             sleep=sleep,
             say_once=self.say_once,
             spawn_task=self.spawn_task,

@@ -16,7 +16,7 @@ from hermes.app.background_commands import BackgroundCommands
 from hermes.app.interactions import Interactions
 from hermes.app.meter import Meter
 from hermes.app.session_records import save_checkpoint
-from hermes.app.titles import Spawn, Titles
+from hermes.app.titles import SpawnTask, Titles
 from hermes.app.transcript import Transcript, take_first_words
 from hermes.config.schema import Budget
 from hermes.core.events import Notice
@@ -48,7 +48,7 @@ class SharedServices(Struct, frozen=True):
     sleep: Sleep
     say_once: Callable[[str], str]
     """The text, or nothing if this process has already said it."""
-    spawn_task: Spawn
+    spawn_task: SpawnTask
 
 
 class SessionSettings(Struct, frozen=True):

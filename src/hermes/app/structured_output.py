@@ -14,7 +14,7 @@ from hermes.core.events import Notice, TurnEnd, TurnEvent, TurnResult
 from hermes.core.message import Message, Text, user_message
 
 T = TypeVar("T")
-RETRIES = 2
+MAX_RETRIES = 2
 """How often the model is asked again for an answer that does not match."""
 _REQUEST = "Reply with JSON that fits this JSON Schema, and with nothing else:\n{}"
 _RETRY = "Your reply does not fit the JSON Schema: {} Reply again, with the corrected JSON only."
@@ -86,7 +86,7 @@ class PromptRun(Generic[T]):
     async def stream_events(self) -> AsyncGenerator[TurnEvent, None]:
         """The events until the last turn has ended; OutputError when no answer matches. Closing the
         generator stops the turn."""
-        for retries in range(RETRIES, -1, -1):
+        for retries_left in range(MAX_RETRIES, -1, -1):
             async with aclosing(self._session.stream_turn(self._message)) as events:
                 async for event in events:
                     if isinstance(event, TurnEnd):
@@ -99,7 +99,7 @@ class PromptRun(Generic[T]):
                 self.output = self._format.parse_answer(result.text)
                 return
             except OutputError as error:
-                if not retries:
+                if not retries_left:
                     raise
                 yield Notice("output", f"{error} Asking again.")
                 self._message = user_message(_RETRY.format(error.problem))

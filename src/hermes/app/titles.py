@@ -15,10 +15,10 @@ from hermes.core.untrusted_text import make_inert, wrap_text, wrapper_mark
 
 log = logging.getLogger(__name__)
 
-JOB = "title"
+TITLE_JOB = "title"
 GRACE_SECONDS = 3.0
 """How long the process waits at its end for titles in the making."""
-Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"]
+SpawnTask: TypeAlias = Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"]
 _MAX_CHARS = 80
 _EXCERPT_CHARS = 2000
 _SYSTEM = (
@@ -30,7 +30,7 @@ _SYSTEM = (
 class Titles:
     """Makes titles in the background; a conversation whose title fails keeps its first words."""
 
-    def __init__(self, store: Store, spawn: Spawn) -> None:
+    def __init__(self, store: Store, spawn: SpawnTask) -> None:
         self._store = store
         self._spawn = spawn
         self._tasks: weakref.WeakSet[asyncio.Task[None]] = weakref.WeakSet()
@@ -55,7 +55,7 @@ class Titles:
         record = f"User: {question[:_EXCERPT_CHARS]}\n\nAssistant: {answer[:_EXCERPT_CHARS]}"
         prompt = user_message(wrap_text(record, mark, begin=True, end=True))
         try:
-            answer = await models.consult(JOB, prompt, system=_SYSTEM, max_output=400)
+            answer = await models.consult(TITLE_JOB, prompt, system=_SYSTEM, max_output=400)
             title = " ".join(make_inert(answer).split()).strip(" \"'`*#.“”«»")[:_MAX_CHARS].rstrip()
             meta = await self._store.sessions.get_meta(transcript.id)
             if title and meta is not None and meta.title == before:  # not renamed meanwhile

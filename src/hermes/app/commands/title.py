@@ -3,14 +3,14 @@
 from hermes.app.commands import Command, CommandContext, Reply
 from hermes.core.text import replace_invalid
 
-LONGEST = 200
+_MAX_CHARS = 200
 
 
 async def set_title(ctx: CommandContext, args: str) -> Reply:
     transcript = ctx.session.transcript
     if not args:
         return Reply(transcript.meta.title or "This session has no title yet.")
-    title = " ".join(replace_invalid(args).split())[:LONGEST]
+    title = " ".join(replace_invalid(args).split())[:_MAX_CHARS]
     await transcript.update_meta(title=title)
     return Reply(f"Title: {title}")
 
