@@ -1,7 +1,7 @@
 """/resume: resume a stored session."""
 
 from hermes.app.commands import Command, CommandContext, Reply, require_idle
-from hermes.app.commands._lookup import find_session
+from hermes.app.commands._lookup import find_own_session
 from hermes.core.errors import ConfigError
 
 
@@ -9,7 +9,7 @@ async def resume_session(ctx: CommandContext, args: str) -> Reply:
     if not args:
         raise ConfigError("/resume needs the id or the title of a session. See /sessions.")
     require_idle(ctx.session)
-    meta = await find_session(ctx, args)
+    meta = await find_own_session(ctx.runtime.store, ctx.session.transcript.meta, args)
     other = await ctx.runtime.reopen_session(ctx.session, meta.id)
     title = f": {other.transcript.meta.title}" if other.transcript.meta.title else ""
     return Reply(f"Resumed {other.id}{title}", session=other)

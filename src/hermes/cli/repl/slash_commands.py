@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from hermes.app.commands import CommandContext, Reply, run_command
-from hermes.app.commands._lookup import list_sessions
+from hermes.app.commands._lookup import list_own_sessions
 from hermes.cli.repl.conversation import Conversation
 from hermes.cli.repl.display.scrollback import Scrollback
 from hermes.cli.repl.display.session_picker import SessionPicker
@@ -139,7 +139,9 @@ class SlashCommands:
     async def _pick_session(self, context: CommandContext) -> SessionMeta | None:
         """Lets the user choose among the other sessions of this place, latest first."""
         repl, runtime = self._repl, context.runtime
-        metas = await list_sessions(context, _LISTED_SESSIONS)
+        metas = await list_own_sessions(
+            runtime.store, context.session.transcript.meta, _LISTED_SESSIONS
+        )
         others = [meta for meta in metas if meta.id != context.session.id]
         if not others:
             self._scrollback.show_note("There are no other stored sessions.")
